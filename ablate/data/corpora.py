@@ -1,6 +1,4 @@
-"""From a spec to a corpus, whatever its source: which one it is, making it once (from text to a folder of tokens),
-opening it.
-"""
+"""Identify, prepare and open corpora. Text is tokenised once, into a folder named by the corpus digest."""
 
 from __future__ import annotations
 
@@ -29,9 +27,9 @@ AnyCorpus: TypeAlias = Corpus | SyntheticCorpus
 
 
 def identify(spec: DataSource, base: Path = Path(), root: Path | None = None) -> DataIdentity:
-    """Which corpus a spec means, without preparing it. Text is read and hashed; neither tokenised nor written.
+    """The identity of a spec's corpus, without preparing it. Text is read and hashed; neither tokenised nor written.
 
-    root: where corpora are prepared; what changes elsewhere is as it was for those.
+    root: the folder of prepared corpora. Remote datasets are taken at the revision from which they were prepared there.
 
     Raises:
         DataError: the text or the tokenizer cannot be read, or a split would be empty.
@@ -42,16 +40,16 @@ def identify(spec: DataSource, base: Path = Path(), root: Path | None = None) ->
 
 
 def vocabulary(spec: DataSource, base: Path = Path()) -> int:
-    """The size of the vocabulary, for which no text is read."""
+    """Vocabulary size, found without reading the text."""
     return spec.vocab_size if isinstance(spec, SyntheticSource) else _text(spec).tokenizer.vocabulary(base)
 
 
 def prepare(spec: DataSource, root: Path, base: Path = Path(), progress: Progress | None = None) -> AnyCorpus:
-    """The corpus that `spec` means, from `root/<digest>/`, which is made first if it is missing.
+    """Open the corpus of `spec` in `root/<digest>/`; create the folder first if it is missing.
 
     Raises:
         DataError: the text or the tokenizer cannot be read, a split would be empty, or the text changed meanwhile.
-        StoreError: it is there and cannot be read.
+        StoreError: the folder exists and cannot be read.
     """
     identity = identify(spec, base, root)
     folder = DataFolder(root / identity.digest)
@@ -63,11 +61,11 @@ def prepare(spec: DataSource, root: Path, base: Path = Path(), progress: Progres
 
 
 def open_corpus(directory: Path) -> AnyCorpus:
-    """A corpus that was prepared.
+    """Open a prepared corpus.
 
     Raises:
-        DataError: there is none.
-        StoreError: what it is cannot be read, or a file is not what was prepared.
+        DataError: `directory` does not exist.
+        StoreError: the metadata cannot be read, or a file is not what was prepared.
     """
     if not directory.is_dir():
         raise DataError(f"{directory} holds no prepared corpus")
@@ -91,7 +89,7 @@ def _pinned(spec: DataSource, root: Path | None) -> TextSource:
 
 
 def _prepared(root: Path) -> Iterator[TextMeta]:
-    """The text corpora in a folder, the newest first."""
+    """Metadata of the text corpora in a folder, newest first."""
     folders = (path.parent for path in root.glob("[!.]*/meta.json"))
     for path in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True):
         meta = DataFolder(path).read()
@@ -106,7 +104,7 @@ def _text(spec: DataSource) -> TextSource:
 
 
 TOKENIZER_BYTES = 16_000_000
-"""A tokenizer is learnt from at most so much text, taken evenly over the train split."""
+"""Size of the sample that a tokenizer is trained on, taken evenly over the train split."""
 CHANGED = "the data changed while it was read, as a file does that is still being written: run again when it is whole"
 BATCH_BYTES = 1_000_000
 
@@ -114,9 +112,9 @@ BATCH_BYTES = 1_000_000
 def write_corpus(
     asked: TextSource, spec: TextSource, identity: DataIdentity, folder: DataFolder, base: Path, progress: Progress
 ) -> None:
-    """Read, tokenise and write all splits, the tokenizer and what the corpus is into an empty folder.
+    """Read and tokenise the text; write all splits, the tokenizer and the metadata into an empty folder.
 
-    spec: what was `asked` for, pinned.
+    spec: `asked`, with remote revisions fixed.
 
     Raises:
         DataError: the text or the tokenizer cannot be read, a split would be empty, or the text changed meanwhile.
@@ -127,7 +125,7 @@ def write_corpus(
         raise DataError(CHANGED)
     stage = "train tokenizer" if spec.tokenizer.learns else "read tokenizer"
     progress(stage, 0.0)
-    # Train text for a tokenizer to learn from: every k-th piece, so that every part of the corpus is in it.
+    # A tokenizer is trained on every k-th piece of the train split, so that the sample covers the whole corpus.
     every = -(-found.bytes.train // TOKENIZER_BYTES)
     train = (d for d in documents(spec, base, found.largest) if found.split_of(d) == "train")
     every_piece = (piece for document in train for piece in pieces(document.utf8))
@@ -182,7 +180,7 @@ def _write_tokens(
     base: Path,
     progress: Progress,
 ) -> PerSplit:
-    """Writes all splits; returns their lengths in tokens."""
+    """Write all splits; return their lengths in tokens."""
     total, done = found.bytes.total, 0
     writers = [SplitWriter(work, split, encoder, identity.vocab_size, split != "train") for split in SPLITS]
     with ExitStack() as files:
@@ -199,7 +197,7 @@ def _write_tokens(
 
 
 def _batches(stream: Iterator[TextDocument]) -> Iterator[list[TextDocument]]:
-    """Documents by about `BATCH_BYTES`: enough for the tokenizer's threads, little memory."""
+    """Batches of about `BATCH_BYTES`: enough to occupy the tokenizer's threads, small enough for memory."""
     batch: list[TextDocument] = []
     size = 0
     for document in stream:

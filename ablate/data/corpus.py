@@ -1,4 +1,4 @@
-"""A prepared text corpus: token memory maps, and the windows that are read from them."""
+"""A prepared text corpus: memory-mapped tokens, and the windows read from them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ablate.store.documents import HeldOutPart, TextMeta
 
 
 class Corpus:
-    """Tokens of one text corpus under one tokenizer, made by `prepare`.
+    """Tokens of one text corpus under one tokenizer, written by `prepare`.
 
-    Each split is one row of tokens, `eos d₁ eos d₂ … eos dₙ eos`: every token of every document is predicted by
-    something, and a window may cross from one document into the next over the `eos` between them.
+    Each split is one row of tokens, `eos d₁ eos d₂ … eos dₙ eos`. Every document token therefore has a predecessor
+    that predicts it. A window may cross from one document into the next over the `eos` between them.
     """
 
     def __init__(self, folder: DataFolder, meta: TextMeta) -> None:
@@ -36,10 +36,10 @@ class Corpus:
         """(batch, context + 1) training tokens: inputs are [:, :-1], targets [:, 1:].
 
         A pure function of its arguments: the n-th window of a run is the same for every arm. An epoch visits every
-        window once, in an order that (seed, epoch) chooses, from an offset that it chooses too.
+        window once; (seed, epoch) determines the order of the windows and the offset of the first.
 
         Raises:
-            DataError: the corpus is shorter than two windows.
+            DataError: the train split has fewer than 2 · context tokens.
         """
         windows = (self.train_tokens - context) // context
         if windows < 1:
@@ -48,6 +48,7 @@ class Corpus:
             )
         first = step * batch
         out = np.empty((batch, context + 1), dtype=np.int64)
+        # A batch may span the end of an epoch, a large one several.
         for epoch in range(first // windows, (first + batch - 1) // windows + 1):
             begin = max(first, epoch * windows)
             end = min(first + batch, (epoch + 1) * windows)
@@ -57,14 +58,14 @@ class Corpus:
         return out
 
     def held_out_rows(self, part: HeldOutPart, context: int) -> list[HeldOutRows]:
-        """All windows (n, context + 1) of a held-out part. Of each token: its document, and the bytes it stands for.
+        """Windows (n, context + 1) of a held-out part, with the document and the number of bytes of each token.
 
-        Windows do not overlap in what they predict, so each target counts once. Where the part is longer than the
-        tokens that are read of it, they are spread evenly over it.
-        bits per byte = nats in all / (bytes of the targets · ln 2); `eos` costs nats and stands for no byte.
+        The windows' targets do not overlap, so each target counts once. If the part has more than `most_tokens`,
+        the windows are spread evenly over it.
+        bits per byte = total nats / (bytes of the targets · ln 2); `eos` costs nats and stands for no byte.
 
         Raises:
-            DataError: the part has less text than one window.
+            DataError: the part is shorter than one window.
         """
         tokens, sizes = self.held_out_tokens(part)
         available = (len(tokens) - 1) // context
@@ -77,21 +78,21 @@ class Corpus:
         starts = np.arange(count) * available // count * context
         positions = starts[:, None] + np.arange(context + 1)
         windows = tokens[positions].astype(np.int64)
-        # Which document each token is of, the `eos` after it included.
+        # Index of each token's document; the `eos` after a document belongs to it.
         found: NDArray[np.int64] = np.searchsorted(self.document_offsets(part), positions, side="right") - 1
-        documents = np.maximum(found, 0)  # the `eos` that comes before the first
+        documents = np.maximum(found, 0)  # the `eos` before the first document would be −1
         return [HeldOutRows(windows, documents, sizes[positions])]
 
     def most_tokens(self, part: HeldOutPart) -> int:
-        """Most tokens that are read from a held-out part."""
+        """Maximum number of tokens read from a held-out part."""
         return self.meta.validation_tokens * SHARES[part] // SHARES["test"]
 
     def widths(self, context: int) -> tuple[int, ...]:
-        """Tokens of the windows that are trained on."""
+        """Number of tokens in a training window."""
         return (context,)
 
     def held_out_tokens(self, part: HeldOutPart) -> tuple[NDArray[Any], NDArray[np.uint32]]:
-        """All tokens of a held-out part, and the bytes that each stands for (none for `eos`)."""
+        """All tokens of a held-out part, and the number of bytes that each stands for (0 for `eos`)."""
         return self.tokens(part), self._array(self._folder.bytes_path(part))
 
     def held_out(self, part: HeldOutPart) -> list[str]:
@@ -101,10 +102,10 @@ class Corpus:
             return [json.loads(line)["text"] for line in lines]
 
     def floor(self, _part: HeldOutPart) -> None:
-        """The least loss possible is not known of text."""
+        """None: the lowest possible loss on text is unknown."""
 
     def document_offsets(self, split: str) -> NDArray[np.int64]:
-        """(documents + 1,) indices: document i is tokens[offsets[i] : offsets[i + 1] − 1], then comes its `eos`."""
+        """(documents + 1,) indices: document i is tokens[offsets[i] : offsets[i + 1] − 1], followed by its `eos`."""
         return self._array(self._folder.offsets_path(split))
 
     def tokens(self, split: str) -> NDArray[Any]:
@@ -124,8 +125,8 @@ class Corpus:
 
     @contextmanager
     def _whole(self, path: Path) -> Iterator[None]:
-        """Around the reading of a file: what is gone or unlike what `prepare` wrote is a StoreError with the remedy;
-        what the system says, such as that there are too many open files, is no damage."""
+        """Turn errors of reading a missing or damaged file into a StoreError that names the remedy. Other system
+        errors, such as too many open files, pass through."""
         try:
             yield
         except FileNotFoundError as error:
@@ -135,7 +136,7 @@ class Corpus:
 
 
 def window_starts(first: int, count: int, windows: int, context: int, key: tuple[int, int]) -> list[int]:
-    """Where windows `first` … `first + count − 1` of an epoch begin; `key` is (seed, epoch)."""
+    """Start positions of windows `first` … `first + count − 1` of an epoch; `key` is (seed, epoch)."""
     index = np.arange(first, first + count, dtype=np.uint64)
     order = permuted(index, windows, key).astype(np.int64)
     starts: list[int] = (offset(context, key) + order * context).tolist()
@@ -146,11 +147,11 @@ ROUNDS = 4
 
 
 def permuted(index: NDArray[np.uint64], size: int, key: tuple[int, ...]) -> NDArray[np.uint64]:
-    """π(index), where π is a permutation of 0 … size−1 that `key` chooses.
+    """π(index), where π is a permutation of 0 … size−1 determined by `key`.
 
     On k-bit integers (size ≤ 2^k < 2·size), multiplying by an odd number, adding a constant, and x ^= x >> ⌈k/2⌉ are
-    each invertible, hence so are rounds of them; a value that lands beyond `size` goes through again until it lands
-    inside (cycle walking; Black & Rogaway 2002), fewer than two passes on average. Costs no memory, whatever `size`.
+    each invertible, hence so are rounds of them. A value of `size` or more is scrambled again until it falls below
+    (cycle walking; Black & Rogaway 2002), fewer than two passes on average. Memory does not grow with `size`.
     """
     bits = max(1, (size - 1).bit_length())
     value = _scrambled(index, bits, key)
@@ -162,6 +163,7 @@ def permuted(index: NDArray[np.uint64], size: int, key: tuple[int, ...]) -> NDAr
 
 
 def _scrambled(x: NDArray[np.uint64], bits: int, key: tuple[int, ...]) -> NDArray[np.uint64]:
+    """A permutation of the `bits`-bit integers: `ROUNDS` rounds of x ← x · factor + addend, x ^= x >> ⌈bits/2⌉."""
     mask = np.uint64((1 << bits) - 1)
     half = np.uint64((bits + 1) // 2)
     for factor, addend in _round_keys(key):
@@ -172,7 +174,7 @@ def _scrambled(x: NDArray[np.uint64], bits: int, key: tuple[int, ...]) -> NDArra
 
 @lru_cache(maxsize=64)
 def offset(below: int, key: tuple[int, ...]) -> int:
-    """A number from 0 to `below` − 1 that `key` chooses, whatever permutation it chooses too."""
+    """A number from 0 to `below` − 1 determined by `key`, independent of the permutation."""
     return int(np.random.default_rng((*key, below)).integers(below))
 
 

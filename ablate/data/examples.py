@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Windows: TypeAlias = NDArray[np.int64]
-"""(B, T + 1) tokens of text: each is to be predicted from those before it."""
+"""(B, T + 1) tokens of text: the target at each position is the next token."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """tokens, targets: (B, T). What is read, and what is to be said after each token; −100 where nothing is asked."""
+    """tokens, targets: (B, T). Inputs, and the target at each of them; −100 where the loss ignores the position."""
 
     tokens: NDArray[np.int64]
     targets: NDArray[np.int64]
@@ -31,8 +31,8 @@ Rows: TypeAlias = Windows | Examples
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Rows to be scored. Of each token of a row and the target after it, (B, T + 1): `items`, the document or the
-    example that it is of; `sizes`, the bytes that it stands for, None where there is no text."""
+    """Rows to be scored. items, sizes: (B, T + 1), for the first input and each target. `items` is the index of the
+    token's document or example; `sizes` is its number of bytes, None for synthetic tasks."""
 
     rows: Rows
     items: NDArray[np.int64]
@@ -40,6 +40,6 @@ class HeldOutRows:
 
 
 def width(rows: Rows) -> int:
-    """T."""
+    """T: tokens per row."""
     tokens = rows.tokens if isinstance(rows, Examples) else rows[:, 1:]
     return int(tokens.shape[1])

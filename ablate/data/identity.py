@@ -1,4 +1,4 @@
-"""Which text corpus a spec means, without preparing it."""
+"""Identity of a text corpus, found without preparing it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ DIGITS = 32
 
 @dataclass(frozen=True)
 class DataIdentity:
-    """`digest` names the prepared corpus: the same text, tokenizer and split have the same one, wherever they lie."""
+    """digest: name of the prepared corpus. Equal text, tokenizer and split give equal digests, whatever their paths."""
 
     digest: str
     vocab_size: int
     content: str
-    """Hash of what it holds."""
+    """Hash of the content."""
     unread: str = ""
-    """Why it is not known which corpus it is, where a plan goes on without: its network does not answer."""
+    """Why the corpus is unknown, if the hub could not be reached and a plan goes on without it; else empty."""
 
     @classmethod
     def open(cls, vocab_size: int, reason: str) -> Self:
-        """The identity of a text that could not be read: no run that a store has is trained on it."""
+        """The identity of a text that could not be read; it matches no stored run."""
         return cls("unread", vocab_size, "", reason)
 
 
 def identify_text(spec: TextSource, base: Path = Path()) -> DataIdentity:
-    """Reads and hashes the text; neither tokenises nor writes.
+    """Read and hash the text; neither tokenise nor write.
 
     Raises:
         DataError: the text or the tokenizer cannot be read, or a split would be empty.
@@ -55,7 +55,7 @@ def _extent(spec: TextSource, base: Path) -> Extent:
 
 
 def split_of(spec: TextSource, base: Path, held_out: int) -> TextSplit:
-    """The split of documents. held_out: their number in the held-out parts."""
+    """The split's settings. held_out: number of documents in the held-out parts."""
     if spec.held_out(base) is None:
         return TextSplit(fraction=spec.validation_fraction, tokens=spec.validation_tokens)
     return TextSplit(fraction=None, tokens=spec.validation_tokens, given=held_out)

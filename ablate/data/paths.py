@@ -11,11 +11,11 @@ from pathlib import Path
 from ablate.errors import DataError
 
 SHOWN = 5
-"""So many names are told of what a folder has instead."""
+"""Maximum number of file names that a message lists."""
 
 
 def expanded(path: str, base: Path) -> Path:
-    """`path` with `~` and `$VARIABLES` replaced, taken from `base` where it is relative.
+    """`path` with `~` and `$VARIABLES` expanded; relative paths start from `base`.
 
     Raises:
         DataError: an environment variable in it is not set.
@@ -28,8 +28,8 @@ def expanded(path: str, base: Path) -> Path:
 
 
 def matches(patterns: tuple[str, ...], base: Path, wanted: Callable[[Path], bool]) -> list[Path]:
-    """The files that any of the globs matches (`**` crosses folders), each once, in order. A name that is there means
-    itself, also with brackets in it. wanted: which files of a folder are meant where a pattern matches the folder.
+    """The files that match any of the globs (`**` crosses folders), each once, in order. The part of a pattern that
+    exists is taken literally, brackets included. wanted: filter for files below a folder that a pattern matches.
 
     Raises:
         DataError: a pattern matches no file.
@@ -37,12 +37,12 @@ def matches(patterns: tuple[str, ...], base: Path, wanted: Callable[[Path], bool
     found: dict[Path, None] = {}
     for pattern in patterns:
         path = expanded(pattern, base)
-        # The part of the glob that exists as it is written is taken for its name.
+        # The part of the pattern that exists is taken literally.
         known = _existing(path)
         escaped = str(Path(glob.escape(str(known))) / path.relative_to(known))
         there = list(map(Path, sorted(glob.glob(escaped, recursive=True))))  # noqa: PTH207
         files = [each for each in there if each.is_file()]
-        if not files:  # of a pattern that matches both, such as **, folders are not read once more
+        if not files:  # a pattern that matches files too, such as **, needs no walk through the folders
             files = [file for each in there for file in sorted(each.rglob("*")) if file.is_file() and wanted(file)]
         if not files:
             raise DataError(f"no file matches {pattern!r} (looked for {path}): {_instead(path, there)}")
@@ -51,12 +51,12 @@ def matches(patterns: tuple[str, ...], base: Path, wanted: Callable[[Path], bool
 
 
 def _existing(path: Path) -> Path:
-    """`path`, or the nearest folder above it that is there."""
+    """`path`, or its nearest existing parent."""
     return next((each for each in (path, *path.parents) if each.exists()), Path())
 
 
 def _instead(path: Path, matched: list[Path]) -> str:
-    """Names that are there in place of a file that is wanted."""
+    """Describe the files that exist in place of the wanted one."""
     if matched:
         others = [file for each in matched for file in sorted(each.rglob("*")) if file.is_file()]
         reason = "the folder has no file of a known kind"
@@ -66,5 +66,5 @@ def _instead(path: Path, matched: list[Path]) -> str:
 
 
 def _some(paths: list[Path]) -> str:
-    """The first names of several."""
+    """The first `SHOWN` names."""
     return ", ".join(path.name for path in paths[:SHOWN]) + ", …" * (len(paths) > SHOWN) or "nothing"

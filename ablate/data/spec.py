@@ -10,14 +10,14 @@ from ablate.data.sources import DataSource
 from zoo.settings.axis import Choice
 
 DataSpec: TypeAlias = Annotated[DataSource, Choice("ablate.data.sources", tag="source")]
-"""A map with `source`, or the bare name of one (`data: stdlib`)."""
+"""A map with `source`, or the bare name of a source (`data: stdlib`)."""
 
 
 def parse(value: object) -> DataSource:
-    """A data spec from plain values.
+    """Parse a data spec from plain values.
 
     Raises:
-        pydantic.ValidationError: with the path of every mistake.
+        pydantic.ValidationError: names the path of every mistake.
     """
     adapter: TypeAdapter[DataSource] = TypeAdapter(DataSpec)
     return adapter.validate_python(value)

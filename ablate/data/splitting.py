@@ -1,4 +1,4 @@
-"""Documents, each once, and which of them are held out."""
+"""Deduplicate documents and split them into train and held-out parts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ablate.store.documents import HeldOutPart, PerSplit
 FEWEST_DOCUMENTS = 20
 PIECE_BYTES = 8192
 MOST_HELD_OUT = 0.5
-"""Large documents are cut where a larger share of the text than this, and than was asked, would be held out otherwise:
-else a book is on one side."""
+"""Large documents are cut if more of the bytes than this share, and than twice `validation_fraction`, would be held out
+otherwise. Up to there a book stays whole, on one side of the split."""
 PIECES_OF_A_PART = 4
 SMALLEST_CUT = 256
 ENDS = (re.compile(rb"\r?\n|\r"), re.compile(rb"[.!?]['\")\]]*\s+|\xe3\x80\x82"), re.compile(rb"\s+"))
-"""Of lines, sentences and words."""
+"""Ends of lines, sentences and words."""
 SHARES: dict[HeldOutPart, int] = {"test": 2, "judging": 1, "tuning": 1}
-"""The parts of held-out text, with their shares. Verdicts compare losses on the test part."""
+"""Relative shares of the held-out parts. Verdicts compare losses on the test part."""
 
 Unit = Literal["document", "piece"]
 Split = Literal["train", HeldOutPart]
@@ -33,7 +33,7 @@ SPLITS: tuple[Split, ...] = ("train", *get_args(HeldOutPart))
 
 
 class TextDocument(NamedTuple):
-    """A text as UTF-8, its sha256, and whether its source gave it to be held out."""
+    """A text as UTF-8, its sha256, and whether its source holds it out (`TextSource.held_out`)."""
 
     utf8: bytes
     hash: bytes
@@ -42,39 +42,40 @@ class TextDocument(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
-    """Sizes of a corpus, from one reading."""
+    """Sizes and held-out documents of a corpus."""
 
     content: str
     """sha256 over the hashes of the documents, in order."""
     held_out: Mapping[bytes, HeldOutPart]
-    """Hashes of the documents that are held out, and the part that each is in."""
+    """Held-out part of each held-out document, keyed by the document's hash."""
     unit: Unit
-    """`document`, or `piece` where there were too few documents to split, or some were larger than the parts."""
+    """`piece` if any document was cut (too few documents to split, or some too large); else `document`."""
     largest: int | None
-    """Documents of more bytes were cut; None where all are whole."""
+    """Size in bytes above which documents were cut; None if none was cut for its size."""
     documents: PerSplit
-    """Number of documents."""
+    """Number of documents in each split."""
     bytes: PerSplit
     duplicates: int
-    """Texts that were left out, since they had been read before."""
+    """Number of texts left out as copies of earlier ones."""
     empty: int
-    """Texts that were left out, since there is nothing in them."""
+    """Number of empty texts left out."""
     repeated: int
-    """Pieces that were left out, since another piece is the same."""
+    """Number of pieces left out as copies of earlier pieces."""
 
     def split_of(self, document: TextDocument) -> Split:
         return self.held_out.get(document.hash, "train")
 
 
 def survey(source: TextSource, base: Path) -> Survey:
-    """Reads the corpus once, keeping only hashes and sizes; twice where some documents are larger than the parts.
+    """Read the corpus, keeping only hashes and sizes. If the held-out share comes out far from `validation_fraction`,
+    read it again and cut the large documents.
 
     Raises:
-        DataError: it cannot be read, or a split would be empty.
+        DataError: the text cannot be read, or a split would be empty.
     """
     chosen = source.held_out(base) is None
     found = _survey(source, base, None, chosen)
-    # The held-out parts are far from what was asked: empty, everything, or most of the text.
+    # Cut large documents if held-out parts are empty, or hold all or most of the text.
     much = chosen and found.bytes.held_out > max(MOST_HELD_OUT, 2 * source.validation_fraction) * found.bytes.total
     if much or found.documents.train == 0 or len(found.held_out) < len(SHARES):
         found = _survey(source, base, _largest(found.bytes.total, source.validation_fraction), chosen)
@@ -125,20 +126,20 @@ def _survey(source: TextSource, base: Path, largest: int | None, chosen: bool) -
 
 
 def _largest(total: int, fraction: float) -> int:
-    """Bytes above which documents are cut, so that each part is made of several pieces; a few lines at least."""
+    """Size in bytes above which documents are cut, so that each held-out part has several pieces of a few lines."""
     quarter = int(fraction * total / sum(SHARES.values()))
     return max(SMALLEST_CUT, quarter // PIECES_OF_A_PART, min(PIECE_BYTES, total // FEWEST_DOCUMENTS))
 
 
 def documents(source: TextSource, base: Path, largest: int | None) -> Iterator[TextDocument]:
-    """Every document once, in the source's order, those given to be held out first. largest: as the survey found it."""
+    """Every document once, in the source's order; `source.held_out` comes first. largest: `Survey.largest`."""
     return (document for _, document in _units(source, base, largest, _Tally()))
 
 
 def _parts(sizes: Mapping[bytes, int], fraction: float) -> dict[bytes, HeldOutPart]:
-    """Documents in the order of their hashes, until they make `fraction` of the bytes and no part is empty.
+    """Hold out documents in the order of their hashes, until they make `fraction` of the bytes and no part is empty.
 
-    Each goes to the part that lacks most of its share, so that a larger fraction adds documents and moves none.
+    Each goes to the part that is filled least, relative to its share. A larger fraction adds documents and moves none.
     """
     wanted = fraction * sum(sizes.values())
     filled: dict[HeldOutPart, int] = dict.fromkeys(SHARES, 0)
@@ -153,7 +154,7 @@ def _parts(sizes: Mapping[bytes, int], fraction: float) -> dict[bytes, HeldOutPa
 
 
 _Tally = Counter[str]
-"""Number of texts that were left out, by reason."""
+"""Number of texts left out, by reason: `duplicate`, `empty`, `repeated`."""
 
 
 def _units(source: TextSource, base: Path, largest: int | None, tally: _Tally) -> Iterator[tuple[Unit, TextDocument]]:
@@ -169,7 +170,7 @@ def _units(source: TextSource, base: Path, largest: int | None, tally: _Tally) -
 def _cut_above(
     largest: int, units: Iterator[tuple[Unit, TextDocument]], tally: _Tally
 ) -> Iterator[tuple[Unit, TextDocument]]:
-    """The same, with those that are too large in pieces."""
+    """The same documents, with those above `largest` bytes cut into pieces; repeated texts are tallied and left out."""
     seen: set[bytes] = set()
     for unit, document in units:
         whole = len(document.utf8) <= largest
@@ -185,7 +186,7 @@ def _cut_above(
 def _both(held_out: Iterable[bytes], texts: Iterable[bytes], tally: _Tally) -> Iterator[tuple[Unit, TextDocument]]:
     given = list(_unique(held_out, True, tally))
     unit: Unit = "document"
-    seen = {document.hash for document in given}  # whole, also where they are cut
+    seen = {document.hash for document in given}  # hashes of whole documents, even if they are cut below
     for unit, document in _split_or_cut(iter(given), len(SHARES), tally):
         seen.add(document.hash)
         yield unit, document
@@ -197,7 +198,7 @@ def _both(held_out: Iterable[bytes], texts: Iterable[bytes], tally: _Tally) -> I
 
 
 def _split_or_cut(whole: Iterator[TextDocument], fewest: int, tally: _Tally) -> Iterator[tuple[Unit, TextDocument]]:
-    """The documents, or pieces of them where there are not the `fewest` that can be split."""
+    """The documents, or pieces of them if there are fewer than `fewest`."""
     first = list(islice(whole, fewest))
     if len(first) == fewest:
         for document in chain(first, whole):
@@ -212,7 +213,7 @@ def _split_or_cut(whole: Iterator[TextDocument], fewest: int, tally: _Tally) -> 
 
 
 def _unique(texts: Iterable[bytes], given: bool, tally: _Tally) -> Iterator[TextDocument]:
-    """Each text once, empty ones left out; others are tallied."""
+    """Each non-empty text once; empty texts and duplicates are tallied and left out."""
     seen: set[bytes] = set()
     for utf8 in texts:
         key = hashlib.sha256(utf8).digest()
@@ -224,7 +225,7 @@ def _unique(texts: Iterable[bytes], given: bool, tally: _Tally) -> Iterator[Text
 
 
 def pieces(utf8: bytes, size: int = PIECE_BYTES) -> Iterator[bytes]:
-    """Whole lines of at least `size` bytes together; the last piece is what is left."""
+    """Pieces of whole lines, each of at least `size` bytes; the last may be shorter."""
     start = 0
     while start < len(utf8):
         newline = utf8.find(b"\n", start + size - 1)
@@ -234,8 +235,8 @@ def pieces(utf8: bytes, size: int = PIECE_BYTES) -> Iterator[bytes]:
 
 
 def cut(utf8: bytes, most: int) -> Iterator[bytes]:
-    """Pieces of at most so many bytes, and half as many: up to the end of a line where there is one in the second half,
-    of a sentence, of a word, or of a character."""
+    """Pieces of most/2 to `most` bytes; the last may be shorter. Each ends at the last line end in that range; without
+    one, at the last end of a sentence, of a word, or of a character."""
     start = 0
     while len(utf8) - start > most:
         half, end = start + most // 2, start + most
@@ -249,5 +250,5 @@ def cut(utf8: bytes, most: int) -> Iterator[bytes]:
 
 
 def _utf8(text: str) -> bytes:
-    """JSON can spell half of a surrogate pair, which is no character: it becomes `?`."""
+    """Encode as UTF-8. A lone surrogate, which JSON can spell, becomes `?`."""
     return text.encode(errors="replace")

@@ -22,11 +22,12 @@ from zoo.settings.explain import explain
 from zoo.settings.identity import digest_of, identity_of
 
 STREAMS = {"train": 0, "test": 1, "questions": 2, "tuning": 3, "judging": 4}
-"""Splits draw from streams of their own. A task with few examples, such as the sums of two digits, repeats some."""
+"""Random streams, one per split. A task with few distinct examples, such as sums of two digits, repeats some in
+several splits."""
 
 
 class SyntheticCorpus:
-    """The examples of a source: pure functions of (seed, split, index)."""
+    """Examples of a source, each a pure function of (seed, split, index)."""
 
     tokenizer_path = None
 
@@ -45,7 +46,7 @@ class SyntheticCorpus:
         return rows(_examples(self.source, level, batch * context // width, (STREAMS["train"], step), seed), width)
 
     def held_out_rows(self, part: HeldOutPart, context: int) -> list[HeldOutRows]:
-        """The examples of a held-out part, by difficulty, numbered through; they stand for no bytes."""
+        """The examples of a held-out part, one `HeldOutRows` per difficulty, numbered consecutively; no byte counts."""
         found, first = [], 0
         for level, examples in _held_out(self.source, part):
             width = self.source.width(level, context)
@@ -56,18 +57,18 @@ class SyntheticCorpus:
         return found
 
     def floor(self, part: HeldOutPart) -> float | None:
-        """Nats per target that the best possible model has on a held-out part; None where it is not known."""
+        """Lowest possible loss on a held-out part, in nats per target; None if unknown."""
         return _floor(self.source, _held_out(self.source, part))
 
     def widths(self, context: int) -> tuple[int, ...]:
-        """Tokens of the rows that are trained on, step by step in turn."""
+        """Row widths in tokens; training steps cycle through them."""
         return self.source.widths(context)
 
     def questions(self, at: Mapping[str, Sequence[int]], examples: int, seed: int) -> Iterator[Question]:
-        """Yield `examples` examples of each difficulty; `at` replaces some difficulties' values.
+        """Yield `examples` examples of each difficulty; `at` overrides the values of some difficulties.
 
         Raises:
-            DataError: a value is not legal, or is of no difficulty.
+            DataError: as in `regraded`.
         """
         source = regraded(self.source, at)
         for level in source.levels():
@@ -81,7 +82,7 @@ def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> Synthe
     """The same task at other difficulties.
 
     Raises:
-        DataError: a value is not legal, is of no difficulty, or takes tokens that the task did not have.
+        DataError: a name in `at` is not a difficulty, a value is invalid, or the vocabulary would grow.
     """
     known = source.difficulties()
     for name in at:
@@ -100,7 +101,7 @@ def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> Synthe
 
 
 def misgraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> str | None:
-    """The reason why other difficulties cannot be used; None if they can."""
+    """Why the difficulties `at` cannot be used; None if they can."""
     try:
         regraded(source, at)
     except DataError as error:
@@ -109,7 +110,7 @@ def misgraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> str |
 
 
 def rows(examples: Sequence[Example], context: int) -> Examples:
-    """Each example at the start of a row of `context` tokens."""
+    """Pad each example to a row of `context` tokens."""
     tokens = np.full((len(examples), context), BLANK)
     targets = np.full((len(examples), context), IGNORED)
     for row, example in enumerate(examples):
@@ -118,7 +119,7 @@ def rows(examples: Sequence[Example], context: int) -> Examples:
 
 
 def identify_synthetic(source: SyntheticSource) -> DataIdentity:
-    """The settings, and a hash of what they make: a change in how examples are made is another corpus."""
+    """Identity from the settings and a hash of the test examples: a change in how examples are made changes it."""
     made = hashlib.sha256()
     for _, examples in _held_out(source, "test"):
         for part in (part for example in examples for part in example):
@@ -147,7 +148,7 @@ Asked = list[tuple[Level, list[Example]]]
 
 
 def _held_out(source: SyntheticSource, part: HeldOutPart) -> Asked:
-    """The same for all seeds of a run: as many of each difficulty, but for rounding."""
+    """Held-out examples, the same for all seeds of a run; difficulties have equal counts, up to rounding."""
     levels = source.levels()
     counts = [len(range(place, source.validation_examples, len(levels))) for place in range(len(levels))]
     return [
@@ -157,7 +158,7 @@ def _held_out(source: SyntheticSource, part: HeldOutPart) -> Asked:
 
 
 def _examples(source: SyntheticSource, level: Level, count: int, key: tuple[int, ...], seed: int) -> list[Example]:
-    """The first `count` of a stream, each by its own number."""
+    """The first `count` examples of a stream; each has its own generator, seeded by its index."""
     streams = (np.random.SeedSequence(seed, spawn_key=(*key, number)) for number in range(count))
     return [source.example(level, np.random.default_rng(stream)) for stream in streams]
 

@@ -1,4 +1,4 @@
-"""Writing the tokens of one split."""
+"""Write the tokens of one split."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ablate.store import DataFolder
 
 
 class SplitWriter:
-    """Appends documents to the tokens of a split as `eos d₁ eos d₂ … eos`, and at the end their offsets.
+    """Writes the tokens of a split as `eos d₁ eos d₂ … eos`, and on exit the offsets of its documents.
 
-    Of held-out documents it also keeps the text, and for each token the bytes that it stands for.
+    For held-out documents, writes the text and the number of bytes of each token too.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SplitWriter:
                 np.save(self._folder.bytes_path(self.split), np.concatenate(self._sizes))
 
     def add(self, texts: list[bytes]) -> None:
-        """Appends documents, each given as UTF-8."""
+        """Append documents, each given as UTF-8."""
         self.bytes += sum(map(len, texts))
         if not self._held_out:
             for ids in self._encoder.encode(texts):
@@ -76,7 +76,7 @@ class SplitWriter:
         self._append(ids, sizes)
 
     def _append(self, ids: NDArray[np.int64], sizes: NDArray[np.uint32]) -> None:
-        """Writes tokens and the `eos` after them."""
+        """Write tokens and the `eos` after them."""
         row = np.append(ids, self._encoder.eos).astype(self._dtype)
         self._bin.write(row.tobytes())
         self.tokens += len(row)

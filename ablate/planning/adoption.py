@@ -1,7 +1,7 @@
-"""Aliases: documents stored under digests of an earlier version, found again under today's.
+"""Aliases: find documents that an earlier version stored under other digests.
 
-A run's own document says what it was, so its digest of today follows from it, whatever was hashed when it was stored.
-Folders and files keep their names: the store notes both digests in `aliases.ndjson`.
+A stored run's document holds its full configuration, so today's digest can be computed from it. Folders and files keep
+their names; the store records pairs of digests in `aliases.ndjson`.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from zoo.settings.identity import DIGITS, digest_of, identity_of
 from zoo.spec import ModelSpec, parse
 
 FIRST_DIGITS = 16
-"""Length of digests that covered every default."""
+"""Length of the first version's digests, which covered every default."""
 
 
 class _UnreadableError(Exception):
-    """A document that this version cannot read, or that rests on something which is gone: nothing today is the same."""
+    """A document has no equivalent today: this version cannot read it, or one of its sources is gone or has changed."""
 
 
 def adopt(store: Store) -> None:
-    """Note the digests of today of what an earlier version stored, and of arms in its ledgers."""
+    """Record today's digests of the runs and requests that an earlier version stored, and of arms in its ledgers."""
     known = set(store.aliases.values())
     earlier = [digest for digest in store.runs(shorter_than=DIGITS) if digest not in known]
     if not earlier:
         return
     found: dict[str, str] = {}
-    # Runs that ended first: where one document spells out what another leaves to a default, both are one run today.
+    # Runs with results first: two stored runs, one with a default spelt out, may be one run today.
     for digest in sorted(earlier, key=lambda digest: not store.result_path(digest).exists()):
         for new, stored in _aliases(store, digest):
             if new not in store.aliases and not store.run_path(new).exists():
@@ -49,14 +49,14 @@ def adopt(store: Store) -> None:
 
 
 def _aliases(store: Store, digest: str) -> Iterator[tuple[str, str]]:
-    """Digests of today, each with the stored one, of a run, its arm, and the requests that were answered for it."""
+    """(today's digest, stored digest) of a run, its arm, and its measurement and evaluation requests."""
     try:
         run, spec, train = _today(store, digest)
     except _UnreadableError:
         return
     yield run.digest, digest
     stored = store.read_run(digest)
-    if stored is not None:  # as `_today` found it
+    if stored is not None:  # always, since `_today` read it; narrows the type
         arm = stored.model_dump(by_alias=True, exclude_unset=True, exclude={"digest", "seed"})
         yield digest_of(run_identity(run, spec, train)), digest_of(arm, FIRST_DIGITS)
     measured = ((path, MeasureSpec, store.read_measure) for path in store.run_dir(digest).glob("measure-*.json"))
@@ -68,7 +68,7 @@ def _aliases(store: Store, digest: str) -> Iterator[tuple[str, str]]:
 
 
 def _request_alias(name: str, shape: Any, request: JsonObject) -> Iterator[tuple[str, str]]:
-    """None where files that the request names, or is made of, are no longer the same, or compute something else."""
+    """The alias of a request; nothing if it or the files that it names have changed or compute something else now."""
     try:
         spec = shape.model_validate(request)
     except ValidationError:
@@ -78,7 +78,7 @@ def _request_alias(name: str, shape: Any, request: JsonObject) -> Iterator[tuple
 
 
 def _today(store: Store, digest: str) -> tuple[RunDocument, ModelSpec, TrainSpec]:
-    """A stored run with all its digests as they are today. Raises _UnreadableError."""
+    """A stored run with all its digests recomputed. Raises _UnreadableError."""
     try:
         run = store.read_run(digest)
         if run is None:
@@ -96,7 +96,7 @@ def _today(store: Store, digest: str) -> tuple[RunDocument, ModelSpec, TrainSpec
 
 
 def _is_first_version(spec: Spec) -> bool:
-    """Whether a spec still computes what it did when digests of 16 digits were made."""
+    """Whether a spec computes the same as when digests had 16 digits."""
     return bool(identity_of(spec) == identity_of(spec, versions=False))
 
 
@@ -105,7 +105,7 @@ def _source_today(store: Store, digest: str | None) -> str | None:
 
 
 def _data_today(store: Store, digest: str) -> str:
-    """A corpus of text has the digest that it always had, even where it has been removed."""
+    """Today's digest of a corpus; that of a text corpus, even if removed, has not changed."""
     meta = store.data(digest).read() if store.data(digest).path.is_dir() else None
     if not isinstance(meta, SyntheticMeta):
         return digest
@@ -114,9 +114,9 @@ def _data_today(store: Store, digest: str) -> str:
 
 
 def adopt_times(store: Store, asked: Mapping[str, tuple[JsonObject, JsonObject]]) -> None:
-    """Note the digests of today of step times that an earlier version measured.
+    """Record today's digests of step times that an earlier version measured.
 
-    asked: by its digest, each question without first defaults, and with every default.
+    asked: by today's digest, each question without first defaults, and with every default.
     """
     earlier = [digest for digest in store.calibrations() if len(digest) < DIGITS] if asked else []
     for stored in earlier:
@@ -132,8 +132,8 @@ def adopt_times(store: Store, asked: Mapping[str, tuple[JsonObject, JsonObject]]
 
 
 def _is_same(stored: Any, full: Any, told: Any) -> bool:
-    """Whether what was stored with every default of its time is today's `full`, whose first defaults `told` lacks:
-    settings that are new since then have theirs."""
+    """Whether `stored`, which has every default of its time, equals today's `full`. Settings newer than `stored` must
+    have their first defaults, which `told` leaves out."""
     if isinstance(stored, dict) and isinstance(full, dict):
         said = told if isinstance(told, dict) else {}
         known = said.keys() <= stored.keys() <= full.keys()

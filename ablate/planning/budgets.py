@@ -1,4 +1,4 @@
-"""The cost of training, and the steps that a budget pays for. Pure arithmetic."""
+"""Training cost, and the number of steps that a budget pays for. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zoo.spec import ModelSpec
 
 @dataclass(frozen=True)
 class Workload:
-    """Work of a training step."""
+    """Everything that a training step's time depends on, except the device."""
 
     spec: ModelSpec
     train: TrainSpec
@@ -28,7 +28,7 @@ class Workload:
 
     @property
     def identity(self) -> JsonObject:
-        """All that decides how long a step takes on a device, but what equals its first default."""
+        """Settings that determine the time of a step on a device, without those that equal their first default."""
         plugins = versions_of(self.spec, self.train)
         train = {name: value for name, value in identity_of(self.train).items() if name not in timeless()}
         told = {"model": self.spec.identity(), "train": train, "numerics": identity_of(self.numerics)}
@@ -36,8 +36,8 @@ class Workload:
 
 
 class StepTime(NamedTuple):
-    """Measured seconds of a training step. Workloads with one `calibration` have one time, and no error between them;
-    for `error` and `processes` see `CalibrationDocument`."""
+    """Measured seconds of a training step. Workloads with equal `calibration` share one measurement, so their times
+    have no error relative to each other. `error`, `processes`: see `CalibrationDocument`."""
 
     seconds: float
     calibration: str
@@ -46,12 +46,12 @@ class StepTime(NamedTuple):
 
 
 Clock = Callable[[Sequence[Workload]], Sequence[StepTime]]
-"""The time of a training step of each workload."""
+"""Function that returns the step time of each workload."""
 
 
 def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int], teacher: ModelSpec | None = None) -> Cost:
-    """Costs at the context. FLOPs per token are a mean over `widths`, the row widths that training cycles through, and
-    have among them a teacher's forward pass, and a token's share of what a step computes once for all rows."""
+    """Cost at the training context. FLOPs per token are the mean over `widths`, the row widths that training cycles
+    through. They include a teacher's forward pass, and per-step work divided by the tokens of a step."""
     tokens = train.batch * train.context
     costs = {width: train.objective.cost(spec, width) for width in set(widths)}
     per_token = {width: each.flops_per_token for width, each in costs.items()}
@@ -72,7 +72,7 @@ def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int], teac
 
 
 def in_flops(study: Study, train: TrainSpec, spec: ModelSpec) -> Study:
-    """The study with the FLOPs that a budget in tokens per parameter comes to: the same for every arm. train, spec: the
+    """The study with a budget in tokens per parameter converted to FLOPs, equal for every arm. train, spec: the
     baseline's."""
     if study.budget.tokens_per_parameter is None:
         return study
@@ -84,7 +84,8 @@ def in_flops(study: Study, train: TrainSpec, spec: ModelSpec) -> Study:
 def steps_of(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:
     """Number of steps that the budget pays for in an arm, rounded to the nearest.
 
-    An arm that starts from trained weights, or is tried on a short run, may spend a share of it. Raises StudyError.
+    An arm that starts from trained weights, or is tuned on short runs, spends a share of the budget. Raises StudyError
+    if that is less than one step.
     """
     share = arm.share * (arm.start.share if arm.start else 1)
     kind, budget, tokens = study.budget.kind, study.budget.scaled(share).amount, arm.train.tokens

@@ -1,7 +1,7 @@
-"""Stages of a study: tune every arm, then train its seeds, and more of them if the study asks for that.
+"""Stages of a study: tune every arm, then train its seeds, and further seeds with `seeds: auto`.
 
-Each stage is a plan. What comes next is decided from losses alone, so a study that was killed goes through the same
-stages again and finds them in the store.
+A stage consists of plans. Losses alone determine the next stage, so a study that was killed repeats the same stages
+and finds their results in the store.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ UNTUNED = ("measure", "evals", "probes")
 """Sections that tuning runs omit."""
 
 LossOf = Callable[[str], float | None]
-"""Digest of a run → its validation loss; infinite when it diverged, None where it has no result."""
+"""Digest of a run → its validation loss; infinite if it diverged, None if it has no result."""
 MakePlan = Callable[[Study], Plan]
 StallsAbove = Callable[[ArmPlan], float]
-"""The loss above which a run of an arm, whose data are prepared, has stalled; infinite where none says so."""
+"""Arm, whose data are prepared → loss above which a run of it has stalled; infinite if there is no threshold."""
 
 
 class UnfinishedError(Exception):
-    """A run that decides what comes next has no result."""
+    """A run whose loss determines the next stage has no result."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Tuning:
 
     arm: str
     passes: tuple[TuningPass, ...]
-    """The last decides."""
+    """Passes in order; the last one determines the settings."""
 
 
 @dataclass(frozen=True)
 class TuningPass:
-    """Runs of one length that an arm was tuned on."""
+    """Tuning runs of an arm, all of one length."""
 
     fraction: float
     """Share of the study's budget."""
@@ -60,44 +60,44 @@ class TuningPass:
 
 @dataclass(frozen=True)
 class RungStudy:
-    """A study at one rung of its ladder, or all there is without one."""
+    """A study at one rung of its ladder; the whole study if it has no ladder."""
 
     plan: Plan
     tunings: tuple[Tuning, ...] = ()
     axis: Axis | None = None
-    """Property that it has less of than the last rung."""
+    """Property in which the rung is smaller than the last; None for the last."""
 
 
 @dataclass(frozen=True)
 class CampaignOutcome:
-    """All that a study planned, at the rungs of its ladder as they are listed."""
+    """All plans of a study, one per rung of its ladder, in the order listed."""
 
     rungs: tuple[RungStudy, ...]
     looks: tuple[StudyLook, ...] = ()
 
     @property
     def plan(self) -> Plan:
-        """Plan of the rung that is compared."""
+        """Plan of the last rung, on which arms are compared."""
         return self.rungs[-1].plan
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Runs to carry out before the next stage. Once the seeds of all arms are planned there is an `outcome`."""
+    """Runs to carry out before the next stage. `outcome` is set once the seeds of all arms are planned."""
 
     name: str
     plans: tuple[Plan, ...]
     outcome: CampaignOutcome | None = None
     tunes: bool = False
-    """Whether what comes next depends on the losses."""
+    """Whether the stage belongs to tuning: its losses determine the next stage."""
 
 
 Stages = Generator[Stage, Sequence[str], CampaignOutcome]
-"""Send it, after a stage that has an outcome, the names of the arms that more seeds could settle; else nothing."""
+"""Generator of stages. After a stage with an outcome, send the names of the arms that more seeds could settle."""
 
 
 def campaign(study: Study, plan: MakePlan, losses: LossOf, stalls_above: StallsAbove = lambda arm: math.inf) -> Stages:
-    """The stages of a study. Raises UnfinishedError where one lacks a result that decides the next, and StudyError."""
+    """The stages of a study. Raises StudyError, and UnfinishedError if a result that determines the next is missing."""
     rungs = *study.smaller, study
     refuse_unlike(rungs, plan)
     tuned = yield from _tuned(rungs, plan, losses, stalls_above)
@@ -126,15 +126,15 @@ def campaign(study: Study, plan: MakePlan, losses: LossOf, stalls_above: StallsA
 
 
 Tried = tuple[Study, tuple[Tuning, ...]]
-"""A rung with its arms at their best settings, and how these were found."""
+"""A rung with its arms at their tuned settings, and the tuning that found them."""
 
 
 def _tuned(
     rungs: Sequence[Study], plan: MakePlan, losses: LossOf, stalls_above: StallsAbove
 ) -> Generator[Stage, Sequence[str], Sequence[Tried]]:
-    """All arms of all rungs are tuned at once, round by round; arms that need others after those, so that they start
-    from, or are taught by, the best settings. A length has rates of its own too: the best of a long run may not even
-    train a short one."""
+    """Tune all arms of all rungs concurrently, in rounds. Arms that start from others, or have them as teachers, come
+    after those, so as to use them at their tuned settings. Each length is tuned separately: the best rate of a long
+    run may fail to train a short one."""
     tried: list[Tried] = [(rung, ()) for rung in rungs]
     rounds = count(1)
     for needy in (False, True):
@@ -162,29 +162,29 @@ def _needed(plans: Iterable[Plan]) -> tuple[Plan, ...]:
 
 
 def _trials(rung: Study, at: Pass, jobs: Sequence[_Job]) -> Study:
-    """A study whose arms are what the jobs want to try next, with the seeds of their pass and its share of the budget,
-    and what they need, whole."""
+    """A study whose arms are the jobs' next trials, with the seeds and the share of the budget of their pass. Arms that
+    trials depend on are added, with the full budget."""
     arms = [replace(arm, share=at.fraction) for job in jobs if job.study is rung and job.at == at for arm in job.arms()]
     needed = {name for arm in arms for name in arm.sources}
     sections = rung.sections.model_copy(update={"seeds": at.seeds, "tune": None, **dict.fromkeys(UNTUNED)})
     first, *others = rung.arms
-    # Without seeds the baseline is not trained: it is what the others are matched with.
+    # Without seeds the baseline is not trained, but the others' budgets and parameters are matched to it.
     baseline = first if first.name in needed else replace(first, seeds=())
     sources = [arm for arm in others if arm.name in needed]
     return replace(rung, sections=sections, arms=(baseline, *sources, *arms), reads="tuning")
 
 
 def propose(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls = lambda loss: False) -> Batches:
-    """Batches of settings to try of one arm. It is sent the losses of each batch, and returns a `Tuned`.
+    """Yield batches of settings of one arm to try; expects the losses of each batch to be sent; returns a `Tuned`.
 
-    The same losses always lead to the same settings, so that a tuning that was interrupted is gone through again from
-    the store. `legal` says whether an arm can be built with settings that the study did not list itself.
+    Deterministic given the losses, so that an interrupted tuning resumes from the store. legal: whether an arm can be
+    built with settings that the study does not list.
     """
     return (grid if spec.is_grid else sampled)(spec, space, legal, stalls)
 
 
 class _Job:
-    """Tuning one arm of one rung, pass by pass."""
+    """Tunes one arm of one rung, pass by pass."""
 
     def __init__(self, study: Study, arm: Arm) -> None:
         if study.tune is None:
@@ -196,12 +196,12 @@ class _Job:
 
     @property
     def at(self) -> Pass:
-        """The pass that it is at."""
+        """The current pass."""
         return self.spec.passes[len(self.passes)]
 
     @property
     def is_done(self) -> bool:
-        """A coarse pass of which every run diverged leaves nothing to refine."""
+        """Whether all passes are done, or every trial of one diverged, which leaves nothing to refine."""
         return len(self.passes) == len(self.spec.passes) or any(math.isinf(each.tuned.least) for each in self.passes)
 
     def _begin(self, space: Space) -> None:
@@ -226,7 +226,7 @@ class _Job:
         return f"{self.arm.name} with {values}"
 
     def hear(self, arms: Sequence[ArmPlan], losses: LossOf, stalls_above: StallsAbove) -> None:
-        """The runs of the last batch are done."""
+        """Take in the losses of the last batch, whose runs are done."""
         self._stalled_above = stalls_above(arms[0])
         runs = {arm.name: tuple(run.digest for run in arm.runs) for arm in arms}
         digests = [runs[self._name(number)] for number in range(len(self._batch))]

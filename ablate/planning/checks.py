@@ -1,4 +1,4 @@
-"""Checks for sections of a study that exclude each other, before anything is planned."""
+"""Checks that a study's sections are compatible, before anything is planned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zoo.spec import ModelSpec
 
 
 def check(study: Study) -> None:
-    """Raises StudyError."""
+    """Raise StudyError if sections of the study exclude each other."""
     reason = study.data.misfit(study.train.context)
     if reason is not None:
         raise study.error("train.context", reason)
@@ -29,7 +29,7 @@ def check(study: Study) -> None:
     if study.search is not None and absent in study.search.objectives:
         said = f"{study.data.source} has no bytes" if made else "text has no answers"
         raise study.error("search.objectives", f"{said}: there is no {absent}")
-    # Step times are measured on one corpus, and tokens of different tokenizers are not one currency.
+    # Step times are measured on one corpus, and tokens of different tokenizers are not comparable.
     if study.budget.kind != "flops" and study.own_tokenizers:
         why = f"arms with different tokenizers are compared at equal flops, not {study.budget.kind}"
         raise study.error(f"budget.{study.budget.kind}", why)
@@ -44,7 +44,8 @@ def check(study: Study) -> None:
 
 
 def evaluated(study: Study, models: Mapping[str, ModelSpec] | None = None) -> EvalSpec | None:
-    """Evaluations of a study, with absolute paths as workers run elsewhere. models: in place of the study's arms."""
+    """Evaluations of a study, with absolute paths, as workers run in other folders. models: replaces the study's arms.
+    Raises StudyError."""
     if study.evals is None:
         return None
     synthetic = study.data if isinstance(study.data, SyntheticSource) else None
@@ -61,7 +62,7 @@ def evaluated(study: Study, models: Mapping[str, ModelSpec] | None = None) -> Ev
 def conditions(
     synthetic: SyntheticSource | None, name: str, models: Mapping[str, ModelSpec], folder: Path, own_tokenizers: bool
 ) -> Conditions:
-    """Conditions for evaluations: models, and their data, which are text unless they are `synthetic`."""
+    """Conditions of evaluations: the models, and their data. synthetic: None for text."""
     if synthetic is None:
         return Conditions(HeldOutText, name, models, folder, own_tokenizers)
     return Conditions(SyntheticTask, name, models, folder, own_tokenizers, partial(misgraded, synthetic))

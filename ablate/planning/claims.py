@@ -1,4 +1,4 @@
-"""Claims of a study as its document keeps them: since when each was stated, and whether results were known by then."""
+"""Claims in a study's document: the date each was stated, and whether results were known by then."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ablate.study.handbook import handbook
 from ablate.study.study import Study
 
 PUBLISHED = ("source", "where")
-"""Fields that the handbook gives to a claim unless the study does."""
+"""Fields that a claim takes from the handbook unless the study sets them."""
 
 
 def study_claims(study: Study, planned: str) -> tuple[StudyClaim, ...]:
-    """The claims of a study that is first planned on this date."""
+    """The claims of a study first planned on the date `planned`."""
     screens = study.screen is not None
     return tuple(stated(each, study.baseline, planned, screens=screens) for each in study.claims)
 
 
 def stated(spec: ClaimSpec, baseline: str, planned: str, *, screens: bool) -> StudyClaim:
-    """A claim with what it leaves to the study and to the handbook.
+    """A claim completed from the study and the handbook.
 
-    screens: whether the study screens factors, which are against nothing.
+    screens: whether the study screens factors, whose claims compare with no other arm.
     """
     compared = spec.arm is not None and spec.expect != "stalls" and not screens
     against = (spec.against or baseline) if compared else None
@@ -32,12 +32,12 @@ def stated(spec: ClaimSpec, baseline: str, planned: str, *, screens: bool) -> St
 
 
 def with_dates(study: StudyDocument, before: StudyDocument | None, had_result: Callable[[str], bool]) -> StudyDocument:
-    """The document, whose claims keep the dates of the one that it replaces.
+    """The document, with claims dated as in `before`, the document that it replaces.
 
-    A claim that the earlier document lacks is `edited` where results could have suggested it: a run of that document
-    had one, or every arm that the claim names did.
+    A claim new to it is `edited` if results could have suggested it: any run of `before` had a result, or every arm
+    that the claim names did.
 
-    had_result: whether a run had a result before anything was planned now, by its digest.
+    had_result: whether the run of a digest had a result before the present planning.
     """
     known = {} if before is None else {_key(each): each for each in before.claims}
     began = before is not None and any(had_result(run.digest) for arm in before.arms for run in arm.runs)
@@ -54,5 +54,5 @@ def with_dates(study: StudyDocument, before: StudyDocument | None, had_result: C
 
 
 def _key(claim: StudyClaim) -> str:
-    """Content of a claim that is judged. Other words for who says so make no other claim."""
+    """The judged content of a claim; a change of its handbook entry or source alone does not make another claim."""
     return claim.model_dump_json(exclude={"planned", "edited", "claim", *PUBLISHED})

@@ -15,15 +15,15 @@ from evals.costs.machine import Speed
 from evals.costs.spec import MeasureSpec
 
 LOOKED_AT = 5
-"""Stored measurements or evaluations that are asked how long they took."""
+"""Number of stored measurements or evaluations from which a duration is estimated."""
 PHASES_OF_A_POINT = 2
-"""Reading a prompt, and decoding."""
+"""Prefill and decoding."""
 
 
 @dataclass(frozen=True)
 class Duration:
-    """Seconds of all runs, one after the other. `evaluating` is None where nobody knows yet. `comparing` is the time in
-    which arms are timed against each other, while nothing else runs."""
+    """Seconds of all runs in sequence. evaluating: None if unknown. comparing: time in which arms are timed against
+    each other, while nothing else runs."""
 
     training: float
     measuring: float
@@ -45,14 +45,14 @@ class Duration:
         return f"about {text}, and {evaluation}" if text else evaluation
 
     def document(self) -> JsonObject:
-        """Seconds in all and of each part; `evaluating` is null where it is not known, and not in the total."""
+        """Seconds, in total and of each part. An unknown `evaluating` is null and left out of the total."""
         measuring = self.measuring + self.comparing
         known = {"tuning": self.tuning, "training": self.training, "measuring": measuring}
         total = sum(known.values()) + (self.evaluating or 0.0)
         return {"total": total, **known, "evaluating": self.evaluating}
 
     def __truediv__(self, at_once: float) -> Duration:
-        """Divided by the number of concurrent runs."""
+        """The duration with `at_once` concurrent runs; `comparing` stays as it is."""
         evaluating = None if self.evaluating is None else self.evaluating / at_once
         shared = (self.training / at_once, self.measuring / at_once, evaluating, self.tuning / at_once)
         return Duration(*shared, self.comparing)
@@ -65,7 +65,7 @@ def _clock(seconds: float) -> str:
 def duration(
     plans: Iterable[Plan], missing: Mapping[str, Sequence[str]], store: Store, speed: Speed, tuning: float = 0.0
 ) -> Duration:
-    """Duration of the phases that runs lack (`missing`, by digest). tuning: seconds of the runs before them."""
+    """Duration of the phases that runs lack (`missing`, by digest). tuning: seconds of the tuning runs."""
     training, measuring, evaluating, comparing = 0.0, 0.0, 0.0, 0.0
     unknown = False
     for plan in plans:
@@ -84,14 +84,14 @@ def duration(
 
 
 def _taken(read: Callable[[str], Iterable[MeasureDocument | EvalsDocument]], request: str | None) -> float | None:
-    """The median of the first few that are stored."""
+    """Median seconds of the first `LOOKED_AT` stored documents; None if none is stored."""
     found = islice(read(request), LOOKED_AT) if request else ()
     known = [each.seconds for each in found if each.seconds is not None]
     return median(known) if known else None
 
 
 def least_seconds(spec: MeasureSpec | None) -> float:
-    """Least time of measuring a run, from the spec's points."""
+    """Lower bound on the seconds of measuring a run, from the spec's points."""
     if spec is None:
         return 0.0
     return PHASES_OF_A_POINT * len(spec.contexts) * len(spec.batches) * len(spec.caches) * spec.seconds

@@ -12,15 +12,15 @@ from evals.reading.causal import obstacle
 
 @dataclass(frozen=True)
 class Export:
-    """The `model_type` in transformers: `ablate` for one with a modeling file of ours, None where there can be none;
-    and why no family of transformers expresses the arm."""
+    """model_type: that of transformers; `ablate` if the arm needs our own modeling file, None if it cannot be exported.
+    reason: why no model family of transformers expresses the arm."""
 
     model_type: str | None
     reason: str
 
 
 def exports(arms: Sequence[ArmPlan]) -> dict[str, Export]:
-    """Exports by arm; empty if transformers is not installed. The first call takes seconds, to load transformers."""
+    """Exports by arm; empty if transformers is not installed. The first call takes seconds to load transformers."""
     if find_spec("transformers") is None:
         return {}
     from zoo.hf import REMOTE, native  # noqa: PLC0415 (slow to load)

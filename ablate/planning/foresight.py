@@ -1,4 +1,4 @@
-"""Power before training: the difference that a study will probably see, from the noise of runs like its own."""
+"""Statistical power before training: the difference that a study will probably detect, from the noise of like runs."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ ALIKE = 2.0
 """Stored runs are comparable if their size and their length differ by at most this factor."""
 STUDIES_READ = 50
 LEAST_FREEDOM = 4
-"""Degrees of freedom below which stored runs tell less than what was measured elsewhere."""
+"""Degrees of freedom below which the noise of stored runs is less reliable than `MEASURED`."""
 MEASURED = (
     (0.056e6, 0.0120, "nine five-seed studies of 0.06 M parameters on a CPU"),
     (0.11e6, 0.0128, "studies of 0.11 M parameters on a CPU"),
     (124e6, 0.0014, "public speed-runs of 124 M parameters"),
 )
-"""Non-embedding parameters, standard deviation of one run's loss in nats, and where."""
+"""Non-embedding parameters, standard deviation of one run's loss in nats, and origin."""
 
 
 @dataclass(frozen=True)
 class Foresight:
-    """The scatter of a run's loss that is expected (nats), where it was measured, and the degrees of freedom that the
-    study's own tuning runs will add to those of its seeds."""
+    """sd: expected standard deviation of a run's loss, in nats. source: where it was measured. tuning_freedom: degrees
+    of freedom that the study's tuning runs will add to those of its seeds."""
 
     sd: float
     source: str
     tuning_freedom: int = 0
 
     def detectable(self, plan: Plan, level: float) -> float | None:
-        """The difference in nats that the study finds with 80 % probability; None without arms to compare or seeds.
+        """The difference in nats that the study detects with 80 % probability; None with fewer than two arms or seeds.
 
-        What tuning leaves open comes on top. level: the risk of a false verdict that is left to the question.
+        The uncertainty left by tuning comes on top. level: significance level that remains for the question.
         """
         from ablate.noise.power import detectable_by  # noqa: PLC0415 (a run needs no scipy)
         from ablate.noise.scatter import Noise  # noqa: PLC0415
@@ -48,7 +48,7 @@ class Foresight:
         return detectable_by(Noise(self.sd, self.tuning_freedom), seeds, arms, alpha=level)
 
     def seeds(self, plan: Plan, difference: float, level: float) -> int | None:
-        """The fewest seeds that find such a difference at that level; None if a thousand would not."""
+        """The fewest seeds that detect a difference (nats) at a level; None if a thousand would not, or for one arm."""
         from ablate.noise.power import seeds_for  # noqa: PLC0415 (a run needs no scipy)
         from ablate.noise.scatter import Noise  # noqa: PLC0415
 
@@ -58,17 +58,17 @@ class Foresight:
 
 @dataclass(frozen=True)
 class Detection:
-    """The seeds that find a difference with 80 % probability.
+    """The number of seeds that detect a difference with 80 % probability.
 
     Attributes:
         difference: in nats.
-        seeds: how many; None if a thousand would not do.
-        seconds: the estimated time of training and tuning, without measuring and evaluation.
-        after: the last seed that the question was judged on, beyond which the seeds are to lie; None where it was not.
-        level: the risk of a false verdict that is left to the question.
-        unjudged: why the study has no verdicts, and so finds nothing; None where it may.
-        tuning_seconds: how much of the time is tuning.
-        tunes: whether rates are tuned, which leaves something open that no seeds settle.
+        seeds: number of seeds; None if a thousand would not do.
+        seconds: estimated time of training and tuning, without measuring and evaluation.
+        after: the last seed on which the question was judged, after which fresh seeds begin; None if it was not judged.
+        level: significance level that remains for the question.
+        unjudged: why the study has no verdicts, and so detects nothing; None if it can have some.
+        tuning_seconds: tuning's part of `seconds`.
+        tunes: whether rates are tuned, which leaves an uncertainty that seeds do not reduce.
     """
 
     difference: float
@@ -97,9 +97,9 @@ class Detection:
 
 
 def foresight(plan: Plan, store: Store, tune: TuneSpec | None) -> Foresight:
-    """The scatter of comparable runs of the store, else of the nearest size that was measured elsewhere.
+    """The noise of comparable stored runs, else of the nearest size in `MEASURED`.
 
-    tune: what the study tunes first. Each arm's tuning runs at the settings it takes tell noise too, at full length.
+    tune: the study's tuning. Full-length tuning runs at an arm's chosen settings are samples of the noise too.
     """
     last = tune.passes[-1] if tune else None
     freedom = (len(plan.arms) - 1) * (len(last.seeds) - 1) if last and last.fraction == 1 else 0
@@ -123,7 +123,7 @@ def _stored(plan: Plan, store: Store) -> tuple[float, str] | None:
 
 
 def _tables(plan: Plan, store: Store) -> Iterator[Mapping[str, Mapping[int, float]]]:
-    """Losses by arm and seed of each stored study of like size, length and data."""
+    """Losses by arm and seed, for each stored study of similar size and length on the same data."""
     wanted = plan.arms[0]
     data = {arm.identity.digest for arm in plan.arms}
     for folder in islice(store.studies(), STUDIES_READ):
@@ -148,7 +148,7 @@ def _near(one: float, other: float) -> bool:
 
 
 def detectable_lines(detectable: float | None, found: Foresight, *, tuned: bool) -> list[str]:
-    """`will probably detect differences of 0.029 nats (80 % power): …`; none without a number."""
+    """`will probably detect differences of 0.029 nats (80 % power): …`; empty if `detectable` is None."""
     if detectable is None:
         return []
     room = ", plus what tuning leaves open" if tuned else ""

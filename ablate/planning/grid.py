@@ -1,4 +1,4 @@
-"""Tuning over listed values: all of them, further out where the best may be at an edge, then between rates."""
+"""Grid tuning: try all listed values, extend the grid if the best may lie beyond an edge, then refine between rates."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ if TYPE_CHECKING:
     from ablate.noise.curve import RateCurve
 
 DISSENT = 0.25
-"""Share of the tuning seeds that may do better at a rate which is plainly worse than the best: of equal rates, one in
-four would seem so."""
+"""A rate is clearly worse than the best if at most this share of the tuning seeds does better at it. With two seeds, an
+equally good rate seems clearly worse with probability 1/4."""
 PLAIN = 0.1
-"""Nats below all others at which the highest rate is plainly the best, though no run trains."""
+"""If no run trains, the highest rate counts as the best if its loss is lower than all others by this many nats."""
 LEAST_NOISE = 1e-6
-"""Nats by which losses of two seeds differ at least; where they are equal, the curve still needs a scale."""
+"""Lower bound on the noise between seeds, in nats: if their losses are equal, the curve fit still needs a scale."""
 
 
 def grid(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls) -> Batches:
+    """Propose all listed values, then extensions of the grid and, for a rate alone, refinements; see `propose`."""
     axes = {path: axis.choice for path, axis in space.items() if isinstance(axis, Categorical)}
     batch = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     trials = trials_of(batch, (yield batch), stalls)
@@ -59,7 +60,8 @@ def grid(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls) -> Batches:
 
 
 def _untrained(found: Tuned, middle: Settings) -> Tuned:
-    """The same with the middle of the list, an arm's own rate under `auto`: losses of runs that all fail are noise."""
+    """The outcome if no seed trained: losses of failed runs are noise, so take the middle of the list, which under
+    `auto` is the arm's own rate."""
     if list(middle) != [RATE]:
         return replace(found, chosen=middle)
     tried = [trial.settings[RATE] for trial in found.trials]
@@ -68,9 +70,9 @@ def _untrained(found: Tuned, middle: Settings) -> Tuned:
 
 
 def _curve(trials: Sequence[Trial]) -> RateCurve | None:
-    """The curve about the best rate; with one tuning seed, whose noise is not known, there is none.
+    """A curve fitted to the losses around the best rate; None with one tuning seed, which leaves the noise unknown.
 
-    The noise is that of the best rate and of those below it: above, it is often several times as large.
+    The noise is estimated at the best rate and those below: above, it is often several times as large.
     """
     from ablate.noise.curve import RateCurve  # noqa: PLC0415 (scipy takes long, and a plan may tune nothing)
     from ablate.noise.scatter import Noise, scatter  # noqa: PLC0415
@@ -85,13 +87,13 @@ def _curve(trials: Sequence[Trial]) -> RateCurve | None:
 
 
 def rate_losses(trials: Sequence[Trial]) -> dict[float, Losses]:
-    """Losses by rate. A rate at which a seed stalled counts as failed, unless the best one is such a rate."""
+    """Losses by rate. A rate with a stalled seed counts as failed (infinite), unless the best rate has one too."""
     failed = not best(trials).stalled
     return {each.settings[RATE]: [math.inf] if each.stalled and failed else each.losses for each in trials}
 
 
 def _on_curve(found: Tuned) -> Tuned:
-    """The same with the tried rate of least expected loss."""
+    """The outcome with the tried rate of lowest expected loss on the fitted curve."""
     curve = _curve(found.trials)
     if curve is None:
         return replace(found, reason=_why_not(found))
@@ -115,7 +117,8 @@ def _wider(
     extend: int,
     legal: Legal,
 ) -> list[Settings]:
-    """The best settings with each value to be followed moved one step beyond all that were tried; counts the steps."""
+    """Settings to add beyond the grid: the best ones, with one value moved a step beyond all tried. Counts the steps in
+    `added`, by path and side."""
     found = []
     for path, values in axes.items():
         edge = _side(path, values, trials)
@@ -129,8 +132,8 @@ def _wider(
 
 
 def _unsure_sides(values: Sequence[float], trials: Sequence[Trial]) -> list[int]:
-    """−1 and 1 for lower and higher rates than the best, where none that was tried is plainly worse: that the best lies
-    between two others may be chance, and further out may be a better one."""
+    """Sides of the best rate (−1 lower, 1 higher) on which no tried rate is clearly worse: the best may lie inside the
+    grid by chance, and a better one further out."""
     least = best(trials)
     if len(values) < 2 or math.isinf(least.loss):
         return []
@@ -146,7 +149,8 @@ def _unsure_sides(values: Sequence[float], trials: Sequence[Trial]) -> list[int]
 
 
 def _is_open(path: str, values: Sequence[Any], trials: Sequence[Trial], legal: Legal) -> bool:
-    """Whether the best value is at an edge that is not the end of what is legal: no warm-up is less than none."""
+    """Whether the best value is at an edge of the tried values beyond which legal values exist; a warm-up of 0, for
+    example, has none below."""
     side = _side(path, values, trials)
     if not side:
         return False
@@ -157,8 +161,8 @@ def _is_open(path: str, values: Sequence[Any], trials: Sequence[Trial], legal: L
 
 
 def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
-    """−1 or 1 where the best value is the smallest or largest number tried, else 0. Where no seed trains, rates are too
-    low if the highest is plainly the best; else losses do not tell, but stalling and diverging come of high ones."""
+    """−1 or 1 if the best value is the smallest or largest number tried, else 0. If no seed trains, rates are too low
+    if the highest is clearly the best, else presumably too high, the usual cause of stalling and divergence."""
     if len(values) < 2 or not all(is_number(value) for value in values):
         return 0
     if not any_trains(trials):
@@ -171,7 +175,7 @@ def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
 
 
 def _still_falls(trials: Sequence[Trial]) -> bool:
-    """Whether the highest rate has a loss plainly below those of all others."""
+    """Whether the loss at the highest rate is below all others by more than `PLAIN`."""
     highest = max(trial.settings[RATE] for trial in trials)
     at, below = ([each.loss for each in trials if (each.settings[RATE] == highest) is is_at] for is_at in (True, False))
     return min(at) < min(below, default=-math.inf) - PLAIN
@@ -182,7 +186,7 @@ def _tried_values(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> 
 
 
 def _beyond(tried: Sequence[Any], side: int) -> Any:
-    """One more step as large as the last: a factor where all are positive, else a difference."""
+    """The next value outwards, a step as large as the last: a factor if all values are positive, else a difference."""
     last, before = (tried[0], tried[1]) if side < 0 else (tried[-1], tried[-2])
     value = last * last / before if tried[0] > 0 else 2 * last - before
     whole = all(isinstance(number, int) for number in tried)

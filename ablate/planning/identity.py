@@ -1,4 +1,4 @@
-"""The identity of a run, all that can change its numbers, and the digests that name runs and documents."""
+"""The identity of a run, which is everything that can change its numbers, and digests that name runs and documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zoo.settings.registry import versions_of
 from zoo.spec import ModelSpec
 
 SEED = "<the seed>"
-"""Where the seed stands in the text that is hashed."""
+"""Placeholder for the seed in the hashed text."""
 
 
 class RunPlan(NamedTuple):
@@ -25,10 +25,10 @@ class RunPlan(NamedTuple):
 
     arm: str
     digest: str
-    """Names the run's folder."""
+    """Name of the run's folder."""
     seed: int
     shared: RunDocument
-    """Identity that the runs of an arm may share, but for digest and seed: an arm may have thousands of runs."""
+    """Identity, whose digest and seed do not count: runs of an arm share one object, as there may be thousands."""
 
     @classmethod
     def of(cls, arm: str, identity: RunDocument) -> RunPlan:
@@ -40,7 +40,7 @@ class RunPlan(NamedTuple):
 
 
 def redone(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
-    """The run with the digest that follows from its document, whatever digest that says. spec, train: the run's own."""
+    """The run with its digest recomputed from its document. spec, train: the run's own."""
     found = identified(run.model_copy(update={"start": None, "teacher": None}), spec, train)
     if run.start is not None:
         found = starting(found, run.start)
@@ -48,21 +48,21 @@ def redone(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
 
 
 def request_digest(spec: BaseModel) -> str:
-    """The digest that names the document which answers a measurement or evaluation request.
+    """The digest that names the result document of a measurement or evaluation request.
 
-    An edited task file or plug-in is another request.
+    An edited task file or plug-in makes another request.
     """
     return digest_of({"request": identity_of(spec), **beside_request(spec)})
 
 
 def beside_request(spec: BaseModel) -> JsonObject:
-    """Versions of the files that a request names or is made of, where there are any."""
+    """Versions of the task files and plug-ins that a request uses; only those it has."""
     beside = {"own": spec.content() if isinstance(spec, EvalSettings) else None, "plugins": versions_of(spec)}
     return {key: dict(value) for key, value in beside.items() if value}
 
 
 def canonical_model(spec: ModelSpec) -> JsonObject:
-    """Plain data that `zoo.parse` reads, the same for every spelling of an architecture: one name per layer."""
+    """Plain data that `zoo.parse` reads, identical for every spelling of an architecture: one block name per layer."""
     names = {json.dumps(spec.named("block").model_dump(mode="json"), sort_keys=True): "block"}
     pattern = []
     for layer in spec.layers:
@@ -75,28 +75,28 @@ def canonical_model(spec: ModelSpec) -> JsonObject:
 
 
 def run_identity(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> JsonObject:
-    """All that decides a run's numbers but its seed. spec, train: the run's own, as specs."""
+    """Everything that determines a run's numbers, except its seed. spec, train: the run's own."""
     beside = {name: value for name, value in identity_of(run).items() if name not in ("digest", "seed")}
     return {**beside, "model": spec.identity(), "train": identity_of(train)}
 
 
 def at_any_rate(identity: JsonObject) -> JsonObject:
-    """A run's identity without its learning rate, which arms have in common that differ in their tuning alone."""
+    """A run's identity without its learning rate; equal for arms that differ only in their tuned rate."""
     train = identity["train"]
     assert isinstance(train, dict)
     return {**identity, "train": {name: value for name, value in train.items() if name != "lr"}}
 
 
 def identified(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
-    """The run with its digest. spec, train: the run's own, as specs."""
+    """The run, as yet without start and teacher, with its digest. spec, train: the run's own."""
     (digest,) = digests(run, spec, train, [run.seed])
     return run.model_copy(update={"digest": digest})
 
 
 def digests(run: RunDocument, spec: ModelSpec, train: TrainSpec, seeds: Sequence[int]) -> Iterator[str]:
-    """The run's digest with each of these seeds.
+    """The run's digest with each of the seeds.
 
-    What seeds have in common is written and hashed once: an arm may have thousands.
+    The text before the seed is hashed once: an arm may have thousands of seeds.
     """
     before, seed_of_run, after = canonical({**run_identity(run, spec, train), "seed": SEED}).partition(f'"{SEED}"')
     if not seed_of_run or seed_of_run in after:
@@ -109,12 +109,12 @@ def digests(run: RunDocument, spec: ModelSpec, train: TrainSpec, seeds: Sequence
 
 
 def starting(run: RunDocument, start: RunStart) -> RunDocument:
-    """The run when it starts from the weights of another, or of a checkpoint."""
+    """The run, starting from the weights of another run or a checkpoint; the digest changes accordingly."""
     digest = digest_of({"run": run.digest, "start": identity_of(start)})
     return run.model_copy(update={"digest": digest, "start": start})
 
 
 def taught(run: RunDocument, teacher: RunTeacher) -> RunDocument:
-    """The run when it is distilled from another, or from a checkpoint."""
+    """The run, distilled from another run or a checkpoint; the digest changes accordingly."""
     digest = digest_of({"run": run.digest, "teacher": identity_of(teacher)})
     return run.model_copy(update={"digest": digest, "teacher": teacher})

@@ -1,4 +1,4 @@
-"""The rungs of a ladder: which are sizes and which are lengths, and what they must have in common to be compared."""
+"""Rungs of a ladder: whether they vary size or length, and checks that they are comparable."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ablate.study.problems import Problem, StudyError
 from ablate.study.study import Study
 
 Axis = Literal["size", "length"]
-"""Property that a rung has less of than the last one: other models differ in size, the same models in length."""
+"""Property in which a rung is smaller than the last: length if it has the same models, else size."""
 ORDER: dict[Axis, str] = {"size": "list sizes from small to large", "length": "list lengths from short to long"}
 
 
 def axis(rung: Study, last: Study) -> Axis | None:
-    """None for the last rung itself."""
+    """The axis of a rung; None for the last rung itself."""
     if rung.rung == last.rung:
         return None
     return "length" if rung.has_models_of(last) else "size"
 
 
 def refuse_unlike(rungs: Sequence[Study], plan: Callable[[Study], Plan]) -> None:
-    """Raises StudyError where rungs, of which the last is the one that is compared, are no ladder."""
+    """Raise StudyError if the rungs do not form a ladder. Arms are compared on the last rung."""
     problems = list(_unlike(rungs)) or list(_falling(rungs, plan))
     if problems:
         raise StudyError(problems)
@@ -41,9 +41,9 @@ def _unlike(rungs: Sequence[Study]) -> Iterator[Problem]:
 
 
 def _falling(rungs: Sequence[Study], plan: Callable[[Study], Plan]) -> Iterator[Problem]:
-    """Rungs of one axis that spend no more compute than the one before: they lie on no curve.
+    """Problems of rungs that spend no more compute than the one before them on the same axis.
 
-    How much a budget in seconds buys is known only when steps have been timed with the settings that tuning chooses.
+    Budgets in seconds are not checked: their compute is known only once steps are timed with the tuned settings.
     """
     last = rungs[-1]
     if len(rungs) < 2 or last.budget.seconds is not None:

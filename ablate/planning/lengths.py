@@ -1,4 +1,4 @@
-"""Training length of arms, and reference losses of their text, as plan, terminal and report show them."""
+"""Training length of arms, and reference losses of their text, for plan, terminal and report."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ Corpora = Mapping[str, TextMeta]
 """Prepared text by its digest."""
 NO_CORPORA: Corpora = MappingProxyType({})
 MANY_EPOCHS = 4
-"""Up to so many, repeated text is worth nearly as much as new text (Muennighoff et al. 2023, arXiv:2305.16264)."""
+"""Up to this many epochs, repeated text is worth nearly as much as new text (Muennighoff et al. 2023,
+arXiv:2305.16264)."""
 
 
 def prepared(store: Store, plan: Plan) -> Corpora:
-    """The text corpora of a plan that the store has."""
+    """Text corpora of a plan that are prepared in the store."""
     folders = {arm.identity.digest: store.data(arm.identity.digest) for arm in plan.arms}
     found = {digest: folder.read() for digest, folder in folders.items() if folder.path.is_dir()}
     return {digest: meta for digest, meta in found.items() if isinstance(meta, TextMeta)}
 
 
 def epochs(arm: ArmPlan, corpora: Corpora) -> float | None:
-    """Number of passes over the corpus in a run; None if it is not prepared, or is no text."""
+    """Number of epochs in a run; None if the corpus is not prepared, or not text."""
     meta = corpora.get(arm.identity.digest)
     return None if meta is None else arm.tokens / meta.tokens.train
 
 
 def length_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
-    """Whether arms train too briefly, and what their losses compare with, a line for each corpus that is prepared."""
+    """Warnings of arms that train too briefly or repeat their text too often, and reference losses per corpus."""
     if found := undertrained({arm.name: arm.length for arm in plan.arms}):
         yield found
-    # A line for each corpus that an arm reads too often.
+    # A line for each corpus that an arm repeats too often.
     for digest, corpus in corpora.items():
         arms = [arm for arm in plan.arms if arm.identity.digest == digest]
         most = max((epochs(arm, corpora) or 0.0 for arm in arms), default=0.0)

@@ -1,8 +1,8 @@
-"""When a study that adds seeds in rounds looks at its results, and how much of the error rate each look may spend.
+"""Sequential looks: when a study that adds seeds in rounds tests its results, and the level that each look spends.
 
-Looking again and again at the same comparison until it is significant finds something sooner or later. Here every look
-k has a level α_k of its own with Σ α_k = 0.05, fixed before the first seed is trained, so that by the union bound the
-chance of ever being wrong is at most 0.05, however the looks depend on each other and whenever the study stops.
+Repeating a test until it is significant finds something sooner or later. Here every look k has its own level α_k with
+Σ α_k = 0.05, fixed before the first seed is trained. By the union bound, the probability of any false verdict is at
+most 0.05, however the looks depend on each other and whenever the study stops.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ablate.store.documents import StudyLook
 
 ALPHA = 0.05
 WORTH_A_LOOK = 1.25
-"""A last look at fewer times the seeds of the one before would cost more level than it has news."""
+"""Smallest factor between the seeds of the last two looks: a closer look would cost more level than it adds data."""
 
 
 def looks(start: int, cap: int) -> tuple[StudyLook, ...]:

@@ -1,4 +1,4 @@
-"""Planning: a study → arms with equal budgets → runs with a digest each. Pure arithmetic, nothing is trained."""
+"""Planning: a study → arms with equal budgets → runs, each with a digest. Pure arithmetic, nothing is trained."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def make_plan(
     identify: Identify | None = None,
     clock: Clock | None = None,
 ) -> Plan:
-    """The plan of a study.
+    """Plan a study.
 
     Args:
         device: "cpu" or "cuda".
         matmul: float32 matmul precision, part of a run's identity. None: "high" on CUDA, "medium" on a CPU.
-        gpu: its name, part of a run's identity, where it is known.
-        identify: the identity of a corpus, where it is known; otherwise the corpus is read and hashed.
-        clock: where step times come from (see `ablate.running.calibration`); asked only when the budget is in seconds.
+        gpu: name of the GPU, part of a run's identity; None if unknown.
+        identify: returns the identity of a corpus; None reads and hashes the corpus.
+        clock: returns step times (see `ablate.running.calibration`); called only if the budget is in seconds.
 
     Raises:
         StudyError: the corpus cannot be read, the budget or the context does not fit, or parameters cannot be matched.
@@ -75,9 +75,10 @@ def make_plan(
 
 
 def identifying(study: Study, root: Path | None = None, *, unread: bool = False) -> Identify:
-    """Reads and hashes a corpus of the study, each once. What it returns raises StudyError.
+    """A function that reads and hashes corpora of the study, each once; it raises StudyError.
 
-    root: where corpora are prepared. unread: a text whose network does not answer has an open identity.
+    root: the folder of prepared corpora. unread: give a corpus whose hub cannot be reached an open identity
+    (`DataIdentity.open`) instead of raising.
     """
     known: dict[str, DataIdentity] = {}
 
@@ -153,7 +154,7 @@ def _plan_arm(
 
 
 def _identity(study: Study, arm: Arm, workload: Workload, data: DataIdentity, steps: int) -> RunDocument:
-    """Identity of the runs of an arm, but for their digests and seeds."""
+    """Identity that the runs of an arm share, with digest and seed left empty."""
     spec, probes = workload.spec, study.probes
     return RunDocument(
         digest="",
@@ -183,7 +184,8 @@ def _check_transfer(study: Study, arm: Arm, spec: ModelSpec) -> None:
 
 
 def _cache_bytes(study: Study, arm: Arm, costs: Cost) -> tuple[tuple[int, int], ...]:
-    """At the measured contexts and up to four times the training context, where windows begin to tell."""
+    """(context, bytes) at the measured contexts and at 1, 2 and 4 times the training context, where sliding windows
+    begin to save memory."""
     if costs.spec.visible == "all":
         return ()
     measured = study.measure.contexts if study.measure else ()

@@ -1,4 +1,4 @@
-"""Arms with the baseline's parameters: the study's knob, turned in every arm, with errors where the user wrote it."""
+"""Parameter matching: adjust one setting (the knob) in every arm to match the baseline's number of parameters."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from zoo.spec import ModelSpec
 
 SETTING = "budget.parameters"
 TOLERANCE = 0.005
-"""Parameters that differ by at most this share are matched."""
+"""Largest relative difference at which parameters count as matched."""
 LARGEST = 2**24
-"""No knob is turned further."""
+"""Largest value of a knob that is tried."""
 REFUSALS = 1024
-"""After so many values in a row that a model refuses, no further one is expected to be legal."""
+"""Number of consecutive illegal values of a knob after which the search gives up."""
 
 Count = Callable[[int], int | None]
-"""Value of a knob → parameters; None where the model refuses the value."""
+"""Value of a knob → parameters; None if the model refuses the value."""
 
 
 class MatchError(ValueError):
-    """No value of a knob matches the parameters. The text says why, of the knob."""
+    """No value of a knob matches the parameters. The message is a predicate whose subject is the knob."""
 
 
 @dataclass(frozen=True)
 class Matched:
-    """Model trained for an arm, and the edit that matching made beside the arm's own; none if it needed none."""
+    """An arm's model after matching, and the edit that matching added to the arm's own; empty if none was needed."""
 
     arm: Arm
     spec: ModelSpec
@@ -43,11 +43,11 @@ class Matched:
 
 
 def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
-    """Every arm of the study, given its spec, with the baseline's parameters where the budget asks for them.
+    """Match the parameters of every arm to the baseline's, if the budget asks for it. specs: those of the arms.
 
-    An arm that starts from another keeps its own.
+    An arm that starts from trained weights keeps its shape.
 
-    A ratio in an arm's own edits (`d_ff: 8/3x`) gives way to the number that was found; a number there is an error.
+    A ratio in an arm's own edits (`d_ff: 8/3x`) is replaced by the number found; a number there is an error.
 
     Raises:
         StudyError: an arm lacks the knob, sets or tunes it, no legal value matches, or two arms become the same.
@@ -59,7 +59,7 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
     target = parameters(cost(specs[0]), match)
     matched = [Matched(study.arms[0], specs[0], {})]
     for arm, spec in arms[1:]:
-        if arm.start is not None:  # it keeps the shape of what it starts from
+        if arm.start is not None:  # keeps the shape of its starting weights
             matched.append(Matched(arm, spec, {}))
             continue
         _refuse_own(study, match.knob, arm)
@@ -69,7 +69,7 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
             raise study.error(SETTING, f"{match.knob}: {error} (in arm {arm.name})") from error
     seen: dict[tuple[str, ...], str] = {}
     for each in matched:
-        if each.arm.seeds == ():  # it is only what the others are matched with
+        if each.arm.seeds == ():  # not trained: only the target of the matching
             continue
         identity = each.spec.digest, *each.arm.identity[1:]
         twin = seen.setdefault(identity, each.arm.name)
@@ -88,14 +88,14 @@ def _refuse_own(study: Study, knob: str, arm: Arm) -> None:
 
 
 def parameters(costs: Cost, match: ParameterMatch) -> int:
-    """The parameters that `match` counts."""
+    """Number of parameters, with or without embeddings as `match.count` says."""
     return costs.params - costs.params_embedding * (match.count == "non_embedding")
 
 
 def solve(spec: ModelSpec, target: int, match: ParameterMatch) -> tuple[ModelSpec, dict[str, int]]:
-    """The spec with the knob at the legal value that comes nearest to `target` parameters, and that edit.
+    """The spec with the knob at the legal value nearest to `target` parameters, and that edit.
 
-    A spec that is at least as near as it stands is left as it is, with no edit.
+    A spec that is at least as near already is returned unchanged, with no edit.
 
     Raises:
         MatchError: the spec has no such knob, the knob is not a number or does not change the parameters, or the
@@ -125,12 +125,12 @@ def solve(spec: ModelSpec, target: int, match: ParameterMatch) -> tuple[ModelSpe
 
 
 def nearest(count: Count, target: int, step: int = 1) -> int | None:
-    """The legal multiple of `step` whose count is nearest to `target`, the smaller of two; None where none is legal.
+    """The legal multiple of `step` whose count is nearest to `target`, the smaller of two; None if none is legal.
 
-    The count has to rise, or to fall, with the value throughout: a doubling finds an upper end, a bisection the place.
+    The count has to be monotonic in the value: doubling finds an upper end, bisection the value.
 
     Raises:
-        MatchError: several values are legal, and the count is the same for all.
+        MatchError: several values are legal, and the smallest and largest tried have equal counts.
     """
 
     def legal(values: Iterable[int]) -> int | None:
@@ -158,7 +158,7 @@ def nearest(count: Count, target: int, step: int = 1) -> int | None:
 
 
 def _upper_end(first: int, step: int, legal: Callable[[Iterable[int]], int | None], miss: Callable[[int], int]) -> int:
-    """A legal value past the target, or the last one before values end or begin to lead away from it."""
+    """A legal value past the target; else the last one before legal values end or counts move away from the target."""
     last, above = first, miss(first) > 0
     while last < LARGEST and (miss(last) > 0) == above:
         beyond = itertools.count(2 * last, step)

@@ -1,4 +1,4 @@
-"""Whether the arms of a plan fit in a machine's memory, and how a batch has to be cut where they do not."""
+"""Whether the arms of a plan fit in a device's memory, and the microbatch or other settings with which they would."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from zoo.costs import Cost
 
 @dataclass(frozen=True)
 class Room:
-    """bytes: what the device has. runs: how many share it. free: whether that is what other programs left."""
+    """Memory of a device. runs: number of runs that share it. free: whether `bytes` is what other programs leave free,
+    rather than the total."""
 
     bytes: int
     runs: int = 1
@@ -29,11 +30,11 @@ class Room:
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Memory that one run of an arm needs.
+    """Predicted memory of one run of an arm.
 
-    peak_memory_bytes: as its result will count them; None where it cannot be foreseen. microbatch: rows of a batch at a
-    time; None for all. refusal: why a batch cannot be cut as was asked for, if so. attention: the backends of softmax
-    attention, where they are known.
+    peak_memory_bytes: counted as in the run's result; None if it cannot be predicted. microbatch: rows of a batch at a
+    time; None for all. refusal: why the batch cannot be split as asked; None if it can. attention: backends of softmax
+    attention; None if unknown.
     """
 
     peak_memory_bytes: int | None
@@ -46,26 +47,27 @@ class MemoryNeed:
 
 
 FEWEST_TERMS = 8
-"""Terms of the sums in matrix products: an activation costs at least 2 FLOPs for each."""
+"""Lower bound on the inner dimension of matrix products: an output element costs at least 2 · 8 FLOPs."""
 COPIES = 10
-"""Tensors of that size that training keeps of each product: inputs of norms, masks, gates and their gradients."""
+"""Number of tensors of the size of a product's output that training keeps: inputs of norms, masks, gates and their
+gradients."""
 
 
 def surely_fits(arm: ArmPlan, room: Room) -> bool:
-    """Whether a run fits by arithmetic that errs on the large side, so that nobody need trace a training step."""
+    """Whether a run fits by a generous upper bound, which makes tracing a training step unnecessary."""
     return arm.teacher is None and most_bytes(arm.cost, arm.train.batch * arm.train.context) <= room.each
 
 
 def most_bytes(cost: Cost, tokens: int) -> float:
-    """More than the peak memory of training on so many tokens at a time: at least 2.9 times what a trace foresees for
-    activations, whatever the variant, and mostly ten times."""
+    """Upper bound on the peak memory of training with `tokens` per microbatch. Its activations are at least 2.9 times,
+    mostly ten times, those that a trace predicts, for every variant."""
     activations = tokens * cost.flops_per_token_forward / (2 * FEWEST_TERMS) * COPIES * 4
     weights = 16 * cost.params  # with gradients and two moments, in float32
     return PROCESS_BYTES + weights + activations
 
 
 def needs(plan: Plan, execution: Execution, room: Room) -> dict[str, MemoryNeed]:
-    """Memory needs by arm. `microbatch: auto` halves until an arm fits, as training does until it stops running out."""
+    """Memory needs by arm. `microbatch: auto` halves until an arm fits, as training does when memory runs out."""
     return {arm.name: _need(plan, arm, execution, room) for arm in plan.arms}
 
 
@@ -78,7 +80,7 @@ def _need(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> MemoryN
     whole = _cut(plan, arm, None, execution.recompute)
     if execution.microbatch is None or couples is not None or whole.fits(room):
         return whole
-    # The most rows that fit of those that repeated halving comes to, as in `Accumulation`; one row where none do.
+    # The largest microbatch that fits, among those that repeated halving gives, as in `Accumulation`; 1 if none does.
     batch = arm.train.batch
     found = [batch]
     while found[-1] > 1:
@@ -89,7 +91,7 @@ def _need(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> MemoryN
 
 
 def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> MemoryNeed:
-    if arm.teacher is not None:  # a teacher is not foreseen
+    if arm.teacher is not None:  # a teacher's memory is not predicted
         return MemoryNeed(None, rows)
     numerics = Numerics(**arm.runs[0].identity.numerics.model_dump())
     width = max(plan.study.data.widths(arm.train.context))
@@ -98,7 +100,7 @@ def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> MemoryN
 
 
 def warnings(plan: Plan, found: dict[str, MemoryNeed], execution: Execution, room: Room) -> Iterator[str]:
-    """A line for each arm that does not fit, with what would."""
+    """A line for each arm that does not fit, with a remedy."""
     for arm in plan.arms:
         need = found[arm.name]
         if need.refusal is not None:
@@ -119,7 +121,7 @@ def _remedy(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> str:
 
 
 def _ways(execution: Execution, can_cut: bool) -> Iterable[tuple[Execution, str]]:
-    """Executions that need less memory than `execution`, the least costly first."""
+    """Executions that need less memory than `execution`, cheapest first, with their command-line options."""
     if can_cut:
         yield execution.model_copy(update={"microbatch": "auto"}), "--microbatch auto"
     if not execution.recompute:

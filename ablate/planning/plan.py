@@ -1,4 +1,4 @@
-"""Plan of a study: its arms, each with its runs, and what they cost."""
+"""Plan of a study: its arms, their runs, and their costs."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from zoo.costs import Cost
 from zoo.spec import ModelSpec
 
 SMOKE = "smoke"
-"""The scale that shows that a study runs, and nothing else."""
+"""The scale that only shows that a study runs."""
 UTILISATION = 0.4
-"""Share of the matmul peak that small models reach in training, where nothing better is known."""
+"""Assumed share of the matmul peak that small models reach in training."""
 
 
 @dataclass(frozen=True)
 class ArmPlan:
-    """One arm: what is trained, for how long, and what that costs."""
+    """One arm: model, training settings, steps, and their cost."""
 
     name: str
     edits: JsonObject
     cell: JsonObject
-    """Its place in a grid: the value of each factor, by path."""
+    """Cell of a grid: the value of each factor, by path."""
     spec: ModelSpec
     train: TrainSpec
     steps: int
     cost: Cost
     cache_bytes: tuple[tuple[int, int], ...]
-    """Context and declared cache bytes there, batch 1, in the training dtype; none of an encoder."""
+    """(context, declared cache bytes at batch 1 in the training dtype); empty for an encoder."""
     matched: str
     differs: dict[str, float]
-    """Excess in per cent of tokens, FLOPs and parameters over the baseline's, and of seconds if known."""
+    """Excess over the baseline in per cent: of tokens, FLOPs and parameters, and of seconds if known."""
     runs: tuple[RunPlan, ...]
     data: DataSource
     identity: DataIdentity
-    """Identity of the corpus: its text, and its tokenizer, which may be the arm's own."""
+    """Identity of the corpus: text, split and tokenizer, which may be the arm's own."""
     tuned: JsonObject = field(default_factory=dict)
     """Settings that tuning chose, by path."""
     matching: dict[str, int] = field(default_factory=dict)
@@ -52,11 +52,11 @@ class ArmPlan:
     step_time: StepTime | None = None
     """Measured time of a step, if the budget is in seconds."""
     tokens_before: int = 0
-    """Training tokens of the arm that it starts from."""
+    """Training tokens of the arm that this one starts from."""
     checkpoint: str | None = None
-    """The checkpoint that it starts from, as the study names it; its training is in no count."""
+    """Checkpoint that this arm starts from, as the study names it; no count includes its training."""
     teacher: str | None = None
-    """The arm or the checkpoint that it is distilled from."""
+    """Arm or checkpoint that this arm is distilled from."""
 
     @property
     def tokens(self) -> int:
@@ -81,32 +81,32 @@ class ArmPlan:
 
     @property
     def length(self) -> Length:
-        """Length of the training, that of the arm it starts from included."""
+        """Length of the training, including that of the arm it starts from."""
         size = self.parameters - self.parameters_embedding
         return Length.of(self.tokens, self.steps, self.tokens_before, size, self.checkpoint is not None)
 
     @property
     def kv_bytes_per_token(self) -> float | None:
-        """Cache bytes at the training context, over its tokens: windows shorter than it make this less. With an encoder
-        they are those of as many tokens of its own as of the decoder's; None of an encoder alone, which has no cache.
+        """Cache bytes at the training context, divided by its tokens; sliding windows shorter than the context lower
+        it. An encoder-decoder has as many encoder as decoder tokens; None for an encoder alone, which has no cache.
         """
         sizes = dict(self.cache_bytes)
         return sizes[self.train.context] / self.train.context if sizes else None
 
     @property
     def seconds(self) -> float | None:
-        """Training time of one run, by the measured time of a step."""
+        """Training time of one run, from the measured time of a step; None if not measured."""
         return None if self.step_time is None else self.steps * self.step_time.seconds
 
     def estimated_seconds(self, speed: Speed) -> float:
-        """Training time of one run on such a device, unless it is known."""
+        """Training time of one run: from the measured time of a step if known, else estimated from `speed`."""
         step = speed.step_seconds(self.flops / self.steps, len(self.spec.layers), UTILISATION)
         return self.seconds or self.steps * step
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a study would run. The first arm is the baseline."""
+    """All arms and runs of a study. The first arm is the baseline."""
 
     study: Study
     arms: tuple[ArmPlan, ...]
@@ -115,30 +115,30 @@ class Plan:
 
     @cached_property
     def runs(self) -> tuple[RunPlan, ...]:
-        """Every run, seed by seed, so that a study that is stopped early has whole seeds."""
+        """Every run, seed by seed, so that a study stopped early has complete seeds."""
         by_seed = zip_longest(*(arm.runs for arm in self.arms))
         return tuple(run for same_seed in by_seed for run in same_seed if run is not None)
 
     def sources(self) -> Plan:
-        """The arms that others start from: their runs come first."""
+        """The plan of the arms that others start from or are taught by: their runs come first."""
         names = {name for arm in self.study.arms for name in arm.sources}
         return replace(self, arms=tuple(arm for arm in self.arms if arm.name in names))
 
     def measures(self, digest: str) -> bool:
-        """Whether this run is measured. Speed and bytes are the same for every seed, so the first one of each arm is;
-        what other kinds of cache do to the loss is not."""
+        """Whether the run of a digest is measured. Speed and bytes are the same for every seed, so only the first seed
+        of each arm is. Losses under several caches differ by seed: then every run is."""
         if self.measure is None:
             return False
         return len(self.measure.caches) > 1 or any(arm.runs[0].digest == digest for arm in self.arms if arm.runs)
 
     @property
     def alternating_seconds(self) -> float:
-        """Least time of timing the arms against each other; 0 where that is not done."""
+        """Lower bound on the seconds of timing the arms against each other; 0 if they are not."""
         return self.measure.alternating_seconds(len(self.arms)) if self.measure and self.is_timed else 0.0
 
     @property
     def is_timed(self) -> bool:
-        """Whether its arms are timed against each other: a smoke run finds nothing out."""
+        """Whether the arms are timed against each other; at smoke scale they are not."""
         return self.measure is not None and len(self.arms) > 1 and self.study.scale != SMOKE
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A plan as `ablate plan` shows it: the document of `--json`, rows of a table, and what the table does not show."""
+"""Output of `ablate plan`: the JSON document, the table's rows, and remarks below the table."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from zoo.settings.edits import expand
 from zoo.settings.explain import yaml
 
 MemoryNeeds = Mapping[str | None, Mapping[str, MemoryNeed]]
-"""Memory by the name of a rung, None without a ladder, and by arm."""
+"""Memory needs, keyed by rung (None without a ladder) and arm."""
 NOT_FORESEEN: MemoryNeeds = MappingProxyType({})
 
 PLANNED = {"data", "cache_bytes", "identity", "runs"}
 """Fields of an arm that `ablate plan --json` omits."""
 UNSAID = {"identity", "other_identity"}
-"""And of an effect."""
+"""Fields of an effect that `ablate plan --json` omits."""
 
 
 def search_lines(study: Study, base: ArmPlan, speed: Speed, at_once: float) -> list[str]:
-    """Cost of a search whose trials cost what the base does; nothing for a study without one."""
+    """Cost of a search, if all trials cost what the base does, and warnings; empty for a study without a search."""
     spec = study.search
     if spec is None:
         return []
@@ -62,10 +62,10 @@ def plan_json(
 ) -> JsonObject:
     """The document of `ablate plan --json`; `runs` are those of all rungs of a ladder, `arms` those of the last.
 
-    `estimated_seconds` is the training time of one run at a share `utilisation` of the device's matmul peak and what
-    layers cost besides; null where `speed` is not given. Where the time of a step was measured it is that time, and
-    `seconds` says it too. done: by digest, whether the store has a run already. corpora: those that are prepared;
-    `epochs` and `references` are null where an arm's is not. needs: memory, rung by rung.
+    `estimated_seconds` is the training time of one run. It comes from the measured time of a step, if there is one, and
+    then equals `seconds`; else from `speed`, at a share `utilisation` of the matmul peak plus the overhead of layers;
+    else it is null. done: by digest, whether the store has the run. corpora: the prepared ones; `epochs` and
+    `references` are null for other arms.
     """
 
     def planned(arm: ArmPlan, need: MemoryNeed | None) -> JsonObject:
@@ -124,11 +124,10 @@ def plan_rows(
     corpora: Corpora = NO_CORPORA,
     needs: Mapping[str, MemoryNeed] | None = None,
 ) -> list[tuple[str, ...]]:
-    """The same as text, a header first: one row per arm, differences from the baseline in per cent.
+    """Rows of the plan's table, header first: one per arm, differences from the baseline in per cent.
 
-    What matching edited has a column of its own where it edited something, and so have memory needs that are given.
-    Tokens per parameter are those of non-embedding parameters, and include what an arm that starts from another was
-    trained on before.
+    Edits made by matching have a column if there are any, memory needs if they are given. Tokens per parameter count
+    non-embedding parameters, and include the earlier training of an arm that starts from another.
     """
     columns = ["arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
     solved = ["solved to match"] * any(arm.matching for arm in plan.arms)
@@ -165,8 +164,8 @@ def matched_line(plan: Plan) -> str:
 
 
 def remarks(study: Study, tuned: bool) -> Iterator[str]:
-    """Remarks that a plan's table does not show: valid but probably unintended settings, the origin of rates, and
-    rounds whose number depends on results."""
+    """Remarks below a plan's table: the design, claims, teachers, valid but probably unintended settings, tuning and
+    its cost, and seeds whose number depends on results."""
     if study.screen is not None:
         yield from design_lines(study.screen, tuned=study.tune is not None)
     for claim in study_claims(study, ""):
@@ -194,7 +193,7 @@ def remarks(study: Study, tuned: bool) -> Iterator[str]:
 
 
 def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:
-    """Effects that are estimated, and those that the runs cannot tell apart."""
+    """Lines on the design: the estimated effects, and those that are aliased."""
     yield f"Design. {structure(len(screen.factors), len(screen.runs), screen.design.resolution)}"
     yield f"Effects, judged together: {', '.join(map(named, screen.effects))}."
     if aliased := screen.design.alias_text():
@@ -204,7 +203,7 @@ def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:
 
 
 def tuning_runs(tune: TuneSpec) -> float:
-    """Number of runs that an arm's tuning costs, as far as known in advance."""
+    """Cost of an arm's tuning in full-length runs, as far as known in advance."""
     return sum(_settings(tune, each) * len(each.seeds) * each.fraction for each in tune.passes)
 
 
@@ -222,7 +221,7 @@ def _percent(difference: float) -> str:
 
 
 def brought_lines(study: Study) -> list[str]:
-    """Line of what the shipped scale brought in: `scale cpu brings base: {d_model: 48, n_layers: 2}, seeds: 5`."""
+    """Line on the settings of the shipped scale: `scale cpu brings base: {d_model: 48, n_layers: 2}, seeds: 5`."""
     if not study.brought:
         return []
     sections = (f"{name}: {_flow(value)}" for name, value in expand(study.brought).items())

@@ -1,4 +1,4 @@
-"""One study on one machine, with a store that knows what is done: what runs next, and what would run in all."""
+"""Planning one study on one machine: its stages, and the outcome that results in the store lead to."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from ablate.training.objectives.next_token import NextToken
 
 @dataclass(frozen=True)
 class Foreseen:
-    """The outcome that the results of a store lead to. Where tuning is not done, arms have the settings that the study
-    gives them."""
+    """The outcome that the results in a store lead to. If tuning is unfinished, arms have the settings of the study
+    itself."""
 
     outcome: CampaignOutcome
     tuned: bool = True
     """Whether all tuning is done."""
     tuning: tuple[tuple[ArmPlan, bool], ...] = ()
-    """The trials of a tuning that is not done, as far as results lead, a pair for each run: the arm tried, and whether
-    the run has a result. Runs of arms that others need are no trials."""
+    """Runs of an unfinished tuning, up to the first stage without all results: (arm tried, whether the run has a
+    result). Runs of arms that others depend on are left out."""
 
 
 @dataclass(frozen=True)
 class Planner:
-    """`numerics` are part of a run's identity, but for their dtype; `clock` has step times for budgets in seconds."""
+    """Plans a study. numerics: part of a run's identity, except for the dtype. clock: step times, for budgets in
+    seconds."""
 
     study: Study
     store: Store
@@ -49,8 +50,8 @@ class Planner:
         return campaign(self.study, self.plan, self.loss, self.stalls_above)
 
     def stalls_above(self, arm: ArmPlan) -> float:
-        """The loss above which a run of this arm has stalled, near that of token frequencies; infinite where it does
-        not learn the next token of a text."""
+        """The loss above which a run of the arm has stalled, near the unigram loss; infinite unless the arm learns
+        next-token prediction on a prepared text."""
         if not isinstance(arm.train.objective, NextToken):
             return math.inf
         meta = self.store.data(arm.identity.digest).read()
@@ -65,7 +66,7 @@ class Planner:
 
     def foreseen(self) -> Foreseen:
         """The outcome that the results in the store lead to."""
-        trials: dict[str, tuple[ArmPlan, bool]] = {}  # by digest: a later round may try what an earlier one did
+        trials: dict[str, tuple[ArmPlan, bool]] = {}  # by digest: a later round may repeat runs of an earlier one
         for stage in self.stages():
             if stage.outcome is not None:
                 return Foreseen(stage.outcome)

@@ -1,7 +1,7 @@
-"""Registered plans: everything about a study that could be chosen by its results, as data to hash and to compare.
+"""Preregistration: every choice in a study that results could influence, as data to hash and compare.
 
-Texts are in it by how they are found and split, not by their content, so that registering needs neither them nor a
-network; runs name the content in their digests.
+A text is registered by its source and split, not its content, so that registering needs neither the text nor a network;
+the content is part of the runs' digests.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ SECTIONS = {
     *("question", "baseline", "contrasts", "margin", "seeds", "budget", "tune", "grid", "factors", "design"),
     *("pilot", "data"),
 }
-"""Sections of a study that are registered as they are; arms are registered with all that they are made of."""
+"""Sections of a study that are registered as written; arms are registered with all their settings resolved."""
 LONGEST = 60
-"""Characters of a value that a change shows."""
+"""Maximum number of characters of a value in a line of changes."""
 
 
 def registered_content(study: Study) -> JsonObject:
-    """Data of a study that are registered."""
+    """The registered data of a study."""
     content = to_jsonable_python(study.sections.model_dump(include=SECTIONS))
-    content["claims"] = to_jsonable_python(study.claims)  # also where there are none
+    content["claims"] = to_jsonable_python(study.claims)  # even if there are none
     content |= {"name": study.name, "scale": study.scale, "rules": _rules(study)}
     content["arms"] = {arm.name: _arm(arm) for arm in study.arms}
     if study.smaller:
@@ -64,13 +64,13 @@ def _rules(study: Study) -> JsonObject:
 
 
 def registration(study: Study, now: datetime | None = None) -> RegistrationRecord:
-    """Registration of a study as it is."""
+    """Register a study as it is now."""
     content = registered_content(study)
     return RegistrationRecord(at=instant(now), sha256=checksum_of(content), content=content)
 
 
 def with_registrations(document: StudyDocument, study: Study, records: Sequence[RegistrationRecord]) -> StudyDocument:
-    """The document with the registrations of its study, and what has changed since each."""
+    """The document with its study's registrations, and the changes since each."""
     if not records:
         return document
     content = registered_content(study)

@@ -1,4 +1,4 @@
-"""Tuning over ranges, by a sampler of Optuna's."""
+"""Tuning over ranges with an Optuna sampler."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 NEAR_EDGE = 0.05
-"""A best value within this share of a range's length from its end is at its edge."""
+"""A best value is at the edge of a range if its distance from the end is at most this share of the range's length."""
 MOST_ILLEGAL = 1000
-"""Illegal draws in a row after which the space counts as having no legal setting."""
+"""Number of consecutive illegal draws after which the space counts as having no legal setting."""
 
 
 class IllegalSpaceError(ValueError):
@@ -25,6 +25,7 @@ class IllegalSpaceError(ValueError):
 
 
 def sampled(spec: TuneSpec, among: Space, legal: Legal, stalls: Stalls) -> Batches:
+    """Propose settings from ranges, `spec.at_once` a batch; see `propose`. Raises IllegalSpaceError."""
     import optuna  # noqa: PLC0415 (takes long, and few studies tune by it)
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -45,7 +46,7 @@ def sampled(spec: TuneSpec, among: Space, legal: Legal, stalls: Stalls) -> Batch
 
 
 def _legal_trial(study: optuna.Study, space: dict[str, BaseDistribution], legal: Legal) -> optuna.Trial:
-    """The next trial that an arm can be built with; the sampler hears that the others fail."""
+    """The next trial with which the arm can be built; illegal ones are reported to the sampler as failed."""
     import optuna  # noqa: PLC0415 (takes long, and few studies tune by it)
 
     for _ in range(MOST_ILLEGAL):
@@ -57,7 +58,7 @@ def _legal_trial(study: optuna.Study, space: dict[str, BaseDistribution], legal:
 
 
 def _near_ends(space: Space, chosen: Settings, legal: Legal) -> tuple[str, ...]:
-    """The paths whose best value is near an end of their range, if values beyond that end are legal."""
+    """Paths whose best value is near an end of their range, if values beyond that end are legal."""
     found = []
     for path, axis in space.items():
         if isinstance(axis, Categorical):

@@ -1,6 +1,6 @@
-"""Scale-up on paper: a study's arms as edits of a published model at full size, and what a roofline predicts of them.
+"""Scale-up on paper: a study's arms as edits of a published full-size model, with roofline predictions of their costs.
 
-Nothing is built: a model of any size is arithmetic on its spec.
+No model is built: all predictions are arithmetic on its spec.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PredictionSetting:
-    """Conditions of a prediction: contexts in tokens, `dtype` by its name."""
+    """Conditions of a prediction. context: in tokens. dtype: its name."""
 
     device: Device
     context: int
@@ -37,7 +37,7 @@ class PredictionSetting:
 
 @dataclass(frozen=True)
 class RoomToFill:
-    """Capacity to fill: a memory, by rows of these contexts, and by `batch` rows of a context to be found."""
+    """A memory to fill: find the largest batch at each of `contexts`, and the largest context at `batch` rows."""
 
     memory_bytes: float
     contexts: Sequence[int]
@@ -47,14 +47,14 @@ class RoomToFill:
 
 @dataclass(frozen=True)
 class ScaledArm(Generic[T]):
-    """An arm's edits of the full-size model. Either `prediction` is there, or `reason` says why it cannot be."""
+    """An arm's edits applied to the full-size model. If `prediction` is None, `reason` says why."""
 
     name: str
     edits: JsonObject
     prediction: T | None
     reason: str | None = None
     same_as: str | None = None
-    """The row before it that is the same model."""
+    """Name of an earlier row with the same model."""
 
 
 def scale_up_arms(study: Study, preset: Preset, setting: PredictionSetting) -> list[ScaledArm[Prediction]]:
@@ -62,7 +62,7 @@ def scale_up_arms(study: Study, preset: Preset, setting: PredictionSetting) -> l
 
     Raises:
         SpecError: too little of the preset is public to build it.
-        DeviceError: the device has no rate for the type.
+        DeviceError: the device has no FLOP rate for the dtype.
     """
 
     def predicted(spec: ModelSpec) -> Prediction:
@@ -72,7 +72,8 @@ def scale_up_arms(study: Study, preset: Preset, setting: PredictionSetting) -> l
 
 
 def fit_arms(study: Study, preset: Preset, room: RoomToFill) -> list[ScaledArm[Fit]]:
-    """Cache capacity of a memory for each arm at full size. Raises SpecError as `scale_up_arms` does."""
+    """Largest batches and context that fit in a memory, for each arm at full size. Raises SpecError as `scale_up_arms`
+    does."""
 
     def fitted(spec: ModelSpec) -> Fit:
         return fit(spec, room.memory_bytes, contexts=room.contexts, batch=room.batch, dtype=room.dtype)
@@ -83,8 +84,8 @@ def fit_arms(study: Study, preset: Preset, room: RoomToFill) -> list[ScaledArm[F
 def _at_full_size(study: Study, preset: Preset, of: Callable[[ModelSpec], T]) -> list[ScaledArm[T]]:
     """The preset as published, then each of the study's other arms as edits of it.
 
-    The study's own base is left behind, but for the blocks that it names and an arm uses: their edits of the base block
-    become edits of the preset's. A name that the preset has too keeps the preset's meaning.
+    The study's own base is dropped, except for its named blocks that an arm uses: their edits of the base block become
+    edits of the preset's. If the preset has a block of the same name, the preset's wins.
     """
     model, named = expand(preset.model), study.arms[0].model.blocks
     seen: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Sources of arms: trained runs of other arms, and checkpoints, as starting weights or as teachers."""
+"""Sources of arms: other arms' trained runs or checkpoints, as starting weights or teachers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from zoo.spec import ModelSpec
 
 
 def with_sources(study: Study, plans: Sequence[ArmPlan]) -> list[ArmPlan]:
-    """The plans of a study's arms, with the runs and checkpoints that they need as part of their identities.
+    """The plans of a study's arms, with the runs and checkpoints that they depend on added to their identities.
 
     Raises StudyError.
     """
-    # In this order: what others start from may itself start from a checkpoint.
+    # Checkpoints first: an arm that others start from may itself start from one.
     plans = [_from_checkpoint(study, arm, plan) for arm, plan in zip(study.arms, plans, strict=True)]
     plans = [_from_arm(arm, plan, plans) for arm, plan in zip(study.arms, plans, strict=True)]
     return [_taught(study, arm, plan, plans) for arm, plan in zip(study.arms, plans, strict=True)]
 
 
 def _from_checkpoint(study: Study, arm: Arm, planned: ArmPlan) -> ArmPlan:
-    """The plan of an arm with the checkpoint that it starts from, where it does. Raises StudyError."""
+    """The plan of an arm with the checkpoint that it starts from, if any. Raises StudyError if vocabularies differ."""
     if arm.start is None or arm.start.checkpoint is None:
         return planned
     found = Checkpoint.at(arm.start.checkpoint, study.folder)
@@ -42,7 +42,7 @@ def _from_checkpoint(study: Study, arm: Arm, planned: ArmPlan) -> ArmPlan:
 
 
 def _from_arm(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
-    """The plan of an arm with, where it starts from another, the run of the same seed that each of its runs needs."""
+    """The plan of an arm; if it starts from another arm, each run starts from that arm's run of the same seed."""
     if arm.start is None or arm.start.arm is None:
         return planned
     source = next(plan for plan in plans if plan.name == arm.start.arm)
@@ -55,7 +55,8 @@ def _from_arm(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
 
 
 def teacher_models(study: Study, matched: Sequence[Matched]) -> dict[str, ModelSpec]:
-    """The teacher's model of each arm that has one. Raises StudyError."""
+    """The teacher's model of each arm that has one. Raises StudyError if vocabularies differ or the budget is in
+    seconds."""
     specs = {each.arm.name: each.spec for each in matched}
     found: dict[str, ModelSpec] = {}
     for arm in study.arms:
@@ -72,7 +73,7 @@ def teacher_models(study: Study, matched: Sequence[Matched]) -> dict[str, ModelS
 
 
 def _taught(study: Study, arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
-    """The plan of an arm with, where it has a teacher, the run of the same seed, or the checkpoint, that is its own."""
+    """The plan of an arm; if it has a teacher, each run has the checkpoint or the arm's run of the same seed."""
     if arm.teacher is None:
         return planned
     path, how = arm.teacher.checkpoint, arm.teacher.model_dump(exclude={"arm", "checkpoint"})

@@ -1,4 +1,4 @@
-"""The speed of this machine in training the arms of a plan, for the time that they will take."""
+"""Training speed of this machine, to estimate the time that a plan's arms will take."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from evals.costs.machine import Speed, training_seconds_per_layer, training_step
 from zoo.spec import ModelSpec
 
 LONGEST_STEP = 0.5
-"""Seconds by arithmetic from which on a step is not tried out: it takes too long, and products take most of it."""
+"""Estimated seconds of a step above which none is timed: it takes too long, and matrix products dominate it anyway."""
 _STEPS = 4
 
 
 def speed_for(plans: Sequence[Plan], numerics: Numerics) -> Speed:
-    """Measured: large products, layers that are all overhead, and a few steps of each plan's baseline as it will train.
+    """Measured speed of large products and of a layer's overhead, corrected by timing a few steps of each plan's
+    baseline.
 
-    Arithmetic alone takes a narrow model for twice as fast as it is: what lies between its products moves more bytes
-    than they do.
+    Arithmetic alone predicts twice a narrow model's speed: the operations between its products move more bytes than the
+    products do.
     """
     speed = machine_speed(numerics)
     tried = {arm.flops / arm.steps: _ratio(arm, speed, numerics) for arm in (plan.arms[0] for plan in plans)}
@@ -40,7 +41,7 @@ def speed_for(plans: Sequence[Plan], numerics: Numerics) -> Speed:
 
 
 def machine_speed(numerics: Numerics) -> Speed:
-    """Large products, and layers that are all overhead, as they were measured within an hour."""
+    """Speed of large products and overhead of a layer, measured now or within the last hour."""
     device, kind = numerics.device, numerics.torch_dtype
     return Speed(
         recently(f"FLOP/s of {numerics}", lambda: matmul.peak_flops_per_second(device, kind)),
@@ -49,12 +50,12 @@ def machine_speed(numerics: Numerics) -> Speed:
 
 
 def _ratio(arm: ArmPlan, speed: Speed, numerics: Numerics) -> float | None:
-    """The time of a step over what arithmetic says; None where it is not tried."""
+    """Measured over estimated time of a step; None if no step is timed."""
     foretold = arm.estimated_seconds(speed) / arm.steps
     if arm.step_time is not None or arm.train.compile or foretold > LONGEST_STEP:
         return None
     model, train = json.dumps(arm.spec.dump()), arm.train.model_dump_json(exclude=timeless())
-    # By digest, since the stages of a study train the same again.
+    # Keyed by digest: the stages of a study train the same model repeatedly.
     digest = hashlib.sha256("\n".join((model, train)).encode()).hexdigest()[:16]
 
     def measured() -> float:
@@ -64,11 +65,11 @@ def _ratio(arm: ArmPlan, speed: Speed, numerics: Numerics) -> float | None:
 
 
 def step_seconds(spec: ModelSpec, train: TrainSpec, numerics: Numerics, clock: Clock = time.perf_counter) -> float:
-    """The quickest of four steps on random tokens, forward, backward and update: others may be at work, and the first
-    one sets up.
+    """Seconds of the fastest of four steps (forward, backward, update) on random tokens. The minimum excludes warm-up
+    and interference from other programs.
 
-    The update is AdamW's and the loss that of the next token, whatever the study's are: training's own load torch's
-    compiler, which takes longer than the steps. Nothing is drawn from the caller's random numbers.
+    Uses AdamW and cross-entropy whatever the study's optimizer and loss: training's own would load torch's compiler,
+    which takes longer than the steps. Leaves the caller's random state untouched.
     """
     random, device = np.random.default_rng(0), torch.device(numerics.device)
     windows = random.integers(spec.vocab_size, size=(train.batch, train.context + 1))

@@ -1,4 +1,4 @@
-"""A plan as the document that the store keeps of a study."""
+"""Convert a plan to the study document in the store."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 def study_document(
     outcome: CampaignOutcome, created: datetime | None = None, aliases: Mapping[str, str] = NO_ALIASES
 ) -> StudyDocument:
-    """Document of a planned study. aliases: the identities by which the store's ledgers know arms that an earlier
-    version judged."""
+    """Document of a planned study. aliases: today's identity of an arm → the one in the ledgers of an earlier
+    version."""
     plan = outcome.plan
     study = plan.study
     arms = tuple(study_arm(arm, aliases) for arm in plan.arms)
     now = created or datetime.now(UTC)
-    # Definitions of a context for arms that are not causal decoders.
+    # How each arm that is not a causal decoder defines its context.
     found = (convention(arm.spec) for arm in plan.arms)
     conventions = tuple(dict.fromkeys(sentence for sentence in found if sentence is not None))
     objective = study.train.objective
@@ -105,7 +105,7 @@ def spent_budget(budget: Budget) -> SpentBudget:
 
 
 def study_tuning(tuning: Tuning) -> StudyTuning:
-    """Tuning of an arm, for the study's document."""
+    """An arm's tuning in the study's document."""
     *coarse, last = tuning.passes
     found = last.tuned
     return StudyTuning(
@@ -133,7 +133,7 @@ def _of_pass(found: TuningPass) -> tuple[StudyTrial, ...]:
 
 
 def study_rates(study: Study) -> StudyRates:
-    """Origin of learning rates of a study's arms."""
+    """Origin of the arms' learning rates."""
     if study.carried is not None:
         return StudyRates(how="carried", where=study.carried.carried)
     is_tuned = study.tune is not None and RATE in study.tune.paths
@@ -141,7 +141,7 @@ def study_rates(study: Study) -> StudyRates:
 
 
 def study_arm(arm: ArmPlan, aliases: Mapping[str, str] = NO_ALIASES) -> StudyArm:
-    """An arm, as the study's document says it."""
+    """An arm in the study's document."""
     found = run_identity(arm.runs[0].identity, arm.spec, arm.train)
     identity = digest_of(found)
     return StudyArm(
@@ -173,7 +173,7 @@ def study_arm(arm: ArmPlan, aliases: Mapping[str, str] = NO_ALIASES) -> StudyArm
 
 
 def design_document(screen: Screen, arms: Sequence[StudyArm]) -> StudyDesign:
-    """Design for reports, whose runs are these arms."""
+    """The factorial design in the study's document. arms: one per run of the design."""
     return StudyDesign(
         factors=screen.factors,
         resolution=screen.design.resolution,
@@ -196,5 +196,5 @@ def _effect(screen: Screen, effect: Effect, arms: Sequence[StudyArm]) -> StudyEf
 
 
 def _identity(arms: Sequence[StudyArm]) -> str:
-    """Identity of several arms, in any order: as long as theirs, by which an earlier version's ledger knows them."""
+    """Order-independent identity of several arms; as long as theirs, so as to match an earlier version's ledger."""
     return digest_of(sorted(arm.identity for arm in arms), max(len(arm.identity) for arm in arms))

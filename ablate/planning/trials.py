@@ -1,4 +1,4 @@
-"""Trials of tuning: settings, the losses of their seeds, and which of them is best."""
+"""Tuning trials: settings, losses per seed, and the choice of the best."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Legal = Callable[[Settings], bool]
 Losses = Sequence[float]
 """Losses of one setting, in the order of the tuning seeds; infinite if a seed diverged."""
 Stalls = Callable[[float], bool]
-"""Whether a run with this loss learned little more than how frequent tokens are."""
+"""Whether a run with this loss has stalled: learned little more than token frequencies."""
 Batches = Generator[list[Settings], Sequence[Losses], "Tuned"]
 
 NUDGE = 0.01
-"""Where a value so small a share of a step further is illegal, nothing lies beyond an edge."""
+"""Nothing lies beyond an edge if a value this share of a step further out is illegal."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings and the validation loss of every tuning seed; infinite where it diverged."""
+    """Settings, and the validation loss of every tuning seed; infinite if it diverged."""
 
     settings: Settings
     losses: tuple[float, ...]
@@ -44,9 +44,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """Outcome of tuning: every trial, the settings taken, and the paths whose best value may lie beyond those tried.
-    `curve` are the learning rates that a curve was fitted to, on which the rate taken has the least expected loss;
-    where there is none and a rate was tuned alone, `reason` says why."""
+    """Outcome of tuning. chosen: the settings taken. edges: paths whose best value may lie beyond those tried. curve:
+    learning rates to which a curve was fitted; the chosen rate has the lowest expected loss on it. reason: why a
+    learning rate that was tuned alone has no curve."""
 
     trials: tuple[Trial, ...]
     chosen: Settings
@@ -56,12 +56,12 @@ class Tuned:
 
     @property
     def least(self) -> float:
-        """The mean loss of the best trial; infinite where every trial has a seed that diverged."""
+        """Mean loss of the best trial; infinite if every trial has a seed that diverged."""
         return best(self.trials).loss
 
     @property
     def fails_above(self) -> bool:
-        """Whether a seed diverged or stalled at the next rate above the best, where the rate was tuned alone."""
+        """Whether a seed diverged, or more seeds stalled, at the next rate above the best. For a rate tuned alone."""
         least = best(self.trials)
         above = [trial for trial in self.trials if trial.settings[RATE] > least.settings[RATE]]
         following = min(above, key=lambda trial: trial.settings[RATE], default=least)
@@ -69,13 +69,13 @@ class Tuned:
 
 
 def best(trials: Sequence[Trial]) -> Trial:
-    """The lowest loss; of equal ones the first. One in which a seed stalled wins only where each trial has such a seed:
-    settings that train by luck are not to be relied on, and a mean over both outcomes means nothing."""
+    """The trial of lowest loss; of equal ones the first. A trial with a stalled seed wins only if every trial has one
+    or diverged: settings that train by luck are unreliable, and a mean over both outcomes is meaningless."""
     return min(trials, key=lambda trial: (math.isinf(trial.loss), trial.stalled > 0, trial.loss))
 
 
 def any_trains(trials: Sequence[Trial]) -> bool:
-    """Whether a seed of any of them trained."""
+    """Whether any seed of any trial trained."""
     return any(trial.trains for trial in trials)
 
 

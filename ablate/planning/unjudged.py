@@ -1,4 +1,4 @@
-"""Studies that will have no verdicts as they are planned, and what would give them some."""
+"""Detect plans that cannot yield verdicts, and name the remedy."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from ablate.store.documents.shell import budget_option
 from ablate.store.documents.study import UNJUDGED
 
 FEWEST_SEEDS = 2
-"""Seeds below which their noise is unknown."""
+"""Fewest seeds from which the noise between them can be estimated."""
 
 
 def is_pilot(plan: Plan) -> bool:
-    """Whether it is one by its own word or, where it says nothing, since all arms are undertrained."""
+    """Whether the study declares itself a pilot or, if it says nothing, all arms are undertrained."""
     said = plan.study.sections.pilot
     return all(arm.length.undertrained for arm in plan.arms) if said is None else said
 
 
 def unjudged(plan: Plan) -> str | None:
-    """Why nothing will be judged; None where something may be."""
+    """Why the study will have no verdicts; None if it may have some."""
     study, budget = plan.study, plan.study.budget
     if study.scale in UNJUDGED:
         return f"no verdicts: {study.scale} shows that a study runs, not what it finds"
@@ -32,7 +32,7 @@ def unjudged(plan: Plan) -> str | None:
 
 
 def seeds_line(plan: Plan) -> str | None:
-    """Why so few seeds give no verdict; None of more, or where arms are not compared."""
+    """Why fewer than two seeds give no verdict; None with more, or if no arms are compared."""
     fewest = min(len(arm.runs) for arm in plan.arms)
     if len(plan.arms) < 2 or fewest >= FEWEST_SEEDS:
         return None

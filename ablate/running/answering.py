@@ -1,4 +1,4 @@
-"""Processes of ours that answer on a pipe of their own, so that nothing a library prints is taken for an answer."""
+"""Child processes that answer on a dedicated pipe, so that no library's output is mistaken for an answer."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ STANDARD_ERROR = 2
 
 
 class Answering(NamedTuple):
-    """A process, and the pipe that it writes lines to. Its standard input is a pipe from us."""
+    """A child process, and the pipe of its answers, one a line. Its standard input is a pipe from this process."""
 
     process: subprocess.Popen[bytes]
     answers: IO[bytes]
 
     def ask(self, line: str) -> None:
-        """Write a line to its standard input. Raises BrokenPipeError where it has died."""
+        """Write a line to the child's standard input. Raises BrokenPipeError if the child has died."""
         pipe = self.process.stdin
         if pipe is None:
             raise RuntimeError("the process has no pipe")
         pipe.write(f"{line}\n".encode())
 
     def kill(self) -> None:
-        """End it now, and close the pipes."""
+        """Kill the child and close the pipes."""
         self.process.kill()
         self.process.communicate()
         self.answers.close()
@@ -41,9 +41,9 @@ def start(
     output: IO[bytes] | int = STANDARD_ERROR,
     new_session: bool = False,
 ) -> Answering:
-    """Start `python -m module ANSWERS arguments…`, where ANSWERS is the number that `answers_to` takes.
+    """Start `python -m module ANSWERS arguments…`, where ANSWERS is the file descriptor that `answers_to` takes.
 
-    variables: added to its environment. output: takes all that it prints.
+    variables: added to the child's environment. output: destination of its standard output and standard error.
     """
     reading, writing = os.pipe()
     try:
@@ -66,13 +66,13 @@ def start(
 
 
 def answers_to(number: str) -> IO[str]:
-    """The pipe to whoever started this process, sent line by line. Processes started from here do not hold it open."""
+    """Line-buffered pipe to the parent process, from its file descriptor. Child processes do not inherit the pipe."""
     os.set_inheritable(int(number), False)
     return os.fdopen(int(number), "w", buffering=1, encoding="utf-8")
 
 
 def end_with_parent() -> None:
-    """End this process when its parent dies: standard input is a pipe from it, which closes then, even by SIGKILL."""
+    """End this process when its parent dies, even by SIGKILL: standard input, a pipe from the parent, closes then."""
 
     def wait() -> None:
         while os.read(0, 1):

@@ -1,15 +1,14 @@
-"""Step times for budgets in seconds: measured once as training will run, and kept in the store.
+"""Step times for budgets in seconds: measured once under the conditions of training, and kept in the store.
 
-What is timed is a training step as a run counts it (`train_seconds`): reading its batch, forward, backward and update.
-Validation, logging and saving are not counted, nor what a run's first steps cost more than later ones: compilation
-above all. As many processes as there will be workers measure at once, each alternating between all models, and that is
-repeated until there are several: how much the ratio of two models differs from process to process is the error of their
-times.
+The timed interval is a training step as a run counts it (`train_seconds`): reading its batch, forward, backward and
+update. Excluded are validation, logging, saving, and the extra cost of a run's first steps, mainly compilation. As many
+processes as there will be workers measure concurrently, each alternating between all models; this is repeated until
+there are at least three processes. The spread of the ratio of two models over the processes gives the error.
 
-The steps of a run are part of its identity, so a time that was measured stays: to measure again, remove
-`calibration/<digest>.json` from the store. A model that is added later is measured against one whose time is known, and
-its time is a multiple of that one's, so that the machine's state on another day is not in their ratio. The number of
-workers is part of what was measured, the number of runs is not, so that seeds can be added.
+The number of steps is part of a run's identity, so a measured time is kept: to measure again, remove
+`calibration/<digest>.json` from the store. A model added later is measured against one whose time is known, and gets a
+multiple of that time, so that the machine's state on another day does not affect their ratio. The number of workers is
+part of a measurement's identity; the number of runs is not, so that seeds can be added.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ from zoo.settings.identity import digest_of
 from zoo.settings.registry import versions_of
 
 UNSTEADY = 0.05
-"""A standard error of ln(step time) from which on it is worth a word."""
+"""Standard error of ln(step time) above which a warning is given."""
 ENDLESS = 10**9
-"""Steps of a run that is only rehearsed."""
+"""Number of steps in the identity of a run that is only timed."""
 PACE = Pace(seconds=1.0, rounds=6)
 """Time and rounds of each model in each process."""
 
 
 class Reference(NamedTuple):
-    """A workload whose step time, of so many tokens, is known."""
+    """A workload with known step time. tokens: tokens per step."""
 
     time: StepTime
     tokens: int
@@ -54,7 +53,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """A clock (`ablate.planning.budgets.Clock`) that reads step times from the store and measures what is not there."""
+    """A `Clock` (`ablate.planning.budgets`) that reads step times from the store and measures those it lacks."""
 
     store: Store
     engine: Engine
@@ -79,7 +78,7 @@ class Calibration:
         return {**self.in_full(workload), **workload.identity}
 
     def in_full(self, workload: Workload) -> JsonObject:
-        """The same with every default."""
+        """The same identity with every default spelt out."""
         plugins = versions_of(workload.spec, workload.train)
         return {
             **({"plugins": dict(plugins)} if plugins else {}),
@@ -97,7 +96,7 @@ class Calibration:
         return StepTime(document.step_seconds, digest, document.error, document.processes)
 
     def _measure(self, missing: Mapping[str, Workload], known: Mapping[str, Workload]) -> None:
-        """known: a workload whose time is known, against which the others are measured, if there is one."""
+        """Measure missing step times. known: a workload of known time to measure the others against; may be empty."""
         counts = {"model": len(missing), "worker": self.engine.at_once}
         models, workers = (f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())
         self.say(f"Measuring the time of a training step: {models}, {workers} at once.")
@@ -117,7 +116,7 @@ class Calibration:
         reference = next((Reference(self._known(name), each.train.tokens) for name, each in known.items()), None)
         for digest, workload in missing.items():
             if self.store.read_calibration(digest) is not None:
-                continue  # another process was quicker: its time may be in use already
+                continue  # another process stored a time first, which may be in use already
             document = self.timed(digest, workload, timed, reference)
             if document.error is not None and document.error > UNSTEADY:
                 path = self.store.calibration_path(document.digest)
@@ -130,7 +129,7 @@ class Calibration:
     def timed(
         self, digest: str, workload: Workload, found: Timed, reference: Reference | None = None
     ) -> CalibrationDocument:
-        """The document of a workload that these processes have measured, against the `reference` if there is one."""
+        """The document of a measured workload; its time is relative to the `reference`, if there is one."""
         tokens = workload.train.tokens
         turns = [tokens * seconds for process in found.processes for seconds in process.points[0].seconds[digest]]
         per_token, error = _estimate(found.processes, digest, reference)
@@ -165,11 +164,11 @@ def _identity(digest: str, workload: Workload, corpus: str) -> RunDocument:
 
 
 def _estimate(processes: Sequence[CostProcess], digest: str, reference: Reference | None) -> tuple[float, float | None]:
-    """Seconds per token, and the standard error of their logarithm against the other models.
+    """Seconds per token, and the standard error of its logarithm relative to the other models.
 
-    A process slows or speeds all its models alike, which is not in the ratio of two of them. So each process's mean
-    over its k models is taken away, which leaves (k − 1)/k of the variance of each. With a reference it is the ratio to
-    it that is measured, and its own error against the models that it was measured with comes on top.
+    A process's speed affects all its models alike and cancels in the ratio of two. So each process's mean over its k
+    models is subtracted, which leaves (k − 1)/k of a model's variance; the error is scaled back by √(k/(k − 1)).
+    With a reference, the ratio to the reference is measured, and the reference's own error is added in quadrature.
     """
     logs = [{name: _log(process, name) for name in process.points[0].seconds} for process in processes]
     own = [each[digest] for each in logs]
@@ -186,7 +185,7 @@ def _estimate(processes: Sequence[CostProcess], digest: str, reference: Referenc
 
 
 def _log(process: CostProcess, name: str) -> float:
-    """ln of seconds per token: the median of turns without other programs, or of all where most had some."""
+    """ln of seconds per token: median over turns undisturbed by other programs, or over all if fewer than half are."""
     (point,) = process.points
     quiet = [seconds for seconds in point.counted(name) if seconds is not None]
     turns = point.seconds[name]

@@ -1,4 +1,4 @@
-"""Where runs are executed: a store, an engine with its options, and observers of their progress."""
+"""The context in which runs are executed: store, engine with options, and observers of progress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from evals.costs.precision import relative_error
 class RunContext:
     """The store, the engine with its options, and the observers of a study's runs.
 
-    progress: how the caller wants to follow the runs. trackers: names of the services that they are also logged to.
+    progress: the caller's choice of progress output. trackers: names of the tracking services to which runs are logged.
     """
 
     store: Store
@@ -45,9 +45,9 @@ class RunContext:
         return self.engine.device
 
     def planner(self, study: Study, *, unread: bool = False) -> Planner:
-        """Plans the study for this machine. Puts its numerics in force.
+        """A planner of the study for this context. Enforces the numerics in this process.
 
-        unread: text whose network does not answer has an open identity.
+        unread: give a corpus whose hub cannot be reached an open identity instead of raising.
         """
         adopt(self.store)
         found = enforce(self.device, study.train.dtype, error=_error)
@@ -56,7 +56,7 @@ class RunContext:
         return Planner(study, self.store, numerics, identify, self._clock(study))
 
     def _clock(self, study: Study) -> Calibration | None:
-        """Step times for a budget in seconds: from the store, or measured, which needs the corpus prepared."""
+        """Clock for budgets in seconds, which prepares the corpus if it has to measure; None for other budgets."""
         if all(rung.budget.seconds is None for rung in (*study.smaller, study)):
             return None
         if self.options.devices > 1:
@@ -79,8 +79,8 @@ class RunContext:
 
 
 def _error(rows: int, inner: int, columns: int) -> float:
-    """Error of a float32 product on one thread, as found within an hour. A worker computes its own, and refuses a run
-    that was planned with other numerics."""
+    """Error of a float32 product on one thread, cached for an hour. A worker computes its own, and refuses a run that
+    was planned with other numerics."""
     shape = f"{rows} × {inner} × {columns}"
     return recently(f"error of a product of {shape}", lambda: relative_error(rows, inner, columns))
 
@@ -88,7 +88,7 @@ def _error(rows: int, inner: int, columns: int) -> float:
 def open_context(
     store: str | Path, options: Mapping[str, object], progress: Wanted = False, trackers: Sequence[str] = ()
 ) -> RunContext:
-    """Raises ArgumentError, and EngineError for an engine that does not exist."""
+    """Build a context. Raises ArgumentError, and EngineError for an engine that does not exist."""
     check(trackers)
     chosen = Options.of(options)
     engine = load(chosen)

@@ -1,4 +1,4 @@
-"""Inputs of a study, prepared before its runs begin: text, and checkpoints that arms start from."""
+"""Prepare a study's inputs before its runs begin: corpora, and checkpoints of arms."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ablate.study.study import Study
 
 
 def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyCorpus]:
-    """Every corpus of the study. Raises StudyError."""
-    readers = {arm.data.model_dump_json(): arm for arm in study.arms}  # one arm of each corpus: reading it takes time
+    """Prepare every corpus of the study. Raises StudyError."""
+    readers = {arm.data.model_dump_json(): arm for arm in study.arms}  # one arm for each distinct corpus
     found = []
     for arm in readers.values():
         try:
@@ -30,7 +30,8 @@ def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyC
 
 
 def prepare_checkpoints(study: Study, store: Store, say: Callable[[str], None]) -> None:
-    """A copy in the store of every checkpoint of the study. say: told what is taken of each. Raises StudyError."""
+    """Copy every checkpoint of the study to the store. say: receives a line on what is used of each. Raises
+    StudyError."""
     with _named(study):
         for checkpoint in _checkpoints(study):
             for line in checkpoint.receipt:
@@ -39,7 +40,7 @@ def prepare_checkpoints(study: Study, store: Store, say: Callable[[str], None]) 
 
 
 def checkpoint_lines(study: Study) -> list[str]:
-    """Lines that say what would be taken of its checkpoints. Raises StudyError."""
+    """Lines on what a run of the study would use of each checkpoint. Raises StudyError."""
     with _named(study):
         return [line for checkpoint in _checkpoints(study) for line in checkpoint.receipt]
 
@@ -59,7 +60,8 @@ def _named(study: Study) -> Iterator[None]:
 
 
 def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:
-    """Bits per byte compare on one text: all of each held-out part."""
+    """Raise StudyError if part of the held-out text would not be read: bits per byte under different tokenizers are
+    comparable only on the same text."""
     if not (isinstance(arm.data, TextSource) and isinstance(corpus, Corpus)):
         return
     tokens = {part: getattr(corpus.meta.tokens, part) for part in SHARES}

@@ -1,7 +1,7 @@
-"""The time that the arms of a study cost, measured against each other once nothing else of the study runs.
+"""Measure the speeds of a study's arms against each other, once none of its runs is in progress.
 
-Speed needs no trained weights, and it is the same for every seed. Arms that compute the same, because they differ in a
-learning rate alone, have one measurement, and so the same speed.
+Speed needs no trained weights and is the same for every seed. Arms with the same computation, such as those that differ
+only in learning rate, share one measurement, and so have the same speed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from evals.costs.spec import DRAWN, JUDGED, PROCESSES
 from zoo.settings.identity import digest_of, identity_of
 
 ROUNDS = 8
-"""At least, in each process, of what arms are judged by."""
+"""Minimum number of rounds in each process, for the points by which arms are judged."""
 NAME = "costs"
-"""Stands for a digest where nothing is stored."""
+"""Placeholder digest of runs that are not stored."""
 
 
 @dataclass(frozen=True)
 class Costing:
-    """The arms of a plan that is measured, where an engine works."""
+    """Speed measurement of a plan's arms on an engine's machine."""
 
     plan: Plan
     store: Store
@@ -41,11 +41,11 @@ class Costing:
 
     @cached_property
     def digest(self) -> str | None:
-        """Names the measurement; None where there is none to make, also where a run has several devices."""
+        """Name of the measurement; None if there is none to make: not timed, or runs on several devices."""
         measure = self.plan.measure
         if measure is None or not self.plan.is_timed or self.execution.devices > 1:
             return None
-        arms: dict[str, JsonObject] = {}  # all that decides how fast each is
+        arms: dict[str, JsonObject] = {}  # everything that determines each arm's speed
         for arm in self.plan.arms:
             run = arm.runs[0].identity
             teacher = {"teacher": identity_of(run.teacher)} if run.teacher else {}
@@ -59,7 +59,7 @@ class Costing:
         return digest_of(request)
 
     def measure(self, folder: StudyFolder) -> None:
-        """Measure, and keep it. Raises CalibrationError."""
+        """Measure, and store the document. Raises CalibrationError."""
         spec = self.plan.measure
         if self.digest is None or spec is None:
             raise ValueError("the study measures nothing")

@@ -1,8 +1,9 @@
-"""A process that has loaded what workers need and forks one for every request: `python -m ablate.running.forkserver N`.
+"""Fork server, which preloads the workers' libraries and forks a worker per request:
+`python -m ablate.running.forkserver N`.
 
-Loading torch and lm-eval takes seconds, forking takes milliseconds, and each run still has a process of its own. Reads
-paths of requests from standard input, one at a time, and answers each on pipe N with the worker's exit status
-(negative: the signal that ended it). Ends when standard input does; so does the worker, whose lifeline it is.
+Loading torch and lm-eval takes seconds, forking takes milliseconds, and each run still has a process of its own. The
+server reads paths of requests from standard input, one at a time, and answers each on file descriptor N with the
+worker's exit status (negative: the signal that ended it). Server and worker end when standard input closes.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import signal
 import sys
 from typing import IO
 
-# What takes long to load. Each worker would load these two by itself: they are first needed when its training begins,
-# and when it ends.
+# Slow to load. Otherwise each worker would load these two itself, when its training begins and when it ends.
 import polars  # noqa: F401
 import torch._dynamo  # noqa: F401
 
@@ -27,8 +27,8 @@ from evals.evaluations import load_imports
 def main(answers: IO[str]) -> None:
     load_imports()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent to the whole group: the worker ends, and we wait for it
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody is left to answer
-    gc.freeze()  # workers' collections of garbage would search, and copy, what is loaded: a quarter of a second each
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end if nobody reads the answers
+    gc.freeze()  # a worker's garbage collection would scan, and so copy, the loaded modules: 0.25 s each
     while path := sys.stdin.readline().rstrip("\n"):
         child = os.fork()
         if child == 0:
@@ -36,16 +36,16 @@ def main(answers: IO[str]) -> None:
             os._exit(_work(path))
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), file=answers)
-    os._exit(0)  # tearing down all that is loaded takes seconds
+    os._exit(0)  # an orderly teardown of the loaded modules takes seconds
 
 
 def _work(path: str) -> int:
-    """Run the work in the child. No exception may escape into its copy of the parent's loop."""
+    """Run the worker in the child. No exception may escape into the child's copy of the parent's loop."""
     try:
         return worker.work([path, "--end-with-parent"])
     except SystemExit as end:
         return int(end.code or 0)
-    except BaseException:  # the copy must end here, whatever happened
+    except BaseException:  # the child must end here, whatever happened
         sys.excepthook(*sys.exc_info())
         return 1
 

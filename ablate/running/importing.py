@@ -1,4 +1,4 @@
-"""A model that was trained elsewhere as a run: its weights, its tokenizer, and its loss on held-out text."""
+"""Import a model trained elsewhere as a run: its weights, its tokenizer, and its loss on held-out text."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from evals.reading.causal import obstacle
 from zoo.lengths import longest_text
 
 TOKENS_AT_ONCE = 4096
-"""Read in one pass."""
+"""Tokens of a forward pass."""
 
 
 def imported_run(
     checkpoint: Checkpoint, corpus: Corpus, context: int, numerics: Numerics, bos: Bos = "auto"
 ) -> RunDocument:
-    """The identity of the run: the same weights, text, BOS, context and numerics are the same one.
+    """The identity of an imported run, determined by weights, text, BOS, context and numerics.
 
-    Raises CheckpointError for a model that is not causal, has no such context, or another vocabulary than the text.
+    Raises CheckpointError if the model is not causal, its maximum length is below the context, or its vocabulary is
+    smaller than the tokenizer's.
     """
     spec, how = checkpoint.spec, checkpoint.read_as_published(bos)
     begins = (how or TrainedConventions(Tokenizer.from_file(str(corpus.tokenizer_path)), corpus.eos, bos)).before
@@ -65,7 +66,7 @@ def imported_run(
 
 
 def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corpus, numerics: Numerics) -> None:
-    """Read held-out text with the model, and keep model and loss, unless the store has them.
+    """Score held-out text with the model, and store model and loss, unless the run is finished already.
 
     Raises CheckpointError.
     """
@@ -95,7 +96,7 @@ def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corp
             bits_per_byte=found.bits_per_byte,
             loss_spike_steps=(),
             grad_norm=GradNorm(median=None, max=None, spikes=0),
-            # Without what describes training.
+            # Fields that describe training are empty.
             reason=None,
             accuracy=None,
             floor=None,

@@ -1,8 +1,8 @@
-"""Options of executing a study's runs, each described once, for Python and for the command line.
+"""Options for executing a study's runs, each described once for Python and the command line.
 
-The fields of `Options` have the name, type, default and text of every option. `ablate.run` and its like take them as
-`**options: Unpack[RunOptions]`, which type checkers read; `documented` puts them in the signature and docstring that
-people read, and `ablate.commands.add_options` on the command line.
+The fields of `Options` define the name, type, default and description of every option. `ablate.run` and similar
+functions take them as `**options: Unpack[RunOptions]`, for type checkers; `documented` adds them to the signature and
+docstring, and `ablate.commands.add_options` to the command line.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from zoo.settings.descriptions import descriptions
 from zoo.settings.explain import checked
 
 WIDTH = 120
-"""Columns of a docstring."""
+"""Line width of generated docstrings."""
 
 MARK = " " * 8 + "options: see `ablate.running.options`."
-"""Line of a docstring that the options replace."""
+"""Docstring line that the descriptions of the options replace."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +41,7 @@ Device = Annotated[Literal["cpu", "cuda"], BeforeValidator(_known)]
 
 
 class Options(Execution):
-    """The settings of workers, and of the engine that starts them."""
+    """Settings of workers and of the engine that starts them."""
 
     device: Device | None = None
     """cpu or cuda (default: cuda if there is a GPU)."""
@@ -74,11 +74,11 @@ class Options(Execution):
 
     @property
     def execution(self) -> Execution:
-        """The part that is sent to workers."""
+        """The settings that are sent to workers."""
         return Execution(**{name: getattr(self, name) for name in Execution.model_fields})
 
     def speed_up(self, at_once: int) -> float:
-        """Speed of so many runs over that of one on one device. Those that share a GPU share its arithmetic."""
+        """Total speed of `at_once` runs relative to one run on one device. Runs that share a GPU share its FLOP/s."""
         return max(1.0, at_once * self.devices / self.workers_per_gpu)
 
 
@@ -104,7 +104,7 @@ class RunOptions(PlanOptions, total=False):
 
 
 def described(name: str) -> str:
-    """One option's text, with its default, as the middle of a sentence."""
+    """Description of an option with its default, to be used inside a sentence."""
     field = Options.model_fields[name]
     text = descriptions(Options)[name].removesuffix(".")
     text = text[:1].lower() + text[1:]
@@ -115,9 +115,9 @@ def described(name: str) -> str:
 
 
 def documented(names: Iterable[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Show options in the signature of a function that takes them as `**options`, and in its docstring.
+    """Decorator that adds options to the signature and docstring of a function that takes them as `**options`.
 
-    Other options raise TypeError.
+    Calls with other options raise TypeError.
     """
 
     def document(function: Callable[P, R]) -> Callable[P, R]:

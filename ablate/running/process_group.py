@@ -1,8 +1,8 @@
-"""A run on several devices of one machine: `python -m ablate.running.process_group N request.json RANK MEETING` is one
-of its processes but the first, which is the run's worker. Only the worker logs, validates, saves and stops.
+"""A run on several devices of one machine. Rank 0 is the run's worker, which alone logs, validates, saves and stops.
+`python -m ablate.running.process_group N request.json RANK MEETING` is any other rank.
 
-The worker looks after the others: a process that dies leaves the rest waiting for its gradients, for half an hour with
-gloo before the processes have met, and with NCCL at any time.
+The worker monitors the other processes: if one dies, the rest would wait half an hour for its gradients (with gloo
+before the rendezvous, with NCCL at any time).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ablate.training.stop import ASKING
 from evals.costs.memory import is_out_of_memory
 
 LOOK_SECONDS = 0.5
-"""Seconds between two looks at the other processes."""
+"""Seconds between two checks of the other processes."""
 GRACE_SECONDS = 10.0
-"""Seconds that the first process has to end by itself once another has died; then it is ended."""
+"""Seconds that rank 0 has to end by itself after another process has died; then it is ended."""
 READY = b"ready\n"
 
 
 @contextmanager
 def process_group_of(request: Request) -> Iterator[ProcessGroup]:
-    """The group of a run, of which this process is the first. The others end with the block, however it ends."""
+    """Process group of a run, with this process as rank 0. The other processes end with the block, however it ends."""
     size = request.execution.devices
     if size == 1:
         yield ALONE
@@ -48,7 +48,7 @@ def process_group_of(request: Request) -> Iterator[ProcessGroup]:
         over = threading.Event()
         threading.Thread(target=_end_without, args=(others, request, over), daemon=True).start()
         try:
-            for other in others:  # until all are about to meet
+            for other in others:  # wait until all are ready for the rendezvous
                 if other.answers.readline() != READY:
                     other.process.wait()
                     raise ProcessGroupError(_death(others) or "a process of the run ended before it began")
@@ -62,18 +62,18 @@ def process_group_of(request: Request) -> Iterator[ProcessGroup]:
 
 @contextmanager
 def _explained(others: Sequence[Answering]) -> Iterator[None]:
-    """Name the process that died in place of the connection that was lost. Raises ProcessGroupError."""
+    """Replace torch's error of a lost connection by a ProcessGroupError that names the process that died."""
     try:
         yield
     except RuntimeError as error:  # of torch's process groups
-        time.sleep(LOOK_SECONDS)  # its connections close before it can be seen to have ended
+        time.sleep(LOOK_SECONDS)  # a dying process closes its connections before its exit can be seen
         if not is_out_of_memory(error) and (death := _death(others)):
             raise ProcessGroupError(death) from error
         raise
 
 
 def _end_without(others: Sequence[Answering], request: Request, over: threading.Event) -> None:
-    """End this process where it still waits for one that died: nothing else interrupts a sum over GPUs."""
+    """End this process if it still waits for one that died: nothing else interrupts an all-reduce over GPUs."""
     while not over.wait(LOOK_SECONDS):
         if death := _death(others):
             if not over.wait(GRACE_SECONDS):
@@ -83,7 +83,7 @@ def _end_without(others: Sequence[Answering], request: Request, over: threading.
 
 
 def _death(others: Sequence[Answering]) -> str | None:
-    """Which of them ended before its time, and how."""
+    """Which process failed, and how; None if none did."""
     for rank, other in enumerate(others, start=1):
         if status := other.process.poll():
             how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
@@ -98,13 +98,13 @@ def _start(rank: int, request: Path, meeting: Path) -> Answering:
         "ablate.running.process_group",
         *(str(request), str(rank), str(meeting)),
         variables={"CUDA_VISIBLE_DEVICES": own},
-        new_session=True,  # who asks the worker to end does not mean the others
+        new_session=True,  # signals that ask the worker to end must not reach the others
     )
 
 
 def main(arguments: list[str]) -> int:
     for number in ASKING:
-        signal.signal(number, signal.SIG_IGN)  # the first process saves, and ends us
+        signal.signal(number, signal.SIG_IGN)  # rank 0 saves, and then ends us
     end_with_parent()
     answers, request, rank = answers_to(arguments[0]), Request.read(Path(arguments[1])), int(arguments[2])
     answers.write(READY.decode())

@@ -1,10 +1,10 @@
 """One process that times arms against each other: `python -m ablate.running.rehearsal N request.json`.
 
-Says `ready` on pipe N once its libraries are loaded, and waits for a line on standard input. Then it measures, and
-answers with a `CostProcess` as one line of JSON.
+Writes `ready` to file descriptor N once its libraries are loaded, and waits for a line on standard input. Then it
+measures, and answers with a `CostProcess` as one line of JSON.
 
-Models are built in an order of their own in each process, and let go in between: what is built first lies elsewhere in
-memory than what is built last, and may be faster for that alone.
+Each process builds the models in a random order of its own: a model's place in memory depends on when it was built, and
+may alone make it faster. Models for serving are freed before training is timed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from zoo.model import Decoder
 
 
 class Rehearsed(Part):
-    """An arm. identity: one of its runs, with endless steps."""
+    """An arm to time. identity: that of one of its runs, with `ENDLESS` steps."""
 
     name: str
     identity: RunDocument
@@ -42,14 +42,15 @@ class Rehearsed(Part):
 
 
 class Timed(Part):
-    """Measurements by process, and the machine."""
+    """Measurements of each process, and the machine's environment."""
 
     processes: tuple[CostProcess, ...]
     environment: Environment
 
 
 class Rehearsal(Part):
-    """Arms to time. measure: what they are served with; None for training steps alone. order: a seed."""
+    """Arms to time. measure: a `MeasureSpec` for prefill and decoding; None times training alone. order: seed of the
+    order of models."""
 
     arms: tuple[Rehearsed, ...]
     measure: JsonObject | None
@@ -83,9 +84,9 @@ def _points(request: Rehearsal) -> Iterator[CostPoint]:
     order = Random(request.order)
     keep_freed_memory()
     if request.spec is not None:
-        models = _Alike(request.arms, lambda arm: arm.identity.model)  # decides the speed of reading and generating
+        models = _Alike(request.arms, lambda arm: arm.identity.model)  # the model alone determines the serving speed
         built: dict[str, Decoder] = {}
-        for arm in models.shuffled(order):  # with initial values, they are as fast as trained
+        for arm in models.shuffled(order):  # untrained weights are as fast as trained ones
             numerics, spec = _enforced(arm.identity), zoo.parse(arm.identity.model)
             built[arm.name] = zoo.build(spec, seed=0).to(numerics.device, numerics.torch_dtype)
         for point in serving(built, request.spec, request.effort, order):
@@ -97,7 +98,7 @@ def _points(request: Rehearsal) -> Iterator[CostPoint]:
 
 
 class _Alike:
-    """Arms of which those that compute the same, by a key, are measured once."""
+    """Arms grouped by a key of their computation; each group is measured once."""
 
     def __init__(self, arms: Sequence[Rehearsed], key: Callable[[Rehearsed], object]) -> None:
         groups: dict[str, list[Rehearsed]] = {}
@@ -106,11 +107,11 @@ class _Alike:
         self.groups = list(groups.values())
 
     def shuffled(self, order: Random) -> list[Rehearsed]:
-        """One arm of each group, in an order in which to build them."""
+        """One arm of each group, in random order."""
         return order.sample([first for first, *_ in self.groups], len(self.groups))
 
     def named(self, point: CostPoint) -> CostPoint:
-        """With what was measured of one arm said of all of its group."""
+        """A copy of the point in which each measured arm's values are repeated for all arms of its group."""
         found: dict[str, dict[str, object]] = {}
         for part in ("seconds", "waited", "reasons"):
             known = getattr(point, part)
@@ -119,7 +120,7 @@ class _Alike:
 
 
 def _step(arm: Rehearsed) -> JsonObject:
-    """All that decides the speed of training."""
+    """Everything that determines the speed of training."""
     return arm.identity.model_dump(mode="json", exclude={"digest", "seed", "data", "train"}) | {
         "train": {name: value for name, value in arm.identity.train.items() if name not in timeless()},
         "corpus": arm.corpus,
@@ -133,7 +134,7 @@ def _enforced(identity: RunDocument) -> Numerics:
 
 
 def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> CostPoint:
-    """Training steps as runs take them, each reading its batch."""
+    """Time training steps as runs take them, including the reading of batches."""
     sessions: dict[str, Session] = {}
     for arm in arms:
         sessions[arm.name] = Session(
@@ -148,7 +149,7 @@ def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> Co
     reasons = dict.fromkeys(host_bound, HOST_BOUND)
     turns = {name: _training_turn(session) for name, session in sessions.items() if name not in reasons}
     for turn in turns.values():
-        turn()  # compiles, and touches memory for the first time
+        turn()  # warm-up: compilation and first touch of memory
     rounds = alternate(turns, request.effort.judged, order)
     context, batch = (max(getattr(each.spec, name) for each in sessions.values()) for name in ("context", "batch"))
     return CostPoint(work="training", context=context, batch=batch, **rounds._asdict(), reasons=reasons)
@@ -157,11 +158,12 @@ def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> Co
 HOST_BOUND = (
     "host-bound: steps that are not compiled take what their kernels take unfused, and Python (train.compile: true)"
 )
-"""Why arms are not compared: on a GPU a norm more costs a tenth of a step, and next to nothing once it is fused."""
+"""Why arms are not compared: unfused on a GPU, one more norm costs a tenth of a step; fused, next to nothing."""
 
 
 def _training_turn(session: Session) -> TakeTurn:
-    """A stretch of steps. The first of several does not count: caches held other numbers, or the device was idle."""
+    """A turn: a stretch of steps. Its first step is excluded if there are several: caches were cold, or the device
+    idle."""
     stretches = session.rehearse()
 
     def turn() -> float:

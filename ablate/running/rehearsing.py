@@ -18,24 +18,24 @@ from ablate.store.documents import CostProcess
 from evals.costs.spec import PROCESSES
 
 FEWEST = 3
-"""Least number of processes that measure as runs will train, as many at once."""
+"""Minimum number of processes if they measure concurrently, as runs will train."""
 
 
 class CalibrationError(AblateError):
-    """Speeds could not be measured. The text is why."""
+    """Speeds could not be measured, for the reason in the message."""
 
 
 def rehearse(request: Rehearsal, places: Sequence[Mapping[str, str]], *, alone: bool) -> Timed:
-    """Measure in all processes, each in an order of its own. Raises CalibrationError.
+    """Measure in several processes, each with its own order of models. Raises CalibrationError.
 
-    places: the environment variables of processes that may work at once. alone: they work one after another, in the
-    first of the places.
+    places: environment variables of each process that may run concurrently. alone: run `PROCESSES` processes one after
+    another in the first place.
     """
     waves = [places[:1]] * PROCESSES if alone else [places] * ceil(FEWEST / len(places))
     found: list[CostProcess] = []
     with scratch() as folder, _processes(folder, request, [*chain.from_iterable(waves)]) as processes:
         for process in processes:
-            process.expect()  # that its libraries are loaded, which would disturb the others
+            process.expect()  # wait until its libraries are loaded: loading would disturb the others
         waiting = iter(processes)
         for wave in waves:
             working = [next(waiting) for _ in wave]
@@ -48,7 +48,7 @@ def rehearse(request: Rehearsal, places: Sequence[Mapping[str, str]], *, alone: 
 
 @contextmanager
 def _processes(folder: Path, request: Rehearsal, places: Sequence[Mapping[str, str]]) -> Iterator[list[_Process]]:
-    """One rehearsal in each place. They end with the block, however it ends."""
+    """One rehearsal process in each place. They end with the block, however it ends."""
     processes: list[_Process] = []
     try:
         for number, variables in enumerate(places):
@@ -65,13 +65,13 @@ def _processes(folder: Path, request: Rehearsal, places: Sequence[Mapping[str, s
 
 
 class _Process(NamedTuple):
-    """A rehearsal that waits to be told to begin, and the file of what it prints."""
+    """A rehearsal process, which waits for a line to begin, and its log file."""
 
     answering: Answering
     log: Path
 
     def expect(self) -> str:
-        """The next line that it answers. Raises CalibrationError where it ends without one."""
+        """The next line of the process's answers. Raises CalibrationError if the process ends without one."""
         line = self.answering.answers.readline().decode()
         if not line.endswith("\n"):
             words = self.log.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""A request to a worker: one JSON document, so that a worker can run anywhere that sees the store."""
+"""Request to a worker: one JSON document, so that a worker can run on any machine that has access to the store."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:  # a worker with nothing to do needs no torch
 
 
 class Request(Part):
-    """Bring one run to the point where its result, its measurement and its evaluation are in the store.
+    """Request to carry out one run until its result, measurement and evaluation are in the store.
 
-    `measure` and `evals` are the specs asked for, with the digests that name their documents; None asks for none.
+    `measure` and `evals` are specs, with the digests that name their documents; None skips the phase.
     """
 
     store: str
@@ -30,11 +30,11 @@ class Request(Part):
     execution: Execution = DEFAULT
     threads: int = 1
     beside: int = 0
-    """Other runs that may share its GPU at the same time."""
+    """Number of other runs that may share the GPU at the same time."""
 
     @classmethod
     def of(cls, plan: Plan, identity: RunDocument, store: Store, execution: Execution, beside: int = 0) -> Request:
-        """All that a plan asks of one of its runs."""
+        """The request for one run of a plan."""
         measure = plan.measure if plan.measures(identity.digest) else None
         return cls(
             store=str(store.absolute.root),
@@ -53,8 +53,8 @@ class Request(Part):
         return self.identity.digest
 
     def missing(self) -> list[str]:
-        """Phases still to do: some of "train", "measure" and "evals", in that order. A run that diverged is neither
-        measured nor evaluated."""
+        """Phases still to do, among "train", "measure" and "evals", in that order. A diverged run is neither measured
+        nor evaluated."""
         store = Store(self.store)
         return phases_after(store.status(self.digest), store, self.digest, self.measure_digest, self.evals_digest)
 
@@ -67,7 +67,8 @@ class Request(Part):
 
 
 def phases_after(status: Status, store: Store, digest: str, measure: str | None, evals: str | None) -> list[str]:
-    """Phases still to do of a run whose status is known. measure, evals: digests of what is asked for."""
+    """Phases still to do of a run with a known status. measure, evals: digests of the requests; None skips the phase.
+    The status "diverged" leaves none."""
     if status == "diverged":
         return []
     phases = [] if status == "finished" else ["train"]

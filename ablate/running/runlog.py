@@ -1,4 +1,4 @@
-"""A run's log: `log.txt` in its folder, whichever engine carries it out. `ablate logs` prints it."""
+"""A run's log, `log.txt` in its folder for every engine. `ablate logs` prints it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ablate.store import Store
 
 LOG = logging.getLogger("ablate")
 DONE = "done"
-"""The last line of a run that has all that was asked of it, after the time."""
+"""Last line of the log, after the time, once a run's phases are complete."""
 
 
 class _LogFile(logging.FileHandler):
-    """Lines for people: a disk that is full of other things does not deserve a traceback for each."""
+    """Log file that drops records on a full disk, instead of printing a traceback for each."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (its name in logging)
-        """Lose the record. Whatever a number rests on says itself that the disk is full."""
+        """Drop the record. Files that results depend on raise their own errors when the disk is full."""
 
 
 @contextmanager
@@ -33,12 +33,12 @@ def logged(store: Store, digest: str) -> Iterator[None]:
     finally:
         LOG.removeHandler(handler)
         LOG.setLevel(level)
-        with suppress(OSError):  # as above
+        with suppress(OSError):  # a full disk, as in `_LogFile`
             handler.close()
 
 
 def redirect_output(store: Store, digest: str) -> None:
-    """All that this process prints from now on is appended to the log of a run: native libraries print too."""
+    """Append this process's output to the log of a run, by file descriptor, so that native libraries' is included."""
     path = store.log_path(digest)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as log:

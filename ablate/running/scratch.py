@@ -16,13 +16,13 @@ PREFIX = "ablate-"
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Removed at the end. Those that killed processes of this machine have left are removed at the beginning."""
+    """A temporary folder, removed at the end. Removes folders left by killed processes of this machine first."""
     for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
             holder = Watch(left).holder()
         except OSError:  # somebody else's, or no folder
             continue
-        # Temporary folders are of this machine alone, so that an owner of another start is of an earlier one.
+        # Temporary folders are local, so an owner from another boot can only be from an earlier one.
         if holder is None:
             continue
         here = holder.host

@@ -1,4 +1,4 @@
-"""Carrying out a study: each stage trains, measures and evaluates what the store lacks."""
+"""Run a study: each stage trains, measures and evaluates what the store lacks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from evals.harness.skipped import skipped_lines
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that failed, and why. `details` is the file with the traceback, where there is one."""
+    """A failed run. details: the file with the traceback, if there is one."""
 
     digest: str
     arm: str
@@ -47,7 +47,7 @@ class Failure:
 
     @classmethod
     def stored(cls, store: Store, digest: str, arm: str, seed: int) -> Failure | None:
-        """The error that ended the last worker on a run; None if there was none, or the run has a result since."""
+        """The error that ended a run's last worker; None if there was none, or the run has a result since."""
         error = store.read_error(digest)
         if error is None or store.read_result(digest) is not None:
             return None
@@ -59,11 +59,12 @@ class Failure:
 
 
 class StudyRunner:
-    """One study on its way from stage to stage.
+    """Runs a study, stage by stage.
 
-    before: the document that the store had of the study. `open_arms` says, after a stage that trained seeds, which arms
-    more seeds could settle, and `foretell`, before anything is trained, what the study will probably see, given the
-    outcome or, before tuning, None. `forecast` plans the study at another scale, with edits, and says how long it is.
+    before: the study's earlier document in the store. open_arms: called after a stage that trained seeds; returns the
+    arms that more seeds could settle. foretell: called before anything is trained, with the outcome, or None before
+    tuning; returns lines on what the study will probably detect. forecast: plans the study at another scale, with
+    edits, and returns its estimated duration.
     """
 
     def __init__(
@@ -79,18 +80,18 @@ class StudyRunner:
         self.planner, self._open_arms, self._foretell = context.planner(study), open_arms, foretell
         self._forecast = forecast
         self.to_train: dict[str, bool] = {}
-        """Every run met so far, and whether it was still to be trained then."""
+        """Whether each run, by digest, was still to be trained when first encountered."""
         self.labels: dict[str, tuple[str, int]] = {}
-        """Arm and seed of every run met so far, and the rung of a ladder."""
+        """Arm (with the rung of a ladder) and seed of every run encountered, by digest."""
         self.failures: list[Failure] = []
         self._ended: dict[str, Status] = {}
-        """Status of the runs that have ended, which does not change any more."""
+        """Final status of the runs that have ended, by digest."""
         self.outcome: CampaignOutcome | None = None
         self._evaluations: set[tuple[str, str]] = set()
-        """Run and request of every evaluation that was asked for."""
+        """(run digest, request digest) of every requested evaluation."""
 
     def run(self) -> None:
-        """Run all stages, or stop after a stage with a failed run, whose result the next stage may need."""
+        """Run all stages; stop after a stage with a failed run, as the next stage may need its result."""
         stages = self.planner.stages()
         stage: Stage | None = next(stages)
         with self.context.follow(self.study, self.labels) as progress:
@@ -103,9 +104,9 @@ class StudyRunner:
                 self._measure_costs(self.outcome, progress)
 
     def _next(self, stages: Stages) -> Stage | None:
-        """None after the last."""
+        """The next stage; None after the last."""
         try:
-            # The arms that more seeds could settle, where the study adds seeds by itself.
+            # With `seeds: auto`, send the arms that more seeds could settle.
             return stages.send(self._open_arms() if self.outcome is not None and self.outcome.looks else ())
         except StopIteration:
             return None
@@ -136,14 +137,14 @@ class StudyRunner:
             for digest, (plan, run) in runs.items()
         }
         for plan, run in runs.values():
-            # An evaluation that went without some tasks is made again: their data may be there now.
+            # Repeat evaluations that had to skip tasks: the tasks' data may be available now.
             if plan.evals_digest:
                 self._evaluations.add((run.digest, plan.evals_digest))
                 if run.digest not in self.to_train:
                     self.store.drop_incomplete_evals(run.digest, plan.evals_digest)
         missing = {}
         for digest, (plan, _) in runs.items():
-            # A request for each of thousands of runs that are done takes longer than to see that they are.
+            # Checking phases directly is faster than building requests for thousands of finished runs.
             measure = plan.measure_digest if plan.measures(digest) else None
             missing[digest] = phases_after(self._status(digest), self.store, digest, measure, plan.evals_digest)
         is_first = not any(self.to_train.values())
@@ -173,7 +174,7 @@ class StudyRunner:
             self._run(stage, todo, missing, progress)
 
     def _foreseen(self, document: StudyDocument, trains: bool) -> ScaleForecast | None:
-        """The time at the scale that comes next: what the store has of the same study, else a forecast if there is
+        """Forecast of the duration at the next scale: the stored one of the same study, else a new one if there is
         something to train."""
         before, scale = self._before, document.scale_after
         if before is not None and before.forecast is not None and _asked(before) == _asked(document):
@@ -181,7 +182,7 @@ class StudyRunner:
         return self._forecast(scale, document.edits_at(scale)) if trains and scale is not None else None
 
     def _status(self, digest: str) -> Status:
-        """Status of a run in the store, which is asked until the run has ended: there may be a hundred thousand."""
+        """Status of a run, cached once the run has ended: there may be a hundred thousand runs."""
         found = self._ended.get(digest) or self.store.status(digest)
         if found in ("finished", "diverged"):
             self._ended[digest] = found
@@ -207,7 +208,7 @@ class StudyRunner:
                     )
 
     def _track(self, trackers: Trackers, event: Event | None, identities: Mapping[str, RunDocument]) -> None:
-        """Show trackers what happened to runs that are trained."""
+        """Report events of runs that are trained to the trackers."""
         if event is not None and event.digest in identities:
             if event.kind == "started":
                 arm = self.labels[event.digest][0]
@@ -217,8 +218,8 @@ class StudyRunner:
         trackers.look()
 
     def _expected(self, stage: Stage, missing: Mapping[str, Sequence[str]]) -> str:
-        """`scale cpu on AMD EPYC 7B13, 2 runs at once: about 4:50 in all: 4:10 of training, 0:40 of measuring`, before
-        it begins; of machines elsewhere, no time."""
+        """`scale cpu on AMD EPYC 7B13, 2 runs at once: about 4:50 in all: 4:10 of training, 0:40 of measuring`; without
+        durations if the engine's machines are remote."""
         engine = self.context.engine
         runs = f"{engine.at_once} run{'s' if engine.at_once > 1 else ''} at once"
         where = f"scale {self.study.scale} on {engine.where}, {runs}"
@@ -242,7 +243,7 @@ class StudyRunner:
         ]
 
     def skipped(self) -> list[str]:
-        """Evaluations that were skipped, each line once, because the runs of a study mostly lack the same ones."""
+        """Lines on skipped evaluations, without duplicates, as the runs of a study mostly skip the same ones."""
         documents = (self.store.read_evals(*asked) for asked in sorted(self._evaluations))
         lines = (skipped_lines(found.skipped, found.groups) for found in documents if found)
         return list(dict.fromkeys(chain.from_iterable(lines)))
@@ -257,5 +258,5 @@ def _reuse(stage: str, missing: dict[str, list[str]]) -> str:
 
 
 def _asked(document: StudyDocument) -> tuple[object, ...]:
-    """Text, scale and edits of a study, and the scale that comes next: a forecast holds while these stay the same."""
+    """Key of a forecast: the study's text, scale and edits, and the next scale. A forecast holds while it is equal."""
     return document.source, document.scale_source, document.sets, document.scale_after

@@ -1,7 +1,7 @@
-"""One process, one run: `python -m ablate.running.worker request.json [--end-with-parent]`.
+"""Worker process of one run: `python -m ablate.running.worker request.json [--end-with-parent]`.
 
-Exit status 0 when all that was asked is in the store, 1 when an exception was written to the run's error.txt, 143 when
-it was asked to end (SIGTERM) and has saved its state.
+Exit status: 0 if all requested documents are in the store, 1 if an exception was written to the run's error.txt, 143 if
+the worker was asked to end (SIGTERM) and has saved its state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ablate.running.runlog import DONE, logged, redirect_output
 from ablate.store import LostClaimError, Store
 from ablate.training.stop import ENDED_BY_REQUEST, Interrupted, StopSignal
 
-LOG = logging.getLogger("ablate.running.worker")  # also where this is run as a program
+LOG = logging.getLogger("ablate.running.worker")  # not __name__, which is __main__ in a worker process
 
 
 def main(arguments: list[str]) -> int:
@@ -44,9 +44,9 @@ def main(arguments: list[str]) -> int:
 
 
 def carry_out(request: Request, stop: StopSignal | None = None) -> None:
-    """Do what is missing, alone: another process on the same run is waited for, and what it did is not done again.
+    """Do the missing phases under a claim on the run. Waits for another process on the run and keeps its results.
 
-    A process that stood still for so long that another took the run over waits for that one.
+    A process that hung for so long that another took over the run waits for that one.
     """
     stop = stop or StopSignal()
     while True:
@@ -80,7 +80,7 @@ def _do_alone(request: Request, stop: StopSignal) -> None:
 
 
 def work(arguments: list[str]) -> int:
-    """Main function of a process for one run; its output goes to the run's log."""
+    """`main`, with the process's output redirected to the run's log."""
     request = Request.read(Path(arguments[0]))
     redirect_output(Store(request.store), request.digest)
     return main(arguments)

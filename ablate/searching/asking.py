@@ -1,4 +1,4 @@
-"""Proposals of a search: legal settings from the sampler or from a grid, and repeats of the leading ones."""
+"""Proposals of a search: legal settings from the sampler or a grid, and repeats of the leading settings."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from ablate.study.search_space import Params
 from ablate.study.search_spec import SearchSpec
 
 REPEATS, REPEAT, IMPORTED, BEYOND = "repeats", "repeat", "imported", "beyond"
-"""User attributes of trials: the first trial with the same settings, how many there were before this one, whether it
-costs nothing because the store had its runs, and how far its measurements are beyond the limits."""
+"""User attributes of trials: number of the first trial with the same settings, how many such trials preceded this one,
+whether its runs were in the store already, and how far its measurements exceed the limits."""
 ILLEGAL_IN_A_ROW = 100
-"""Proposals without legal settings at or near them, after which there are none."""
+"""Maximum number of consecutive illegal proposals in one call."""
 
 
 class ExhaustedError(Exception):
-    """There are no more legal settings."""
+    """No untried legal settings are left."""
 
 
 class Asking:
-    """One command's questions to the sampler that all commands share."""
+    """One command's proposals, drawn from the optuna study that all commands share."""
 
     def __init__(self, study: optuna.Study, spec: SearchSpec, lab: TrialRunner, owner: Owner, sampler: str) -> None:
-        """sampler: its kind, where the study says `auto`."""
+        """sampler: kind of the sampler, with `auto` resolved."""
         self.study, self.spec, self.lab, self.owner = study, spec, lab, owner
         self._grid = self._combinations() if sampler == "grid" else None
         self._is_exhausted = False
         self._ends = time.monotonic() + spec.seconds
 
     def next(self) -> tuple[optuna.Trial, Job] | None:
-        """A new trial with legal settings; None when enough were asked for, or the time is over."""
+        """A new trial with legal settings; None if there are enough trials, the time is over, or none are found."""
         with self.owner.asking():
             for _ in range(ILLEGAL_IN_A_ROW):
                 trials = self.study.get_trials(deepcopy=False)
@@ -61,16 +61,16 @@ class Asking:
         return None
 
     def again(self, trial: optuna.Trial) -> Job | None:
-        """The job of a trial that was asked for before; None where it was not legal."""
+        """The job of a trial proposed earlier; None if its settings are illegal."""
         params = self._drawn(trial)
-        if REPEAT not in trial.user_attrs:  # its command may have been killed before it said so
+        if REPEAT not in trial.user_attrs:  # its command may have been killed before it marked a repeat
             earlier = [each for each in self.study.get_trials(deepcopy=False) if each.number < trial.number]
             self._mark_repeat(trial, params, earlier)
         return self._legal(trial, params)
 
     def _legal(self, trial: optuna.Trial, params: Params) -> Job | None:
-        """The trial's first job. An illegal one ends here: the sampler is told its distance from what is legal, and the
-        nearest legal settings are next."""
+        """The trial's first job; None if it is illegal. Then the sampler is told its distance from the constraints, and
+        the nearest legal settings are enqueued."""
         try:
             return self.lab.job(params, self.spec.shares[0], trial.user_attrs.get(REPEAT, 0))
         except IllegalError as error:
@@ -84,7 +84,8 @@ class Asking:
         return None
 
     def _propose(self, trials: Sequence[FrozenTrial], counted: Sequence[FrozenTrial]) -> None:
-        """Say what is asked next where that is not for the sampler to say."""
+        """Enqueue the next settings, if they come from the grid or repeat a leader. Raises ExhaustedError if the grid
+        is exhausted and nothing needs a repeat."""
         if any(trial.state == TrialState.WAITING for trial in trials):
             return
         tried = sum(REPEATS not in trial.user_attrs for trial in counted)
@@ -93,7 +94,7 @@ class Asking:
             params = next(self._grid, None)
             self._is_exhausted = params is None
         if self.spec.repeats and (self._is_exhausted or tried >= self.spec.trials - self.spec.repeats):
-            # Leading settings that need another seed, of which none is on its way.
+            # Leading settings that need another seed and have none running.
             running = {first_of(trial) for trial in trials if trial.state == TrialState.RUNNING}
             found = standings(seeds_of(trials), list(self.spec.objectives.values())).next(running)
             params = params if found is None else trials[found].params or params
@@ -103,7 +104,7 @@ class Asking:
             self.study.enqueue_trial(params)
 
     def _mark_repeat(self, trial: optuna.Trial, params: Params, trials: Sequence[FrozenTrial]) -> None:
-        """Settings that were tried before are trained with the next seeds."""
+        """Mark a trial whose settings were tried before, so that it trains with the next seeds."""
         settings = self.lab.space.settings(params)
         same = [t for t in trials if _counts(t, imported=True) and self.lab.space.settings(t.params) == settings]
         if same:
@@ -111,7 +112,7 @@ class Asking:
             trial.set_user_attr(REPEAT, len(same))
 
     def _combinations(self) -> Iterator[Params]:
-        """The grid, in an order that a shorter search samples evenly, without what was asked before."""
+        """Untried legal settings of the grid, shuffled so that a shorter search samples it evenly."""
         every = list(self.lab.space.all())
         np.random.default_rng(self.spec.seed).shuffle(every)
         for params in every:
@@ -124,7 +125,7 @@ class Asking:
 
 
 def seeds_of(trials: Sequence[FrozenTrial]) -> Seeds:
-    """Scores of settings by the number of their first trial, of those within the limits."""
+    """Scores of settings within the limits, keyed by the number of their first trial."""
     found: dict[int, list[tuple[float, ...]]] = defaultdict(list)
     beyond = {first_of(trial) for trial in trials if trial.user_attrs.get(BEYOND)}
     for trial in trials:
@@ -139,19 +140,19 @@ def first_of(trial: FrozenTrial) -> int:
 
 
 def counts_of_illegal(study: optuna.Study) -> Counter[str]:
-    """Numbers of refused proposals, by reason."""
+    """Number of illegal proposals, by reason."""
     trials = study.get_trials(deepcopy=False)
     return Counter(str(t.user_attrs["illegal"]) for t in trials if "illegal" in t.user_attrs)
 
 
 def _counts(trial: FrozenTrial, imported: bool = False) -> bool:
-    """Whether a trial is one of those that a search asks for. imported: also if it came from the store."""
+    """Whether a trial counts towards the search's number of trials. imported: count trials from the store too."""
     is_ours = imported or not trial.user_attrs.get(IMPORTED)
     return is_ours and (ended(trial) or trial.state == TrialState.RUNNING)
 
 
 def suggest(trial: optuna.Trial, path: str, axis: AnyAxis) -> object:
-    """The sampler's value of an axis."""
+    """The sampler's value on an axis."""
     spread = axis.distribution
     if isinstance(spread, optuna.distributions.CategoricalDistribution):
         return trial.suggest_categorical(path, spread.choices)

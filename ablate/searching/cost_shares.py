@@ -1,11 +1,11 @@
-"""Share of a cost that each setting decides, by arithmetic: total effects over settings drawn at random.
+"""Share of a cost's variance that each setting explains: total-effect Sobol' indices over random settings.
 
     share_j = E[Var(f | all but x_j)] / Var f
 
-Settings are drawn one by one, also those that a model does not have, and draws that cannot be built are thrown away.
-Where the settings on which costs may depend have few combinations, all of these are worked out and the shares are
-exact. Elsewhere Var(f | all but x_j) is half of (f(x) − f(x with x_j drawn anew))² on average (Jansen 1999), and
-intervals are from a bootstrap over the draws. A setting that the cost does not depend on has exactly 0.
+Settings are drawn independently, including those that a model does not have; draws that cannot be built are discarded.
+If the settings except the learning rate have few combinations, equally probable, all are computed and the shares are
+exact. Otherwise E[Var(f | all but x_j)] is the mean of (f(x) − f(x with x_j redrawn))² / 2 (Jansen 1999), and intervals
+are from a bootstrap over the draws. A setting that the cost does not depend on has exactly 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ablate.study.search_axes import AnyAxis
 from ablate.study.search_space import Params, is_listed, random_value, values_of
 
 MOST = 2048
-"""Combinations up to which all are worked out, at a millisecond each."""
+"""Largest number of combinations that are all computed, at a millisecond each."""
 DRAWS, TRIES, RESAMPLES = 512, 20, 400
 LEVEL = 0.9
 
@@ -37,11 +37,11 @@ class VarianceShare(NamedTuple):
 
     share: float
     interval: tuple[float, float] | None
-    """The 90 % interval; None where the share is exact."""
+    """The 90 % interval; None if the share is exact."""
 
 
 def cost_shares(lab: StudyTrialRunner, names: Sequence[str], seed: int = 0) -> dict[str, dict[str, VarianceShare]]:
-    """Share of every setting by cost, within the settings that can be built. No cost depends on the learning rate."""
+    """Share of every setting, keyed by cost, over settings that can be built. No cost depends on the learning rate."""
     axes = {path: axis for path, axis in lab.space.axes.items() if path != RATE}
     if not names:
         return {}
@@ -57,7 +57,7 @@ def cost_shares(lab: StudyTrialRunner, names: Sequence[str], seed: int = 0) -> d
 
 
 class _Costs:
-    """Costs of settings, NaN where they cannot be built. Each model is worked out once."""
+    """Costs of settings; NaN if they cannot be built. Each model is computed once."""
 
     def __init__(self, lab: StudyTrialRunner, names: Sequence[str]) -> None:
         self.lab, self.names = lab, names
@@ -66,7 +66,7 @@ class _Costs:
         self._known: dict[tuple[Any, ...], list[float]] = {}
 
     def __call__(self, values: Params) -> list[float]:
-        """values: of every setting, also of those that the model does not have."""
+        """values: a value of every setting, including those that the model does not have."""
         given = {**self._rate, **values}
         params = self.lab.space.draw(lambda path, _: given[path])
         key = tuple(params.items())
@@ -79,12 +79,13 @@ class _Costs:
 
 
 def _is_uniform(axis: AnyAxis) -> bool:
-    """Whether an axis has a number of values, all of the same probability."""
+    """Whether an axis has finitely many values of equal probability."""
     return is_listed(axis) and not getattr(axis.distribution, "log", False)
 
 
 def _exact(costs: _Costs, values: Mapping[str, Sequence[Any]]) -> dict[str, list[VarianceShare]]:
     every = [costs(dict(zip(values, of, strict=True))) for of in product(*values.values())]
+    # (values of setting 1, …, values of setting n, costs); NaN if a combination cannot be built
     grid = np.array(every, dtype=float).reshape(*map(len, values.values()), len(costs.names))
     built = ~np.isnan(grid)
     known, every_axis = np.where(built, grid, 0.0), tuple(range(len(values)))
@@ -98,7 +99,7 @@ def _exact(costs: _Costs, values: Mapping[str, Sequence[Any]]) -> dict[str, list
 
 
 def _squares(known: Floats, built: NDArray[np.bool_], over: int | tuple[int, ...]) -> Floats:
-    """Squared distances of the costs that are known from their means over axes; 0 for what is only rounding."""
+    """Squared deviations of the known costs from their means over axes; 0 for deviations of rounding size."""
     means = known.sum(axis=over, keepdims=True) / np.maximum(built.sum(axis=over, keepdims=True), 1)
     far = known - means
     squares: Floats = np.where(built & (np.abs(far) > 1e-9 * np.abs(means)), far, 0.0) ** 2
@@ -118,7 +119,7 @@ def _estimated(costs: _Costs, axes: Mapping[str, AnyAxis], rng: np.random.Genera
     picks = np.vstack([np.arange(len(heres)), rng.integers(0, len(heres), (RESAMPLES, len(heres)))])
     found = {}
     for path, there in zip(axes, np.swapaxes(np.array(theres), 0, 1), strict=True):
-        pairs = np.stack([np.array(heres), there])[:, picks]  # (2, resamples, draws, costs), of all draws first
+        pairs = np.stack([np.array(heres), there])[:, picks]  # (2, 1 + resamples, draws, costs); index 0 has all draws
         halves, whole = ((pairs[1] - pairs[0]) ** 2).mean(axis=1) / 2, pairs.var(axis=(0, 2))
         shares = np.divide(halves, whole, out=np.zeros_like(whole), where=whole > 0).clip(0.0, 1.0)
         low, high = np.quantile(shares, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
@@ -128,7 +129,7 @@ def _estimated(costs: _Costs, axes: Mapping[str, AnyAxis], rng: np.random.Genera
 
 
 def _anew(costs: _Costs, values: Params, path: str, axis: AnyAxis, rng: np.random.Generator) -> list[float]:
-    """Costs with another value of one setting that can be built with the others."""
+    """Costs with one setting redrawn, given the others; unchanged after `TRIES` draws that cannot be built."""
     for _ in range(TRIES):
         there = costs({**values, path: random_value(axis, rng)})
         if not any(map(math.isnan, there)):

@@ -1,4 +1,4 @@
-"""The arithmetic of a proposal: what it would cost, without a plan of its runs."""
+"""Cost of a proposal, computed without planning its runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zoo.spec import ModelSpec
 
 
 class Costed(Protocol):
-    """A model, its training and its costs: an arm's plan, or a draft of one."""
+    """A model, its training and its costs: an arm's plan, or a `Draft`."""
 
     @property
     def spec(self) -> ModelSpec: ...
@@ -28,7 +28,7 @@ class Costed(Protocol):
 
 @dataclass(frozen=True)
 class Draft:
-    """An arm before it is planned. widths: of the rows that training cycles through."""
+    """An arm before planning. widths: row widths that training cycles through."""
 
     arm: Arm
     vocabulary: int
@@ -49,8 +49,8 @@ class Draft:
 
 
 def quantity(model: Costed, name: str) -> float | None:
-    """A cost of a model, or the number at a path of it; None if there is no such path or number. An encoder's cache
-    takes 0 bytes."""
+    """A cost of a model, or the number at a path of its settings; None if there is none. An encoder's KV cache takes
+    0 bytes."""
     match name:
         case "parameters":
             return float(model.cost.params)

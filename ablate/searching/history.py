@@ -1,7 +1,7 @@
-"""The beginning of a search: every run of the store that is one of its trials, the base, and known settings.
+"""Initial trials of a search: stored runs that are trials of it, the base, and the settings to `enqueue`.
 
-Whoever trained a run, and for whatever space, a run with the identity of a trial is that trial: so an edited search
-keeps what is still legal, and nothing is trained twice.
+A stored run with the identity of a trial counts as that trial, whichever study trained it: so an edited search keeps
+the trials that are still legal, and nothing is trained twice.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from zoo.spec import ModelSpec, parse
 
 BEGUN = "begun"
 SPELLINGS = 64
-"""Most settings that are tried for one model, where several patterns may be its own."""
+"""Maximum number of settings tried for one model, which may match several patterns."""
 
 
 def begin(lab: StudyTrialRunner, study: optuna.Study, owner: Owner) -> int:
-    """Fill a new search with its history, the base and `enqueue`. Returns the number of trials from the store."""
+    """Fill a new search with stored trials, the base and `enqueue`. Returns the number of trials from the store."""
     known = _enqueued(lab)
     with owner.asking():
         trials = study.get_trials(deepcopy=False)
@@ -55,7 +55,7 @@ def _base(lab: StudyTrialRunner) -> Iterator[Params]:
 
 
 def _enqueued(lab: StudyTrialRunner) -> list[Params]:
-    """Raises StudyError for settings that cannot be built, or are outside the space."""
+    """Settings of `search.enqueue`. Raises StudyError for settings that cannot be built, or lie outside the space."""
     found = []
     for place, settings in enumerate(lab.spec.enqueue):
         target = ("search", "enqueue", str(place))
@@ -70,8 +70,8 @@ def _enqueued(lab: StudyTrialRunner) -> list[Params]:
 
 
 def _candidates(lab: StudyTrialRunner) -> Iterator[RunDocument]:
-    """Runs of the store that may be trials: with a trial's seed, data and numerics, and the base's training where the
-    space does not vary it."""
+    """Stored runs that may be trials: those with the first trial seed, the same data and numerics, and the base's
+    training settings except those in the space."""
     (base, *_) = lab.control().requests
     fixed = {name for name in base.identity.train if f"train.{name}" not in lab.space.axes}
     fixed = {name for name in fixed if not any(axis.startswith(f"train.{name}.") for axis in lab.space.axes)}
@@ -85,7 +85,7 @@ def _candidates(lab: StudyTrialRunner) -> Iterator[RunDocument]:
 
 
 def _imported(lab: StudyTrialRunner, study: optuna.Study, run: RunDocument) -> bool:
-    """Add the trial that a run is, if it is one and has its scores."""
+    """Add a stored run as a trial, if it is one and all its scores are known. Returns whether it was added."""
     for params in spellings(lab.space, parse(run.model), TrainSpec.model_validate(run.train)):
         try:
             job = lab.job(params, lab.spec.shares[0])
@@ -109,7 +109,7 @@ def _imported(lab: StudyTrialRunner, study: optuna.Study, run: RunDocument) -> b
 
 
 def spellings(space: SearchSpace, model: ModelSpec, train: TrainSpec) -> Iterator[Params]:
-    """Settings of a space that may make a model and its training; whoever needs to know builds and compares them."""
+    """Settings of a space that may yield a model and its training; callers have to build and compare them."""
     raw = {**model.model_dump(mode="json"), "train": train.model_dump(mode="json")}
 
     def values(path: str, axis: AnyAxis) -> Iterator[Any]:
@@ -122,14 +122,14 @@ def spellings(space: SearchSpace, model: ModelSpec, train: TrainSpec) -> Iterato
 
 
 def _at(raw: Any, path: str) -> Any:
-    """A part of plain data; None where there is none."""
+    """The value at a path of plain data; None if there is none."""
     for key in path.split("."):
         raw = raw.get(key) if isinstance(raw, dict) else None
     return raw
 
 
 def _values(axis: AnyAxis, number: float | None, part: Any, width: int) -> Iterator[Any]:
-    """Values of an axis, as optuna knows them, that may stand for a number or a part."""
+    """Values of an axis, in optuna's representation, that may stand for a number or a part."""
     if isinstance(axis, Choice):
         yield from (label(value) for value in axis.choice if _may_be(value, number, part, width))
         return

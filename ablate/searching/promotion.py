@@ -1,4 +1,4 @@
-"""The best trials as an ordinary study, with seeds that the search did not choose them by."""
+"""Promote the best trials of a search to an ordinary study, with fresh seeds."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ SEEDS = 3
 
 @dataclass(frozen=True)
 class Promoted:
-    """A study of the best trials: its file, and trials that have no counterpart at another scale, by scale."""
+    """A study of the best trials. path: its file. unlike: trials without a counterpart at another scale, by scale."""
 
     path: Path
     unlike: Mapping[str, tuple[str, ...]]
 
 
 def promote(lab: StudyTrialRunner, search: Search, count: int) -> Promoted | None:
-    """Write the best trials as a study; None where no trial differs from the base in more than its rate. Trials count
-    from 1000 for seeds; an ordinary study from 0.
+    """Write the best trials as a study; None if no trial differs from the base in more than its rate. Seeds of trials
+    start at 1000, those of an ordinary study at 0.
 
-    At this scale the arms have the rates that the search found, and the base its own. At the study's other scales sizes
-    keep their ratio to the base's, and every arm tunes its rate. A scale where a trial has no counterpart is left out.
+    At this scale the arms have the rates that the search found, and the base its tuned rate. At the study's other
+    scales, sizes keep their ratio to the base's, and every arm tunes its rate. A scale at which a trial has no
+    counterpart is left out.
     """
     trials = search.study.get_trials(deepcopy=False)
     params: dict[str, Params] = {}
-    known = {lab.study.arms[0].identity}  # without rates: where they are tuned, arms that differ in them are the same
+    known = {lab.study.arms[0].identity}  # without rates: with tuned rates, arms that differ only in them are the same
     for number in standings_of(lab, search.study, search.done).order():
         identity = lab.space.arm("", _without_rate(trials[number].params)).identity
         if len(params) < count and identity not in known:
@@ -57,7 +58,7 @@ def promote(lab: StudyTrialRunner, search: Search, count: int) -> Promoted | Non
     comment = f"The best trials of a search, at scale {lab.study.scale}, with seeds that the search did not use."
     document = confirming(lab.study, question, arms, SEEDS)
     scales, unlike = _scales(lab, params, dict(document.get("scales") or {}))
-    # Nothing is tuned at this scale: the search found the trials' rates, and the base's was tuned beside it.
+    # Nothing is tuned at this scale: the search found the trials' rates, and tuned the base's separately.
     rate = search.study.user_attrs.get(BASE_RATE)
     given = {} if rate is None else {RATE: float(f"{rate:.6g}")}
     given |= {f"arms.{name}.{RATE}": lab.space.settings(of)[RATE] for name, of in params.items() if RATE in of}
@@ -68,7 +69,7 @@ def promote(lab: StudyTrialRunner, search: Search, count: int) -> Promoted | Non
 
 
 def promoted_path(study: Study) -> Path:
-    """`<study>_promoted.yaml` beside the study, where its relative paths hold; in the current folder for a study that
+    """`<study>_promoted.yaml` beside the study, so that relative paths stay valid; in the current folder if the study
     ships with the package."""
     is_own = study.path is not None and not study.path.resolve().is_relative_to(SHIPPED)
     return (study.path.parent if is_own and study.path else Path.cwd()) / f"{study.name}_promoted.yaml"
@@ -81,7 +82,7 @@ def _without_rate(params: Params) -> Params:
 def _scales(
     lab: StudyTrialRunner, params: Mapping[str, Params], scales: StudyMap
 ) -> tuple[StudyMap, dict[str, tuple[str, ...]]]:
-    """Other scales with the arms' settings there, and the trials for which there are none."""
+    """Other scales with the arms' settings there, and the trials without counterpart, by scale."""
     kept, unlike = dict(scales), dict[str, tuple[str, ...]]()
     for scale in scales:
         if scale == lab.study.scale:
@@ -105,12 +106,12 @@ def _scales(
 
 
 def _nested(settings: Edits) -> StudyMap:
-    """Settings of a part beside its kind, since a study says nothing twice: `block.ffn: {kind: gelu, d_ff: 4x}`."""
+    """Merge settings of a part with its kind, as a study sets no path twice: `block.ffn: {kind: gelu, d_ff: 4x}`."""
     edits: StudyMap = {}
     for path, value in settings.items():
         part = next((part for part in edits if path.startswith(f"{part}.")), None)
         if part is None:
-            edits[path] = deepcopy(value)  # the same list twice would be an alias in YAML
+            edits[path] = deepcopy(value)  # a shared list would become an alias in YAML
             continue
         kind = edits[part]
         whole = kind if isinstance(kind, dict) else {"kind": kind}
@@ -119,9 +120,9 @@ def _nested(settings: Edits) -> StudyMap:
 
 
 def at_scale(here: SearchSpace, there: SearchSpace, params: Params) -> Edits | None:
-    """Settings at another scale; None where no model of its space is like them.
+    """Settings transferred to another scale; None if its space has no legal settings near them.
 
-    A size that the base has, too, keeps its ratio to the base's: 1.5 times the base's width there. Other settings stay.
+    A size that the base has too keeps its ratio to the base's, such as 1.5 times the base's width. Other settings stay.
     """
     moved: Params = {}
     for path, axis in there.axes.items():
@@ -142,7 +143,7 @@ def at_scale(here: SearchSpace, there: SearchSpace, params: Params) -> Edits | N
 
 
 def _moved(here: SearchSpace, there: SearchSpace, path: str, axis: AnyAxis, params: Params) -> Any:
-    """The value of an axis there that corresponds to the one here; None where the trial lacks it."""
+    """The value on an axis of `there` that corresponds to the one here; None if the trial or an axis lacks it."""
     if path not in params or path not in here.axes:
         return None
     value = here.axes[path].value(params[path])

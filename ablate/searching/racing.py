@@ -1,8 +1,8 @@
-"""Races: which settings lead, given that every score has noise, and which of them gets another seed next.
+"""Races: which settings lead, given noisy scores, and which of them gets another seed next.
 
-Settings were first noticed for a good score, so that score is partly luck: repeats with other seeds show by how much
-leaders fall on average (their optimism), and every first score is corrected by it. Leaders are told apart by the pooled
-standard deviation between the seeds of one setting.
+Settings are selected for a good first score, so that score is partly luck. Repeats with other seeds show by how much
+scores worsen on average (the optimism), and every first score is corrected by it. Leaders are compared by a one-sided
+t-test with the standard deviation between seeds, pooled over settings.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from numpy.typing import NDArray
 from scipy import special  # scipy.stats takes seconds to load
 
 CONTENDERS = 5
-"""Most settings that race for the best."""
+"""Maximum number of settings that race for the best."""
 LEVEL = 0.05
-"""Chance that a setting is given up that is in fact the best, of each comparison."""
+"""Probability, per comparison, of giving up a setting that is in fact the best."""
 ENOUGH = 3
-"""Seeds of each member of a front."""
+"""Number of seeds after which a member of a Pareto front needs no more."""
 
 Seeds = Mapping[int, Sequence[tuple[float, ...]]]
-"""Scores of settings, one for each of their trials, the first one first, by the number of that trial."""
+"""Scores of settings, one per trial in order, keyed by the number of the first trial."""
 
 
 @dataclass(frozen=True)
 class Standings:
-    """Settings with finite scores. Scores are negated where more is better."""
+    """Settings with finite scores. Scores are negated if more is better."""
 
     numbers: tuple[int, ...]
     means: NDArray[np.float64]
-    """(settings, objectives), first scores corrected for their optimism."""
+    """(settings, objectives): mean scores, with first scores corrected for optimism."""
     counts: NDArray[np.int64]
     sd: NDArray[np.float64]
-    """Between seeds, pooled; (objectives). NaN before anything is repeated."""
+    """(objectives,): pooled standard deviation between seeds. NaN before anything is repeated."""
     freedom: int
 
     @property
@@ -43,16 +43,16 @@ class Standings:
         return {number: tuple(map(float, mean)) for number, mean in zip(self.numbers, self.means, strict=True)}
 
     def order(self) -> list[int]:
-        """Numbers of the first trials of settings, the best first."""
+        """Numbers of the settings' first trials, best first."""
         return best_first(self.values, ["minimize"] * self.means.shape[1])
 
     def front(self) -> list[int]:
-        """The best setting, or those that no other dominates."""
+        """The best setting; with several objectives, the Pareto front."""
         found = fronts(self.values, ["minimize"] * self.means.shape[1]) if self.numbers else [[]]
         return found[0]
 
     def contenders(self) -> list[int]:
-        """Settings that may still be the best of one objective, the leader first; the front of several."""
+        """Settings that may still be the best, leader first; with several objectives, the Pareto front."""
         order = self.order()
         if self.means.shape[1] > 1:
             front = set(self.front())
@@ -67,8 +67,9 @@ class Standings:
         return bool(self.means[one, 0] - self.means[best, 0] > special.stdtrit(self.freedom, 1 - LEVEL) * error)
 
     def next(self, busy: Collection[int] = ()) -> int | None:
-        """Setting that gets another seed: the contender with the fewest, the better of equals. None once the best is
-        told from all others, or each member of the front has enough. busy: settings whose next seed is on its way."""
+        """Setting that gets another seed: the contender with the fewest seeds, the better of equals. None once the best
+        is distinguished from all others, or each member of the front has `ENOUGH`. busy: settings whose next seed is
+        running."""
         found = self.contenders()
         if self.means.shape[1] > 1:
             found = [number for number in found if self._count(number) < ENOUGH]
@@ -81,10 +82,11 @@ class Standings:
 
 
 def standings(scores: Seeds, directions: Sequence[str]) -> Standings:
-    """Where settings stand. Settings with a seed that diverged are left out."""
+    """Standings of settings. Settings with a diverged seed are left out."""
     signs = np.array([1.0 if way == "minimize" else -1.0 for way in directions])
     known = {n: np.array(of, dtype=float) * signs for n, of in scores.items() if np.isfinite(of).all()}
     repeated = [of for of in known.values() if len(of) > 1]
+    # (repeated settings, objectives): by how much the mean of the repeats is worse than the first score
     falls = np.array([of[1:].mean(axis=0) - of[0] for of in repeated]).reshape(-1, len(signs))
     optimism = np.maximum(falls.mean(axis=0), 0.0) if repeated else np.zeros(len(signs))
     corrected = [np.vstack([of[:1] + optimism, of[1:]]) for of in known.values()]
@@ -103,7 +105,7 @@ Values = Mapping[int, Sequence[float]]
 
 
 def best_first(values: Values, directions: Sequence[str]) -> list[int]:
-    """Trial numbers, the best first; of equals the earlier."""
+    """Trial numbers, best first: by Pareto front, within it by crowding distance, then the earlier."""
     order: list[int] = []
     for front in fronts(values, directions):
         spread = dict(zip(front, _crowding(np.array([values[number] for number in front])), strict=True))
@@ -112,7 +114,7 @@ def best_first(values: Values, directions: Sequence[str]) -> list[int]:
 
 
 def fronts(values: Values, directions: Sequence[str]) -> list[list[int]]:
-    """Trial numbers in fronts, the first not dominated by any other, each next only by those before."""
+    """Trial numbers in Pareto fronts: the first is not dominated, each next only by members of earlier fronts."""
     if not values:
         return []
     signs = [1 if direction == "minimize" else -1 for direction in directions]
@@ -124,7 +126,8 @@ def fronts(values: Values, directions: Sequence[str]) -> list[list[int]]:
 
 
 def _ranks(points: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The front of each point (N, M), of which less is better: N² comparisons, and N² bytes."""
+    """(N,): index of the front of each point (N, M); less is better. N² comparisons per objective, and N² bytes."""
+    # no_worse[i, j]: point i is no worse than point j in any objective. Fronts are peeled off one by one.
     no_worse = np.ones((len(points), len(points)), dtype=np.bool_)
     for column in points.T:
         no_worse &= column[:, None] <= column[None, :]
@@ -140,7 +143,8 @@ def _ranks(points: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _crowding(values: NDArray[np.float64]) -> list[float]:
-    """Distance between the neighbours of a point, summed over objectives; infinite at the ends. values: (N, M)."""
+    """Crowding distance of each point (N, M): normalised gap between its neighbours, summed over objectives; infinite
+    at the ends."""
     count, objectives = values.shape
     if objectives == 1 or count < 3:
         return [math.inf] * count

@@ -1,4 +1,4 @@
-"""The legal settings nearest to a proposal: sizes move onto a constraint, and all else stays as proposed."""
+"""Repair of illegal proposals: find nearby legal settings by changing few settings and keeping the rest."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ablate.study.search_axes import AnyAxis, Choice
 from ablate.study.search_space import Params, SearchSpace, is_listed, spread_of, values_of
 
 Distances = Callable[[Params], Mapping[str, float]]
-"""Distance of settings from each constraint that they violate; empty where they are legal."""
+"""Settings → distance from each constraint that they violate; empty if they are legal."""
 
 NEAREST, SPREAD = 6, 9
-"""Values that are tried of an axis with many: the nearest on each side, and so many over its range."""
+"""Values tried on an axis with many: this number of neighbours on each side, and this number over the range."""
 MOST_MOVES, BEAM = 4, 4
-"""Settings that may be changed, and how many ways of changing fewer are kept."""
+"""Maximum number of changed settings, and the width of the beam search."""
 
 
 def repaired(space: SearchSpace, params: Params, distances: Distances) -> Params | None:
-    """The legal settings that a beam search over changes of single settings finds first; None where it finds none.
+    """The first legal settings that a beam search over single changes finds; None if it finds none.
 
-    Of changes that lead to legal settings the nearest is taken; else those go on that leave the least sum of all
-    distances. Settings of training are changed only where those of the model do not help.
+    In each round, the smallest change that makes the settings legal wins; otherwise the `BEAM` candidates with the
+    least sum of distances go on. Training settings are changed only if changes of the model do not help.
     """
     for section in (False, True):
         beam, seen = [params], set[str]()
@@ -45,7 +45,8 @@ def repaired(space: SearchSpace, params: Params, distances: Distances) -> Params
 
 
 def _moves(space: SearchSpace, here: Params, train: bool) -> Iterator[tuple[float, Params]]:
-    """Settings that differ in one axis, with the change as a share of the axis."""
+    """Settings that differ on one axis, each with the size of the change as a share of the axis. train: change training
+    settings, else the model's."""
     for path, axis in space.axes.items():
         if path in here and path.startswith("train.") == train:
             for far, value in _others(axis, here[path]):
@@ -53,7 +54,7 @@ def _moves(space: SearchSpace, here: Params, train: bool) -> Iterator[tuple[floa
 
 
 def _completed(space: SearchSpace, params: Params) -> Params:
-    """With a middle value for settings that a changed part has and the former did not, and without those it lacks."""
+    """Settings after a change of a part: settings new to the part get a middle value, those it lacks are dropped."""
     return space.draw(lambda path, axis: params.get(path, middle(axis)))
 
 
@@ -66,7 +67,7 @@ def middle(axis: AnyAxis) -> Any:
 
 
 def _others(axis: AnyAxis, value: Any) -> list[tuple[float, object]]:
-    """Other values of an axis, each with its distance from this one as a share of the range; choices are all far."""
+    """Other values of an axis, with their distance from `value` as a share of the range; 1 between choices."""
     if isinstance(axis, Choice):
         return [(1.0, other) for other in values_of(axis) if other != value]
     spread = spread_of(axis)

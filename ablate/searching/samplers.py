@@ -1,4 +1,4 @@
-"""Which settings are tried next, and which trials are ended early: optuna's samplers and pruners by name."""
+"""Samplers, which propose settings, and pruners, which end trials early: optuna's, by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ablate.study.search_space import Params, SearchSpace, is_listed
 from ablate.study.search_spec import SearchSpec
 
 STARTUP = 10
-"""Trials drawn at random before a model of the space is believed."""
+"""Maximum number of random trials before a model-based sampler takes over."""
 
 
 class MissingPackageError(AblateError):
@@ -30,16 +30,16 @@ class MissingPackageError(AblateError):
 
 
 def need(module: str, package: str, what: str) -> None:
-    """Raises MissingPackageError with the way to get it."""
+    """Raise MissingPackageError, with the command that installs the package, if a module is missing."""
     if importlib.util.find_spec(module) is None:
         raise MissingPackageError(f"{what} needs the package {package}: pip install {package}")
 
 
 class Repeatable(BaseSampler):
-    """A sampler whose random state follows from the search's seed and the trial's number.
+    """A sampler whose random state is derived from the search's seed and the trial's number.
 
-    So a search with a seed can be repeated, an interrupted one goes on as if it had not been, and commands that search
-    at once draw different settings.
+    A search with a seed is therefore reproducible, an interrupted one resumes unchanged, and concurrent commands draw
+    different settings.
     """
 
     def __init__(self, make: Callable[[int], BaseSampler], seed: int) -> None:
@@ -70,7 +70,8 @@ class Repeatable(BaseSampler):
 
 
 def chosen_sampler(spec: SearchSpec, space: SearchSpace) -> str:
-    """The kind of sampler; `auto` is a grid that fits into the trials, else TPE, which knows parts and constraints."""
+    """The kind of sampler. `auto` is a grid if one fits into the trials, else TPE, which handles conditional settings
+    and constraints."""
     if spec.sampler.kind != "auto":
         return spec.sampler.kind
     room = spec.trials - spec.repeats
@@ -79,10 +80,10 @@ def chosen_sampler(spec: SearchSpec, space: SearchSpace) -> str:
 
 
 def make_sampler(spec: SearchSpec, kind: str) -> BaseSampler:
-    """The sampler of a search. kind: what `spec.sampler` says, or what stands for `auto`."""
+    """The sampler of a search. kind: that of `spec.sampler`, with `auto` resolved."""
     if kind == "cmaes":
         need("cmaes", "cmaes", "search.sampler: cmaes")
-    cls = getattr(optuna.samplers, SAMPLERS.get(kind, SAMPLERS["random"]))  # a grid hands out its own trials
+    cls = getattr(optuna.samplers, SAMPLERS.get(kind, SAMPLERS["random"]))  # a grid enqueues its trials itself
     given = {**_defaults(spec, kind), **spec.sampler.settings}
 
     def make(seed: int) -> BaseSampler:
@@ -95,10 +96,11 @@ def make_sampler(spec: SearchSpec, kind: str) -> BaseSampler:
 
 
 def _defaults(spec: SearchSpec, kind: str) -> JsonObject:
-    """Arguments that suit searches of so few trials, which a study may replace.
+    """Default arguments, chosen for searches of few trials; a study may override them.
 
-    TPE is multivariate, over groups of parameters that are asked together, and running trials count as bad. Generations
-    are twelve or more, since six are hardly better than random trials, of no fewer than eight to cross.
+    TPE is multivariate, over groups of parameters that occur together, and running trials count as bad. Evolutionary
+    searches have twelve generations or more, since six are hardly better than random trials, and populations of at
+    least eight for crossover.
     """
     startup = min(STARTUP, max(1, spec.trials // 3))
     match kind:
@@ -117,8 +119,9 @@ def make_pruner(spec: SearchSpec, validations: int = 1, wait: int = 1) -> BasePr
     """The pruner of a search.
 
     Args:
-        validations: of a run. Steps are their numbers: runs of unlike length are compared at the same share.
-        wait: number of the first validation by which a trial may be ended.
+        validations: number of validations of a run. A pruner's steps are their indices, so runs of different lengths
+            are compared at the same share.
+        wait: number of the first validation after which a trial may be ended.
     """
     if spec.pruner is None:
         return optuna.pruners.NopPruner()
@@ -137,7 +140,7 @@ def make_pruner(spec: SearchSpec, validations: int = 1, wait: int = 1) -> BasePr
 
 
 def ended(trial: FrozenTrial) -> bool:
-    """Whether a trial has told something, rather than been refused before it cost anything."""
+    """Whether a trial has ended with a score, by pruning or by failure; False for proposals refused as illegal."""
     return "illegal" not in trial.user_attrs and (
         trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
         or (trial.state == TrialState.FAIL and "error" in trial.user_attrs)

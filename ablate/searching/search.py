@@ -1,8 +1,8 @@
-"""One command's part of a search: ask for settings, have them trained, tell what they scored.
+"""Search loop of one command: ask for settings, train them, tell the sampler their scores.
 
-All that must survive a kill is in optuna's storage and in the store of runs. A trial that was running is taken over and
-its runs go on from their saved states; promotions to larger shares of the budget follow from scores, so they are
-decided again, and found done.
+All state that must survive a kill is in optuna's storage and in the store of runs. A trial that was running is taken
+over, and its runs resume from their saved states. Promotions to larger shares of the budget are determined by scores,
+so after a restart they are decided again and their runs are found in the store.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from ablate.searching.trial_runner import Job, TrialRunner
 from ablate.study.search_spec import SearchSpec
 
 TRIES = 3
-"""Most attempts at a trial's run in one command after its worker failed or was killed."""
+"""Maximum number of attempts at a trial's runs in one command, if workers fail or are killed."""
 FIRST_FAILURES = 3
-"""The search ends after this number of failed trials without a score: they have a common cause."""
+"""The search ends after this number of failed trials if there are no scores yet: they probably have a common cause."""
 WATCH_SECONDS = 0.5
 """Seconds between a pruner's checks of the running trials."""
 
 
 @dataclass
 class Flight:
-    """A job on its way."""
+    """A job in progress."""
 
     number: int
     job: Job
     rung: int
     trial: optuna.Trial | None
-    """Still open; None for a promotion."""
+    """The open trial of optuna; None for a promotion, whose trial is complete."""
     waiting: set[str] = field(default_factory=set)
-    """Digests of runs that have not ended."""
+    """Digests of started runs that have not ended."""
     tries: int = 1
     reported: int = 0
     pruned: bool = False
     is_cut: bool = False
-    """Whether a run was ended by the pruner before it had its score."""
+    """Whether the pruner ended a run before it had its score."""
 
 
 class Search:
-    """Runs until the storage has as many trials as the search asks for."""
+    """Search loop of one command: runs until the storage has as many trials as the search asks for."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class Search:
         sampler: str,
         say: Callable[[str], None],
     ) -> None:
-        """sampler: its kind, where the study says `auto`."""
+        """sampler: kind of the sampler, with `auto` resolved."""
         self.study, self.spec, self.lab, self.owner, self.say = study, spec, lab, owner, say
         self.after_trial: Callable[[], None] = lambda: None
-        """Called when a trial has ended."""
+        """Callback after the end of each trial."""
         self.failed: dict[int, str] = {}
-        """Trials that failed, and why."""
+        """Errors of failed trials, by number."""
         self.flights: list[Flight] = []
         self.done: list[dict[int, tuple[float, ...]]] = [{} for _ in spec.shares]
-        """Values by trial, per share of the budget."""
+        """Scores by trial number, one map per share of the budget."""
         self.asking = Asking(study, spec, lab, owner, sampler)
         self._adopted: list[optuna.Trial] = []
         self._broken = False
@@ -78,7 +78,7 @@ class Search:
         self._watched = 0.0
 
     def run(self, engine: Engine) -> None:
-        """Carry on to the end."""
+        """Resume interrupted trials and run the search to its end."""
         with self.owner.alive():
             self._adopted = self.owner.take_over(self.study)
             if self._adopted:
@@ -88,7 +88,7 @@ class Search:
                     self._hear(event)
                     self._watch(engine)
 
-    # What comes next
+    # Proposals
 
     def _requests(self) -> Iterator[Request | None]:
         while not self._broken:
@@ -110,7 +110,7 @@ class Search:
             self._land(flight)
             return
         if self.spec.prunes_seeds:
-            missing = missing[:1]  # the next seed is trained once this one has not ended the trial
+            missing = missing[:1]  # the next seed starts only if the pruner lets the trial go on
         flight.waiting = {request.digest for request in missing}
         self.flights.append(flight)
         yield from (request for request in missing if request.digest not in flying)
@@ -129,7 +129,7 @@ class Search:
         trial, job = found
         return Flight(trial.number, job, 0, trial)
 
-    # What has happened
+    # Events
 
     def _hear(self, event: Event | None) -> None:
         if event is None or event.kind == "started":
@@ -145,7 +145,8 @@ class Search:
                 self._land(flight)
 
     def _goes_on(self, flight: Flight) -> bool:
-        """Begin the next seed of a trial whose seeds are trained in turn, unless those before are worse for certain."""
+        """Start the next seed of a trial whose seeds are trained in turn, unless the pruner gives up the trial. Returns
+        whether a seed was started."""
         if not self.spec.prunes_seeds or flight.trial is None:
             return False
         left = [request for request in flight.job.requests if request.missing()]
@@ -160,7 +161,7 @@ class Search:
         return True
 
     def _report_seeds(self, flight: Flight, trial: optuna.Trial) -> None:
-        """Tell the pruner the score of every seed that has ended; steps are the seeds, so that trials are paired."""
+        """Report the scores of ended seeds to the pruner. Steps are the seeds, so that trials are compared in pairs."""
         for request in flight.job.requests[flight.reported :]:
             values = self.lab.values(replace(flight.job, requests=(request,)))
             if values is None:
@@ -184,7 +185,7 @@ class Search:
         self._broken = len(self.failed) >= FIRST_FAILURES and not any(self.done)
 
     def _watch(self, engine: Engine) -> None:
-        """Tell the pruner how the running trials do, and end those that it gives up."""
+        """Report the curves of running trials to the pruner, and end the trials that it gives up."""
         if self.spec.pruner is None or self.spec.prunes_seeds or time.monotonic() - self._watched < WATCH_SECONDS:
             return
         self._watched = time.monotonic()
@@ -205,7 +206,7 @@ class Search:
         return False
 
     def _land(self, flight: Flight) -> None:
-        """All runs of a job have ended."""
+        """Record the scores, or the pruning, of a job whose runs have all ended."""
         if flight.is_cut and flight.trial is not None:
             flight.trial.set_user_attr("runs", list(flight.job.digests))
             self.study.tell(flight.trial, state=TrialState.PRUNED)
@@ -213,14 +214,14 @@ class Search:
             self.say(f"trial {flight.number}: pruned after {flight.reported} {unit}")
             self.after_trial()
             return
-        values = self.lab.values(flight.job)  # also of a trial that was given up, and had ended by then
+        values = self.lab.values(flight.job)  # also if the pruner gave up the trial just after its end
         if values is None:
             raise RuntimeError(f"trial {flight.number} ended without results")
         self.done[flight.rung][flight.number] = values
         if flight.trial is not None:
             self._report_rest(flight, flight.trial)
             flight.trial.set_user_attr("runs", list(flight.job.digests))
-            # Distance of measurements beyond limits: the sampler takes it as a penalty, and the best are within them.
+            # Excess over the limits on measurements: the sampler penalises it, and the best trials must have none.
             beyond = self.lab.beyond(flight.job)
             for name, far in beyond.items():
                 flight.trial.set_constraint(name, far)
@@ -235,7 +236,7 @@ class Search:
         self.after_trial()
 
     def _report_rest(self, flight: Flight, trial: optuna.Trial) -> None:
-        """Other trials are compared with the whole curve of one that was not pruned."""
+        """Report the rest of the curve of a trial that was not pruned, with which the pruner compares other trials."""
         if self.spec.pruner is None or self.spec.prunes_seeds:
             return
         for step, loss in enumerate(self.lab.curve(flight.job)[flight.reported :], start=flight.reported + 1):
@@ -245,8 +246,8 @@ class Search:
     # Fidelity
 
     def _promotion(self) -> Flight | None:
-        """The best trial of the largest share that has earned the next one and is not there yet."""
-        # Other commands' scores at the first share; larger shares are found in the store when promoted.
+        """The next promotion: the best promotable trial, at the largest share that has one; None if there is none."""
+        # Take over other commands' scores at the first share; those at larger shares are found in the store.
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
             self.done[0].setdefault(trial.number, tuple(trial.values))
         for rung in reversed(range(len(self.spec.shares) - 1)):
@@ -258,7 +259,7 @@ class Search:
         return None
 
     def _promotable(self, rung: int) -> Sequence[int]:
-        """The best 1/factor of the trials that reached a share, the best first."""
+        """Numbers of the best 1/factor of the trials that reached a share, best first."""
         fidelity = self.spec.fidelity
         if fidelity is None:
             return ()

@@ -1,4 +1,4 @@
-"""The result of a search as a document and as tables."""
+"""Write the result of a search as a document and as tables."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from ablate.study.search_spec import NOT_OF_A_SCORE, OF_THE_MODEL, SearchSpec
 from zoo.settings.identity import digest_of, identity_of
 
 TrialScores = Sequence[Mapping[int, tuple[float, ...]]]
-"""Values by trial, per share of the budget."""
+"""Scores by trial number, one map per share of the budget."""
 
 
 def search_digest(lab: StudyTrialRunner) -> str:
-    """Digest of everything that affects a trial's score: a search that differs in it is another search.
+    """Digest of everything that affects a trial's score, which identifies a search.
 
-    How many trials there are, which sampler proposes them and what prunes them may change as it goes on.
+    The number of trials, the sampler and the pruner may change while a search goes on.
     """
     asked = {name: each for name, each in identity_of(lab.spec).items() if name not in NOT_OF_A_SCORE}
     return digest_of(
@@ -47,8 +47,8 @@ def search_digest(lab: StudyTrialRunner) -> str:
 
 
 def asked_before(lab: StudyTrialRunner, document: SearchDocument) -> bool:
-    """Whether a stored search, of a version with other digests perhaps, is the one that is asked for now: it has the
-    same space, objectives, constraints, shares and seeds, and a trial that ended had the runs that it would have."""
+    """Whether a stored search, perhaps of a version with other digests, is the present one: it has the same space,
+    objectives, constraints, shares and seeds, and a finished trial has the runs that it would have today."""
     spec, trial = lab.spec, next((trial for trial in document.trials if trial.state == "finished"), None)
     asked = {name: getattr(document, name) for name in ("space", "objectives", "constraints")}
     before = SearchSpec.model_validate({**asked, "seeds": len(document.seeds)})
@@ -65,12 +65,12 @@ def asked_before(lab: StudyTrialRunner, document: SearchDocument) -> bool:
 def search_document(
     lab: StudyTrialRunner, study: optuna.Study, done: TrialScores, journal: str | None = None, has_ended: bool = True
 ) -> SearchDocument:
-    """Document of what a search has found so far. has_ended: also what takes seconds to work out."""
+    """Document of a search's results so far. has_ended: include cost shares, which take seconds to compute."""
     spec = lab.spec
     standing = standings_of(lab, study, done)
     best = set(standing.contenders()[:1] if len(spec.objectives) == 1 else standing.front())
     trials = [trial for trial in study.get_trials(deepcopy=False) if ended(trial)]
-    # The base's scores with the seeds of trials, once it has been trained; at its best rate, once that is known.
+    # The base's scores with the trials' seeds, if trained; at its tuned rate, if known.
     job = base_at(lab, study.user_attrs.get(BASE_RATE))
     values = lab.values(job)
     base = SearchBase(name=lab.study.baseline, runs=job.digests, values=None if values is None else _values(values))
@@ -104,7 +104,7 @@ def search_document(
 
 
 def standings_of(lab: StudyTrialRunner, study: optuna.Study, done: TrialScores) -> Standings:
-    """Where settings stand that had the whole budget and are within the limits."""
+    """Standings of the settings within the limits that had the full budget."""
     trials, directions = study.get_trials(deepcopy=False), list(lab.spec.objectives.values())
     if len(done) == 1:
         return standings(seeds_of(trials), directions)
@@ -150,7 +150,7 @@ def distribution_of(spread: BaseDistribution) -> Distribution:
 
 
 def _state(trial: FrozenTrial, whole: bool) -> TrialState:
-    """State of a trial that has ended. whole: whether it had all of the budget."""
+    """State of a trial that has ended. whole: whether it had the full budget."""
     if trial.state == optuna.trial.TrialState.COMPLETE:
         return "finished" if whole else "short"
     return "pruned" if trial.state == optuna.trial.TrialState.PRUNED else "failed"
@@ -161,7 +161,7 @@ def _values(values: Sequence[float]) -> Values:
 
 
 def write_tables(document: SearchDocument, folder: SearchFolder) -> None:
-    """One row per trial, its settings and its objectives, as CSV and as parquet."""
+    """Write one row per trial, with its settings and objectives, as CSV and as parquet."""
     rows = []
     for trial in document.trials:
         values = dict(zip(document.objectives, trial.values or (), strict=False))
@@ -175,7 +175,7 @@ def write_tables(document: SearchDocument, folder: SearchFolder) -> None:
 
 
 def column_of(values: Sequence[Any]) -> list[Any]:
-    """Values of one type, or all of them as text: a choice may be between `4x` and 512."""
+    """Values converted to one type: mixed numbers to float, other mixtures (a choice of `4x` or 512) to text."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float} or len(kinds) < 2:
         return [float(value) if kinds == {int, float} and value is not None else value for value in values]

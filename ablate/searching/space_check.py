@@ -1,4 +1,4 @@
-"""Faults of a search before its first trial: a space in which nothing is legal, and what no trial can tell."""
+"""Checks of a search before its first trial: that the space has legal settings, and that objectives can be measured."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from zoo.errors import did_you_mean
 from zoo.settings.edits import flatten
 
 PROBES, REPAIRS = 200, 20
-"""Random settings that are tried, and how many of them are moved onto the constraints; if none is legal then, the space
-counts as empty."""
+"""Number of random settings tried, and of those that are repaired; if none is legal then, the space counts as empty."""
 
 
 def check_space(lab: StudyTrialRunner) -> None:
-    """Raises StudyError."""
+    """Raise StudyError if objectives or constraints are unavailable, the budget is in seconds, or nothing is legal."""
     _check_objectives(lab)
     if lab.study.budget.seconds is not None:
         raise lab.study.error("budget.seconds", "a search plans by arithmetic: give flops or tokens")
@@ -48,7 +47,7 @@ def check_space(lab: StudyTrialRunner) -> None:
 
 
 def _has(lab: StudyTrialRunner, params: Params, name: str) -> bool:
-    """Whether a model has a number of this name."""
+    """Whether a model with these settings has a number at the path `name`."""
     try:
         arm = lab.space.arm("", params)
     except StudyError:

@@ -1,8 +1,8 @@
-"""Where trials are kept, and which of them nobody works on any more.
+"""Storage of trials, and detection of trials whose command has died.
 
-Any number of commands may search at once. Each holds a lock in the search's folder for as long as it lives, however it
-ends; a running trial whose command's lock is free has lost its command and is taken over, under that lock. A command
-whose lock is not here works on another store.
+Any number of commands may search concurrently. Each holds a lock in the search's folder while it lives. A running trial
+whose command's lock file exists but is free has lost its command, and is taken over by another. A trial whose owner has
+no lock file here belongs to a command on another store.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class StorageError(AblateError):
 
 
 def open_storage(url: str | None, folder: SearchFolder) -> BaseStorage:
-    """The journal in a search's folder, or what a URL names: `grpc://host:port`, else a database of SQLAlchemy's.
+    """The journal in a search's folder, or the storage of a URL: `grpc://host:port`, else an SQLAlchemy database.
 
     Raises:
-        StorageError: the URL leads nowhere.
+        StorageError: the storage cannot be opened.
         MissingPackageError: its driver is not installed.
     """
     folder.path.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def open_storage(url: str | None, folder: SearchFolder) -> BaseStorage:
             return GrpcStorageProxy(host=host, port=int(port))
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
-        with _asking(folder):  # the first to open a database makes its tables
+        with _asking(folder):  # the first command to open a database creates its tables
             return RDBStorage(url)
     except ImportError as error:
         raise MissingPackageError(
@@ -73,30 +73,30 @@ def _open_journal(folder: SearchFolder) -> BaseStorage:
         return JournalStorage(SealedJournal(folder))
     except AblateError:
         raise
-    except Exception as error:  # whatever optuna raises at operations that do not follow from each other
+    except Exception as error:  # whatever optuna raises for inconsistent operations
         reason = f"its trials cannot be read ({type(error).__name__}: {error})"
         raise StorageError(f"{folder.journal_path}: {reason}: {folder.journal.remedy}") from error
 
 
 def shown(url: str) -> str:
-    """Without the user and the password, which may also be parameters."""
+    """The URL with user and password masked, including passwords in parameters."""
     return re.sub(r"(\w*pass\w*=)[^&\s]*", r"\1***", re.sub(r"//.*@", "//***@", url))
 
 
 def close_storage(storage: BaseStorage) -> None:
-    """End the connections to a database."""
+    """Close the connections to a database."""
     if isinstance(storage, RDBStorage):
         storage.remove_session()
         storage.engine.dispose()
 
 
 def _asking(folder: SearchFolder) -> UnixFileLock:
-    """A lock among the commands of this machine."""
+    """A lock between the commands on this machine."""
     return UnixFileLock(folder.asking_lock_path)
 
 
 class Owner:
-    """This command, alive for as long as the context lasts."""
+    """This command as the owner of trials."""
 
     def __init__(self, folder: SearchFolder) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -105,19 +105,19 @@ class Owner:
 
     @contextmanager
     def alive(self) -> Iterator[None]:
-        """The lock's file stays, so that what is still running can be taken over."""
+        """Hold this command's lock. The lock file stays, so that trials still running can be taken over later."""
         self._owners.mkdir(parents=True, exist_ok=True)
         with _held(self._owners / self.name):
             yield
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Alone among the commands here: a new trial has an owner before the lock is free again."""
+        """Exclude the other commands on this machine, so that a new trial has an owner before they can see it."""
         with self._asking:
             yield
 
     def take_over(self, study: optuna.Study) -> list[optuna.Trial]:
-        """The running trials that nobody works on, which are ours from now on."""
+        """Take over the running trials whose command has died or is unknown."""
         with self.asking():
             found = [t for t in study.get_trials(deepcopy=False) if t.state == TrialState.RUNNING]
             gone = {path.name for path in self._owners.iterdir() if _is_free(path)}
@@ -135,7 +135,7 @@ class Owner:
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Hold a file's lock, or raise BlockingIOError where another has it. The system frees it when its holder dies."""
+    """Hold a file's lock; BlockingIOError if it is taken. The operating system frees the lock when its holder dies."""
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
@@ -150,14 +150,15 @@ def _is_free(path: Path) -> bool:
 
 
 Operation = dict[str, Any]
-"""Entry of optuna's journal, as its own backend has it."""
+"""Entry of optuna's journal, in the format of optuna's own backend."""
 
 
 class SealedJournal(BaseJournalBackend):
-    """The operations on a search's trials, a line each. optuna's own backend reads them too, unchecked.
+    """Journal of the operations on a search's trials, a line each, with checksums. optuna's own backend can read the
+    file too, without checking.
 
-    Another lock than optuna's, one that the system frees when its holder is killed: those wait half a minute for a dead
-    one, and are taken from one that is merely slow.
+    Uses a lock that the operating system frees when its holder is killed. optuna's own locks wait half a minute for a
+    dead holder, and are taken from a slow one.
     """
 
     def __init__(self, folder: SearchFolder) -> None:
@@ -170,7 +171,7 @@ class SealedJournal(BaseJournalBackend):
         self._bytes, self._lines = 0, 0
 
     def read_logs(self, log_number_from: int) -> Iterator[Operation]:
-        """The operations from a number on: only what was appended since the last call is read. Raises StoreError."""
+        """The operations from a number on; reads only the bytes appended since the last call. Raises StoreError."""
         if log_number_from < self._lines:
             self._begin()
         for line in self._log.whole(self._unread()).split(b"\n")[:-1]:

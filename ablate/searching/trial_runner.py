@@ -1,4 +1,4 @@
-"""Trials of a search: settings → an arm and its runs, refused before any compute, and the scores of those runs."""
+"""Trials of a search: settings → an arm and its runs → scores. Illegal settings are refused before any training."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ablate.study.search_spec import DIRECTIONS, MEASURED, SearchSpec
 from ablate.study.study import Study
 
 UNTOLD = 0.3
-"""Share of a run before whose end no trial is pruned."""
+"""Share of a run during which no trial is pruned."""
 UNBUILT = 10.0
-"""Distance of settings that no model has, since theirs from the constraints is unknown: more than most are."""
+"""Distance assigned to settings that cannot be built, as theirs from the constraints is unknown; larger than most."""
 NUMBER = re.compile(r"\d[\d.,]*")
 
 
 class IllegalError(ValueError):
-    """Settings that are not trained. The text is the kind of reason, by which they are counted."""
+    """Illegal settings, which are not trained. The message is the category of the reason, by which they are counted."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Job:
     requests: tuple[Request, ...]
     plan: ArmPlan | None = None
     validations: int = 1
-    """Of a run."""
+    """Number of validations of a run."""
     warmup: float = 0.0
     """Share of the steps over which the learning rate rises."""
 
@@ -51,7 +51,8 @@ class Job:
 
     @property
     def wait(self) -> int:
-        """Validations before which no pruner may end it: losses during the warm-up and soon after say little."""
+        """Number of validations before which no pruner may end the job: losses during warm-up and soon after say
+        little."""
         return math.ceil(max(self.warmup, UNTOLD) * self.validations)
 
 
@@ -61,19 +62,19 @@ class TrialRunner(Protocol):
     space: SearchSpace
 
     def job(self, params: Params, share: float, repeat: int = 0) -> Job:
-        """Runs of settings that were repeated so often before. Raises IllegalError."""
+        """Runs of settings, which had `repeat` trials before, at a share of the budget. Raises IllegalError."""
         ...
 
     def distances(self, params: Params) -> Mapping[str, float]:
-        """Distance from every constraint that settings violate, relative to it; `UNBUILT` from what can be built."""
+        """Relative distance from every violated constraint; `UNBUILT` per problem if the settings cannot be built."""
         ...
 
     def beyond(self, job: Job) -> Mapping[str, float]:
-        """Distance from every limit on what runs measure, of a job that has ended: 0 within it."""
+        """Relative distance of an ended job from every limit on measurements: 0 within the limit."""
         ...
 
     def values(self, job: Job) -> tuple[float, ...] | None:
-        """The objectives, infinitely bad where training diverged; None where runs lack results."""
+        """Mean objectives over the seeds, infinitely bad if a run diverged; None if runs lack results."""
         ...
 
     def curve(self, job: Job) -> list[float]:
@@ -82,7 +83,7 @@ class TrialRunner(Protocol):
 
 
 class StudyTrialRunner:
-    """Trials are ordinary runs of a study's base with other settings."""
+    """Runs trials as ordinary runs of a study's base with other settings."""
 
     def __init__(
         self, study: Study, plan: Callable[[Study], Plan], store: Store, request: Callable[[Plan, RunDocument], Request]
@@ -118,12 +119,12 @@ class StudyTrialRunner:
         return {text: far for text, far in found.items() if far > 0}
 
     def _draft(self, arm: Arm) -> Costed:
-        if self.study.budget.parameters is not None:  # the plan changes a size, to match the base's parameters
+        if self.study.budget.parameters is not None:  # planning changes a size to match the base's parameters
             return self._planned(replace(arm, seeds=()), 1.0).arms[-1]
         return Draft(arm, self.base.spec.vocab_size, self._widths)
 
     def costs(self, params: Params, names: Iterable[str]) -> dict[str, float]:
-        """Costs of settings, by arithmetic."""
+        """Costs of settings, computed without building a model."""
         draft = self._draft(self.space.arm("trial", params))
         return {name: quantity(draft, name) or 0.0 for name in names}
 
@@ -135,7 +136,7 @@ class StudyTrialRunner:
         return {text: each.distance(model, base) for text, each in measured.items()}
 
     def _measured(self, job: Job, name: str) -> float | None:
-        """Mean of what the runs of a job measured, or a quantity of their model."""
+        """Mean of a measurement over a job's runs, or a quantity of their model; None if it is not available."""
         if job.plan is None or name not in LIMITED:
             return quantity(job.plan, name) if job.plan else None
         results = [self.store.read_result(digest) for digest in job.digests]
@@ -146,17 +147,17 @@ class StudyTrialRunner:
         return statistics.fmean(scores)
 
     def control(self) -> Job:
-        """The base with the seeds of trials: what fresh seeds do to it was not chosen."""
+        """The base with the trials' seeds, as the control of the search. The base was not selected by its scores."""
         self._control = self._control or self.seeded(self.study.arms[0], self.spec.seed_numbers)
         return self._control
 
     def seeded(self, arm: Arm, seeds: Sequence[int]) -> Job:
-        """Runs of an arm at the whole budget."""
+        """Runs of an arm at the full budget."""
         return self._job(self._planned(replace(arm, seeds=tuple(seeds)), 1.0))
 
     @property
     def curve_length(self) -> tuple[int, int]:
-        """Validations of a run of the base, and how many of them pruners wait."""
+        """Number of validations of a run of the base, and of those that pruners wait for."""
         control = self.control()
         return control.validations, control.wait
 
@@ -166,7 +167,7 @@ class StudyTrialRunner:
         return Job(requests, arm, math.ceil(1 / arm.train.validate_every - 1e-9), arm.train.warmup)
 
     def _planned(self, arm: Arm, share: float) -> Plan:
-        """An arm, after the baseline where its budget depends on that."""
+        """Plan of an arm, preceded by the baseline if the arm's budget depends on it."""
         wanted = {*self.spec.objectives, *(name for each in self.rules.values() for name in each.names)}
         names = {name.partition(".")[0] for name in self.spec.objectives if name not in DIRECTIONS}
         sections = self.study.sections.model_copy(
@@ -178,7 +179,7 @@ class StudyTrialRunner:
             }
         )
         budget = self.study.budget
-        is_alone = budget.parameters is None and budget.tokens_per_parameter is None  # its budget follows from itself
+        is_alone = budget.parameters is None and budget.tokens_per_parameter is None  # no baseline needed
         arms = (arm,) if is_alone else (replace(self.study.arms[0], seeds=()), arm)
         return self._plan(replace(self.study, sections=sections, arms=arms, reads="judging"))
 
@@ -226,7 +227,7 @@ class StudyTrialRunner:
 
 
 def _speed(measured: MeasureDocument, phase: str) -> float | None:
-    """Median tokens per second at the largest context that could be had, and its smallest batch."""
+    """Median tokens per second at the largest measured context, and the smallest batch there."""
     points: tuple[SpeedPoint, ...] = getattr(measured, phase)
     last = max(
         (point for point in points if point.tokens_per_second),
@@ -243,7 +244,7 @@ def _known(value: float | None, request: Request, name: str) -> float:
 
 
 def _cause(error: StudyError) -> str:
-    """Why settings cannot be built, in words that are the same for other numbers: `kv heads do not divide heads`."""
+    """Category of why settings cannot be built, without the numbers: `kv heads do not divide heads`."""
     problem = error.problems[0]
     path = problem.path.removeprefix("search.space.")
     words = " ".join(NUMBER.sub("", problem.reason.removeprefix(f"{path}: ")).split())

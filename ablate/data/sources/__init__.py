@@ -1,7 +1,7 @@
 """Data sources: one file each.
 
-`prose` and `stdlib` are text on every machine, `files` is your own, `hf` streams from the Hugging Face Hub; the others
-make tasks (`_synthetic.py`).
+Text: `prose` and `stdlib` exist on every machine, `files` and `tokens` read your own, `hf` streams from the Hugging
+Face Hub, `mixture` combines them. The others are synthetic tasks (`_synthetic.py`).
 """
 
 from __future__ import annotations
@@ -19,42 +19,41 @@ from ablate.store.documents import TakenPart, TextMeta
 from zoo.settings.axis import Choice, Spec
 
 BEGINNING = 200
-"""Number of characters that are shown of a text."""
+"""Number of characters in a text's excerpt."""
 Progress = Callable[[str, float], None]
-"""Told the stage (`download`, `train tokenizer` or `read tokenizer`, `tokenise`) and the share of it that is done."""
+"""Callback (stage, share done): `download`, `train tokenizer` or `read tokenizer`, `tokenise`; 0 to 1."""
 
 
 class DataSource(Spec, ABC):
     """A study's `data`: text, or a synthetic task."""
 
     of_its_place: ClassVar[tuple[str, ...]] = ()
-    """Settings that mean nothing where its `path` is another: layers of a study do not carry them over."""
+    """Settings that are meaningless under another `path`: a layer of a study that changes `path` resets them."""
     source: str
-    """Name of the data source: the one that a map's other settings belong to; `data: stdlib` is short for `{source:
-    stdlib}`."""
+    """Name of the data source, which determines the other settings; `data: stdlib` is short for `{source: stdlib}`."""
 
     @abstractmethod
     def misfit(self, context: int) -> str | None:
-        """Why models cannot be trained on it at a context; None where they can."""
+        """Why the data cannot be used at a context length; None if it can."""
 
     def widths(self, context: int) -> tuple[int, ...]:
-        """Tokens of the rows that a run trains on, step by step in turn. Every step has batch × context tokens."""
+        """Row widths in tokens; training steps cycle through them. Every step has batch × context tokens."""
         return (context,)
 
 
 class TextSource(DataSource):
-    """A corpus: documents, how they are split, and how they become tokens."""
+    """A text corpus: its documents, their split, and the tokenizer."""
 
     tokenizer: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] = BytesTokenizer()
     """Tokenizer of the text, such as `{kind: bpe, vocab_size: 4096}`; by default every byte of the text (UTF-8) is a
     token."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Share of the bytes held out: documents in the order of their hashes, until they make that share. Half of it
-    is the test part, which final losses are of; a quarter compares trials of `tune`, a quarter is for validation on the
-    way, `seeds: auto` and searches."""
+    """Share of the bytes held out: documents in the order of their hashes, until they make that share. Half of it is
+    the test part, for final losses; a quarter compares trials of `tune`; a quarter serves validation during training,
+    `seeds: auto` and searches."""
     validation_tokens: PositiveInt = 131072
-    """Most tokens of the test part that a final loss predicts, in windows spread evenly over it; half as many of each
-    other part."""
+    """Maximum number of tokens of the test part that a final loss predicts, in windows spread evenly over it; half as
+    many for each other held-out part."""
 
     def misfit(self, context: int) -> str | None:
         if self.validation_tokens >= context:
@@ -64,54 +63,54 @@ class TextSource(DataSource):
 
     @abstractmethod
     def documents(self, base: Path) -> Iterator[str]:
-        """The documents, always in the same order. Relative paths start from `base`.
+        """The documents, in a deterministic order. Relative paths start from `base`.
 
         Raises:
-            DataError: they cannot be read.
+            DataError: a document cannot be read.
         """
 
     def pinned(self, prepared: Iterable[TextMeta]) -> Self:
-        """With what may change elsewhere as it was when one of these corpora, newest first, was prepared."""
+        """A copy whose remote revisions are fixed to those of a matching prepared corpus (given newest first)."""
         return self
 
     def tokenised_by(self, tokenizer: TokenizerSpec) -> Self:
-        """The same text, as another tokenizer splits it."""
+        """The same text under another tokenizer."""
         return self.model_copy(update={"tokenizer": tokenizer})
 
     def fetch(self, progress: Progress) -> None:
-        """Bring what is elsewhere to this machine, before it is read."""
+        """Download remote data before it is read."""
 
     def held_out(self, base: Path) -> Iterator[str] | None:
-        """Documents that are all held out, or None: then they are chosen among `documents`."""
+        """The held-out documents; None if they are to be chosen among `documents`."""
         return None
 
     def formats(self, base: Path) -> dict[str, int]:
-        """Number of files by the format that was recognised, where it is read from files."""
+        """Number of files, keyed by their recognised format; empty for sources that are not files."""
         return {}
 
     def parts_taken(self, base: Path) -> tuple[TakenPart, ...]:
-        """The part that `documents` reads of each of several sources."""
+        """Amounts that `documents` reads from each part of a mixture."""
         return ()
 
     def fingerprint(self) -> str | None:
-        """An identifier of content that is expensive to read; None if it is read and hashed."""
+        """Identifier of content that is expensive to read; None if the text is read and hashed."""
         return None
 
     def extent(self) -> Extent | None:
-        """The result of reading and hashing the text, where it is known beforehand."""
+        """The result of reading and hashing the text, if known beforehand."""
         return None
 
 
 class Extent(NamedTuple):
-    """A text as a survey finds it. content: sha256 over the hashes of its documents, in order. held_out: number of
-    documents in the held-out parts."""
+    """Summary of a text. content: sha256 over the hashes of its documents, in order. held_out: number of documents in
+    the held-out parts."""
 
     content: str
     held_out: int
 
 
 def up_to(texts: Iterable[str], limit: int | None) -> Iterator[str]:
-    """The first texts, until they have so many bytes (UTF-8); the one that passes the limit is whole."""
+    """The first texts, until they total `limit` bytes (UTF-8); the last one is whole. None: no limit."""
     read = 0
     for text in texts:
         yield text

@@ -10,15 +10,15 @@ from ablate.data.sources._synthetic import Example, Graded, Level, SyntheticSour
 
 
 class Counting(SyntheticSource):
-    """Digits 0 … m − 1, at each of which the sum of all so far, modulo m, is asked."""
+    """Digits 0 … m − 1; the target at each is the sum of all digits so far, modulo m."""
 
     length: Graded = (8, 16, 32)
-    """Digits of an example, each with its own question; a list trains on several lengths in turn."""
+    """Digits of an example, each with a target; training cycles through the lengths of a list."""
 
     @property
     @abstractmethod
     def base(self) -> int:
-        """m."""
+        """m: the modulus."""
 
     @property
     def vocab_size(self) -> int:
@@ -31,6 +31,6 @@ class Counting(SyntheticSource):
         return 1 / self.base
 
     def example(self, level: Level, draw: np.random.Generator) -> Example:
-        """Digit d is token 1 + d, a sum of s is token 1 + m + s."""
+        """Digit d is token 1 + d; sum s is token 1 + m + s."""
         digits = draw.integers(self.base, size=level["length"])
         return Example(1 + digits, 1 + self.base + digits.cumsum() % self.base)

@@ -1,4 +1,4 @@
-"""JSON as people keep text in it: an object on each line, an array of objects, or objects one after the other."""
+"""JSON records with text: an object on each line, an array of objects, or concatenated objects."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import IO, Any
 from ablate.errors import DataError
 
 BEGINS = re.compile(r'\s*(\{\s*["}]|\[\s*[{"])')
-"""How JSON with text in it begins, and hardly ever a text."""
+"""Beginning of JSON that holds text; plain text hardly ever begins so."""
 _SPACE = re.compile(r"\s*")
 
 Record = tuple[str, Any]
-"""Where it is, for messages, and what it is."""
+"""(location for messages, value)."""
 
 
 def records(stream: IO[str], name: str) -> Iterator[Record]:
-    """Every record in order; those of an array are taken out of it.
+    """Every record in order; arrays are flattened.
 
     Raises:
-        DataError: it is not JSON.
+        DataError: the stream is not JSON.
     """
     for number, line in enumerate(stream, start=1):
         if line.strip():
@@ -48,7 +48,7 @@ def _lines(lines: Iterator[tuple[int, str]], name: str) -> Iterator[Record]:
 
 
 def _values(text: str, line: int, name: str) -> Iterator[Record]:
-    """Values that need not end with their lines. line: the number of the first."""
+    """Values that may span or share lines. line: number of the first line."""
     decoder, at = json.JSONDecoder(), 0
     while (start := _end_of_space(text, at)) < len(text):
         line += text.count("\n", at, start)
@@ -58,7 +58,7 @@ def _values(text: str, line: int, name: str) -> Iterator[Record]:
         except json.JSONDecodeError as error:
             line += text.count("\n", start, error.pos)
             raise no_json(f"{name}, line {line}", error) from error
-        except (ValueError, RecursionError) as error:  # a number of thousands of digits, too
+        except (ValueError, RecursionError) as error:  # ValueError: an integer with thousands of digits
             raise no_json(where, error) from error
         line += text.count("\n", start, at)
         yield from ((where, each) for each in (value if isinstance(value, list) else (value,)))
@@ -75,10 +75,10 @@ def no_json(where: str, error: Exception) -> DataError:
 
 
 def text_of(record: object, column: str, where: str) -> str | None:
-    """The text of a record; None where it is null.
+    """The text of a record; None if it is null.
 
     Raises:
-        DataError: it has none.
+        DataError: the record is no object, has no such column, or the value is not text.
     """
     if not isinstance(record, dict) or column not in record:
         raise no_column(where, column, record if isinstance(record, dict) else ("no object",))
@@ -92,7 +92,7 @@ def no_column(where: str, column: str, there: Iterable[str]) -> DataError:
 
 
 def string(value: Any, column: str, where: str) -> str:
-    """`value`, where it is text."""
+    """`value`. Raises DataError if it is not a string."""
     if not isinstance(value, str):
         raise DataError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
     return value

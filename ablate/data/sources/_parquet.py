@@ -13,10 +13,10 @@ from ablate.errors import DataError
 
 
 def rows(path: Path, column: str) -> Iterator[Any]:
-    """The values of `column` that are not null, a few at a time.
+    """The values of `column` that are not null, read in batches of 64 rows.
 
     Raises:
-        DataError: `path` is no parquet file, or has no such column.
+        DataError: `path` is not a parquet file, or has no such column.
     """
     try:
         file = pyarrow.parquet.ParquetFile(path)

@@ -1,4 +1,4 @@
-"""Documents of one file, by what is in it: text, JSON, a table, parquet or a tar, each perhaps packed."""
+"""Read the documents of one file: text, JSON, a table, parquet or a tar; all but parquet may be compressed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNED: set[Format] = {"JSON", "CSV", "parquet", "tar"}
 
 LINES = {".jsonl", ".ndjson"}
 TEXT = {".txt", ".md", ".parquet", ".tar", *LINES}
-"""Suffixes of the files that are read from a folder."""
+"""Suffixes of the files read from a folder."""
 JSON = {".json", *LINES}
 MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -27,7 +27,7 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""Byte-order marks."""
+"""Encodings by byte-order mark."""
 FOREIGN = {
     b"PK\x03\x04": "a zip archive",
     b"%PDF-": "a PDF",
@@ -35,26 +35,26 @@ FOREIGN = {
     b"BZh": "packed by bzip2",
     b"\xfd7zXZ": "packed by xz",
 }
-"""Beginnings of files that are not text, and whose text is not read."""
+"""Magic bytes of formats that are refused."""
 
 
 def is_text(path: Path) -> bool:
-    """Whether a file of a folder is meant to be read. Packed .json is, as of C4: what lies among code is not packed."""
+    """Whether a file in a folder is read. Compressed .json is (C4's format); plain .json, common among code, is not."""
     packed = path.suffix.lower() in PACKED
     return kind(path) in (TEXT | {".json"} if packed else TEXT) and not path.name.startswith(".")
 
 
 def kind(path: Path) -> str:
-    """The suffix, of what is packed without that of the packing."""
+    """The suffix in lower case, ignoring that of a compression."""
     name = path.name.lower()
     return Path(name.removesuffix(path.suffix.lower()) if path.suffix.lower() in PACKED else name).suffix
 
 
 def recognised(path: Path) -> Format:
-    """A file's format. Suffixes that promise one are believed; otherwise what the file begins with decides.
+    """A file's format, from its suffix or its first bytes.
 
     Raises:
-        DataError: it cannot be read, or has a format that is known and not read.
+        DataError: the file cannot be read, or has an unsupported format (`FOREIGN`).
     """
     head, suffix = head_of(path), kind(path)
     if head.startswith(b"PAR1") or suffix == ".parquet":
@@ -72,10 +72,10 @@ def recognised(path: Path) -> Format:
 
 
 def encoding_of(head: bytes, path: Path) -> str:
-    """The encoding that a byte-order mark tells; UTF-8 without one.
+    """The encoding given by a byte-order mark; UTF-8 without one.
 
     Raises:
-        DataError: every other byte is zero.
+        DataError: there is no mark and more than a quarter of the bytes are zero.
     """
     for mark, name in MARKS.items():
         if head.startswith(mark):
@@ -86,12 +86,12 @@ def encoding_of(head: bytes, path: Path) -> str:
 
 
 def read(path: Path, column: str, format: Format | None = None) -> Iterator[str]:
-    """The documents of `path`; `column` names the text in all that has columns. Null texts are left out.
+    """The documents of `path`; `column` holds the text in formats with columns. Null texts are left out.
 
-    format: what it is read as; None for what it is.
+    format: None to recognise it.
 
     Raises:
-        DataError: the file cannot be read, is not what it promises, or has no such column.
+        DataError: the file cannot be read, is not of the format, or has no such column.
     """
     format = format or recognised(path)
     if format == "parquet":
@@ -122,7 +122,7 @@ def _documents(stream: IO[bytes], format: Format, path: Path, column: str) -> It
         with io.TextIOWrapper(stream, encoding, newline="") as table:  # line ends inside quotes stay as they are
             yield from cells(table, str(path), kind(path), column)
     else:
-        # json's own reading of bytes takes halves of surrogate pairs
+        # accept lone surrogates, as `json.loads` does for bytes
         errors = "surrogatepass" if encoding == "utf-8" else "strict"
         with io.TextIOWrapper(stream, encoding, errors) as lines:
             found = (text_of(record, column, where) for where, record in records(lines, str(path)))

@@ -11,7 +11,7 @@ from ablate.data.sources._json import no_column
 from ablate.errors import DataError
 
 DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
-"""What may stand between cells, by the file's suffix."""
+"""Possible cell delimiters, by the file's suffix."""
 LARGEST_CELL = (1 << 31) - 1
 
 
@@ -19,9 +19,9 @@ def cells(stream: IO[str], name: str, suffix: str, column: str) -> Iterator[str]
     """Cells of `column`, row by row.
 
     Raises:
-        DataError: there is no such column, a row has more or fewer cells, or a quote is not closed.
+        DataError: there is no such column, a row has more or fewer cells than the header, or a quote is not closed.
     """
-    csv.field_size_limit(LARGEST_CELL)  # 131,072 characters otherwise, and documents are longer
+    csv.field_size_limit(LARGEST_CELL)  # the default of 131,072 characters is too short for documents
     first = stream.readline()
     line = first.strip("\r\n")
     heads = [(mark, next(csv.reader(io.StringIO(line), delimiter=mark), [])) for mark in DELIMITERS[suffix]]

@@ -1,4 +1,4 @@
-"""WebDataset tars: members of one name up to its first dot are one sample, `000012.txt` or `000012.json`."""
+"""WebDataset tars: adjacent members whose names agree up to the first dot, such as `000012.json`, are one sample."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ablate.data.sources._json import no_json
 from ablate.errors import DataError
 
 Member = tuple[str, str, bytes]
-"""The sample's key, the rest of the name, and the content."""
+"""(key of the sample, rest of the name, content)."""
 AT_ONCE = 1 << 20
 
 
 class _Header(tarfile.TarInfo):
-    """A member's header; tarfile takes one that is cut or broken for the end of the archive, which is zeros."""
+    """A member's header. Raises ReadError for a broken one, which tarfile takes for the end of the archive (zeros)."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -31,10 +31,10 @@ class _Header(tarfile.TarInfo):
 
 
 def texts(stream: IO[bytes], path: Path, column: str) -> Iterator[object]:
-    """One text for each sample: its `.txt`, or `.<column>`, or that column of its `.json`.
+    """The text of each sample: its `.txt`, else its `.<column>`, else that column of its `.json`.
 
     Raises:
-        DataError: it is no whole tar, or a sample has none of them.
+        DataError: the stream is not a complete tar, has a link in it, or a sample has none of the three.
     """
     try:
         for key, members in groupby(_members(stream, path), key=lambda member: member[0]):
@@ -44,12 +44,12 @@ def texts(stream: IO[bytes], path: Path, column: str) -> Iterator[object]:
 
 
 def _members(stream: IO[bytes], path: Path) -> Iterator[Member]:
-    # read once from the start, as streams must be
+    # mode "r|": the stream cannot seek
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
         for member in archive:
-            if member.islnk() or member.issym():  # what it names may be behind, or in no archive
+            if member.islnk() or member.issym():  # the target may lie further back, or outside the archive
                 raise DataError(f"{path}: {member.name} is a link to {member.linkname}: pack the file itself")
-            file = archive.extractfile(member)  # None of a folder
+            file = archive.extractfile(member)  # None for a folder
             if file is not None:
                 name = PurePosixPath(member.name)
                 stem, _, suffix = name.name.partition(".")
@@ -60,7 +60,7 @@ def _members(stream: IO[bytes], path: Path) -> Iterator[Member]:
 
 
 def _text(sample: dict[str, bytes], column: str, where: str) -> object:
-    """None where the column is null."""
+    """The text of a sample; None if the column is null."""
     for suffix in ("txt", column):
         if suffix in sample:
             return sample[suffix].decode("utf-8-sig")

@@ -1,4 +1,4 @@
-"""Files as they are or packed by gzip or zstandard, of which all has to be there."""
+"""Read plain files and files compressed by gzip or zstandard; truncated ones raise."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import zstandard
 from ablate.errors import DataError
 
 PACKED = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
-"""Packings by their suffixes, with the bytes that they begin with."""
+"""Magic bytes of the compression formats, by suffix."""
 BROKEN = (OSError, EOFError, zlib.error, zstandard.ZstdError)
-"""Raised while a packed file is read, where it is broken or cut."""
+"""Errors of reading a compressed file that is damaged or truncated."""
 LARGEST_WINDOW = 1 << 31
-"""zstd's own limit, that of `--long=31`: the memory is taken only for a file that was packed so."""
+"""zstd's own limit (`--long=31`), in bytes. Memory is allocated only for files compressed with such a window."""
 AT_ONCE = 1 << 17
 HEAD_BYTES = 4096
 
 
 def packing(path: Path) -> str:
-    """The suffix of the packing: by the file's name, and otherwise by the bytes that it begins with."""
+    """Suffix of the compression, from the file's name or else its magic bytes; empty if the file is plain."""
     if path.suffix.lower() in PACKED:
         return path.suffix.lower()
     with path.open("rb") as file:
@@ -33,7 +33,7 @@ def packing(path: Path) -> str:
 
 
 def unpacked(path: Path) -> IO[bytes]:
-    """The content of a file. Reading it raises one of `BROKEN` where it is packed and not whole."""
+    """A stream of the decompressed content. Reading raises one of `BROKEN` if the file is damaged or truncated."""
     match packing(path):
         case ".gz":
             return cast(IO[bytes], gzip.open(path, "rb"))
@@ -43,7 +43,7 @@ def unpacked(path: Path) -> IO[bytes]:
 
 
 def head_of(path: Path) -> bytes:
-    """The first bytes of the content.
+    """The first `HEAD_BYTES` of the decompressed content.
 
     Raises:
         DataError: the file cannot be read.
@@ -60,7 +60,7 @@ def unreadable(path: Path, error: Exception) -> DataError:
 
 
 class _Zstandard(io.RawIOBase):
-    """Frames one after the other. The library's own stream ends without a word where a file is cut."""
+    """Stream over consecutive zstd frames. The library's own stream ends silently where a file is truncated."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._parts, self._rest = file, _frames(file), b""

@@ -1,4 +1,4 @@
-"""Addition."""
+"""Synthetic task: addition of decimal numbers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class AdditionSource(SyntheticSource):
     """a + b = c in decimal digits. Lee et al. 2023, arXiv:2307.03381; for length generalisation Kazemnejad et al. 2023,
     arXiv:2305.19466.
 
-    a and b have `digits` digits, leading zeros included, c one more; the digits of c are asked. With `reverse`, as the
-    first paper finds easier, all numbers have their lowest digit first. Ask longer ones than were trained on with
-    `evals.diagnostics.at.digits`. Chance is 1 / 10; c's highest digit, 0 or 1, is easier to guess.
+    a and b have `digits` digits, leading zeros included, c one more; the targets are the digits of c. With `reverse`,
+    which the first paper finds easier, all numbers have their lowest digit first. `evals.diagnostics.at.digits` tests
+    longer numbers than were trained on. Chance is 1 / 10; c's highest digit, 0 or 1, is easier to guess.
     """
 
     source: Literal["addition"] = "addition"
     digits: Graded = (1, 2, 3, 4)
-    """Digits of a and of b, leading zeros included; a list trains on several lengths in turn."""
+    """Digits of a and of b, leading zeros included; training cycles through the lengths of a list."""
     reverse: bool = True
-    """Whether numbers are written with their lowest digit first, the order in which carries arise."""
+    """Whether numbers are written lowest digit first, the order in which carries arise."""
 
     @property
     def vocab_size(self) -> int:
@@ -46,7 +46,7 @@ class AdditionSource(SyntheticSource):
 
 
 def _sum(a: Tokens, b: Tokens) -> Tokens:
-    """Digits of the sum, the lowest first, one more than either has."""
+    """(digits + 1,): digits of the sum, lowest first, as in a and b."""
     out = np.zeros(len(a) + 1, dtype=np.int64)
     out[:-1] = a + b
     for place in range(len(a)):

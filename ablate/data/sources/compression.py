@@ -1,4 +1,4 @@
-"""Compression: a synthetic task of storing a sequence in context."""
+"""Synthetic task: compression of a sequence into the model's state."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ MARK = 1
 
 
 class CompressionSource(SyntheticSource):
-    """A sequence read once and then said whole, without a look at what has been said. After Poli et al. 2024 (MAD),
+    """Reproduce a sequence after reading it once; the output is not fed back. After Poli et al. 2024 (MAD),
     arXiv:2403.17844.
 
-    x₁ … xₙ, a mark, blanks: x₁ is asked at the mark, xᵢ₊₁ at the i-th blank. In the paper a separate decoder sees the
-    mark's own vector alone; here the model itself answers. One with a state has to hold the sequence in it, as there;
-    attention may look back at it, and so has the easier task. Chance is 1 / symbols.
+    x₁ … xₙ, a mark, blanks: the target at the mark is x₁, at the i-th blank xᵢ₊₁. In the paper a separate decoder sees
+    the mark's vector alone; here the model itself answers. A recurrent model has to hold the sequence in its state, as
+    there; attention can look back at the sequence, an easier task. Chance is 1 / symbols.
     """
 
     source: Literal["compression"] = "compression"
     length: Graded = (8, 16, 32)
-    """n: symbols to be read and then repeated."""
+    """n: number of symbols to reproduce."""
     symbols: PositiveInt = 16
     """Size of the vocabulary of symbols; chance is 1 / symbols."""
 

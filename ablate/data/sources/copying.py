@@ -1,4 +1,4 @@
-"""Copying."""
+"""Synthetic task: copying a sequence."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class CopyingSource(SyntheticSource):
     """A sequence, a mark, and the sequence again. Jelassi et al. 2024, arXiv:2402.01032; for length generalisation
     Kazemnejad et al. 2023, arXiv:2305.19466.
 
-    x₁ … xₙ ⊢ x₁ … xₙ, in which the second half is asked, each token after those before it. Ask longer ones than were
-    trained on with `evals.diagnostics.at.length`. Chance is 1 / symbols.
+    x₁ … xₙ ⊢ x₁ … xₙ: the targets are the tokens after the mark, each predicted from those before it.
+    `evals.diagnostics.at.length` tests longer sequences than were trained on. Chance is 1 / symbols.
     """
 
     source: Literal["copying"] = "copying"
     length: Graded = (4, 8, 16)
-    """n: symbols to be copied."""
+    """n: number of symbols to copy."""
     symbols: PositiveInt = 16
     """Size of the vocabulary of symbols; chance is 1 / symbols."""
 

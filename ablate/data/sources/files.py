@@ -16,37 +16,38 @@ from ablate.errors import DataError
 
 DEFAULT_COLUMN = "text"
 Paths = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
-"""One path may be written without brackets."""
+"""Globs; a single one needs no brackets."""
 
 
 class FilesSource(TextSource):
-    """Text files, JSON, .csv, .parquet and tars of WebDataset, plain or packed by gzip or zstd.
+    """Text files, JSON, .csv, .tsv, .parquet and WebDataset tars; all but parquet may be compressed by gzip or zstd.
 
-    What a file begins with tells text from JSON (objects on lines, in an array, or one after the other), whatever its
-    name; .csv and .tsv are known by their names. Text is UTF-8, or UTF-16 with a byte-order mark.
+    JSON (objects on lines, in an array, or concatenated) is recognised by its beginning, whatever the file's name; .csv
+    and .tsv by their names. Text is UTF-8, or UTF-16 or UTF-32 with a byte-order mark.
 
-    A row is a document, as is a sample of a tar, and a text file is one. Fewer than 20 documents cannot be split by
-    document: without `validation_paths` they are first cut at line ends into pieces of about 8 kB (less where that
-    makes fewer than 20), and the pieces count as documents
-    (so that neighbouring pieces of one text may fall on both sides; `separator` cuts where the text's own parts end).
+    A text file is a document, as is each row of a table and each sample of a tar. Fewer than 20 documents cannot be
+    split by document: without `validation_paths` they are first cut at line ends into pieces of about 8 kB (less if
+    that makes fewer than 20), which count as documents. Neighbouring pieces of one text may then fall on both sides of
+    the split; `separator` cuts at the boundaries of the text's own parts instead.
     """
 
     source: Literal["files"] = "files"
     paths: Annotated[Paths, Field(min_length=1, strict=False)]
     """Globs, relative to the study's file; `**` crosses folders, `~` and `$VARIABLES` are expanded. A folder stands for
-    all files below it that end in .txt, .md, .jsonl, .ndjson, .parquet or .tar, packed or not, and for packed .json."""
+    all files below it that end in .txt, .md, .jsonl, .ndjson, .parquet or .tar, compressed or not, and for compressed
+    .json."""
     column: str = DEFAULT_COLUMN
-    """Where JSON, .csv and .parquet keep the text, and .json of a tar, where a sample has no .txt."""
+    """Column or key of the text in JSON, .csv and .parquet, and in a tar's samples that have no .txt."""
     format: Literal["auto", "text"] = "auto"
-    """`text` takes every file as one text, also one that is JSON or a table, such as those among sources of code."""
+    """`text` reads every file as one text, even JSON and tables, such as those among source code."""
     separator: Annotated[str, Field(min_length=1)] | None = None
-    """Cuts every text into documents where this stands between them; `"\\n\\n"` for one per paragraph."""
+    """String that separates documents within a text; `"\\n\\n"` for one document per paragraph."""
     validation_paths: Annotated[Paths, Field(strict=False)] = ()
-    """Held-out files, in place of holding out a share of `paths`; what is in both is held out. Fewer than three
+    """Held-out files, instead of holding out a share of `paths`; documents in both are held out. Fewer than three
     documents are cut into pieces, since each held-out part needs one."""
 
     limit: PositiveInt | None = None
-    """At most so many bytes of `paths` are read (UTF-8), the first documents in the order of the paths: a short run
+    """Maximum number of bytes (UTF-8) read from `paths`, the first documents in the order of the paths: a short run
     need not tokenise a large folder. The document that passes the limit is read whole."""
 
     def documents(self, base: Path) -> Iterator[str]:
@@ -66,7 +67,7 @@ class FilesSource(TextSource):
                 yield from text.split(self.separator) if self.separator else (text,)
 
     def _check_column(self, base: Path) -> None:
-        """Raise DataError for a column that is set and that no file has."""
+        """Raise DataError if `column` is set and no file has a format with columns."""
         if self.column == DEFAULT_COLUMN:
             return
         files = matches((*self.paths, *self.validation_paths), base, is_text)

@@ -1,4 +1,4 @@
-"""Fuzzy in-context recall."""
+"""Synthetic task: fuzzy in-context recall."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ablate.data.sources._synthetic import Example, Graded, Level, SyntheticSour
 class FuzzyRecallSource(SyntheticSource):
     """Recall with keys and values of several tokens each. Poli et al. 2024 (MAD), arXiv:2403.17844.
 
-    Pairs, then every key once more in another order, each followed by its value. Keys have 1 to `key_tokens` tokens,
-    values 1 to `value_tokens`, from vocabularies of their own. After the whole key the first token of its value is
-    asked; no two values of an example begin alike. Chance is 1 / pairs.
+    Pairs, then every key once more in random order, each followed by its value. Keys have 1 to `key_tokens` tokens,
+    values 1 to `value_tokens`, from separate vocabularies. The target after a whole key is the first token of its
+    value; no two values of an example begin alike. Chance is 1 / pairs.
     """
 
     source: Literal["fuzzy_recall"] = "fuzzy_recall"
@@ -26,9 +26,9 @@ class FuzzyRecallSource(SyntheticSource):
     value_tokens: PositiveInt = 3
     """Largest number of tokens in a value; lengths are uniform from 1."""
     keys: PositiveInt = 16
-    """Size of the vocabulary of which keys are made."""
+    """Size of the vocabulary of key tokens."""
     values: PositiveInt = 16
-    """Size of the vocabulary of which values are made."""
+    """Size of the vocabulary of value tokens."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

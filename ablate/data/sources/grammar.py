@@ -1,4 +1,4 @@
-"""A language whose entropy is known."""
+"""Synthetic task: a language with known entropy."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ Floats = NDArray[np.float64]
 
 
 class GrammarSource(SyntheticSource):
-    """Sentences of a random probabilistic regular grammar S → x S', the best loss on which is known exactly.
+    """Sentences of a random probabilistic regular grammar S → x S', whose lowest possible loss is known exactly.
 
     As a source for transformers: Shai et al. 2024, arXiv:2405.15943; the entropy: Crutchfield & Young 1989, PRL 63:105.
 
-    In each state `branching` of the symbols may come next, with chances drawn from a flat Dirichlet distribution, and
-    each leads to a state of its own. A symbol and the state before it fix the state after it, and every sentence starts
-    in the same state, so who knows the grammar knows the state: the best possible loss at a token is the entropy
-    H(state) = −Σₓ p(x | state) ln p(x | state). What the states look like is not to be seen in the symbols, of which
-    one may stand in many. The report shows the loss above this floor; there, the floor is that of the very sentences
-    that validate, −ln p of each token, of which the entropy is the mean.
+    In each state, `branching` of the symbols may come next, with probabilities drawn from a flat Dirichlet
+    distribution; each symbol leads to one next state. Every sentence starts in the same state, so a model that knows
+    the grammar always knows the state: the lowest possible expected loss at a token is the entropy
+    H(state) = −Σₓ p(x | state) ln p(x | state). A symbol may occur in several states, so symbols alone do not reveal
+    the state. The report shows the loss above this floor. Its floor is that of the actual held-out sentences, −ln p of
+    each token, whose expectation is the entropy.
     """
 
     source: Literal["grammar"] = "grammar"
     length: Graded = (64,)
-    """Symbols of a sentence, all of which are asked."""
+    """Symbols of a sentence; all are targets."""
     states: Annotated[int, Field(ge=2)] = 16
     """Number of hidden states of the grammar."""
     symbols: PositiveInt = 16
     """Size of the vocabulary of symbols, at least `branching`."""
     branching: PositiveInt = 3
-    """Symbols that may come next."""
+    """Number of symbols that may come next in each state."""
     grammar_seed: NonNegativeInt = 0
-    """Seed that draws the grammar itself, whatever the seed of the run: all seeds of a study learn one language."""
+    """Seed of the grammar, independent of the run's seed: all seeds of a study learn one language."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -58,7 +58,7 @@ class GrammarSource(SyntheticSource):
         return level["length"]
 
     def chance(self, level: Level) -> None:
-        """A language has no answers to guess."""
+        """None: a language has no answers to guess."""
 
     def example(self, level: Level, draw: np.random.Generator) -> Example:
         known, uniform = self.rules, draw.random(level["length"])
@@ -90,7 +90,7 @@ class GrammarSource(SyntheticSource):
 
     @property
     def entropy_rate(self) -> float:
-        """Nats per symbol of an endless sentence: Σₛ π(s) H(s), π being the stationary distribution."""
+        """Nats per symbol of an infinite sentence: Σₛ π(s) H(s), with π the stationary distribution."""
         known = self.rules
         balance = np.vstack((known.transitions.T - np.eye(self.states), np.ones(self.states)))
         stationary = np.linalg.lstsq(balance, np.append(np.zeros(self.states), 1.0), rcond=None)[0]
@@ -98,7 +98,7 @@ class GrammarSource(SyntheticSource):
 
 
 class Rules(NamedTuple):
-    """(states, branching) each: the symbols that may come next, their chances, and the states that they lead to."""
+    """(states, branching) each: the symbols that may come next, their probabilities, and the next states."""
 
     symbols: NDArray[np.int64]
     chances: Floats
@@ -106,13 +106,13 @@ class Rules(NamedTuple):
 
     @property
     def entropies(self) -> Floats:
-        """(states,): H of what comes next, in nats."""
+        """(states,): entropy of the next symbol, in nats."""
         out: Floats = -(self.chances * np.log(self.chances)).sum(axis=1)
         return out
 
     @property
     def transitions(self) -> Floats:
-        """(states, states): the chance that one follows another."""
+        """(states, states): probability of each next state (column) given the state (row)."""
         matrix = np.zeros((len(self.chances),) * 2)
         np.add.at(matrix, (np.arange(len(matrix))[:, None], self.following), self.chances)
         return matrix
@@ -120,7 +120,7 @@ class Rules(NamedTuple):
 
 @lru_cache
 def rules(states: int, symbols: int, branching: int, seed: int) -> Rules:
-    """The grammar of a seed. The first branch of each state leads to the next one, so that all are visited."""
+    """The grammar of a seed. The first branch of state s leads to s + 1 (mod states), so that all are reachable."""
     draw = np.random.default_rng(seed)
     following = draw.integers(states, size=(states, branching))
     following[:, 0] = np.roll(np.arange(states), -1)

@@ -23,7 +23,7 @@ from ablate.store.documents import TextMeta
 
 COMMIT_DIGITS = 40
 REPORTED = 1000
-"""Progress is told after so many documents."""
+"""Number of documents between progress reports."""
 
 INSTEAD = (
     "without a network, run with --set data.source=stdlib,"
@@ -32,11 +32,11 @@ INSTEAD = (
 
 
 class HfSource(TextSource):
-    """The first `limit` documents of a split, kept in a temporary file while the corpus is prepared.
+    """The first `limit` documents of a split, downloaded to a temporary file while the corpus is prepared.
 
-    The corpus is known by the dataset's commit. Where `revision` is no full commit, it is the one that the store's
-    newest corpus of the same dataset and revision was prepared from, and only otherwise is the hub asked: a prepared
-    corpus needs no network (`ablate data STUDY` prepares it). Needs the package `datasets`.
+    The corpus is identified by the dataset's commit. If `revision` is not a full commit hash, the commit is that of the
+    store's newest corpus of the same dataset and revision; only without one is the hub asked. A prepared corpus hence
+    needs no network (`ablate data STUDY` prepares it). Needs the package `datasets`.
     """
 
     source: Literal["hf"] = "hf"
@@ -46,7 +46,7 @@ class HfSource(TextSource):
     name: str | None = None
     """The dataset's configuration."""
     split: str = "train"
-    """Split of the dataset that documents come from: `train`, `validation`."""
+    """Split of the dataset to read: `train`, `validation`."""
     column: str = "text"
     """Column of the dataset that holds the text of a document."""
     revision: str | None = None
@@ -64,7 +64,7 @@ class HfSource(TextSource):
         return _download(self.path, self.name, self.split, self._commit(), self.column, self.limit)
 
     def pinned(self, prepared: Iterable[TextMeta]) -> Self:
-        """At the commit that a corpus of the same dataset and revision was prepared from."""
+        """A copy at the commit of the first prepared corpus of the same dataset and revision."""
         for meta in prepared:
             asked = HfSource.model_validate(meta.spec) if meta.spec["source"] == "hf" else None
             if asked is not None and (asked.path, asked.revision) == (self.path, self.revision):
@@ -82,8 +82,8 @@ class HfSource(TextSource):
 
 @lru_cache
 def _newest(path: str, revision: str | None) -> str:
-    """The commit that `revision` names at this moment; asked once per process."""
-    # Errors of whichever HTTP client huggingface_hub uses are bases of its own error.
+    """The commit that `revision` names now; asked once per process."""
+    # huggingface_hub's own error derives from the error of its HTTP client (requests or httpx): catch those bases.
     http_errors = _imported("huggingface_hub.errors").HfHubHTTPError.__bases__
     try:
         commit = _imported("huggingface_hub").HfApi().dataset_info(path, revision=revision, timeout=10).sha
@@ -93,14 +93,14 @@ def _newest(path: str, revision: str | None) -> str:
 
 
 def ask_again() -> None:
-    """Forget the hub's answers and what was downloaded: what comes next asks again, as a new process does."""
+    """Clear the caches of commits and downloads, so that the hub is asked again, as in a new process."""
     _newest.cache_clear()
     _download.cache_clear()
 
 
 @dataclass
 class _Download:
-    """The texts of a column, in a temporary file that is gone when the process ends: memory holds one at a time."""
+    """The texts of a column, in a temporary file that is deleted when the process ends; streamed one at a time."""
 
     path: str
     name: str | None
@@ -111,7 +111,7 @@ class _Download:
     _file: IO[bytes] | None = None
 
     def fill(self, progress: Progress) -> IO[bytes]:
-        """Everything is fetched once."""
+        """The file of texts, downloaded at the first call."""
         if self._file is None:
             file = tempfile.NamedTemporaryFile(prefix="ablate-hub-")  # noqa: SIM115 (it lives as long as the process)
             with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as lines:
@@ -147,7 +147,7 @@ class _Download:
 
 
 _download = lru_cache(maxsize=1)(_Download)
-"""Kept, since preparing a corpus reads it several times, and so do arms with tokenizers of their own."""
+"""Cached: preparing a corpus reads the texts several times, and arms with other tokenizers read them again."""
 
 
 def _imported(package: str) -> Any:
@@ -158,7 +158,7 @@ def _imported(package: str) -> Any:
 
 
 def _unreachable(path: str, error: Exception) -> DataError:
-    if isinstance(error, OSError) and error.filename and error.strerror:  # a file of this machine
+    if isinstance(error, OSError) and error.filename and error.strerror:  # a local file, not the network
         said = f"{error.filename}: {error.strerror}"
         return DataError(f"cannot keep what is read of {path} ({said}): set HF_HOME to a folder that can be written")
     reason = str(error).partition("\n")[0]

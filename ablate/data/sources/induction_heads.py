@@ -1,4 +1,4 @@
-"""Induction heads."""
+"""Synthetic task: induction heads."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ MARK = 1
 
 
 class InductionHeadsSource(SyntheticSource):
-    """Recall of the token after a mark when the mark comes again. Dao et al. 2022 (H3), arXiv:2212.14052, after Olsson
+    """Recall the token after a mark when the mark comes again. Dao et al. 2022 (H3), arXiv:2212.14052, after Olsson
     et al. 2022, arXiv:2209.11895.
 
-    … ⊢ x … ⊢, in random symbols: the mark stands somewhere, and at the end; x is asked. Chance is 1 / symbols.
+    … ⊢ x … ⊢: among random symbols, the mark stands at a random position and at the end, where the target is x. Chance
+    is 1 / symbols.
     """
 
     source: Literal["induction_heads"] = "induction_heads"

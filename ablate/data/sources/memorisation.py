@@ -1,4 +1,4 @@
-"""Memorisation."""
+"""Synthetic task: memorisation of facts."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from ablate.data.sources._synthetic import Example, Graded, Level, SyntheticSour
 
 
 class MemorisationSource(SyntheticSource):
-    """Facts that are the same in every example, and so must be learnt. Poli et al. 2024 (MAD), arXiv:2403.17844.
+    """Facts that are the same in every example, to be stored in the weights. Poli et al. 2024 (MAD), arXiv:2403.17844.
 
-    Each key has a value, drawn once with `facts_seed`; a row of keys asks for the value of each. Nothing in the row
-    says it: what counts is how many facts the weights hold. With several numbers of facts, the fewer are the first of
-    the more. Validation asks the same facts. Chance is 1 / values.
+    Each key has a value, drawn once with `facts_seed`; an example is a row of keys, and the target at each is its
+    value. The row does not contain the answers: the task measures how many facts the weights hold. With several numbers
+    of facts, smaller sets are the first facts of larger ones. Validation uses the same facts. Chance is 1 / values.
     """
 
     source: Literal["memorisation"] = "memorisation"
     facts: Graded = (64, 256, 1024)
-    """Number of key-value facts to be learnt; in a list, smaller sets are the first facts of larger ones."""
+    """Number of key-value facts to learn; in a list, smaller sets are the first facts of larger ones."""
     questions: PositiveInt = 32
-    """Keys in an example."""
+    """Number of keys in an example."""
     values: PositiveInt = 64
     """Size of the vocabulary of values; chance is 1 / values."""
     facts_seed: NonNegativeInt = 0
-    """Seed that draws the value of each key, whatever the seed of the run: all seeds of a study learn the same
-    facts."""
+    """Seed of the keys' values, independent of the run's seed: all seeds of a study learn the same facts."""
 
     @property
     def vocab_size(self) -> int:

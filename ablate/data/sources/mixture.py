@@ -1,4 +1,4 @@
-"""Several texts in given proportions."""
+"""A mixture of texts in given proportions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ablate.store.documents import TakenPart, TextMeta
 from zoo.settings.axis import Spec
 
 CONTENT = "mixture:"
-"""Begins the content of one whose parts are all known by a commit."""
+"""Prefix of a mixture's fingerprint, used if every part has one (a commit)."""
 OF_THE_MIXTURE = ("tokenizer", "validation_fraction", "validation_tokens", "validation_paths")
 Part = Annotated[FilesSource | HfSource | ProseSource | StdlibSource | TokensSource, Field(discriminator="source")]
 
@@ -28,9 +28,9 @@ class Share(Spec):
     """One text of a mixture."""
 
     data: Part
-    """`{source: hf, path: …}`, or another source of text, without tokenizer and held-out part."""
+    """`{source: hf, path: …}`, or another text source, without tokenizer and held-out settings."""
     weight: PositiveFloat
-    """Its share of the bytes, relative to the other weights."""
+    """Share of the bytes, relative to the other weights."""
 
     @model_validator(mode="after")
     def _says_what_is_its_own(self) -> Self:
@@ -48,7 +48,7 @@ def _bytes(text: str) -> int:
 
 
 def _name(source: TextSource) -> str:
-    """`files notes/*.md`, `hf a/b`."""
+    """Name in reports, such as `files notes/*.md` or `hf a/b`."""
     settings = source.model_dump(mode="json")
     where = settings.get("paths") or settings.get("path") or ()
     return " ".join([source.source, *([where] if isinstance(where, str) else where)])
@@ -63,20 +63,20 @@ def _several(parts: tuple[Share, ...]) -> tuple[Share, ...]:
 class MixtureSource(TextSource):
     """Documents of several sources, by weight: `parts: [{data: {source: hf, path: …}, weight: 3}, …]`.
 
-    The next document is of the part that has least of its share of the bytes so far, until that part has no more: what
-    the others still have is not read, so that the shares hold. The order is the same every time. A document that is in
-    two parts counts once.
+    The next document comes from the part with the fewest bytes per weight so far. When that part is exhausted, the
+    mixture ends and the rest of the others is not read, so that the shares hold. The order is deterministic. A document
+    in two parts counts once.
     """
 
     source: Literal["mixture"] = "mixture"
     parts: Annotated[tuple[Share, ...], Field(strict=False), AfterValidator(_several)]
-    """The texts, each with its weight."""
+    """Texts with their weights."""
 
     def documents(self, base: Path) -> Iterator[str]:
         return (text for _, text in self._in_turn(base))
 
     def _in_turn(self, base: Path) -> Iterator[tuple[int, str]]:
-        """Each document, and the place of its part."""
+        """Each document, with the index of its part."""
         streams = [part.data.documents(base) for part in self.parts]
         taken = [0.0] * len(streams)
         while True:
@@ -113,7 +113,7 @@ class MixtureSource(TextSource):
         return self.model_copy(update={"parts": tuple(parts)})
 
     def _at(self, commits: Iterable[str]) -> Self:
-        """With each dataset at its commit."""
+        """A copy with each dataset at its commit."""
         pairs = zip(self.parts, commits, strict=True)
         data = ((part, part.data.model_copy(update={"revision": commit})) for part, commit in pairs)
         return self.model_copy(update={"parts": tuple(part.model_copy(update={"data": each}) for part, each in data)})
@@ -126,7 +126,7 @@ class MixtureSource(TextSource):
         return sum((Counter(part.data.formats(base)) for part in self.parts), Counter())
 
     def fingerprint(self) -> str | None:
-        """Fingerprint of the parts' fingerprints; None if a part has to be read."""
+        """The parts' fingerprints and weights, joined; None if a part has to be read."""
         found = [part.data.fingerprint() for part in self.parts]
         if None in found:
             return None

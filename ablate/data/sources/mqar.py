@@ -1,4 +1,4 @@
-"""Multi-query associative recall."""
+"""Synthetic task: multi-query associative recall."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 from ablate.data.sources._synthetic import BLANK, IGNORED, Example, Graded, Level, SyntheticSource
 
 MOST_COMPACT = 4
-"""Tokens that a pair takes at least: itself, and its query with the place after it."""
+"""Minimum number of tokens per pair: key, value, query and the position after the query."""
 
 
 class MqarSource(SyntheticSource):
-    """Pairs of a key and a value, then every key once more: which value had it? Arora et al. 2023 (Zoology),
+    """Key-value pairs, then every key once more as a query for its value. Arora et al. 2023 (Zoology),
     arXiv:2312.04927.
 
-    k₁ v₁ k₂ v₂ … kₙ vₙ · · kᵢ · · · kⱼ · …, where the value is asked after each key of the second part. Keys and
-    values of one example are distinct, and redrawn for each. The gaps before the queries follow a power law,
+    k₁ v₁ k₂ v₂ … kₙ vₙ · · kᵢ · · · kⱼ · …: the target at each key of the second part is its value. Keys and values of
+    one example are distinct, and redrawn for each example. The gaps before the queries follow a power law,
     P(g) ∝ g^(a − 1), as repetitions do in text: most keys come back soon, some late. An example has
-    pairs × tokens_per_pair tokens; between the queries there are blanks.
+    pairs × tokens_per_pair tokens, with blanks between the queries.
 
-    Chance is 1 / pairs: the share that is right when one of the values seen is said.
+    Chance is 1 / pairs: the accuracy of guessing one of the values seen.
     """
 
     source: Literal["mqar"] = "mqar"
     pairs: Graded = (4, 8, 16)
     """n: key-value pairs of an example, each asked once; at most the smaller of `keys` and `values`."""
     tokens_per_pair: Graded = (8,)
-    """Tokens of an example per pair, at least 4: what pairs and queries do not take is blanks between the queries."""
+    """Length of an example per pair, at least 4 tokens; what pairs and queries leave is blanks between the queries."""
     keys: PositiveInt = 128
     """Size of the vocabulary of keys."""
     values: PositiveInt = 128
     """Size of the vocabulary of values."""
     power: PositiveFloat = 0.01
-    """a of the gaps' power law."""
+    """a: exponent of the gaps' power law P(g) ∝ g^(a − 1)."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -1,4 +1,4 @@
-"""A needle in a haystack."""
+"""Synthetic task: a needle in a haystack."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ablate.data.sources._synthetic import Example, GradedFromZero, Level, Synth
 
 
 class NeedleSource(SyntheticSource):
-    """One key with its value in a haystack: what was it? The test of Kamradt 2023 in symbols, as the passkey retrieval
-    of Mohtashami & Jaggi 2023, arXiv:2305.16300.
+    """Retrieve the value of one key in a haystack. The test of Kamradt 2023 in symbols, like the passkey retrieval of
+    Mohtashami & Jaggi 2023, arXiv:2305.16300.
 
-    `depth` tokens, the key and its value, `distance` tokens, and the key once more, at which the value is asked. The
-    hay is of the values' own vocabulary; `others` more keys lie in it, each before a value, as far as there is room.
-    Chance is 1 / (1 + others): the share that is right when something that followed a key is said.
+    `depth` tokens, the key and its value, `distance` tokens, and the key once more, where the target is the value. The
+    haystack is made of value tokens; it contains `others` more keys, each before a value, as far as there is room.
+    Chance is 1 / (1 + others): the accuracy of guessing one of the values that followed a key.
     """
 
     source: Literal["needle"] = "needle"
@@ -25,11 +25,11 @@ class NeedleSource(SyntheticSource):
     distance: GradedFromZero = (16, 64)
     """Tokens between the needle and the question."""
     others: PositiveInt = 3
-    """Number of other keys with values in the haystack, as far as there is room for them."""
+    """Number of other keys in the haystack, as far as there is room for them."""
     keys: PositiveInt = 16
     """Size of the vocabulary of keys."""
     values: PositiveInt = 16
-    """Size of the vocabulary of values, of which the haystack is made too."""
+    """Size of the vocabulary of values, which the haystack uses too."""
 
     @property
     def vocab_size(self) -> int:
@@ -54,6 +54,6 @@ class NeedleSource(SyntheticSource):
 
 
 def _places(level: Level) -> Tokens:
-    """Where other keys may stand: every second token of the hay that another one follows."""
+    """Possible positions of the other keys: every second haystack token, if another follows it."""
     depth, distance = level["depth"], level["distance"]
     return np.concatenate((np.arange(0, depth - 1, 2), depth + 2 + np.arange(0, distance - 1, 2)))

@@ -1,4 +1,4 @@
-"""Noisy in-context recall."""
+"""Synthetic task: noisy in-context recall."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ablate.data.sources._synthetic import Example, Graded, GradedFromZero, Leve
 
 
 class NoisyRecallSource(SyntheticSource):
-    """Recall among tokens that mean nothing. Poli et al. 2024 (MAD), arXiv:2403.17844.
+    """Recall among noise tokens. Poli et al. 2024 (MAD), arXiv:2403.17844.
 
-    Pairs of a key and a value, then every key once more in another order with its value, which is asked. Between pairs
-    stand noise × pairs tokens of a vocabulary of their own, scattered at random. Chance is 1 / pairs.
+    Key-value pairs, then every key once more in random order with its value, which is the target. Between pairs stand
+    noise × pairs tokens from a vocabulary of their own, scattered at random. Chance is 1 / pairs.
     """
 
     source: Literal["noisy_recall"] = "noisy_recall"
@@ -50,7 +50,7 @@ class NoisyRecallSource(SyntheticSource):
         keys = 1 + draw.choice(self.keys, pairs, replace=False)
         values = 1 + self.keys + draw.choice(self.values, pairs, replace=False)
         order = np.concatenate((np.arange(pairs), draw.permutation(pairs)))
-        # Noise stands before the last pair, so that no example ends in what nobody has to read.
+        # All noise stands before the last pair, so that no example ends in tokens that no target depends on.
         before = np.sort(draw.integers(2 * pairs, size=noise))
         starts = 2 * np.arange(2 * pairs) + np.searchsorted(before, np.arange(2 * pairs), side="right")
         sequence = 1 + self.keys + self.values + draw.integers(self.noises, size=4 * pairs + noise)

@@ -18,7 +18,7 @@ SHIPPED = Path(__file__).parents[1] / "prose"
 DOCUMENTS = "documents.jsonl.xz"
 PROVENANCE = "books.json"
 HASHES = "documents.json"
-"""Book, sha256 and bytes of every document, and the sha256 of the packed documents that they were taken from."""
+"""Book, sha256 and size in bytes of every document, and the sha256 of the compressed file that holds them."""
 
 
 class ProseDocument(TypedDict):
@@ -31,15 +31,15 @@ class ProseDocument(TypedDict):
 class ProseSource(TextSource):
     """22 MB of English in the public domain: novels, tales, essays, speeches and a little technical writing.
 
-    A document is a chapter, a tale or a speech, in an order that mixes the authors. What is held out is whole authors,
-    so no book is on both sides: Carroll, Conrad, Eliot, Wells and three of the presidents, 4.6 % of the bytes.
+    A document is a chapter, a tale or a speech, in an order that mixes the authors. Whole authors are held out, so no
+    book is on both sides: Carroll, Conrad, Eliot, Wells and three of the presidents, 4.6 % of the bytes.
     `ablate/data/prose/books.json` names every book, its year, source and licence.
     """
 
     source: Literal["prose"] = "prose"
     limit: PositiveInt | None = None
-    """At most so many bytes to train on, the first documents: a short run need not tokenise everything. The document
-    that passes the limit is read whole; held-out text is the same for every limit."""
+    """Maximum number of bytes to train on, the first documents: a short run need not tokenise everything. The document
+    that passes the limit is read whole; the held-out text is the same for every limit."""
 
     @model_validator(mode="after")
     def _holds_out_what_is_given(self) -> Self:
@@ -54,7 +54,8 @@ class ProseSource(TextSource):
         return _texts(held_out=True)
 
     def extent(self) -> Extent | None:
-        """From the hashes that come with the documents, unless these are others: to unpack them takes half a second."""
+        """Computed from the hashes shipped with the documents, which saves half a second of decompression; None if the
+        hashes are missing or belong to another file."""
         documents = _hashed(SHIPPED)
         if documents is None:
             return None
@@ -71,7 +72,7 @@ class ProseSource(TextSource):
 
 
 class _Hashed(NamedTuple):
-    """A document without its text."""
+    """Hash and size of a document."""
 
     book: str
     hash: str
@@ -80,7 +81,7 @@ class _Hashed(NamedTuple):
 
 @cache
 def _hashed(edition: Path) -> tuple[_Hashed, ...] | None:
-    """All documents, in their order; None where the hashes are not of the packed documents that are there."""
+    """All documents, in order; None if the hashes are missing or not those of the compressed file."""
     file = edition / HASHES
     if not file.is_file():
         return None
@@ -91,7 +92,7 @@ def _hashed(edition: Path) -> tuple[_Hashed, ...] | None:
 
 
 def hashes_of(packed: bytes) -> str:
-    """The file of hashes that belongs to packed documents."""
+    """Content of the file of hashes for a compressed file of documents."""
     rows = [json.loads(line) for line in lzma.decompress(packed).decode().rstrip("\n").split("\n")]
     texts = [(row["book"], row["text"].encode()) for row in rows]
     hashed = [_Hashed(book, hashlib.sha256(utf8).hexdigest(), len(utf8)) for book, utf8 in texts]
@@ -105,7 +106,7 @@ def _books(held_out: bool) -> set[str]:
 
 
 def _texts(held_out: bool) -> Iterator[str]:
-    """The documents of one side. Nothing is unpacked before the first is asked for."""
+    """The documents of one side of the split, decompressed when the first is needed."""
     wanted = _books(held_out)
     for row in _rows(SHIPPED):
         if row["book"] in wanted:
@@ -114,6 +115,6 @@ def _texts(held_out: bool) -> Iterator[str]:
 
 @cache
 def _rows(edition: Path) -> tuple[ProseDocument, ...]:
-    """All documents, unpacked once in a process: a second's work, 22 MB of memory."""
+    """All documents, decompressed once per process: takes a second and 22 MB of memory."""
     packed = (edition / DOCUMENTS).read_bytes()
     return tuple(map(json.loads, lzma.decompress(packed).decode().rstrip("\n").split("\n")))

@@ -1,4 +1,4 @@
-"""Selective copying."""
+"""Synthetic task: selective copying."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ MARK = 1
 
 
 class SelectiveCopyingSource(SyntheticSource):
-    """The symbols among blanks, said again in their order. Gu & Dao 2023 (Mamba), arXiv:2312.00752; Poli et al. 2024
+    """Copy the symbols scattered among blanks, in order. Gu & Dao 2023 (Mamba), arXiv:2312.00752; Poli et al. 2024
     (MAD), arXiv:2403.17844.
 
-    · a · · b · c · · then a mark for each symbol, at which it is asked. The symbols' places are redrawn for
-    each example, so what is kept has to be chosen by content. Chance is 1 / symbols.
+    · a · · b · c · · then a mark for each symbol, whose target is the symbol. The symbols' positions are redrawn for
+    each example, so a model has to select by content. Chance is 1 / symbols.
     """
 
     source: Literal["selective_copying"] = "selective_copying"
     count: Graded = (4, 8, 16)
-    """Symbols to be copied."""
+    """Number of symbols to copy."""
     length: Graded = (64,)
-    """Places that they are scattered over."""
+    """Number of positions over which the symbols are scattered."""
     symbols: PositiveInt = 16
     """Size of the vocabulary of symbols; chance is 1 / symbols."""
 

@@ -28,12 +28,12 @@ TOPICS = "pydoc_data/topics.py"
 class StdlibSource(TextSource):
     """Real text, most of it written by people, that every machine has: code, docstrings and the language reference.
 
-    Generated tables (character maps and the like) are left out. The `help()` topics of pydoc, which are chapters of
-    the language reference, are one document each. Python versions differ in content, hence in hash.
+    Generated tables (such as character maps) are left out. Each `help()` topic of pydoc, a chapter of the language
+    reference, is a document. Python versions differ in content, hence in hash.
     """
 
     source: Literal["stdlib"] = "stdlib"
-    # Its documents are few and large, and what a seed does differs between them: it takes many to average that out.
+    # The documents are few and large, and the effect of a seed differs between them: averaging it out takes many.
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of the bytes held out; larger than for other text, as a document has 14 kB on average."""
 

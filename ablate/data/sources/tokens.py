@@ -1,4 +1,4 @@
-"""Text that somebody has tokenised already: nanoGPT's `.bin`, `.npy`, Megatron's `.idx/.bin`."""
+"""Text that is already tokenised: nanoGPT's `.bin`, `.npy`, Megatron's `.idx/.bin`."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from zoo.settings.axis import Choice
 class TokensSource(TextSource):
     """Files of token ids, decoded to text, which is then split, tokenised and scored like any other.
 
-    A `.bin` beside an `.idx` of the same name is Megatron's, with the documents of its index. Other `.bin` files are
-    those of nanoGPT, or of llm.c and modded-nanogpt, which have a header, and `.npy` are arrays of numpy; there
-    documents end with the tokenizer's end of text. Text that is tokenised again by the tokenizer that made it gives the
-    same ids, unless they were not those of its own encoding.
+    A `.bin` beside an `.idx` of the same name is Megatron's; the index gives its documents. Other `.bin` files are
+    nanoGPT's, without a header, or those of llm.c and modded-nanogpt, with one; `.npy` files are numpy arrays. In these
+    three, documents end with the tokenizer's end of text. Tokenising the text again with the tokenizer that made the
+    files gives the same ids, if the files have the encoding that the tokenizer itself would choose.
     """
 
     source: Literal["tokens"] = "tokens"
     paths: Annotated[Paths, Field(min_length=1, strict=False)]
     """Globs of `.bin` and `.npy` files, or folders of them."""
     encoder: Annotated[TokenizerSpec, Choice("ablate.data.tokenizers")] | None = None
-    """The tokenizer that made the files; null where it is `tokenizer`."""
+    """Tokenizer that made the files; null if it is `tokenizer`."""
     dtype: Literal["uint16", "uint32", "int64"] = "uint16"
-    """Type of the ids in `.bin` files that have neither a header nor an index. One that cannot be right is refused."""
+    """Type of the ids in `.bin` files that have neither a header nor an index. A type that cannot be right is an
+    error."""
     validation_paths: Annotated[Paths, Field(strict=False)] = ()
-    """Held-out files, in place of holding out a share of `paths`."""
+    """Held-out files, instead of holding out a share of `paths`."""
 
     def tokenised_by(self, tokenizer: TokenizerSpec) -> Self:
         return self.model_copy(update={"tokenizer": tokenizer, "encoder": self.encoder or self.tokenizer})
@@ -69,24 +70,24 @@ Ids = NDArray[np.int64]
 HEADER_BYTES = 1024
 """256 int32: a magic number, a version, the number of tokens, and zeros (llm.c, dev/data/data_common.py)."""
 HEADED = {(20240520, 1): "<u2", (20240801, 7): "<u4"}
-"""Magic number and version, and the type of the ids: of GPT-2, and of Llama 3."""
+"""Type of the ids, keyed by magic number and version: GPT-2 and Llama 3."""
 MEGATRON = b"MMIDIDX\x00\x00"
 MEGATRON_TYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
-"""Types by their codes (megatron/core/datasets/indexed_dataset.py); 6 and 7 are floats, which ids never have."""
+"""Types by code (megatron/core/datasets/indexed_dataset.py); codes 6 and 7 are floats, which ids never are."""
 NUMPY = b"\x93NUMPY"
 BARE_TYPES = ("int64", "uint32", "uint16")
-"""Types of ids in bare files, the widest first."""
+"""Types of ids in files without a header, widest first."""
 AT_ONCE = 1 << 22
 
 
 def documents(path: Path, dtype: str, eos: int, vocabulary: int) -> Iterator[Ids]:
-    """The ids of each document, without what ends it.
+    """The ids of each document, without the final `eos`.
 
-    path: a `.bin` or `.npy`; with an `.idx` of the same name beside it the documents are those of the index, and
-    without one they end with `eos`. dtype: of ids in a file without a header, which are less than `vocabulary`.
+    path: a `.bin` or `.npy`. Documents are those of an `.idx` of the same name, if there is one; else they end with
+    `eos`. dtype: type of the ids in a file without a header, which must be below `vocabulary`.
 
     Raises:
-        DataError: a file cannot be read, or is not what it begins like.
+        DataError: a file cannot be read, or contradicts its header or index.
     """
     try:
         index = path.with_suffix(".idx")
@@ -99,7 +100,7 @@ def documents(path: Path, dtype: str, eos: int, vocabulary: int) -> Iterator[Ids
 
 
 def _ids(path: Path, dtype: str, vocabulary: int) -> NDArray[Any]:
-    """Memory-map a whole file."""
+    """The ids of a whole file, memory-mapped."""
     with path.open("rb") as file:
         head = file.read(12)
     magic = struct.unpack("<3i", head) if len(head) == 12 else (0, 0, 0)
@@ -119,10 +120,10 @@ def _ids(path: Path, dtype: str, vocabulary: int) -> NDArray[Any]:
 
 
 def _check_type(path: Path, dtype: str, vocabulary: int) -> None:
-    """Raise DataError where the ids at the start of a bare file are of another type.
+    """Raise DataError if the ids at the start of a file without a header are of another type.
 
-    Ids of a wide type are made of narrow ones of which every second is (almost) always 0, so that they are in the
-    vocabulary too; ids of a narrow type, taken in pairs, are never all in it. Hence the widest type that fits is right.
+    Wide ids read as a narrow type are small numbers, every second of them (almost) always 0, so they fit the vocabulary
+    too. Narrow ids read in pairs as a wide type never all fit. Hence the widest type that fits is right.
     """
     fitting = [name for name in BARE_TYPES if _fits(path, name, vocabulary)]
     # Bytes that are all 0 fit every type.
@@ -131,7 +132,7 @@ def _check_type(path: Path, dtype: str, vocabulary: int) -> None:
 
 
 def _fits(path: Path, dtype: str, vocabulary: int) -> bool:
-    """Whether the first ids, read as this type, are of the vocabulary."""
+    """Whether the first ids, read as this type, are all in the vocabulary."""
     ids = np.fromfile(path, dtype, AT_ONCE)
     whole = path.stat().st_size % ids.itemsize == 0
     return whole and len(ids) > 0 and bool(ids.min() >= 0 and ids.max() < vocabulary)
@@ -147,7 +148,7 @@ def _mapped(path: Path, dtype: str, offset: int) -> NDArray[Any]:
 
 
 def _cut(ids: NDArray[Any], eos: int) -> Iterator[NDArray[Any]]:
-    """Between `eos`, some at a time; the last stretch need not end with one."""
+    """The stretches between `eos`, read in blocks; the last one need not end with `eos`."""
     rest: list[NDArray[Any]] = []
     for start in range(0, len(ids), AT_ONCE):
         block = ids[start : start + AT_ONCE]
@@ -161,8 +162,8 @@ def _cut(ids: NDArray[Any], eos: int) -> Iterator[NDArray[Any]]:
 
 
 def _indexed(path: Path, index: Path) -> Iterator[NDArray[Any]]:
-    """Documents by an index: sequences by their lengths in ids and their offsets in bytes, and documents of several
-    sequences."""
+    """Documents of a Megatron index, which gives each sequence's length in ids and offset in bytes, and each document's
+    range of sequences."""
     content = index.read_bytes()
     if not content.startswith(MEGATRON):
         raise DataError(f"{index} is no index of Megatron: it does not begin with MMIDIDX")

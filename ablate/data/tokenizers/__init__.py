@@ -1,7 +1,7 @@
 """Tokenizers: one file per kind.
 
-`bytes`, byte-level `bpe` trained on the corpus itself, or a `file` that somebody else trained.
-Every one ends up as a `tokenizers.Tokenizer`, saved beside the tokens.
+`bytes`, byte-level `bpe` trained on the corpus itself, or one already trained (`file`, `hf`, `sentencepiece`,
+`tiktoken`, `transformers`). Each becomes a `tokenizers.Tokenizer`, saved beside the tokens.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from zoo.settings.identity import identity_of
 
 
 class TokenizerSpec(Variant, ABC):
-    """A tokenizer as a study names it. Relative paths in it start from `base`."""
+    """A tokenizer as a study configures it. Relative paths in it start from `base`."""
 
     learns: ClassVar[bool] = False
-    """Whether it is trained on the study's own text."""
+    """Whether the tokenizer is trained on the study's own text."""
 
     @abstractmethod
     def vocabulary(self, base: Path) -> int:
@@ -29,7 +29,7 @@ class TokenizerSpec(Variant, ABC):
 
     @abstractmethod
     def encoder(self, texts: Iterable[str], base: Path) -> Encoder:
-        """Ready to encode; what has to be learnt is learnt from `texts`, in their order."""
+        """An encoder; a tokenizer that `learns` is trained on `texts`, in their order."""
 
     def identity(self, base: Path) -> JsonObject:
         """Settings that determine the token ids, apart from the corpus."""

@@ -1,4 +1,4 @@
-"""Encoding documents, and knowing how many bytes of them each token stands for."""
+"""Encode documents, and count the bytes that each token stands for."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Bytes = NDArray[np.uint32]
 
 
 class Encoder:
-    """A `tokenizers.Tokenizer`, its end of text, and exact byte counts."""
+    """A `tokenizers.Tokenizer` with its end-of-text id and exact byte counts."""
 
     def __init__(self, tokenizer: Tokenizer, eos: int) -> None:
         self.tokenizer = tokenizer
         self.eos = eos
 
     def encode(self, texts: Sequence[bytes]) -> Iterator[Tokens]:
-        """Token ids of each UTF-8 text, without end of text."""
+        """Token ids of each UTF-8 text, without the end-of-text id."""
         for encoding in self._encodings(texts):
             yield np.array(encoding.ids, dtype=np.int64)
 
     def encode_with_bytes(self, texts: Sequence[bytes]) -> Iterator[tuple[Tokens, Bytes]]:
-        """Token ids of each text, and the bytes that each token stands for; they sum to the text's."""
+        """Token ids of each text, and the number of bytes of each token; the bytes sum to the text's length."""
         for utf8, encoding in zip(texts, self._encodings(texts), strict=True):
             ids = np.array(encoding.ids, dtype=np.int64)
             if self._table is not None and int(self._table[ids].sum()) == len(utf8):
@@ -56,10 +56,10 @@ class Encoder:
 
 
 def bytes_by_offset(text: str, offsets: Sequence[tuple[int, int]]) -> Bytes:
-    """Bytes of `text` that each token stands for, from the (start, end) characters it came from.
+    """(n,): number of bytes of `text` that each token stands for, from the tokens' (start, end) character offsets.
 
-    A token owns the text from the end of the one before it to its own end, so that spaces which a tokenizer drops
-    are counted once; the last token owns what is left. The sum is the text's length in bytes whenever there is a token.
+    A token owns the text from the end of the previous token to its own end, so that spaces which a tokenizer drops
+    are counted once; the last token owns the rest. The sum is the text's length in bytes if there is any token.
     """
     length = np.fromiter((len(c.encode()) for c in text), dtype=np.int64, count=len(text))
     position = np.concatenate([[0], np.cumsum(length)])

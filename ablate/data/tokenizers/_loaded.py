@@ -1,4 +1,4 @@
-"""Tokenizers that somebody else trained."""
+"""Pretrained tokenizers."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ KNOWN_EOS = (EOS, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "
 
 
 class LoadedTokenizer(TokenizerSpec):
-    """Known by its content, wherever it lies."""
+    """A pretrained tokenizer, identified by its content, not by its path."""
 
     eos: str | None = None
-    """The token that ends a document; null looks for the usual names (`<|endoftext|>`, `</s>`, `<eos>`, …)."""
+    """Token that ends a document; null looks for the usual names (`<|endoftext|>`, `</s>`, `<eos>`, …)."""
 
     @property
     @abstractmethod
     def named(self) -> str:
-        """The name in messages."""
+        """Name of the tokenizer in messages."""
 
     @abstractmethod
     def content(self, base: Path) -> str:
-        """Hash of what decides the ids. Raises DataError."""
+        """Hash of everything that determines the token ids. Raises DataError."""
 
     @abstractmethod
     def loaded(self, base: Path) -> Tokenizer:
-        """Raises DataError."""
+        """Load the tokenizer. Raises DataError."""
 
     def vocabulary(self, base: Path) -> int:
         return max(self._load(base).get_vocab(with_added_tokens=True).values()) + 1
 
     def identity(self, base: Path) -> JsonObject:
-        # A file and the same file from the hub are one tokenizer.
+        # The same file on disk and on the hub has one identity.
         return {"kind": "file", "content": self.content(base), "eos": self._eos(self._load(base))}
 
     def encoder(self, texts: Iterable[str], base: Path) -> Encoder:
@@ -53,7 +53,7 @@ class LoadedTokenizer(TokenizerSpec):
         tokenizer = self.loaded(base)
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        tokenizer.encode_special_tokens = True  # text that spells an end of text is text
+        tokenizer.encode_special_tokens = True  # text that spells a special token is encoded as plain text
         return tokenizer
 
     def _eos(self, tokenizer: Tokenizer) -> int:
@@ -66,7 +66,7 @@ class LoadedTokenizer(TokenizerSpec):
 
 
 class LocalTokenizer(LoadedTokenizer):
-    """Read from a file."""
+    """A pretrained tokenizer in a local file."""
 
     path: str
     """Relative to the study's file; `~` and `$VARIABLES` are expanded."""
@@ -79,7 +79,7 @@ class LocalTokenizer(LoadedTokenizer):
         return hashlib.sha256(self.read(base)).hexdigest()
 
     def read(self, base: Path) -> bytes:
-        """The file. Raises DataError."""
+        """The file's content. Raises DataError."""
         path = expanded(self.path, base)
         try:
             return read_regular(path)
@@ -91,5 +91,5 @@ def tokenizer_of(content: bytes, named: str) -> Tokenizer:
     """The tokenizer in a tokenizer.json. Raises DataError."""
     try:
         return Tokenizer.from_buffer(content)
-    except Exception as error:  # a ValueError, or nothing nearer than Exception, or a panic of its Rust
+    except Exception as error:  # `tokenizers` raises ValueError, bare Exception, or a Rust panic
         raise DataError(f"{named} is not a tokenizer.json: {error}") from error

@@ -1,4 +1,4 @@
-"""Reader of SentencePiece `.model` files: a protocol buffer, of which a few fields are read.
+"""Reader of SentencePiece `.model` files: reads the needed fields of the protocol buffer.
 
 https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
 """
@@ -13,7 +13,7 @@ Value = int | bytes
 Fields = dict[int, list[Value]]
 
 PIECES, TRAINER, NORMALIZER = 1, 2, 3
-"""Fields of the model."""
+"""Field numbers of the model."""
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """Types of a piece."""
 UNIGRAM, BPE = 1, 2
@@ -28,26 +28,26 @@ class Piece:
 
 @dataclass(frozen=True)
 class SentencePieceModel:
-    """Pieces in the order of their ids, and how text is prepared for them."""
+    """Pieces in the order of their ids, and the settings that normalise text."""
 
     pieces: tuple[Piece, ...]
     kind: int
     byte_fallback: bool
     suffix: bool
-    """Whether the mark of a space ends words in place of beginning them."""
+    """Whether the space marker ▁ ends words instead of beginning them (`treat_whitespace_as_suffix`)."""
     unknown: int
     charsmap: bytes
-    """Which characters are replaced by which, as `tokenizers` reads it too; empty where none is."""
+    """Precompiled character replacements, in the format that `tokenizers` reads; may be empty."""
     prefix: bool
-    """Whether a space is put before text."""
+    """Whether a space is prepended to text (`add_dummy_prefix`)."""
     strips: bool
-    """Whether spaces at both ends are dropped, and several made one."""
+    """Whether spaces at both ends are dropped and runs of spaces become one (`remove_extra_whitespaces`)."""
     escapes: bool
-    """Whether a space is spelt ▁."""
+    """Whether a space is spelt ▁ (`escape_whitespaces`)."""
 
 
 def parsed(content: bytes) -> SentencePieceModel:
-    """Raises ValueError for what is no such file."""
+    """Parse a `.model` file. Raises ValueError if the content is not one."""
     try:
         model = _fields(content)
         pieces = tuple(_piece(_fields(bytes_of(each))) for each in model[PIECES])
@@ -86,8 +86,8 @@ def bytes_of(value: Value) -> bytes:
 
 
 def _fields(message: bytes) -> Fields:
-    """Fields by number, each with its values in order: the wire format of protocol buffers. Raises IndexError where it
-    ends too early, ValueError where it is another format."""
+    """Decode the wire format of protocol buffers: the values of each field, in order, keyed by field number. Raises
+    IndexError if a varint is cut off, ValueError if a value is cut off or the format is another."""
     found: Fields = {}
     for field, value in _values(message):
         found.setdefault(field, []).append(value)
@@ -116,7 +116,8 @@ def _values(message: bytes) -> Iterator[tuple[int, Value]]:
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """Seven bits a byte, the lowest first, while the eighth is set; and where the next value begins."""
+    """Decode a varint: seven bits a byte, the lowest first; the eighth is set on all but the last. Returns the number
+    and the position after it."""
     number = shift = 0
     while True:
         byte = message[place]

@@ -15,21 +15,21 @@ from ablate.data.tokenizers._encoder import EOS, Encoder
 from zoo.settings.identity import FirstDefault
 
 EOS_ID = 0
-"""The trainer numbers special tokens first."""
+"""The trainer gives special tokens the first ids."""
 
 
 class BpeTokenizer(TokenizerSpec):
     """Byte-pair encoding (Sennrich et al., arXiv:1508.07909) over bytes, with the word pattern of GPT-2.
 
-    Trained on documents of the train split only. `<|endoftext|>` is id 0. A corpus too small for `vocab_size` gives
-    fewer tokens; the model's vocabulary is `vocab_size` all the same.
+    Trained on documents of the train split only. `<|endoftext|>` is id 0. A corpus too small for `vocab_size` yields
+    fewer tokens; the model's vocabulary is `vocab_size` regardless.
     """
 
     learns: ClassVar[bool] = True
 
     kind: Literal["bpe"] = "bpe"
     vocab_size: Annotated[int, Field(ge=257), FirstDefault(...)] = 4096
-    """Tokens, the 256 bytes and end of text included."""
+    """Number of tokens, including the 256 bytes and end of text."""
 
     def vocabulary(self, base: Path) -> int:
         return self.vocab_size
@@ -39,7 +39,7 @@ class BpeTokenizer(TokenizerSpec):
 
 
 def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-    """A byte-level BPE tokenizer of at most `vocab_size` tokens; the same texts give the same one."""
+    """Train a byte-level BPE tokenizer of at most `vocab_size` tokens. Deterministic."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -50,7 +50,7 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    # Text that spells `<|endoftext|>` is text: the end of a document cannot be forged.
+    # Encode text that spells `<|endoftext|>` as plain text: it must not forge the end of a document.
     document = json.loads(tokenizer.to_str())
     document["added_tokens"] = []
     return Tokenizer.from_str(json.dumps(document))

@@ -1,4 +1,4 @@
-"""Bytes: the tokenizer that needs no training and loses nothing."""
+"""Byte tokenizer: needs no training and is lossless."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BytesTokenizer(TokenizerSpec):
 
 
 class _BytesEncoder(Encoder):
-    """Reads the ids straight from memory; `byte_tokenizer()` gives the same ones."""
+    """Fast path: views the UTF-8 bytes as ids, the same that `byte_tokenizer()` gives."""
 
     def encode(self, texts: Sequence[bytes]) -> Iterator[Tokens]:
         for utf8 in texts:
@@ -49,9 +49,9 @@ def byte_tokenizer() -> Tokenizer:
 
 
 def byte_characters() -> dict[int, str]:
-    """The printable character by which byte-level vocabularies spell each byte (as in GPT-2).
+    """The printable character that spells each byte in byte-level vocabularies (as in GPT-2).
 
-    Latin-1 characters that print stand for themselves; the other bytes, in order, are U+0100, U+0101, …
+    Printable Latin-1 characters stand for themselves; the other bytes, in order, are U+0100, U+0101, …
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]

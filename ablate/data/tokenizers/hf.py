@@ -1,4 +1,4 @@
-"""A tokenizer of a model or a repository on the Hugging Face Hub."""
+"""A tokenizer on the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ablate.errors import DataError
 
 
 class HfTokenizer(LoadedTokenizer):
-    """The `tokenizer.json` of a repository, by name. It is fetched once, and then lies in the cache of the hub.
+    """The `tokenizer.json` of a repository, by name. Fetched once, then read from the local cache of the hub.
 
-    A corpus is known by the file's content: the same file as `{kind: file, path: …}` is the same tokenizer.
+    The tokenizer is identified by the file's content: the same file as `{kind: file, path: …}` is the same tokenizer.
     """
 
     kind: Literal["hf"] = "hf"
@@ -39,15 +39,15 @@ class HfTokenizer(LoadedTokenizer):
 
 @lru_cache
 def _fetched(name: str, revision: str | None) -> bytes:
-    """Asked once per process. Raises DataError."""
-    from huggingface_hub import hf_hub_download  # noqa: PLC0415 (only where it is asked for)
+    """Content of the file, fetched once per process. Raises DataError."""
+    from huggingface_hub import hf_hub_download  # noqa: PLC0415 (needed by this tokenizer only)
     from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415
     from huggingface_hub.utils import logging  # noqa: PLC0415
 
-    # Errors of whichever HTTP client huggingface_hub uses are bases of its own error.
+    # huggingface_hub's own error derives from the error of its HTTP client (requests or httpx): catch those bases.
     refusals: tuple[type[Exception], ...] = (OSError, ValueError, *HfHubHTTPError.__bases__)
     level = logging.get_verbosity()
-    logging.set_verbosity(ERROR)  # each of its retries would be two lines, and the last one raises
+    logging.set_verbosity(ERROR)  # each retry would log two lines, and the last one raises anyway
     try:
         return Path(hf_hub_download(name, "tokenizer.json", revision=revision)).read_bytes()
     except refusals as error:  # no network, no such repository or file, a malformed name

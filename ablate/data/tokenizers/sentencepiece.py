@@ -1,4 +1,4 @@
-"""Models of SentencePiece."""
+"""SentencePiece models."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ablate.store.documents import JsonObject
 
 SPACE = "▁"
 NEVER = -1e9
-"""The score of what text does not spell. Any other way to cut it is likelier, but for one with an unknown character
-(see `_cuts`)."""
+"""Score of pieces that plain text must not yield. Any other segmentation scores higher, except one with an unknown
+character (see `_cuts`)."""
 STAND_IN = 0xF0000
-"""The first of the private characters that stand for user-defined symbols, which are spared by what prepares text."""
+"""First of the private-use characters that replace user-defined symbols, so that normalisation leaves them intact."""
 
 
 class SentencePieceTokenizer(LocalTokenizer):
-    """A `.model` of SentencePiece (Kudo & Richardson 2018, arXiv:1808.06226), unigram or BPE, converted. The package
-    sentencepiece is not needed.
+    """A SentencePiece `.model` (Kudo & Richardson 2018, arXiv:1808.06226), unigram or BPE, converted. Does not need
+    the package sentencepiece.
 
-    Unigram (Kudo 2018, arXiv:1804.10959) cuts text where the sum of the pieces' scores is largest. BPE merges the
+    Unigram (Kudo 2018, arXiv:1804.10959) takes the segmentation with the largest sum of scores. BPE merges the
     adjacent pair whose union has the highest score, until no union is a piece.
     """
 
@@ -41,14 +41,14 @@ class SentencePieceTokenizer(LocalTokenizer):
         return Tokenizer.from_str(_converted(self.read(base), self.path))
 
     def identity(self, base: Path) -> JsonObject:
-        """With a version where the first conversion gave other ids for some texts."""
+        """Includes a version for models to which the first conversion gave other ids for some texts."""
         found = super().identity(base)
         return {**found, "identity_version": 2} if _corrected(parsed(self.read(base))) else found
 
 
 @lru_cache(maxsize=2)
 def _converted(content: bytes, path: str) -> str:
-    """The model as a tokenizer.json. Raises DataError."""
+    """The model, converted to a tokenizer.json. Raises DataError."""
     try:
         found = parsed(content)
     except ValueError as error:
@@ -67,7 +67,7 @@ def _converted(content: bytes, path: str) -> str:
 
 
 def _corrected(found: SentencePieceModel) -> bool:
-    """Whether the conversion is another than before December 2026."""
+    """Whether the conversion of this model changed in December 2026."""
     symbols = any(piece.type == USER_DEFINED for piece in found.pieces)
     return bool(symbols or found.strips or found.charsmap or (found.kind == UNIGRAM and list(_cuts(found))))
 
@@ -81,7 +81,7 @@ def _refusal(found: SentencePieceModel) -> str | None:
 
 
 def _unigram(found: SentencePieceModel) -> Model:
-    """Control symbols, bytes and unused pieces keep their ids, but text that spells them is cut another way."""
+    """Control symbols, bytes and unused pieces keep their ids, but text that spells them is segmented otherwise."""
     most = max((piece.score for piece in found.pieces if piece.type == NORMAL), default=0.0)
 
     def score(text: str, score: float, kind: int) -> float:
@@ -94,8 +94,8 @@ def _unigram(found: SentencePieceModel) -> Model:
 
 
 def _cuts(found: SentencePieceModel) -> Iterator[PreTokenizer]:
-    """Cut text that spells a control symbol, byte or unused piece at a character that is unknown: an unknown character
-    costs more than `NEVER`, so that the piece would be taken. No piece that other text spells has such a character."""
+    """Pre-tokenizers that split text inside a control symbol, byte or unused piece, at a character in no normal piece.
+    Without the split the piece would win, since an unknown character scores below `NEVER`."""
     spelt = {letter for piece in found.pieces if piece.type == NORMAL for letter in piece.text}
     ends: dict[tuple[str, str], list[str]] = {}
     for piece in found.pieces:
@@ -106,14 +106,14 @@ def _cuts(found: SentencePieceModel) -> Iterator[PreTokenizer]:
     for (before, unknown), after in ends.items():
         rest = "|".join(map(re.escape, after))
         behind = f"(?<={re.escape(before)})" if before else ""
-        # Unknown characters that follow each other are one token: what is before the cut stays with it.
+        # Adjacent unknown characters make one token, so split after the unknown character where the piece goes on.
         side = "merged_with_previous" if all(after) else "merged_with_next"
         yield pre_tokenizers.Split(Regex(f"{behind}{re.escape(unknown)}(?={rest})"), side)
 
 
 def _bpe(found: SentencePieceModel) -> Model:
-    """Pairs in the order of their unions' scores. Only normal pieces come from merges, and a user-defined symbol is one
-    character, which merges with nothing."""
+    """Merges, ordered by the score of their union. Only normal pieces result from merges; a user-defined symbol is one
+    stand-in character, which never merges."""
     stand_ins = dict(_stand_ins(found))
     scores = {piece.text: piece.score for piece in found.pieces if piece.type == NORMAL}
     merges = [
@@ -136,7 +136,7 @@ def _bpe(found: SentencePieceModel) -> Model:
 
 
 def _stand_ins(found: SentencePieceModel) -> Iterator[tuple[str, str]]:
-    """User-defined symbols and what stands for them, the longest first, since that one is looked for first."""
+    """User-defined symbols with their stand-in characters, longest first: the longest match wins."""
     symbols = sorted((p.text for p in found.pieces if p.type == USER_DEFINED), key=len, reverse=True)
     yield from ((symbol, chr(STAND_IN + place)) for place, symbol in enumerate(symbols))
 
@@ -148,7 +148,7 @@ def _normalizers(found: SentencePieceModel) -> Iterator[Normalizer]:
         yield normalizers.Prepend(SPACE)
     if found.charsmap:
         precompiled = normalizers.Precompiled(found.charsmap)
-        # `Precompiled` reads what people see as one character at once, and this pair is one.
+        # `Precompiled` works on grapheme clusters, and \r\n is one: normalise its \r beforehand.
         yield normalizers.Replace(Regex("\\r(?=\\n)"), precompiled.normalize_str("\r"))
         yield precompiled
     if found.strips:
@@ -158,7 +158,7 @@ def _normalizers(found: SentencePieceModel) -> Iterator[Normalizer]:
             yield normalizers.Prepend(SPACE)
     yield normalizers.Replace(" ", SPACE)
     for symbol, stand_in in _stand_ins(found):
-        # Unigram knows the symbols as they are written; BPE looks for them again in what text has become.
+        # The unigram model spells symbols as written; BPE keeps stand-ins and matches symbols in normalised text too.
         yield normalizers.Replace(*((symbol, stand_in) if found.kind == BPE else (stand_in, symbol)))
 
 

@@ -1,4 +1,4 @@
-"""Ranks of OpenAI's tiktoken."""
+"""Rank files of OpenAI's tiktoken."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ PATTERNS = {
     "o200k_base": rf"{_BEFORE}{_UPPER}*{_LOWER}+{_END}?|{_BEFORE}{_UPPER}+{_LOWER}*{_END}?|\p{{N}}{{1,3}}"
     rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|{_SPACE}",
 }
-"""Patterns that cut text into words, inside which pairs merge."""
+"""Patterns that split text into words; pairs merge inside a word only."""
 ENDS = {50_256: 50_256, 100_256: 100_257, 199_998: 199_999}
-"""The id of `<|endoftext|>` in OpenAI's own encodings, by their number of ranks."""
+"""Id of `<|endoftext|>` in OpenAI's own encodings, keyed by their number of ranks."""
 
 Ranks = Mapping[bytes, int]
 
 
 class TiktokenTokenizer(LocalTokenizer):
-    """A `.tiktoken` file: the rank of each token, in lines of base64 and a number. The package tiktoken is not needed.
+    """A `.tiktoken` file: a line per token, its bytes in base64 and its rank. Does not need the package tiktoken.
 
-    Inside a word the adjacent pair whose union has the lowest rank merges first, until no union has one.
+    Inside a word, the adjacent pair whose union has the lowest rank merges first, until no union has a rank.
     """
 
     kind: Literal["tiktoken"] = "tiktoken"
     words: Literal["gpt2", "cl100k_base", "o200k_base"] = "cl100k_base"
-    """Name of the encoding whose pattern cuts text into words."""
+    """Encoding whose pattern splits text into words."""
     end: int | None = None
-    """The id of `<|endoftext|>`; null for OpenAI's own, or the first free one in files of other sizes."""
+    """Id of `<|endoftext|>`; null for OpenAI's own, or, in a file of another size, the id after the largest rank."""
 
     def content(self, base: Path) -> str:
         return hashlib.sha256(self.read(base) + f"{self.words} {self.end}".encode()).hexdigest()
@@ -56,7 +56,7 @@ class TiktokenTokenizer(LocalTokenizer):
 
 @lru_cache(maxsize=2)
 def _converted(content: bytes, words: str, end: int | None, path: str) -> str:
-    """The encoding as a tokenizer.json. Raises DataError."""
+    """The encoding, converted to a tokenizer.json. Raises DataError."""
     try:
         lines = (line.split() for line in content.splitlines() if line.strip())
         ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in lines}
@@ -81,8 +81,8 @@ def _converted(content: bytes, words: str, end: int | None, path: str) -> str:
 
 
 def _merges(ranks: Ranks) -> list[tuple[bytes, bytes]]:
-    """The pair that each token was merged from, in the order of ranks: what is left of it when pairs of lower rank have
-    merged. A token that those do not leave as two is reached by no merge, and only ever a whole word."""
+    """The merge of each token, in the order of ranks: its two parts after all merges of lower rank. A token not left
+    with two parts results from no merge; it only matches a whole word (`ignore_merges`)."""
     found = []
     for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
         parts = _parts(token, ranks, rank) if len(token) > 1 else []
@@ -92,7 +92,7 @@ def _merges(ranks: Ranks) -> list[tuple[bytes, bytes]]:
 
 
 def _parts(word: bytes, ranks: Ranks, below: int) -> list[bytes]:
-    """Parts of a word after pairs whose union ranks below `below` have merged, the lowest first."""
+    """Parts of a word after merging pairs whose union ranks below `below`, lowest rank first."""
     parts = [bytes([byte]) for byte in word]
     while True:
         unions = [ranks.get(a + b, below) for a, b in pairwise(parts)]

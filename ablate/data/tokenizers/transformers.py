@@ -1,4 +1,4 @@
-"""A tokenizer in files that only transformers knows how to put together."""
+"""A tokenizer folder that transformers loads."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ablate.errors import DataError
 
 class TransformersTokenizer(LoadedTokenizer):
     """A folder as transformers saves tokenizers, such as one with `vocab.json` and `merges.txt`: pairs merge in the
-    order of their lines, in words that the class named in its configs cuts. Needs the extra `hf`.
+    order of their lines, in words as split by the class that the configs name. Needs the extra `hf`.
 
-    A corpus is known by what transformers makes of the files.
+    The tokenizer is identified by the tokenizer.json that transformers makes of the files.
     """
 
     kind: Literal["transformers"] = "transformers"
     path: str
-    """The folder. Relative to the study's file; `~` and `$VARIABLES` are expanded."""
+    """Folder, relative to the study's file; `~` and `$VARIABLES` are expanded."""
 
     @property
     def named(self) -> str:
@@ -38,7 +38,7 @@ class TransformersTokenizer(LoadedTokenizer):
 
 @lru_cache(maxsize=2)
 def _made(folder: Path) -> str:
-    """The tokenizer as a tokenizer.json. Raises DataError."""
+    """The tokenizer, converted to a tokenizer.json. Raises DataError."""
     if not folder.is_dir():
         raise DataError(f"tokenizer.path: there is no folder {folder}")
     try:
@@ -47,6 +47,6 @@ def _made(folder: Path) -> str:
         raise DataError(f"tokenizer.path: {folder} needs transformers: pip install transformers") from error
     try:
         return str(AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer.to_str())
-    except Exception as error:  # its readers have errors of many kinds
+    except Exception as error:  # its readers raise many kinds of errors
         said = str(error).strip().partition("\n")[0] or type(error).__name__
         raise DataError(f"tokenizer.path: {folder}: transformers cannot read its tokenizer: {said}") from error

@@ -1,6 +1,6 @@
-"""Where runs are carried out. One engine per file, `ablate/running/engines/<name>.py` with `build(options) -> Engine`.
+"""Engines, which execute runs. One per file, `ablate/running/engines/<name>.py` with `build(options) -> Engine`.
 
-An engine only starts workers and says when they end. What is done, and how far the rest has got, is in the store.
+An engine only starts workers and reports when they end. Results and progress are in the store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class EngineError(AblateError):
 
 @dataclass(frozen=True)
 class Event:
-    """A worker began, or ended well or badly, on the run `digest`."""
+    """A worker started, finished or failed on the run `digest`."""
 
     kind: Literal["started", "finished", "failed"]
     digest: str
@@ -32,7 +32,7 @@ class Event:
 
 
 class Engine(Protocol):
-    """Carries out requests."""
+    """Executes requests in workers."""
 
     @property
     def device(self) -> str:
@@ -41,7 +41,7 @@ class Engine(Protocol):
 
     @property
     def here(self) -> bool:
-        """Whether workers are on this machine, so that its speed tells theirs."""
+        """Whether workers run on this machine, so that its measured speed is theirs."""
         ...
 
     @property
@@ -51,24 +51,27 @@ class Engine(Protocol):
 
     @property
     def where(self) -> str:
-        """The device's name; of an engine that finds machines by itself, what it is told to look for."""
+        """Name of the device; for cluster engines, a description of the resources requested."""
         ...
 
     def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
-        """Yield events as they happen, and None at least twice a second in between when that is possible.
+        """Yield events as they happen, and in between None, at least twice a second where possible.
 
-        A request is taken when it can begin, so that what comes next may depend on what has ended; None means that
-        there is nothing to do yet. A Sequence may be taken as a whole. Ends when every request has finished or failed.
-        Closing the iterator early ends all workers.
+        A request is drawn only when a worker can take it, so that requests may depend on earlier results; a request of
+        None means that there is nothing to do yet. A Sequence may be drawn as a whole. Ends when every request has
+        finished or failed. Closing the iterator early ends all workers.
         """
         ...
 
     def stop(self, digest: str) -> None:
-        """Ask the worker on a run, if there is one, to save its state and end: the run will have failed."""
+        """Ask the worker on a run, if there is one, to save its state and end; the run counts as failed."""
         ...
 
     def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
-        """Time arms against each other where runs would be, alone or beside as many others. Raises CalibrationError."""
+        """Time arms against each other on the workers' machine. Raises CalibrationError.
+
+        alone: one process at a time; otherwise as many concurrently as there would be runs.
+        """
         ...
 
 
@@ -77,7 +80,7 @@ def names() -> list[str]:
 
 
 def load(options: Options) -> Engine:
-    """The engine that the options name. Raises EngineError, and ArgumentError for a device that does not exist."""
+    """Build the engine that the options name. Raises EngineError, and ArgumentError if the device does not exist."""
     if options.engine not in names():
         raise EngineError(f"unknown engine '{options.engine}': one of {', '.join(names())}")
     engine: Engine = member(__name__, options.engine).build(options)

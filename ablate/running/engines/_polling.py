@@ -15,23 +15,23 @@ from ablate.store import Store
 from ablate.store.claims import Watch
 
 GRACE_SECONDS = 15.0
-"""Seconds that workers may take to save their state when they are asked to end."""
+"""Seconds that workers have to save their state after they are asked to end."""
 
 
 class RunHandle(Protocol):
-    """A run in a worker's hands."""
+    """Handle of a run that a worker executes."""
 
     def ended(self) -> Event | None:
-        """The outcome, once the worker has ended."""
+        """The outcome once the worker has ended; None before."""
         ...
 
     def ask_to_end(self) -> None:
-        """Ask the worker, if there still is one, to save its state and end."""
+        """Ask the worker, if it is still alive, to save its state and end."""
         ...
 
 
 class Polling(ABC):
-    """Subclasses say how runs begin."""
+    """Base of engines that start runs and poll their handles."""
 
     poll_seconds = 0.05
 
@@ -44,15 +44,15 @@ class Polling(ABC):
 
     @abstractmethod
     def start(self, requests: Sequence[Request]) -> Sequence[RunHandle]:
-        """Begin these runs. There are never more than `at_once`, unless `capacity` says so."""
+        """Start runs. `capacity` limits the number of runs in progress."""
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Around all runs. Workers that have not ended by its end are to be ended there."""
+        """Context around all runs. On exit, an override has to end the workers that are still alive."""
         yield
 
     def capacity(self, _requests: Iterable[Request | None]) -> int:
-        """Number of these requests that may be taken before the first has ended."""
+        """Maximum number of runs in progress."""
         return self.at_once
 
     def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
@@ -75,7 +75,7 @@ class Polling(ABC):
                 self._working = {}
 
     def _begin(self, requests: Sequence[Request]) -> Iterator[Event]:
-        for request in requests:  # a worker may end before it does so itself
+        for request in requests:  # workers drop stale errors too, but may die before they do
             Store(request.store).drop_error(request.digest)
         if requests:
             self._working |= zip((request.digest for request in requests), self.start(requests), strict=True)
@@ -94,9 +94,10 @@ class Polling(ABC):
 
 
 class _Waiting:
-    """Requests, taken one at a time; `over` once there will be no more.
+    """Queue of requests, drawn one at a time; `over` once there will be no more.
 
-    Runs that another command works on come when that has ended them, or last: a worker that takes one waits for it.
+    Runs claimed by another command are held back until it has ended them, or nothing else is left to do: a worker on
+    such a run waits for the other command.
     """
 
     def __init__(self, requests: Iterable[Request | None]) -> None:
@@ -109,7 +110,7 @@ class _Waiting:
         return self._ended and not self._held
 
     def take(self, limit: int) -> list[Request]:
-        """Take the requests that are available now, up to a limit."""
+        """Take up to `limit` requests that are available now: unclaimed ones first, then claimed ones."""
         taken: list[Request] = []
         held: list[Request] = []
         while len(taken) < limit and (request := self._held.pop(0) if self._held else self._unseen()) is not None:
@@ -122,7 +123,7 @@ class _Waiting:
         return taken + held[:spare]
 
     def _unseen(self) -> Request | None:
-        """None where there is none yet, or none left."""
+        """The next request from the iterator; None if there is none yet, or none left."""
         if self._ended:
             return None
         try:
@@ -133,7 +134,8 @@ class _Waiting:
 
 
 def how_it_ended(request: Request, status: int | None, said: str = "") -> Event:
-    """status: the worker's exit status, negative for a signal. said: last words outside the run's own log."""
+    """The event of a worker's end. status: its exit status, negative for a signal. said: last line of output outside
+    the run's own log."""
     if status == 0:
         return Event("finished", request.digest)
     if status is not None and status < 0:

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
 
 WARNINGS = {-signal.SIGTERM, -signal.SIGUSR1, -signal.SIGUSR2}
-"""Exit statuses of a worker that was asked to end before it could handle signals."""
+"""Exit statuses of a worker that was asked to end before its signal handlers were installed."""
 LOOK_SECONDS = 0.1
 
 
 TRIES = 4
-"""Most times that one command starts a run that is ended from outside."""
+"""Maximum number of times that one command starts a run that is ended from outside."""
 
 
 class Handed(ABC):
-    """A run handed over to a scheduler, and begun again where it ended through no fault of its own.
+    """A run submitted to a scheduler, and resubmitted if it was ended from outside.
 
-    handle: the scheduler's, of which `again` makes another.
+    handle: the scheduler's handle of the job. again: resubmits the request and returns a new handle.
     """
 
     def __init__(self, request: Request, handle: Any, again: Callable[[Request], Any]) -> None:
@@ -41,7 +41,8 @@ class Handed(ABC):
 
     @abstractmethod
     def outcome(self) -> tuple[int, str] | None:
-        """Once it has ended, its worker's exit status and what else is known; ENDED_BY_REQUEST for a lost machine."""
+        """(exit status of the worker, message) once the job has ended, else None. The status is ENDED_BY_REQUEST if the
+        machine was lost."""
 
     @abstractmethod
     def cancel(self) -> None:
@@ -63,7 +64,8 @@ class Handed(ABC):
 
 
 class Attempt:
-    """Carries out a request (JSON) where it is called, and returns the worker's exit status."""
+    """Callable that executes a request (JSON) in a worker on the machine where it is called, and returns the worker's
+    exit status."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -75,13 +77,13 @@ class Attempt:
             path.write_text(request, encoding="utf-8")
             process = subprocess.Popen(
                 worker_command("ablate.running.worker", str(path), "--end-with-parent"),
-                stdin=subprocess.PIPE,  # the lifeline: the worker ends with us
+                stdin=subprocess.PIPE,  # the worker ends when this pipe closes, hence with us
                 env=environment_of_worker(variables_of(self.device)),
             )
             self._pid = process.pid
             try:
                 _wait(process.pid)
-            except BaseException:  # whatever ends us, the worker may save its state first
+            except BaseException:  # whatever ends us, let the worker save its state first
                 self.stop()
                 raise
             finally:
@@ -96,7 +98,8 @@ class Attempt:
             _wait(self._pid, GRACE_SECONDS)
 
     def checkpoint(self, request: str) -> DelayedSubmission:
-        """Called by submitit, from a signal handler, before Slurm ends the job: what is to be queued in its place."""
+        """The submission to queue in place of this job; submitit calls it from a signal handler before Slurm ends the
+        job."""
         from submitit.helpers import DelayedSubmission  # noqa: PLC0415 (an extra)
 
         self.stop()
@@ -104,13 +107,13 @@ class Attempt:
 
 
 def carry_out_there(device: str, request: str) -> int:
-    """The worker's exit status on a request (JSON)."""
+    """Execute a request (JSON) on the machine where this is called; returns the worker's exit status."""
     return Attempt(device)(request)
 
 
 def _wait(pid: int, seconds: float | None = None) -> None:
-    """Until a child has ended, or for so long. Takes no lock, as Popen.wait does, so that signal handlers may call it
-    meanwhile."""
+    """Wait until a child has ended, at most `seconds`. Unlike Popen.wait, takes no lock, so that a signal handler may
+    call it during another call."""
     deadline = None if seconds is None else time.monotonic() + seconds
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         if deadline is not None and time.monotonic() > deadline:
@@ -124,11 +127,11 @@ def variables_of(device: str) -> Mapping[str, str]:
 
 
 def rehearse_there(request: str, beside: int, alone: bool) -> str:
-    """Time arms where this is called, alone or in so many processes beside each other: a `Timed`, as JSON.
+    """Time arms on the machine where this is called. Returns a `Timed`, as JSON.
 
-    request: a `Rehearsal`, as JSON.
+    request: a `Rehearsal`, as JSON. beside: number of concurrent processes, unless `alone`.
     """
-    from ablate.running.rehearsal import Rehearsal  # noqa: PLC0415 (loads torch, where that is needed)
+    from ablate.running.rehearsal import Rehearsal  # noqa: PLC0415 (loads torch, needed only here)
     from ablate.running.rehearsing import rehearse  # noqa: PLC0415 (as above)
 
     found = Rehearsal.model_validate_json(request)

@@ -1,4 +1,4 @@
-"""One run after the other in this process: for debugging. Memory and threads are shared with the caller."""
+"""Sequential runs in this process, for debugging. Runs share memory and threads with the caller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ablate.training.stop import StopSignal
 
 @dataclass(frozen=True)
 class InProcess:
-    """Exceptions of a run are not caught, so that a debugger stops where they are raised."""
+    """Engine that does not catch a run's exceptions, so that a debugger stops where they are raised."""
 
     device: str
     here: bool = True
@@ -40,7 +40,7 @@ class InProcess:
             yield Event("finished", request.digest)
 
     def stop(self, digest: str) -> None:
-        """Nobody can ask while a run goes on."""
+        """Does nothing: a run occupies the caller's thread, so nobody can ask meanwhile."""
 
     def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
         return rehearse(request, [{}], alone=alone)

@@ -1,4 +1,4 @@
-"""A pool of worker processes on this machine, one process per run so that memory is measured per run."""
+"""Pool of worker processes on this machine, one per run, so that memory is measured per run."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from ablate.store import Store, processes
 from ablate.store.claims import Watch
 
 RESTARTS = 2
-"""Most restarts of a run whose process hangs."""
+"""Maximum number of restarts of a run whose process hangs."""
 START_SECONDS = 300.0
-"""Seconds that a process may take to load its libraries, on the slowest machines."""
+"""Seconds that a process may take to load its libraries, on slow machines."""
 
 
 def device_here(options: Options) -> str:
-    """The device named, or the best there is. Raises EngineError for settings: there are none."""
+    """The device of the options, by default the best one. Raises EngineError for engine settings, as there are none,
+    and ArgumentError if there is no CUDA device."""
     if options.engine_settings:
         raise EngineError(f"this engine has no settings: {', '.join(options.engine_settings)}")
     found = pick_device()
@@ -44,7 +45,7 @@ def build(options: Options) -> Engine:
     if device == "cuda":
         gpus, each = [gpu.place for gpu in alike_gpus()], options.workers_per_gpu
         groups = [gpus[i : i + options.devices] for i in range(0, len(gpus) - options.devices + 1, options.devices)]
-        # Group by group, then again, so that few workers share none.
+        # All groups once, then again: workers share a GPU only if there are more workers than groups.
         places = [{"CUDA_VISIBLE_DEVICES": ",".join(group)} for group in groups * each]
         if not places or (options.workers is not None and options.workers > len(places)):
             shared = f", and --workers-per-gpu {each}" if each > 1 else ""
@@ -57,7 +58,7 @@ def build(options: Options) -> Engine:
 
 
 class Pool(Polling):
-    """At most one worker at a time in each of `places`: the environment variables of the workers there."""
+    """Engine with at most one worker at a time in each of `places`, given by the workers' environment variables."""
 
     here = True
 
@@ -95,9 +96,9 @@ class Pool(Polling):
 
 
 class Slot:
-    """One fork server, started when it is first needed and again if it was killed, and the run that it works on.
+    """A fork server, started on demand and restarted if killed, and the run that its worker executes.
 
-    Its standard input is a lifeline: server and worker end when our end of it closes, however we end.
+    Server and worker end when our end of the server's standard input closes, however this process ends.
     """
 
     def __init__(self, variables: Mapping[str, str], prefix: Path) -> None:
@@ -119,18 +120,18 @@ class Slot:
             self.close()
         if self._server is None:
             with self._log.open("wb") as log:
-                # Ctrl-C reaches us alone, and we end the workers.
+                # In a new session, Ctrl-C reaches this process alone, which then ends the workers.
                 self._server = start(
                     "ablate.running.forkserver", variables=self.variables, output=log, new_session=True
                 )
             os.set_blocking(self._server.answers.fileno(), False)
         self.request, self._answer = request, b""
         self._watch = Watch(Store(request.store).run_dir(request.digest))
-        with suppress(BrokenPipeError):  # it has died: `ended` will say so
+        with suppress(BrokenPipeError):  # the server has died: `ended` reports it
             self._server.ask(str(self._path))
 
     def ended(self) -> Event | None:
-        """The outcome of the run, once it has ended; its slot is free then."""
+        """The outcome of the run once it has ended, which frees the slot; None before."""
         if self.request is None or self._server is None:
             return None
         gone = self._server.process.poll()  # before reading, so that a last answer is not missed
@@ -146,7 +147,7 @@ class Slot:
         return how_it_ended(request, status, last_words)
 
     def _restarted(self, request: Request, group: int) -> Event | None:
-        """A worker that stands still is ended, and another goes on from its checkpoint; how it ended, if too often."""
+        """Restart a worker that hangs, to resume from its checkpoint; a failure event after `RESTARTS` restarts."""
         if not self._stands_still(request, group):
             return None
         self.close()
@@ -160,24 +161,24 @@ class Slot:
         return Event("failed", request.digest, error)
 
     def _stands_still(self, request: Request, group: int) -> bool:
-        """Whether the worker, or the server that should have started it, was silent for too long."""
+        """Whether the worker, or the server that should have started it, has sent no heartbeat for too long."""
         holder = self._watch.holder()
         if holder is None:
             return self._watch.silent_seconds > max(START_SECONDS, request.execution.stall_timeout)
         if holder.host != processes.here() or processes.group(holder.pid) != group:
-            return False  # another command's: our worker waits for it, and takes over when it is gone
+            return False  # claimed by another command: our worker waits for it, and takes over when it is gone
         return self._watch.is_silent(holder, request.execution.stall_timeout)
 
     def ask_to_end(self) -> None:
         """Ask the worker, if there is one, to save its state and end."""
         if self.request is not None and self._server is not None:
-            with suppress(ProcessLookupError):  # it has just ended by itself
+            with suppress(ProcessLookupError):  # already ended
                 os.killpg(self._server.process.pid, signal.SIGTERM)
 
     def close(self) -> None:
-        """End server and worker now."""
+        """Kill server and worker."""
         if self._server is not None:
-            with suppress(ProcessLookupError):  # it has just ended by itself
+            with suppress(ProcessLookupError):  # already ended
                 os.killpg(self._server.process.pid, signal.SIGKILL)
             self._server.kill()
             self._server = None

@@ -1,8 +1,9 @@
-"""Tasks of a Ray cluster: of one that is there (`--address`, `$RAY_ADDRESS`), or of one started on this machine.
+"""Engine that runs tasks on a Ray cluster: an existing one (`--address`, `$RAY_ADDRESS`), or one started on this
+machine.
 
-A run has a processor for each of its devices, and of a GPU its share (`--workers-per-gpu`). A run whose node is lost
-goes on from its saved state on another. When the head is lost, all runs have failed: the same command resumes them on
-another cluster. Nodes need the store, the corpora and this installation under the same paths as here.
+A run takes a CPU for each of its devices, and a share of a GPU (`--workers-per-gpu`). A run whose node is lost resumes
+from its saved state on another. If the head node is lost, all runs fail; the same command resumes them on another
+cluster. Nodes need the store, the corpora and this installation under the same paths as here.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ except ModuleNotFoundError:  # an extra
 
 ANSWER_SECONDS = 10.0
 LOST_SECONDS = 20.0
-"""Silence of the head after which the cluster is lost: it may start again. After 60 s Ray ends this process, which has
-to say before what failed."""
+"""Seconds of the head's silence after which the cluster counts as lost; shorter ones may be a restart. Ray ends this
+process after 60 s, so failures have to be reported before."""
 LOOK_SECONDS = 2.0
 
 
@@ -57,7 +58,7 @@ def build(options: Options) -> Engine:
 
 
 class Ray(Polling):
-    """`workers` None is as many as the cluster holds at the moment; with more, what is too much waits for new nodes."""
+    """Engine on a Ray cluster. workers: None for as many as the cluster holds; a larger number waits for new nodes."""
 
     poll_seconds = 0.2
     here = False
@@ -73,13 +74,13 @@ class Ray(Polling):
         return self.workers or (self._room() if self._known is None else self._known)
 
     def _room(self) -> int:
-        """Number of runs that the cluster holds. Waits where the head is lost."""
+        """Number of concurrent runs that the cluster holds. Blocks while the head does not answer."""
         held = _resources("GPU") * self.workers_per_gpu if self.device == "cuda" else _resources("CPU")
         return held // self.devices
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Meanwhile a thread of its own asks what the cluster holds: an answer that does not come holds up no other."""
+        """Poll the cluster's capacity in a separate thread, since a query blocks if the head does not answer."""
         ended = threading.Event()
 
         def look() -> None:
@@ -91,7 +92,7 @@ class Ray(Polling):
         try:
             yield
         finally:
-            ended.set()  # what was known last still is: a lost head would be asked in vain
+            ended.set()  # keep the last known capacity: a lost head would not answer
 
     @property
     def where(self) -> str:
@@ -102,7 +103,7 @@ class Ray(Polling):
         return [_Task(request, self._submit(request), self._submit, self._head) for request in requests]
 
     def _submit(self, request: Request) -> Any:
-        # A ten-thousandth of a GPU is the least that Ray counts.
+        # Ray counts GPUs in units of 1/10,000: round the share down.
         gpus = self.devices * int(1e4 / self.workers_per_gpu) / 1e4 if self.device == "cuda" else 0
         return _task(carry_out_there, gpus, cpus=self.devices).remote(self.device, request.to_json())
 
@@ -120,14 +121,14 @@ class Ray(Polling):
 
 
 class _Head:
-    """The node that the cluster depends on."""
+    """The head node, on which the cluster depends."""
 
     def __init__(self) -> None:
         self.address = ray.get_runtime_context().gcs_address
         self._answered = self._asked = time.monotonic()
 
     def answers(self) -> bool:
-        """Whether it answers now."""
+        """Whether the head answers now."""
         self._asked = time.monotonic()
         with suppress(EngineError):
             _answers(self.address)
@@ -135,7 +136,7 @@ class _Head:
         return self._answered == self._asked
 
     def is_lost(self) -> bool:
-        """Whether it has not answered for long."""
+        """Whether the head has not answered for `LOST_SECONDS`."""
         if time.monotonic() - self._asked > LOOK_SECONDS:
             self.answers()
         return self._asked - self._answered > LOST_SECONDS
@@ -154,7 +155,7 @@ class _Task(Handed):
         try:
             return ray.get(self.handle), ""
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
-            if not self._head.answers():  # to begin it again would wait for the head
+            if not self._head.answers():  # a resubmission would block until the head answers
                 return None
             return ENDED_BY_REQUEST, f"its node was lost: {_last_line(error)}"
         except ray.exceptions.RayError as error:
@@ -165,25 +166,25 @@ class _Task(Handed):
 
 
 def _connect(address: str | None) -> None:
-    """Connect to a cluster, unless the caller has. Ray's logging and usage statistics are off."""
+    """Connect to a cluster, unless the caller has; turn off Ray's logging and usage statistics. Raises EngineError."""
     if ray.is_initialized():
         return
     if address is not None:
         _answers(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_worker_niceness", "0")  # 15 otherwise: of a cluster that starts here
+    os.environ.setdefault("RAY_worker_niceness", "0")  # for a cluster started here; the default is 15
     own = {} if address or os.environ.get("RAY_ADDRESS") else {"num_cpus": cores(), "include_dashboard": False}
     connect = partial(ray.init, address, logging_level=logging.ERROR, log_to_driver=False, **own)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of versions to come
+            warnings.simplefilter("ignore")  # announcements of future changes
             connect()
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise EngineError(f"there is no Ray cluster at {address}: {_last_line(error)}") from error
 
 
 def _answers(address: str) -> None:
-    """Raises EngineError where nobody listens: Ray would try for a quarter of an hour."""
+    """Raise EngineError if nothing listens at an address: Ray itself would retry for a quarter of an hour."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdecimal()):
         return  # `auto` and the like
@@ -194,13 +195,13 @@ def _answers(address: str) -> None:
 
 
 def _resources(kind: str) -> int:
-    """Amount of a resource in the cluster, used or not."""
+    """Total amount of a resource in the cluster, in use or free."""
     return int(ray.cluster_resources().get(kind, 0))
 
 
 def _task(function: Any, gpus: float, cpus: int = 1) -> Any:
-    """Begun once: whoever waits for it knows when it is worth beginning again. Plug-ins go with it: the cluster may
-    have been started without them."""
+    """A Ray task without Ray's own retries, as `Handed` decides when to resubmit. Passes the variable that names
+    plug-ins, since the cluster may have been started without it."""
     plugged = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
     return ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0, runtime_env={"env_vars": plugged})(function)
 

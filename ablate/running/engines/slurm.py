@@ -1,10 +1,10 @@
-"""Jobs of a Slurm cluster, through submitit: one job for each run, in arrays where many can begin together.
+"""Engine that runs jobs on a Slurm cluster, through submitit: one job per run, in job arrays where possible.
 
 Settings are options of sbatch: `partition=gpu`, `time=4:00:00`, `gres=gpu:h100:1`. `cluster=local` starts the jobs on
 this machine instead. Jobs need the store, the corpora and this installation under the same paths as here.
 
-A job that Slurm warns, before its time limit or to preempt it, saves its state and is queued again. One that lost its
-node, or was ended without a warning, is submitted again.
+When Slurm signals a job before its time limit or preemption, the job saves its state and is requeued. A job that lost
+its node, or was killed without a signal, is submitted again.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from ablate.training.stop import ENDED_BY_REQUEST
 AT_ONCE = 16
 """Default number of concurrent jobs."""
 MINUTES = 240
-"""A job's time limit, unless a setting says otherwise. A run that takes longer goes on in the next job."""
+"""Default time limit of a job. A longer run continues in the next job."""
 CPUS_PER_GPU = 4
-"""Processors of a run for each of its GPUs, unless a setting says otherwise: one issues operations, others read
-batches, compile and score answers. Many clusters give one where none are asked for."""
+"""Default number of CPUs per GPU: one issues operations, others read batches, compile and score answers. Many clusters
+give one CPU by default."""
 TIMEOUTS = 1000
-"""Most times that a run may reach its time limit: it makes progress each time."""
+"""Maximum number of times that a run may reach its time limit: large, as the run makes progress each time."""
 LOST = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED", "REQUEUED"}
+"""Job states after which a run is submitted again."""
 FINAL = {"CANCELLED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE"}
-"""States of jobs that would end so again, or that somebody wanted to end."""
+"""Job states after which a run is not submitted again: it would end so again, or was cancelled on purpose."""
 OURS = {"array", "error", "nodes", "ntasks", "open-mode", "output", "signal"}
-"""Options of sbatch that are not for callers."""
+"""Options of sbatch that the engine sets itself."""
 
 
 def build(options: Options) -> Engine:
@@ -63,7 +64,7 @@ def build(options: Options) -> Engine:
 
 
 class Slurm(Polling):
-    """`settings` are options of sbatch, spelt with hyphens."""
+    """Engine on a Slurm cluster. settings: options of sbatch, spelt with hyphens."""
 
     poll_seconds = 0.5
     here = False
@@ -90,7 +91,8 @@ class Slurm(Polling):
         return f"{'local jobs' if self.local else 'Slurm'} {options}".rstrip()
 
     def capacity(self, requests: Iterable[Request | None]) -> int:
-        """Requests known in advance form one array, of which Slurm starts `at_once` at a time."""
+        """Maximum number of runs in progress: all of a Sequence, as one job array of which Slurm runs `at_once` at a
+        time; else `at_once`."""
         return len(requests) if isinstance(requests, Sequence) and not self.local else self.at_once
 
     def start(self, requests: Sequence[Request]) -> Sequence[SlurmJob]:
@@ -103,7 +105,7 @@ class Slurm(Polling):
         return [SlurmJob(request, job, again) for request, job in zip(requests, jobs, strict=True)]
 
     def _submit(self, store: str, function: Callable[..., Any], *arguments: Sequence[object]) -> list[Any]:
-        """A job for each. Raises EngineError."""
+        """Submit a job per item of `arguments`. Raises EngineError."""
         from submitit.core.utils import FailedJobError, FailedSubmissionError  # noqa: PLC0415 (an extra)
 
         executor = self._executor(Store(store).slurm_dir)
@@ -152,7 +154,7 @@ class SlurmJob(Handed):
             return None
         try:
             status = job.result()
-        except Exception as error:  # whatever the job raised, too
+        except Exception as error:  # submitit's errors, and any that the job raised
             state = job.state.split()[0]
             said = f"Slurm job {job.job_id}: {state} (see {job.paths.stderr})"
             is_lost = state in LOST or (_was_killed(error) and state not in FINAL)
@@ -167,21 +169,21 @@ class SlurmJob(Handed):
 
 
 def _was_killed(error: Exception) -> bool:
-    """Whether a job left no result, not even an exception of its own, or half of one: it had no time to."""
+    """Whether a job was killed: it left no result and no exception, or only part of one."""
     from submitit.core.utils import UncompletedJobError  # noqa: PLC0415 (an extra)
 
     return type(error) is UncompletedJobError or isinstance(error, EOFError | UnpicklingError)
 
 
 def _remove_files(job: Any) -> None:
-    """Remove the files that submitit keeps of a job: arguments, result, output."""
+    """Remove submitit's files of a job: arguments, result, output."""
     for path in job.paths.folder.glob(f"{job.job_id}_*"):
         path.unlink(missing_ok=True)
 
 
 @contextmanager
 def _importable() -> Iterator[None]:
-    """Jobs inherit our environment: there they find the packages that we run."""
+    """Put a worker's variables in our environment, which jobs inherit, so that they import the same packages."""
     before = dict(os.environ)
     os.environ.update(environment_of_worker({}))
     try:
@@ -192,8 +194,8 @@ def _importable() -> Iterator[None]:
 
 
 def minutes(text: str) -> int:
-    """Minutes of a time as sbatch takes it: `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours` and so
-    on.
+    """Minutes, at least 1, of a time in sbatch's formats: `minutes`, `minutes:seconds`, `hours:minutes:seconds`,
+    `days-hours`, `days-hours:minutes`, `days-hours:minutes:seconds`.
 
     Raises EngineError.
     """

@@ -1,7 +1,7 @@
-"""The phases of one run in a worker: train, measure, evaluate. Each phase ends with its document in the store.
+"""Phases of one run in a worker: train, measure, evaluate. Each phase ends by writing its document to the store.
 
-The libraries of all phases are loaded at once, also when only one is asked for: a process's memory counts them, and a
-run that is not evaluated must be comparable with one that is.
+The libraries of all phases are always loaded, even for a single phase: they count in a process's memory, and runs with
+and without evaluation must be comparable.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ LOG = logging.getLogger(__name__)
 
 
 def run_phases(request: Request, stop: StopSignal, claim: FolderClaim) -> None:
-    """Do all that is missing, in order; the claim on the run tells how far that is.
+    """Execute the missing phases in order; the claim on the run reports progress.
 
-    Raises Interrupted when training was asked to stop, and PluginError where a plug-in is not what the run was planned
-    with.
+    Raises Interrupted if the worker was asked to stop, and PluginError if a plug-in has changed since the run was
+    planned, or is missing.
     """
     load_imports()
     if stale := ", ".join(changed(request.identity.plugins or {})):
@@ -49,9 +49,9 @@ def run_phases(request: Request, stop: StopSignal, claim: FolderClaim) -> None:
 
     with listening(tell):
         while missing := request.missing():
-            if stop.asked:  # in the last steps of training, or while its results were written
+            if stop.asked:  # during the last steps of training, or while results were written
                 raise Interrupted(f"run {request.digest} stopped before {missing[0]}")
             LOG.info("%s", missing[0])
             tell(None)
-            forget(numerics.device)  # what the phase before left is not this one's memory
+            forget(numerics.device)  # memory left by the previous phase must not count in this one
             phases[missing[0]]()

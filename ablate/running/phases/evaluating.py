@@ -1,4 +1,4 @@
-"""Evaluation of a trained model: its answers to tasks, and what diagnostics see in it."""
+"""Evaluation of a trained model on tasks and diagnostics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evals.subject import HeldOutText, Subject, SyntheticTask
 
 
 def evaluate(request: Request, numerics: Numerics) -> None:
-    """Evaluate the model of a run that is trained, and store scores and samples."""
+    """Evaluate the model of a trained run, and store scores and samples."""
     store, spec = Store(request.store), EvalSpec.model_validate(request.evals)
     subject = Subject(
         trained_model(store, request.digest, numerics.device),

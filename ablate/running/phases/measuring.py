@@ -1,4 +1,4 @@
-"""Measurement of a trained model: speed and memory, and its loss through other kinds of cache."""
+"""Measurement of a trained model: speed, memory, and loss under several kinds of KV cache."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from evals.reading.windows import Text
 
 
 def measure(request: Request, numerics: Numerics) -> None:
-    """Measure the model of a run that is trained, and store the measurement."""
+    """Measure the model of a trained run, and store the measurement."""
     store, spec, run = Store(request.store), MeasureSpec.model_validate(request.measure), request.identity
     model = trained_model(store, run.digest, numerics.device)
-    # What is read through other kinds of cache than a plain one.
+    # Held-out text, needed only to score other kinds of cache than the plain one.
     corpus = open_corpus(Path(request.corpus)) if len(spec.caches) > 1 else None
     text = Text(*corpus.held_out_tokens(run.reads), run.begins) if isinstance(corpus, Corpus) else None
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Training of a run, up to its model and its result in the store."""
+"""Training of a run, including storage of its model and result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 
 
 def train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
-    """Train a run, or what is missing of it, and store its model and its result. Raises Interrupted."""
+    """Train a run, resuming from its saved state if any, and store its model and result. Raises Interrupted."""
     store, corpus = Store(request.store), open_corpus(Path(request.corpus))
     if store.read_run(request.digest) is None:
         store.write_run(request.identity)

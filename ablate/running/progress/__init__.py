@@ -19,19 +19,19 @@ Wanted = bool | Tell
 
 
 def open_progress(store: Store, title: str, labels: Mapping[str, tuple[str, int]], wanted: Wanted) -> Progress:
-    """The progress that the caller chose; on a terminal, a live table. `labels` gives arm and seed by digest."""
+    """The progress output that the caller chose; on a terminal, a live table. labels: arm and seed, by digest."""
     if _on_terminal(wanted):
         return ProgressBars(store, title, labels)
     return Lines(store, title, labels, teller(wanted))
 
 
 def open_counts(wanted: Wanted) -> AbstractContextManager[None]:
-    """Show what an evaluation in this process counts, on a terminal as a bar."""
+    """Show the progress of an evaluation in this process, as a bar on a terminal."""
     return counts_shown(teller(wanted), _on_terminal(wanted))
 
 
 def teller(wanted: Wanted) -> Tell:
-    """Where lines of text go."""
+    """Function that outputs a line of text as the caller chose."""
     if callable(wanted):
         return wanted
     return to_standard_error if wanted else lambda line: None

@@ -1,4 +1,4 @@
-"""Progress of an evaluation in this process: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of an evaluation in this process: a bar on a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evals.counting import listening
 
 @contextmanager
 def counts_shown(tell: Tell, on_terminal: bool) -> Iterator[None]:
-    """Show what the block counts. tell: takes each line, where that is not a terminal."""
+    """Show the counts that the block reports. tell: receives each line, if the output is not a terminal."""
     if on_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bars:

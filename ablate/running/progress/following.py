@@ -1,7 +1,7 @@
 """Progress of a study's runs.
 
-Engines only say when runs begin and end. Everything else is read from the store, so it looks the same wherever the
-workers are.
+Engines only report when runs begin and end. Everything else is read from the store, and so does not depend on where the
+workers run.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ablate.store.documents import MetricsRecord, ReferenceLosses, TextMeta
 from ablate.store.documents.length import STEPS
 
 OVERTIME = 0.1
-"""At least this share of what a run has taken is what it still takes, as far as anybody knows."""
+"""A current run's estimated remaining time is at least this share of its time so far."""
 SILENT_SECONDS = 20.0
-"""Silence of a process that is told of."""
+"""Seconds without a heartbeat after which a process's silence is shown."""
 PHASES = {"train": "starting", "measure": "measuring", "evals": "evaluating"}
 
 
 @dataclass
 class Run:
-    """A run in progress, as the store shows it."""
+    """Progress of a run, as read from the store."""
 
     label: str
     request: Request
@@ -37,12 +37,12 @@ class Run:
     step: int = 0
     doing: str = "starting"
     share: float = 0.0
-    """Share of its current phase that is done."""
+    """Completed share of the current phase."""
     began: float | None = None
-    """When its worker started, by the monotonic clock; once it has shown itself, when it did."""
+    """Time of the run's start by the monotonic clock; once its worker is seen to hold the claim, time of that."""
     claimed: bool = False
     is_new: bool = True
-    """Whether nothing of it was done before."""
+    """Whether the run had no steps before this command."""
 
     def look(self, store: Store) -> None:
         missing, holder = self.request.missing(), self.watch.holder()
@@ -71,15 +71,15 @@ def step_text(record: MetricsRecord, steps: int) -> str:
 
 @dataclass
 class WorkRate:
-    """Work per second while there are steps: neither what comes before the first nor what follows the last counts."""
+    """Work per second while steps are taken, excluding the time before the first step and after the last."""
 
     before: float
-    """Work that was done already."""
+    """Work done before the current stage."""
     since: float
-    """When it was last seen that no more than that was done."""
+    """Last time at which the work was still `before`."""
     work: float = field(init=False)
     until: float = field(init=False)
-    """When `work` was first seen."""
+    """First time at which `work` was seen."""
 
     def __post_init__(self) -> None:
         self.work, self.until = self.before, self.since
@@ -101,7 +101,7 @@ class WorkRate:
 
 @dataclass
 class Progress:
-    """Follows the runs of a study. Subclasses say how it looks."""
+    """Follows the runs of a study. Subclasses draw it."""
 
     store: Store
     title: str
@@ -111,14 +111,14 @@ class Progress:
     finished: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
     stage: str = field(default="", init=False)
-    """Name of the current stage if others follow: the time left is then of this stage alone."""
+    """Name of the current stage if others follow, in which case the time left is for this stage alone."""
     _pace: WorkRate = field(default_factory=lambda: WorkRate(0.0, 0.0), init=False)
     _spent: float = field(default=0.0, init=False)
-    """Seconds that runs took which were carried out from start to end."""
+    """Seconds that runs took that this command executed from start to end."""
     _ended: float = field(default=0.0, init=False)
-    """The work of these runs."""
+    """Work of the runs in `_spent`."""
     _at_once: int = field(default=1, init=False)
-    """The most runs that were seen at once: between the end of one and the start of the next there are fewer."""
+    """Largest number of concurrent runs seen; between the end of a run and the start of the next there are fewer."""
 
     def __enter__(self) -> Progress:
         return self
@@ -127,11 +127,11 @@ class Progress:
         self.close()
 
     def data(self, stage: str, share: float) -> None:
-        """The corpus is being prepared."""
+        """Show the preparation of a corpus. share: done part of the stage."""
         raise NotImplementedError
 
     def begin(self, requests: Sequence[Request], stage: str = "") -> None:
-        """These runs come next. stage: its name, if others follow."""
+        """Begin a stage with these runs. stage: its name, if others follow."""
         self.stage = stage
         for request in requests:
             arm, seed = self.labels[request.digest]
@@ -143,7 +143,7 @@ class Progress:
         self._pace = WorkRate(self._work_done(), time.monotonic())
 
     def show(self, event: Event | None) -> None:
-        """Something happened, or nothing did for a moment."""
+        """Take in an event, or None between events, and redraw."""
         if event is not None:
             self._take(event)
         for run in self.current.values():
@@ -181,14 +181,14 @@ class Progress:
         else:
             score = f"{result.bits_per_byte:.4f} bits/byte"
         text = f"loss {result.loss:.4f}  {score}  {short(result.training_speed or 0.0)} tokens/s"
-        # Whether token frequencies alone explain the loss, after enough steps to learn more.
+        # Stalled: token frequencies alone explain the loss, after enough steps to learn more.
         known = self._references(event.digest) if result.steps >= STEPS else None
         if known is not None and result.loss is not None and result.loss > known.stalled_above:
             text += f"  stalled: the unigram loss is {known.unigram:.3f}"
         return text
 
     def _references(self, digest: str) -> ReferenceLosses | None:
-        """Reference losses of the text that a run predicts token by token; None for anything else."""
+        """Reference losses of a run's text; None for synthetic tasks and for other objectives than the next token."""
         run = self.store.read_run(digest)
         if run is None or "objective" in run.train:
             return None
@@ -200,7 +200,7 @@ class Progress:
         return sum(run.work * run.step / run.steps for run in self.runs.values())
 
     def summary(self) -> str:
-        """`norm_placement  4/9 runs  about 2:10 left`, and of which stage, if others follow"""
+        """`norm_placement  4/9 runs  about 2:10 left`, with the stage's name if others follow."""
         failed = f"  {self.failed} failed" if self.failed else ""
         text = f"{self.title}  {self.finished}/{len(self.runs)} runs{failed}"
         left = self.seconds_left()
@@ -210,9 +210,10 @@ class Progress:
         return f"{text}  about {clock(max(1.0, left))} {'left' if self._ended else 'of training left'}{of_stage}"
 
     def seconds_left(self) -> float | None:
-        """An estimate from the durations of whole runs, measuring and evaluation included.
+        """Estimated seconds left, from the durations of completed runs, measuring and evaluation included.
 
-        Before one has ended it is the training alone, by its steps; None before there is anything to go by.
+        Before a run has completed, the estimate covers training alone, from the rate of steps; None before 2 % of the
+        stage's steps are done.
         """
         if not self._ended:
             total = sum(run.work for run in self.runs.values())
@@ -221,19 +222,19 @@ class Progress:
             return self._pace.seconds(total - self._pace.work)
         now, per_work = time.monotonic(), self._spent / self._ended
         waiting = sum(r.work for d, r in self.runs.items() if d not in self.current and r.step < r.steps)
-        # A run that has taken longer than expected is not about to end at any moment.
+        # A run that has taken longer than expected is not assumed to end at once.
         begun = [(r.work, now - r.began) for r in self.current.values() if r.began is not None]
         current = [max(per_work * work - taken, OVERTIME * taken) for work, taken in begun]
         left = sum(run.step < run.steps for run in self.runs.values())
         return (per_work * waiting + sum(current)) / max(1, min(self._at_once, left))
 
     def say(self, line: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line."""
         raise NotImplementedError
 
     def draw(self) -> None:
-        """Show how far the current runs are."""
+        """Show the progress of the current runs."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nothing more will be shown."""
+        """End the output."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from ablate.running.progress.following import Progress
 
 Tell = Callable[[str], None]
-"""Takes one line of text."""
+"""Function that outputs a line of text."""
 LINE_SECONDS = 10.0
-"""Seconds between lines of plain output on the progress of each run."""
+"""Seconds between progress lines in plain output."""
 
 
 def to_standard_error(line: str) -> None:
@@ -21,7 +21,7 @@ def to_standard_error(line: str) -> None:
 
 @dataclass
 class Lines(Progress):
-    """Plain lines: every end of a run, and now and then how far the others are."""
+    """Plain lines: one at the end of each run, and every `LINE_SECONDS` one on the progress of the others."""
 
     tell: Tell = field(default=to_standard_error)
     _stage: str = field(default="", init=False)

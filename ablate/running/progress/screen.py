@@ -17,7 +17,7 @@ BAR_WIDTH = 20
 
 @dataclass
 class ProgressBars(Progress):
-    """The study in a line, and a bar for each run that goes on."""
+    """A summary line of the study, and a progress bar for each current run."""
 
     _live: Live | None = field(default=None, init=False)
 
