@@ -18,11 +18,11 @@ from zoo.spec import ModelSpec
 
 
 class Exaone4(SomeRoPE, Olmo2):
-    """EXAONE 4.0: x + norm(f(x)), with a norm of each head's queries and keys; where some layers have windows, those
-    without have no positions. LG AI Research 2025, arXiv:2507.11407."""
+    """EXAONE 4.0: x + norm(f(x)), with a QK norm for each head; if some layers have windows, the others have no
+    positions. LG AI Research 2025, arXiv:2507.11407."""
 
     model_types: ClassVar[tuple[str, ...]] = ("exaone4",)
-    ignored: ClassVar[tuple[str, ...]] = ("sliding_window_pattern",)  # it only says what layer_types are by default
+    ignored: ClassVar[tuple[str, ...]] = ("sliding_window_pattern",)  # it only sets the default of layer_types
     qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = LlamaLike.mixer_keys
 
@@ -43,11 +43,11 @@ class Exaone4(SomeRoPE, Olmo2):
 
 
 class ExaoneMoe(NearRoPE, ListedExperts):
-    """K-EXAONE: A norm of each head's queries and keys, windows with RoPE and full attention without, DeepSeek-V3's
-    experts. LG AI Research 2026, arXiv:2601.01739."""
+    """K-EXAONE: a QK norm for each head, windows with RoPE, full attention without positions, DeepSeek-V3's experts.
+    LG AI Research 2026, arXiv:2601.01739."""
 
     model_types: ClassVar[tuple[str, ...]] = ("exaone_moe",)
-    ignored: ClassVar[tuple[str, ...]] = ("sliding_window_pattern",)  # it only says what layer_types are by default
+    ignored: ClassVar[tuple[str, ...]] = ("sliding_window_pattern",)  # it only sets the default of layer_types
     qk_norm: ClassVar[SpecJson | None] = {}
     expert_keys: ClassVar[Keys] = {
         **without(ListedExperts.expert_keys, "n_routed_experts", "n_shared_experts"),
