@@ -1,4 +1,4 @@
-"""Parts and settings of a model that do not support an operation: models with them refuse it.
+"""Parts and settings that do not support an operation: it is refused for models that have one of them.
 
 A part (a variant, a feature) declares in `supports` which operations work on models that have it. A setting that is off
 by default and switched on counts as a feature of its own: operations that depend on what a model computes (`OF_VALUES`)
@@ -21,8 +21,8 @@ SIZES = {Fact.SIZE, Fact.WIDTH, Fact.HEAD_WIDTH, Fact.HEADS, Fact.SHARED_HEADS}
 
 
 class Unsupported(NamedTuple):
-    """A part or a setting without support. kind: the variant's kind, for a choice of an axis. missing: the attribute or
-    annotation that it does not declare; empty if it declares its operations, and this one is not among them."""
+    """A part or a setting that does not support an operation. kind: the variant's kind, for a choice on an axis.
+    missing: the attribute or annotation that it lacks; empty if it declares its operations without this one."""
 
     path: str
     kind: str = ""
@@ -66,7 +66,7 @@ def declared(part: type[Spec]) -> Operations | None:
 
 
 def switches(part: type[Spec]) -> Iterator[str]:
-    """Settings that are off by default, except sizes, and settings of which layers are made, without `Supports`."""
+    """Settings that are off by default, except sizes, and the layers' pattern, if they declare no `Supports`."""
     for name, field in part.model_fields.items():
         belongs = bool(facts_of(part, name) & {*SIZES, Fact.LAYERS}) and said_of(part, name, Supports) is None
         if not belongs and not field.is_required() and not field.get_default(call_default_factory=True):

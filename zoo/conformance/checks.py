@@ -58,8 +58,8 @@ def causality(subject: CheckSubject) -> None:
     """No token sees the future, except in a prefix or a bidirectional model, where all tokens see every change."""
     spec, model, (tokens, given) = subject.spec, subject.model, subject.read(1)
     before = model(tokens, **given)
-    # A matrix product may round differently with another number of rows. A changed token can change the number of rows
-    # of an expert, of chunks, or of selected tokens.
+    # Matrix products may round differently with another number of rows. A changed token can change how many tokens an
+    # expert gets, how many are selected, and how many chunks there are.
     chooses = any(subset is not None for subset in spec.subsets)
     chooses |= any(layer.ffn.cost(spec.d_model).inactive for layer in spec.layers)
     slack = 1e-5 if chooses else 0.0
@@ -78,8 +78,8 @@ def causality(subject: CheckSubject) -> None:
 
 
 def gradients(subject: CheckSubject) -> None:
-    """Every parameter gets a gradient, in one draw of four: in some draws, all scores before a gated unit's ReLU may be
-    negative. In every draw, the loss and all gradients are finite."""
+    """Every parameter gets a gradient, in one draw of four: in some, all inputs of a unit's ReLU may be negative. In
+    every draw, the loss and all gradients are finite."""
     silent = silent_parameters(subject.spec, 0)
     for seed in (1, 2, 3):
         silent = silent and silent & silent_parameters(subject.spec, seed)
@@ -225,9 +225,9 @@ def dumping(subject: CheckSubject) -> None:
 
 
 def bfloat16(subject: CheckSubject) -> None:
-    """The loss in bfloat16 is that in float32 to within 5 % of the largest logit. Rounding is relative to logits, which
-    without norms can have any size. Their softcap is removed: after it, a small relative error of logits of millions
-    may be a change of sign."""
+    """The loss in bfloat16 is that in float32 to within 5 % of the largest logit: rounding grows with the logits, which
+    can have any size without norms. Their softcap is removed, as it could turn a small relative error of logits in the
+    millions into a change of sign."""
     model, (tokens, given) = _uncapped(subject), subject.read(2, LENGTH + 1)
     exact = model.loss(tokens[:, :-1], tokens[:, 1:], **given)[1]
     with torch.autocast("cpu", torch.bfloat16):

@@ -79,7 +79,7 @@ def _is_composite(func: Any) -> bool:
 
 @contextmanager
 def counted(model: nn.Module, passes: int = 1) -> Iterator[FlopCount]:
-    """Count FLOPs. passes: 1 for a forward pass; 3 with a backward pass, which takes two products for each."""
+    """Count FLOPs. passes: 1 for a forward pass; 3 with a backward pass, whose products are twice as many."""
     count = FlopCount(passes)
     hooks = [m.register_forward_hook(count.convolve) for m in model.modules() if isinstance(m, ShortConv)]
     mixtures = (m for m in model.modules() if isinstance(m, Experts) and m.beside)

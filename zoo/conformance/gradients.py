@@ -17,7 +17,7 @@ from zoo.spec import ModelSpec
 
 
 def silent_parameters(spec: ModelSpec, seed: int) -> set[str]:
-    """Parameters without a gradient that could have one. Raises ConformanceError for a loss or gradient not finite."""
+    """Parameters that could have a gradient but do not. Raises ConformanceError if loss or gradients are not finite."""
     model, tokens = random_model(spec, seed).train(), random_tokens(spec, 2, LENGTH + 1)
     reached = _constant_experts_reached(model)
     with expected_chunks(model):  # a random model may make a single chunk, which leaves queries no choice

@@ -81,7 +81,7 @@ def require_equal(found: object, expected: object, what: str) -> None:
 
 
 def require_same(actual: torch.Tensor, expected: torch.Tensor, what: str) -> None:
-    """Require equality to 5e-5 of the largest logit: parts that are always float32, as norms and routers, round."""
+    """Require equality to 5e-5 of the largest logit: parts that are always float32 (norms, routers) still round."""
     require_equal(tuple(actual.shape), tuple(expected.shape), f"shape of {what}")
     off, largest = (actual - expected).abs().max().item(), max(1.0, expected.abs().max().item())
     require(off <= 5e-5 * largest, f"{what} differ by {off:.2g}, the largest logit being {largest:.2g}")

@@ -69,7 +69,7 @@ def convert(
 
 
 def _pooled(theirs: Tensor, own: Tensor, kv_heads: int, pooling: Pooling) -> Tensor:
-    groups: Tensor = theirs.unflatten(0, (kv_heads, len(theirs) // len(own), -1))
+    groups: Tensor = theirs.unflatten(0, (kv_heads, len(theirs) // len(own), -1))  # (K′, K/K′, d, …)
     return (groups.mean(1) if pooling == "mean" else groups[:, 0]).flatten(0, 1)
 
 

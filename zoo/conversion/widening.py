@@ -71,7 +71,7 @@ class Copies:
         """Share of each copy in each row, (rows, wide) in float64: positive, sum 1 over the copies of a feature, and
         distributed as Dirichlet(1, …, 1), which is sampled as normalised exponentials."""
         drawn = torch.empty(rows, len(self.of), dtype=torch.float64).exponential_(generator=draw)
-        totals = drawn.new_zeros(rows, self.count).index_add(1, self.of, drawn)
+        totals = drawn.new_zeros(rows, self.count).index_add(1, self.of, drawn)  # (rows, count): sums over copies
         return drawn / totals[:, self.of]
 
 

@@ -68,7 +68,7 @@ LowRankFactors = tuple[Tensor, Tensor]
 def base_of(folder: Path) -> Path:
     """Folder of the base model of the adapter in `folder`. Raises UnsupportedError.
 
-    If the folder that the config names is missing, `folder/base`: our adapters are saved so, and may have been moved.
+    If the folder that the config names is missing, this is `folder/base`: our adapters have it there, wherever moved.
     """
     name = _config(folder).get("base_model_name_or_path")
     named = [folder / str(name), Path(str(name))] if name else []

@@ -82,7 +82,7 @@ def _check_index(folder: Path) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress transformers' progress bars, its warnings, and torch's warnings about empty matrices."""
+    """Suppress transformers' progress bars and warnings, which errors repeat, and torch's about empty matrices."""
     logging = transformers_module().utils.logging
     bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()

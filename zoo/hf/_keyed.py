@@ -37,8 +37,8 @@ DOUBLE = {
 
 class Keyed(Family):
     """A family with a table of config keys for each part of a spec (`…_keys`), read in both directions. `…_fixed` has
-    the settings that all models of the family share. A setting that takes more than another name has a method for each
-    direction. Names of modules are attributes, too, by default Llama's."""
+    the settings that all models of the family share. A setting that needs more than a renamed key has a method for each
+    direction. Names of modules are attributes, too, and default to Llama's."""
 
     model_keys: ClassVar[Keys] = {
         "vocab_size": "vocab_size",
@@ -136,7 +136,7 @@ class Keyed(Family):
         return {**write(self.model_keys, spec), **self.block_config(self.typical(spec))}
 
     def typical(self, spec: ModelSpec) -> BlockSpec:
-        """The layer whose settings become those that the config has once for all layers."""
+        """The layer whose settings the config gets where it has one value for all layers."""
         return next((layer for layer in spec.layers if isinstance(layer.mixer, self.mixer_class)), spec.layers[0])
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:

@@ -76,6 +76,6 @@ def used_window_config(spec: ModelSpec) -> ConfigJson:
 
 
 def window_config(spec: ModelSpec) -> ConfigJson:
-    """Windows as arguments of a config class that needs a window, if only its default, even if no layer uses it."""
+    """Windows as arguments of a config class that always has a window size: without windows, its default is kept."""
     window = window_of(spec)
     return {"layer_types": layer_types(spec), **({} if window is None else {"sliding_window": window})}

@@ -91,7 +91,7 @@ def _warn_once(message: str) -> None:
 
 
 def is_here(hf_model: nn.Module) -> bool:
-    """Whether the model can be run: all weights on one device, at most `MOST_PARAMETERS` of them."""
+    """Whether the model can be run: all weights on one device, which is not meta, at most `MOST_PARAMETERS` of them."""
     parameters = list(hf_model.parameters())
     devices = {parameter.device for parameter in parameters}
     return len(devices) == 1 and "meta" not in str(devices) and sum(p.numel() for p in parameters) <= MOST_PARAMETERS

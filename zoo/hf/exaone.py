@@ -37,7 +37,7 @@ class Exaone4(SomeRoPE, Olmo2):
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         window, far = window_of(spec), not all(map(turns, spec.layers))
-        # With any window at all, layers of full attention have no positions.
+        # If sliding_window is set, full attention has no positions: NoPE needs it even if no layer has a window.
         own = {"sliding_window": window or (1 if far else None), "layer_types": layer_types(spec)}
         return {**super().config(spec), **own}
 

@@ -170,7 +170,7 @@ def _alibi(config: Config) -> SpecJson:
 
 
 class GPTNeoX(FusedQKV):
-    """GPT-NeoX and all that share its config: Pythia. Black et al. 2022, arXiv:2204.06745."""
+    """GPT-NeoX, and Pythia, which shares its config. Black et al. 2022, arXiv:2204.06745."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_neox",)
 

@@ -19,7 +19,7 @@ from zoo.spec import ModelSpec
 
 
 class GPT2(Transposed, LearnedPositions, OpenAILike):
-    """GPT-2 and all that share its config. Radford et al. 2019, https://openai.com/research/better-language-models."""
+    """GPT-2 and models with its config. Radford et al. 2019, https://openai.com/research/better-language-models."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt2",)
     ignored: ClassVar[tuple[str, ...]] = (*UNREAD, "reorder_and_upcast_attn")

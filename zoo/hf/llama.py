@@ -25,7 +25,7 @@ from zoo.spec import ModelSpec
 
 
 class Llama(LlamaLike):
-    """Llama, Llama 2, Llama 3 and all that share their config: Yi, DeepSeek LLM, SmolLM2. Touvron et al. 2023,
+    """Llama, Llama 2, Llama 3 and models that share their config: Yi, DeepSeek LLM, SmolLM2. Touvron et al. 2023,
     arXiv:2302.13971."""
 
     model_types: ClassVar[tuple[str, ...]] = ("llama",)
