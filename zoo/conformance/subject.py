@@ -19,7 +19,7 @@ from zoo.spec import ModelSpec
 LENGTH = 19
 """Length of the texts that models read, in tokens."""
 CHUNK = 8
-"""Largest `chunk` of a part under test: texts have several chunks, of which the last is shorter."""
+"""Largest `chunk` of a part under test: texts span several chunks, the last one shorter."""
 
 
 NOT_APPLICABLE = "not applicable"

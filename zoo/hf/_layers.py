@@ -15,14 +15,14 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 def pattern(names: Sequence[str], blocks: dict[str, SpecJson]) -> SpecJson:
-    """Spec fields for layers of which layer i is the block `names[i]`: the base block, or one given by its edits."""
+    """Spec fields by which layer i is the block `names[i]`: the base block, or one given by its edits."""
     period = next(p for p in range(1, len(names) + 1) if all(name == names[i % p] for i, name in enumerate(names)))
     used = {name: edits for name, edits in blocks.items() if name in names}
     return {"blocks": used, "pattern": list(names[:period])}
 
 
 def layered(kinds: Sequence[Sequence[str]], edits: Mapping[str, SpecJson]) -> SpecJson:
-    """Spec fields for layers of which layer i is the base block with the edits that `kinds[i]` names, in order."""
+    """Spec fields by which layer i is the base block with the edits that `kinds[i]` names, in order."""
     named = {"_".join(kind) or BASE: kind for kind in kinds}
     blocks = {name: {key: value for each in kind for key, value in edits[each].items()} for name, kind in named.items()}
     return pattern(["_".join(kind) or BASE for kind in kinds], {k: v for k, v in blocks.items() if k != BASE})
