@@ -1,1 +1,1 @@
-"""Needs, breakages and support of a model's parts, and which of them cannot be combined."""
+"""Needs, breaks and supported operations of a model's parts, and which parts cannot be combined."""

@@ -1,8 +1,8 @@
-"""Compatibility matrix: every choice on every axis of a model, and why two of them cannot be combined.
+"""Compatibility matrix: every choice on every axis of a model, and the reasons why pairs cannot be combined.
 
-Nothing here lists variants or settings. The axes are the parts of a block and the settings of the model, of the block
+This module lists no variants or settings. The axes are the parts of a block and the settings of the model, of the block
 and of its default parts. The choices are the files of an axis, at the `examples` that each gives, or the values that a
-setting's type allows. What cannot be combined is what the specs themselves refuse.
+setting's type allows. Choices that cannot be combined are those that the specs themselves refuse.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from zoo.settings.field_tags import Fact, ValuesInTests, facts_of, said_of
 from zoo.spec import ModelSpec
 
 SMALL = {"vocab_size": 61, "d_model": 24, "n_layers": 3, "block.mixer.heads": 4, "block.ffn.d_ff": 40}
-"""The model that choices are edits of. Odd sizes, so that a transposed or mistaken dimension shows."""
+"""The model that choices edit. Its sizes differ, so that a transposed or mistaken dimension shows."""
 
 CACHES = "zoo.caches"
-"""The kinds of cache, which are no part of a spec."""
+"""Package of the kinds of cache, which are not part of a spec."""
 
 PATTERNS: dict[str, SpecJson] = {
     "window, full without positions": {
@@ -47,7 +47,7 @@ PATTERNS: dict[str, SpecJson] = {
     },
     "another first layer": {"blocks": {"opening": {"ffn": {"kind": "relu", "d_ff": 16}}}, "first": ["opening"]},
 }
-"""Choices of layers, which are several settings at once."""
+"""Choices of layer patterns, each of which sets several settings."""
 
 
 class MatrixDocument(TypedDict):
@@ -61,10 +61,10 @@ class MatrixDocument(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class AxisOption:
-    """A choice on an axis: edits of the small model. There is one object for each, so that sets of them are quick.
+    """A choice on an axis: edits of the small model. Options are compared by identity, so that sets of them are fast.
 
-    paired: whether its pairs with other choices are among those that the default tests check. costly: whether it is
-    tried no more often than to meet all others.
+    paired: whether the default tests check its pairs with other choices. costly: whether it is tried no more often than
+    needed to meet all others.
     """
 
     axis: str
@@ -79,14 +79,14 @@ class AxisOption:
 
 @cache
 def axes() -> Mapping[str, tuple[AxisOption, ...]]:
-    """The choices by axis, parts before their settings: all kinds of a part, all but the default of a setting."""
+    """The choices, keyed by axis, parts before settings: all kinds of a part, all but the default of a setting."""
     patterns = (AxisOption("pattern", name, edits) for name, edits in PATTERNS.items())
     found = itertools.chain(_options(ModelSpec, ""), patterns)
     return {axis: tuple(of) for axis, of in itertools.groupby(found, key=lambda option: option.axis)}
 
 
 def combine(chosen: Iterable[AxisOption]) -> ModelSpec:
-    """The small model with these choices. Raises SpecError where they cannot be combined."""
+    """The small model with these choices. Raises SpecError if they cannot be combined."""
     data = _small()
     for option in sorted(chosen, key=lambda option: _places()[option.axis]):
         data = merge(data, option.edits)
@@ -94,7 +94,7 @@ def combine(chosen: Iterable[AxisOption]) -> ModelSpec:
 
 
 def conflict(*chosen: AxisOption) -> str | None:
-    """Why choices cannot be combined; None where they can."""
+    """Reason why choices cannot be combined; None if they can."""
     try:
         combine(chosen)
     except SpecError as error:
@@ -103,14 +103,14 @@ def conflict(*chosen: AxisOption) -> str | None:
 
 
 def pairs() -> Iterator[tuple[AxisOption, AxisOption, str | None]]:
-    """Every two choices of different axes, and why they cannot be combined."""
+    """Every two choices of different axes, and the reason why they cannot be combined, or None."""
     for one, other in itertools.combinations(axes().values(), 2):
         for a, b in itertools.product(one, other):
             yield a, b, conflict(a, b)
 
 
 def unserved(option: AxisOption, kind: str) -> str | None:
-    """Why a model with this choice can have no cache of a kind; None where it can."""
+    """Reason why a model with this choice cannot have this kind of cache; None if it can."""
     spec = combine([option])
     if spec.visible == "all":
         return NOTHING_TO_CACHE
@@ -122,7 +122,7 @@ def unserved(option: AxisOption, kind: str) -> str | None:
 
 
 def document() -> MatrixDocument:
-    """Document of all choices and of the pairs that cannot be combined."""
+    """All choices, and the pairs that cannot be combined, as plain data."""
     conflicts: dict[str, list[list[str]]] = {}
     for a, b, reason in pairs():
         if reason is not None:
@@ -136,7 +136,7 @@ def document() -> MatrixDocument:
 
 @cache
 def _places() -> Mapping[str, int]:
-    """Places of the axes in their order."""
+    """Index of each axis in their order."""
     return {axis: place for place, axis in enumerate(axes())}
 
 
@@ -159,14 +159,14 @@ def _options(owner: type[BaseModel], prefix: str) -> Iterator[AxisOption]:
 
 
 def _tried(owner: type[BaseModel], name: str) -> ValuesInTests | None:
-    """The values with which a setting is tried, where its class says so, none of a size; None where they follow from
-    its type."""
+    """The values with which a setting is tried: those that its class declares, or none for a size; None if they follow
+    from its type."""
     return said_of(owner, name, ValuesInTests) or (ValuesInTests() if Fact.SIZE in facts_of(owner, name) else None)
 
 
 def _values(setting: FieldInfo, default: Any, tried: ValuesInTests | None) -> Iterator[tuple[str, Any, Edits, bool]]:
-    """Values of a setting other than its default, each with a name, the edits of the model that it needs and whether it
-    is paired; the default is included where it is a part of the model."""
+    """Name, value, further edits that it needs and `paired`, for each value of a setting except its default; the
+    default is included if it is a part of the model."""
     choice = choice_of(setting)
     if choice is not None and tried is None:
         yield from _kinds(choice)
@@ -181,14 +181,14 @@ def _kinds(choice: Choice) -> Iterator[tuple[str, SpecJson, Edits, bool]]:
         examples, others = (variant.examples, variant.requires) if issubclass(variant, Variant) else (({},), {})
         paired = variant.paired_examples if issubclass(variant, Variant) else None
         for number, example in enumerate(examples):
-            # In full, so that a choice of one of its settings is an edit of it.
+            # Written out in full, so that choices of its settings can edit it.
             whole = variant.model_validate({choice.tag: kind, **example}).model_dump(mode="json")
             details = [f"{key}={_said(value)}" for key, value in example.items()] if number else []
             yield " ".join([kind, *details]), whole, others, paired is None or number < paired
 
 
 def _samples(annotation: Any) -> Iterator[Any]:
-    """Values of a type: all of a literal's and of a boolean's, one number."""
+    """Values of a type: all of a literal or a boolean, and one number."""
     origin, inside = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         yield from inside

@@ -1,4 +1,4 @@
-"""Compatibility of the parts of a model, each of which declares what it needs and breaks (`traits`)."""
+"""Compatibility of the parts of a model, each of which declares its needs and breaks (`traits`)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from zoo.mixers._reuse import check_lenders
 
 
 def check_layers(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str, ...]) -> None:
-    """Raise SpecError where layers or features cannot be together in a model. blocks: the resolved ones in use, by
-    path; paths: the path of each layer's."""
+    """Raise SpecError if layers or features of a model cannot be combined. blocks: the resolved blocks in use, keyed by
+    path; paths: the path of each layer's block."""
     _check_streams(blocks)
     _check_numbered(blocks)
     _check_readers(blocks)
@@ -27,7 +27,7 @@ def check_layers(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str
 
 
 def _check_kind(model: Model, blocks: Mapping[str, BlockSpec]) -> None:
-    """Blocks let tokens see what the kind of model lets them see, and an encoder has what it needs."""
+    """Require masks that blocks support, cross-attention only with an encoder, and no token types with an encoder."""
     if "encoder" in model.features and model.token_types is not None:
         raise SpecError("token_types", "a model with an encoder has none")
     for where, block in blocks.items():
@@ -48,7 +48,7 @@ def _claims(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str, ...
 
 
 def _check_streams(blocks: Mapping[str, BlockSpec]) -> None:
-    """Streams between blocks have one shape."""
+    """Require one shape of the stream between blocks."""
     first, *others = ((where, block.norm_placement) for where, block in blocks.items())
     for where, placement in others:
         if placement.streams != first[1].streams:
@@ -58,7 +58,7 @@ def _check_streams(blocks: Mapping[str, BlockSpec]) -> None:
 
 
 def _check_numbered(blocks: Mapping[str, BlockSpec]) -> None:
-    """All layers have the same residual, if one counts them."""
+    """Require the same residual in all layers if one depends on the layer's number."""
     kinds = {block.norm_placement.kind: (where, block.norm_placement) for where, block in blocks.items()}
     for where, placement in kinds.values():
         if placement.numbers_layers and len(kinds) > 1:
@@ -67,7 +67,7 @@ def _check_numbered(blocks: Mapping[str, BlockSpec]) -> None:
 
 
 def _check_readers(blocks: Mapping[str, BlockSpec]) -> None:
-    """Position schemes that read queries are handed them."""
+    """Require mixers to hand queries to position schemes that read them."""
     for where, block in blocks.items():
         for scheme, _ in block.mixer.positions():
             if scheme.reads_queries and not block.mixer.gives_queries:
@@ -76,7 +76,7 @@ def _check_readers(blocks: Mapping[str, BlockSpec]) -> None:
 
 
 def _check_values(blocks: Mapping[str, BlockSpec]) -> None:
-    """Values that are mixed have one shape."""
+    """Require one shape of the values that value residuals mix."""
     shapes = [(where, block.mixer.shared_values) for where, block in blocks.items()]
     sharing = [(where, shape) for where, shape in shapes if shape is not None]
     for where, (heads, features) in sharing:

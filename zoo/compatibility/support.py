@@ -1,9 +1,9 @@
-"""Parts and settings of a model that do not support an operation, which is refused beside them.
+"""Parts and settings that do not support an operation: it is refused for models that have one of them.
 
 A part (a variant, a feature) declares in `supports` which operations work on models that have it. A setting that is off
-by default and switched on is a feature of its own: operations that depend on what a model computes (`OF_VALUES`) work
-beside it where `Supports` says so at its field. What a setting changes in a part's modules is visible in these, so
-operations that depend on modules alone work unless `Supports` leaves them out. Sizes, and settings that are never off,
+by default and switched on counts as a feature of its own: operations that depend on what a model computes (`OF_VALUES`)
+work with it only if `Supports` at its field says so. Operations that depend on modules alone work unless `Supports`
+leaves them out, because the effect of a setting on modules is visible in these. Sizes, and settings that are never off,
 belong to the part.
 """
 
@@ -21,8 +21,8 @@ SIZES = {Fact.SIZE, Fact.WIDTH, Fact.HEAD_WIDTH, Fact.HEADS, Fact.SHARED_HEADS}
 
 
 class Unsupported(NamedTuple):
-    """A part or a setting. kind: of the variant, where it is one choice of an axis. missing: the attribute or
-    annotation that it should have declared; none where it declares what it supports, and this is not among it."""
+    """A part or a setting that does not support an operation. kind: the variant's kind, for a choice on an axis.
+    missing: the attribute or annotation that it lacks; empty if it declares its operations without this one."""
 
     path: str
     kind: str = ""
@@ -30,11 +30,11 @@ class Unsupported(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The kind, or the path below the block: `mla`, `sharing.recursion`; and the declaration that is missing."""
+        """The kind, or the path below the block (`mla`, `sharing.recursion`), and the missing declaration."""
         return f"{self.kind or self._below_block}{self._reason}"
 
     def __str__(self) -> str:
-        """`the mixer mla`, `sharing.recursion`."""
+        """Name for messages: `the mixer mla`, `sharing.recursion`."""
         field = self.path.rpartition(".")[2].replace("_", " ")
         return f"the {field} {self.kind}{self._reason}" if self.kind else self.name
 
@@ -49,7 +49,7 @@ class Unsupported(NamedTuple):
 
 
 def unsupported(model: ModelSpec, operation: Operation) -> list[Unsupported]:
-    """Parts and settings of a model and of its encoder beside which the operation is refused."""
+    """Parts and settings of a model and of its encoder that do not support the operation."""
     found = list(_unsupported(model, operation, ""))
     for path, block in dict(zip(model.layer_paths, model.layers, strict=True)).items():
         found += _unsupported(block, operation, path)
@@ -59,14 +59,14 @@ def unsupported(model: ModelSpec, operation: Operation) -> list[Unsupported]:
 
 
 def declared(part: type[Spec]) -> Operations | None:
-    """Operations that a part declares; None where it declares none. A variant has a declaration of its own: one that
-    extends another computes something else."""
+    """Operations that a part declares; None without a declaration. Variants do not inherit one: a variant that extends
+    another computes something else."""
     classes = [part] if issubclass(part, Variant) else part.__mro__[: part.__mro__.index(Spec)]
     return next((vars(cls)["supports"] for cls in classes if "supports" in vars(cls)), None)
 
 
 def switches(part: type[Spec]) -> Iterator[str]:
-    """Settings that are off by default, without sizes that declare nothing and those that layers are made of."""
+    """Settings that are off by default, except sizes, and the layers' pattern, if they declare no `Supports`."""
     for name, field in part.model_fields.items():
         belongs = bool(facts_of(part, name) & {*SIZES, Fact.LAYERS}) and said_of(part, name, Supports) is None
         if not belongs and not field.is_required() and not field.get_default(call_default_factory=True):

@@ -1,5 +1,5 @@
-"""Traits of the parts of a model: what they rely on, what they change, which operations they support. What is not
-declared is refused."""
+"""Traits of the parts of a model: assumptions that they need or break, and operations that they support. What is
+not declared is refused."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from zoo.errors import SpecError
 
 
 class Ground(Enum):
-    """An assumption about how layers run, which some parts of a model rely on and others break. The value completes
-    `… needs`."""
+    """An assumption about how layers run, which some parts of a model need and others break. The value completes
+    messages: `… needs`."""
 
     WHOLE_BLOCKS = "every token in every block"
     WHOLE_STREAM = "every token in the stream of every layer"
@@ -34,15 +34,15 @@ class Ground(Enum):
 Grounds = frozenset[Ground]
 NONE: Grounds = frozenset()
 ROWS_CHOSEN: Grounds = frozenset({Ground.FULL_ROWS, Ground.EQUAL_ROWS, Ground.LOWER_LAYERS})
-"""Broken by layers that run on some tokens of each text."""
+"""Grounds broken by layers that run on some tokens of each text."""
 TOKENS_ROUTED: Grounds = ROWS_CHOSEN | {Ground.WHOLE_BLOCKS, Ground.CONTIGUOUS, Ground.OWN_ORDER}
-"""Broken by layers that run on tokens which a router chose, at their positions in the text."""
+"""Grounds broken by layers that run on tokens selected by a router, at their positions in the text."""
 ALL: Grounds = frozenset(Ground)
 """Needs and breaks of a part that declares neither."""
 
 
 class Operation(Enum):
-    """An operation on a model that rests on an argument or a count. Parts that these cover declare it in `supports`."""
+    """An operation on a model that rests on an argument or a count. Parts that this covers declare it in `supports`."""
 
     WIDTH_TRANSFER = "learning rates that carry over to other widths"
     WIDENING = "copies of features that leave what a model computes as it is"
@@ -65,14 +65,14 @@ ALL_BUT_TRANSFER: Operations = OF_MODULES | {Operation.WIDENING}
 
 
 class Claim(NamedTuple):
-    """Needs and breaks of a part of a model. layers: those concerned; None for the model as a whole."""
+    """Needs and breaks of a part of a model. layers: indices of its layers; None for the model as a whole."""
 
     path: str
     needs: Grounds = NONE
     breaks: Grounds = NONE
     layers: Iterable[int] | None = None
     kind: str = ""
-    """The kind of the part, where there are several at its path."""
+    """The kind of the part, if its path can have several."""
 
     def __str__(self) -> str:
         return f"{self.path} ({self.kind})" if self.kind else self.path
@@ -85,7 +85,7 @@ class Claim(NamedTuple):
 
 
 def check_claims(claims: Iterable[Claim]) -> None:
-    """Raise SpecError, at the part that breaks it, for the first ground that another part needs."""
+    """Raise SpecError for the first ground that one part breaks and another needs, at the path of the first."""
     for breaker, needer, ground in _conflicts(list(claims)):
         raise SpecError(breaker.path, f"{needer} needs {ground.value}")
 
@@ -96,5 +96,5 @@ def _conflicts(claims: list[Claim]) -> Iterator[tuple[Claim, Claim, Ground]]:
         for needer in needers:
             broken = breaker.breaks & needer.needs
             if broken and needer is not breaker and breaker.meets(needer):
-                # In the order of the class, whatever the order of a set.
+                # Sets have no fixed order: take that of the enum.
                 yield from ((breaker, needer, ground) for ground in Ground if ground in broken)

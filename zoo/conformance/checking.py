@@ -1,4 +1,4 @@
-"""All checks on one variant, by itself and with every choice of the other axes that it combines with."""
+"""All checks on one variant, alone and with every choice of the other axes that it can be combined with."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class CheckResult:
     property: str
     models: int = 0
     tried: bool = False
-    """False where every model under test failed before."""
+    """False if every model failed an earlier check."""
     failures: list[tuple[str, str]] = field(default_factory=list)
 
 
 def options_of(name: str) -> list[AxisOption]:
-    """The choices that are a variant, on whichever axes it is one, or those of a feature or another setting. There is
-    more than one for some settings of it."""
+    """The axis options of a variant, on every axis that has it, or those of a feature or another setting. Several
+    options can have the same variant with other settings."""
     every = (option for of in axes().values() for option in of)
     variants = [option for option in every if name in _kinds(option)]
     return variants or [option for option in axes().get(name, ()) if option.edits]
 
 
 def checkable() -> set[str]:
-    """Every variant that is a part of a model."""
+    """Names of the variants that are parts of a model."""
     return {kind for of in axes().values() for option in of for kind in _kinds(option)}
 
 
@@ -51,10 +51,10 @@ def _kinds(option: AxisOption) -> list[str]:
 
 
 def check_variant(kind: str, say: Callable[[str], None] = lambda _: None) -> list[CheckResult]:
-    """Every check on every model with the variant, each named by its choices. `say` is told of each model first.
+    """Run every check on every model with the variant. `say` first receives each model's name, which lists its choices.
 
-    A model without logits, or with wrong ones, would fail all other checks, which it is spared. The simplest model ends
-    it if that fails, and so does the first whose forward pass raises an error: others would show the same.
+    A model that fails `shape` skips the other checks, which it would fail too. The run ends after the simplest model if
+    that fails a check, and after the first whose forward pass raises an error: further models would fail alike.
     """
     findings = {check: CheckResult(check.__name__, _said(check.__doc__)) for check in CHECKS}
     models = list(_models(kind))
@@ -77,11 +77,11 @@ def check_variant(kind: str, say: Callable[[str], None] = lambda _: None) -> lis
 
 
 def _add(finding: CheckResult, check: Check, subject: CheckSubject, model: str) -> bool:
-    """Whether the check holds, or does not apply."""
+    """Run a check and add the outcome. False if the check failed."""
     finding.tried = True
     try:
         finding.models += check(subject) != NOT_APPLICABLE
-    except Exception as error:  # the variant may be anybody's code, and raise anything
+    except Exception as error:  # the variant may be third-party code, and raise anything
         finding.models += 1
         finding.failures.append((model, _reason(error)))
         return False
@@ -106,14 +106,14 @@ def _runs(subject: CheckSubject) -> bool:
 
 
 def notes_on(kind: str) -> list[str]:
-    """Advice on what no check can decide: values that nothing marks."""
+    """Advice on a property that no check can decide: whether the value projection is marked as such."""
     layers = [layer.mixer for option in options_of(kind) for layer in combine([option]).layers]
     attending = {mixer.kind: mixer for mixer in layers if mixer.kind == kind and mixer.cached()}
     return [note for mixer in attending.values() if (note := _unmarked_values(mixer))]
 
 
 def _unmarked_values(mixer: Mixer) -> str:
-    """A note if no `Linear` of a mixer with a cache of tokens is its value projection."""
+    """A note if no `Linear` of a mixer with a token cache is marked as its value projection; else empty."""
     layer = mixer.build(LayerSite(D_MODEL, 0, 1))
     linears = [module for module in layer.modules() if isinstance(module, Linear)]
     if not linears or any(module.values for module in linears):
@@ -123,7 +123,7 @@ def _unmarked_values(mixer: Mixer) -> str:
 
 
 def _models(kind: str) -> Iterator[tuple[str, ModelSpec]]:
-    """The simplest first: a mistake is easiest to find there."""
+    """Models with a variant, by name, simplest first: there, a mistake is easiest to find."""
     for option in options_of(kind):
         yield _named({option.axis: option})
         yield from map(_named, covering_one(option))
@@ -134,13 +134,13 @@ def _named(row: Mapping[str, AxisOption]) -> tuple[str, ModelSpec]:
 
 
 def _said(doc: str | None) -> str:
-    """The first sentence, in one line."""
+    """The first sentence of a docstring, up to a colon, in one line."""
     text = " ".join((doc or "").split())
     return text.partition(": ")[0].partition(". ")[0].rstrip(".")
 
 
 def conforms(spec: ModelSpec) -> None:
-    """All checks on one spec. Raises what the first that fails raises."""
+    """Run all checks on one spec. Raises the error of the first that fails."""
     subject = CheckSubject(spec)
     for check in CHECKS:
         check(subject)

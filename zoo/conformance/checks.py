@@ -1,6 +1,6 @@
-"""The properties of a model that do not depend on what it is made of: one function each, which raises ConformanceError.
+"""Properties that every model must have, whatever its parts: one function each, which raises ConformanceError.
 
-Models are compared in float64: in float32 a deep stack of random layers can make more than 1e-5 of rounding.
+Logits are compared in float64: in float32, rounding in a deep stack of random layers can exceed 1e-5.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KINDS = (
 )
 CHUNKS = ([6, 1, 1, 9, 2], [1] * LENGTH, [LENGTH], [2, 17])
 PADDED_CHUNKS = ([8, 1, 1, 6, 3], [LENGTH])
-"""Lengths of the pieces in which a text is fed to a cache: the first for every spec, the others for thorough ones."""
+"""Lengths of the chunks in which a text is fed to a cache: the first tuple for every spec, others if `thorough`."""
 
 
 @torch.no_grad()
@@ -55,21 +55,21 @@ def shape(subject: CheckSubject) -> None:
 
 @torch.no_grad()
 def causality(subject: CheckSubject) -> None:
-    """No token sees the future: beyond a prefix, where the model has one. Where it sees all, all see a change."""
+    """No token sees the future, except in a prefix or a bidirectional model, where all tokens see every change."""
     spec, model, (tokens, given) = subject.spec, subject.model, subject.read(1)
     before = model(tokens, **given)
-    # A product over another number of rows may round differently. Who else chose an expert decides how many it has; a
-    # later token, how many chunks there are, or chosen tokens.
+    # Matrix products may round differently with another number of rows. A changed token can change how many tokens an
+    # expert gets, how many are selected, and how many chunks there are.
     chooses = any(subset is not None for subset in spec.subsets)
     chooses |= any(layer.ffn.cost(spec.d_model).inactive for layer in spec.layers)
     slack = 1e-5 if chooses else 0.0
-    moves = not all(layer.mixer.absent for layer in spec.layers)  # else nothing passes between tokens
+    moves = not all(layer.mixer.absent for layer in spec.layers)  # without mixers, nothing passes between tokens
     for changed in (0, 7, LENGTH - 1):
         other = tokens.clone()
         other[0, changed] = (other[0, changed] + 1) % spec.vocab_size
         after = model(other, **given)
         ahead = moves and (spec.visible == "all" or (spec.visible == "prefix" and changed < PREFIX))
-        # An FFN that chooses among all tokens may show others a change, or not.
+        # An FFN that selects among all tokens may or may not pass a change on to earlier ones.
         blind = slice(0, 0 if ahead or any(layer.ffn.sees_text for layer in spec.layers) else changed)
         leaked = (after[:, blind] - before[:, blind]).abs()
         require((leaked <= slack * before.abs().max()).all(), f"token {changed} changes logits before it")
@@ -78,8 +78,8 @@ def causality(subject: CheckSubject) -> None:
 
 
 def gradients(subject: CheckSubject) -> None:
-    """Every parameter gets a gradient, in one draw of four: of a gated unit, whose scores go through a ReLU, all may be
-    negative in some. In every draw the loss and all gradients are finite."""
+    """Every parameter gets a gradient, in one draw of four: in some, all inputs of a unit's ReLU may be negative. In
+    every draw, the loss and all gradients are finite."""
     silent = silent_parameters(subject.spec, 0)
     for seed in (1, 2, 3):
         silent = silent and silent & silent_parameters(subject.spec, seed)
@@ -87,7 +87,7 @@ def gradients(subject: CheckSubject) -> None:
 
 
 def caching(subject: CheckSubject) -> str | None:
-    """Cached decoding equals the uncached forward pass, however the text is cut."""
+    """Cached decoding equals the uncached forward pass, however the text is split."""
     if subject.spec.visible == "all":
         call = functools.partial(subject.model.new_cache, batch=2, capacity=LENGTH)
         require_refused(call, "reads a text in one pass: there is nothing to cache")
@@ -123,7 +123,7 @@ def left_padding(subject: CheckSubject) -> None:
 
 
 def right_padding(subject: CheckSubject) -> str | None:
-    """Padding at the right changes nothing, where tokens see all of the text: of the model, or of its encoder."""
+    """Padding at the right changes nothing in a bidirectional model, or in an encoder."""
     spec, model, pads = subject.spec, subject.double, [0, 2, 6]
     right_pad, (tokens, given) = torch.tensor(pads), subject.read(3)
     with torch.no_grad():
@@ -159,7 +159,7 @@ def batching(subject: CheckSubject) -> None:
 
 
 def parameters(subject: CheckSubject) -> None:
-    """Declared parameters are those counted, and so are those of embeddings."""
+    """Declared numbers of parameters, in total and of embeddings, are those counted."""
     model, cost = subject.model, zoo.cost(subject.spec)
     require_equal(cost.params, sum(p.numel() for p in model.parameters()), "declared parameters (by `cost`)")
     stacks = [model, *([model.encoder] if model.encoder is not None else [])]
@@ -176,7 +176,7 @@ def parameters(subject: CheckSubject) -> None:
 
 
 def cache_bytes(subject: CheckSubject) -> None:
-    """Declared bytes of the cache are those allocated, and so are the buffers of tokens."""
+    """Declared bytes and token buffers of the cache are those allocated."""
     spec = subject.spec
     if spec.visible != "all":
         _require_buffers(subject)
@@ -192,7 +192,7 @@ def cache_bytes(subject: CheckSubject) -> None:
 
 
 def _require_buffers(subject: CheckSubject) -> None:
-    """Each layer's mixer declares in `cached` what its `TokenCache` keeps, which kinds of cache rest on."""
+    """Require that `cached` of each mixer declares the buffers of its `TokenCache`: kinds of cache rely on it."""
     layers = subject.model.new_cache(batch=1, capacity=LENGTH, encoder_capacity=ENCODED).layers
     if len(layers) != len(subject.spec.layers):
         return  # a feature keeps one cache for several layers
@@ -206,7 +206,7 @@ def _require_buffers(subject: CheckSubject) -> None:
 
 
 def saving(subject: CheckSubject) -> None:
-    """A model that is saved and opened is the same."""
+    """A model is the same after saving and opening."""
     tokens, given = subject.read(2)
     with tempfile.TemporaryDirectory() as folder:
         zoo.save(subject.model, Path(folder))
@@ -218,16 +218,16 @@ def saving(subject: CheckSubject) -> None:
 
 
 def dumping(subject: CheckSubject) -> None:
-    """A spec dumped as plain data and parsed is the same."""
+    """A spec is the same after dumping it as plain data and parsing."""
     again = zoo.parse(subject.spec.dump())
     require_equal(again, subject.spec, "the spec after dumping and parsing")
     require_equal(again.digest, subject.spec.digest, "its digest")
 
 
 def bfloat16(subject: CheckSubject) -> None:
-    """The loss in bfloat16 is that in float32 to 5 % of the largest logit, of which rounding takes a share: without
-    norms, logits can be of any size. They are taken before their softcap, past which a share of a logit of millions may
-    be a change of sign."""
+    """The loss in bfloat16 is that in float32 to within 5 % of the largest logit: rounding grows with the logits, which
+    can have any size without norms. Their softcap is removed, as it could turn a small relative error of logits in the
+    millions into a change of sign."""
     model, (tokens, given) = _uncapped(subject), subject.read(2, LENGTH + 1)
     exact = model.loss(tokens[:, :-1], tokens[:, 1:], **given)[1]
     with torch.autocast("cpu", torch.bfloat16):
@@ -247,13 +247,13 @@ def _uncapped(subject: CheckSubject) -> zoo.Decoder:
 
 
 def kinds_of_cache(subject: CheckSubject) -> str | None:
-    """Every kind of cache keeps what it says: its bytes are those declared, and how a text is cut changes nothing."""
+    """Every kind of cache allocates the declared bytes and gives the same logits however a text is split."""
     found = [kind_of_cache(subject, kind) for kind in KINDS]
     return NOT_APPLICABLE if all(found) else None
 
 
 def kind_of_cache(subject: CheckSubject, kind: dict[str, object]) -> str | None:
-    """Pages are as good as the plain cache; a model may refuse a kind, with a reason."""
+    """Check one kind of cache. A model may refuse it with a reason. A paged cache must equal the uncached pass, too."""
     spec, model, (tokens, given) = subject.spec, subject.double, subject.read(2)
     if spec.visible == "all":
         return NOT_APPLICABLE
@@ -277,7 +277,7 @@ def kind_of_cache(subject: CheckSubject, kind: dict[str, object]) -> str | None:
 
 
 Check = Callable[[CheckSubject], str | None]
-"""Raises ConformanceError, or returns NOT_APPLICABLE."""
+"""A check of one property. Raises ConformanceError if it fails; returns NOT_APPLICABLE or None."""
 CHECKS: tuple[Check, ...] = (
     *(shape, causality, gradients, caching, left_padding, right_padding, batching, parameters, flops),
     *(needed_flops, cache_bytes, saving, dumping, bfloat16, kinds_of_cache),

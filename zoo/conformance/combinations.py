@@ -22,7 +22,7 @@ Met = frozenset[AxisOption]
 
 @functools.cache
 def choices() -> dict[str, tuple[AxisOption, ...]]:
-    """The choices of the matrix, and the default of every setting."""
+    """The choices of the matrix, keyed by axis, and the default of every setting."""
     kinds = ("norm", "norm_placement", "mixer", "mixer.position", "ffn")
     plain = {axis: () if axis in kinds else (AxisOption(axis, "default", {}),) for axis in matrix.axes()}
     return {axis: (*plain[axis], *of) for axis, of in matrix.axes().items()}
@@ -30,7 +30,7 @@ def choices() -> dict[str, tuple[AxisOption, ...]]:
 
 @functools.cache
 def legal(strength: int, axes: tuple[str, ...]) -> frozenset[Met]:
-    """Every `strength` choices of different axes that can be combined, all else at its default."""
+    """All sets of `strength` choices on different axes that can be combined, with all else at its default."""
     return frozenset(
         frozenset(chosen)
         for some in itertools.combinations(axes, strength)
@@ -41,11 +41,11 @@ def legal(strength: int, axes: tuple[str, ...]) -> frozenset[Met]:
 
 @functools.cache
 def covering(strength: int = 2, axes: tuple[str, ...] | None = None) -> list[Row]:
-    """Rows of choices in which every `strength` of them that can be combined meet.
+    """Covering array: rows of choices that contain every set of `strength` choices that can be combined.
 
-    Greedy: a row starts from choices that have not met and takes, axis by axis, what brings most of those together. An
-    axis none of whose choices fits the others is left out. First come two rows for each choice that is not `paired`,
-    then those in which all others meet.
+    Greedy: a row starts from a set that no row contains yet and adds, axis by axis, the choice that completes most of
+    these sets. An axis without a choice that fits the row is left out. First come two rows for each choice that is not
+    `paired`, then those that cover all sets of paired choices, then the rest.
     """
     axes = axes or tuple(choices())
     wanted = legal(strength, axes)
@@ -59,7 +59,7 @@ def covering(strength: int = 2, axes: tuple[str, ...] | None = None) -> list[Row
 
 
 def paired(wanted: Iterable[Met]) -> list[Met]:
-    """Those whose choices are all `paired`."""
+    """The sets whose choices are all `paired`."""
     return [met for met in wanted if all(option.paired for option in met)]
 
 
@@ -75,7 +75,7 @@ def _twice(rows: Iterable[dict[str, AxisOption]]) -> list[dict[str, AxisOption]]
 
 
 def covering_one(option: AxisOption) -> list[Row]:
-    """Rows in which a choice meets every choice of the other axes that it can be combined with."""
+    """Rows that combine a choice with every choice of the other axes that it can be combined with."""
     pairs = [frozenset((option, other)) for other in _partners(option)]
     return list(_covered(pairs, tuple(choices()), 2))
 
@@ -123,8 +123,8 @@ class _Unmet:
 
 
 def _thin(rows: list[dict[str, AxisOption]], strength: int) -> None:
-    """Leave out costly choices, in place, where all that a row brings together with them meets them in other rows too.
-    The last rows go first: the first ones are always tested."""
+    """Replace costly choices, in place, by the axis's first option in rows whose sets with them all occur elsewhere.
+    The last rows are thinned first, as the first ones are always tested."""
     for axis, of in choices().items():
         if any(option.costly for option in of):
             met = Counter(itertools.chain(*(_with(axis, row, strength) for row in rows)))
@@ -136,7 +136,7 @@ def _thin(rows: list[dict[str, AxisOption]], strength: int) -> None:
 
 
 def _with(axis: str, row: Row, strength: int) -> list[Met]:
-    """Sets of choices that a row brings together with its choice on an axis, if that is costly."""
+    """Sets of a row's choices that include its choice on an axis, if that is costly; else none."""
     if axis not in row or not row[axis].costly:
         return []
     others = (option for other, option in row.items() if other != axis)
@@ -162,7 +162,7 @@ Fits = Callable[[Collection[AxisOption], AxisOption], bool]
 
 
 def _in_pairs(row: Collection[AxisOption], option: AxisOption) -> bool:
-    """Whether a choice can be combined with each of a row's: quick, and nearly always right for the row as a whole."""
+    """Whether a choice can be combined with each of a row's: fast, and nearly always right for the row as a whole."""
     return _partners(option).issuperset(row)
 
 
@@ -207,17 +207,17 @@ def _add_best(row: dict[str, AxisOption], axis: str, unmet: _Unmet, rng: random.
 
 MATRICES = ("embedding", "input", "output", "head")
 LARGEST, HALVINGS = 1e4, 10
-"""Largest number in the stream of a random model, and how often its matrices may be halved for that."""
+"""Largest absolute value in a random model's residual stream, and how often its matrices may be halved to reach it."""
 
 
 def random_model(spec: zoo.ModelSpec, seed: int = 0) -> zoo.Decoder:
-    """A model whose every parameter is random: zero-initialised ones would hide what they multiply.
+    """A model in which every parameter is random: zero-initialised ones would hide the values that they multiply.
 
-    Matrices have std 0.7/√fan_in, so that activations stay of order one: where they are capped, or nothing normalises
-    them, larger ones would leave nothing to compare. The others are as training starts, with noise.
+    Matrices have std 0.7/√fan_in, so that activations stay of order one: with caps, or without norms, larger ones would
+    leave nothing to compare. Other parameters are their initial values plus noise.
 
-    A branch that reads what no norm has bounded can square it (gated FFNs do), and the next branch again, up to
-    infinity. Such a model has its matrices halved until its stream keeps to `LARGEST`, unless nothing helps.
+    A branch that reads an unnormalised stream can square it (gated FFNs do), and the next branch again, up to infinity.
+    The matrices of such a model are halved, at most `HALVINGS` times, until its stream stays within `LARGEST`.
     """
     model = zoo.build(spec, seed)
     roles = zoo.roles(model)
@@ -232,7 +232,7 @@ def random_model(spec: zoo.ModelSpec, seed: int = 0) -> zoo.Decoder:
         model.eval()
         short, told = random_tokens(spec, 1, 8), given_to(spec, 1, 8)
         for _ in range(HALVINGS if _reads_unbounded(spec) else 0):
-            if model.stream(short, **told).abs().max() <= LARGEST:  # NaN is not
+            if model.stream(short, **told).abs().max() <= LARGEST:  # false for NaN
                 break
             for name, parameter in model.named_parameters():
                 if roles[name] in MATRICES:
@@ -246,7 +246,7 @@ def _reads_unbounded(spec: zoo.ModelSpec) -> bool:
 
 
 PREFIX, ENCODED = 5, 11
-"""Tokens of the prefix and of the encoder's text, where a model has them."""
+"""Numbers of tokens in the prefix and in the encoder's text, if a model has them."""
 
 
 def given_to(spec: zoo.ModelSpec, batch: int, length: int, prefix: int = PREFIX) -> Given:
@@ -262,12 +262,12 @@ def given_to(spec: zoo.ModelSpec, batch: int, length: int, prefix: int = PREFIX)
 
 
 def of_rows(given: Given, rows: slice, start: int = 0) -> Given:
-    """The same for some rows, of which the first `start` tokens are cut."""
+    """The inputs of some rows, without their first `start` tokens."""
     return cast(Given, {k: cast(torch.Tensor, v)[rows] for k, v in given.items()} | _cut(given, rows, start, None))
 
 
 def of_chunk(given: Given, start: int, length: int) -> Given:
-    """The same for a later chunk of a pass with a cache, or for the first."""
+    """The inputs of one chunk of a pass with a cache. Inputs that are not per token go with the first chunk only."""
     cut = _cut(given, slice(None), start, start + length)
     return cast(Given, cut if start else {**given, **cut})
 

@@ -1,4 +1,4 @@
-"""FLOPs as torch counts them, independently of what is declared."""
+"""FLOPs as torch counts them, independently of declared costs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from zoo.model import Decoder
 
 
 class FlopCount(TorchDispatchMode):
-    """total: FLOPs of the products of matrices and of the short convolutions, which are elementwise to torch. Where a
-    token can be sent to experts without an FFN, those of a balanced load: costs declare these.
+    """Counter of FLOPs. total: matrix products, and short convolutions, which torch runs as elementwise operations. If
+    tokens can be routed to experts without an FFN, `total` assumes a balanced load, as declared costs do.
 
     The formulas are torch's. Its `FlopCounterMode` also tracks which module runs, which takes twice as long.
     """
@@ -54,7 +54,7 @@ class FlopCount(TorchDispatchMode):
         return out
 
     def balance(self, module: Experts, args: Any, out: Tensor) -> None:
-        """Add the FLOPs of the rows that are too few for a balanced load, or take those that are too many."""
+        """Add the FLOPs of rows that are missing from a balanced load, or subtract those of excess rows."""
         chosen: Tensor = args[1]
         expected = module.share * chosen.numel()
         weights = sum(part.weight[0].numel() for part in module.modules() if isinstance(part, ExpertLinear))
@@ -66,20 +66,20 @@ class FlopCount(TorchDispatchMode):
 
 def _of_convolution_backward(gradient: Tensor, x: Tensor, weight: Tensor, *settings: Any) -> int:
     """FLOPs of a convolution's backward pass: those of the forward pass for each gradient requested. torch's formula
-    lets every channel of a grouped convolution read all others."""
+    assumes that every channel of a grouped convolution reads all others."""
     wanted: list[bool] = settings[-1]
     return sum(wanted[:2]) * 2 * gradient.numel() * weight[0].numel()
 
 
 @functools.cache
 def _is_composite(func: Any) -> bool:
-    """Whether an operation is written in terms of others, as `matmul` is: they arrive whole in inference mode."""
+    """Whether an operation is composed of others, as `matmul` is. In inference mode, it is dispatched undivided."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
 
 
 @contextmanager
 def counted(model: nn.Module, passes: int = 1) -> Iterator[FlopCount]:
-    """passes: 1 for a forward pass; 3 where a backward pass follows, which takes two products for each."""
+    """Count FLOPs. passes: 1 for a forward pass; 3 with a backward pass, whose products are twice as many."""
     count = FlopCount(passes)
     hooks = [m.register_forward_hook(count.convolve) for m in model.modules() if isinstance(m, ShortConv)]
     mixtures = (m for m in model.modules() if isinstance(m, Experts) and m.beside)
@@ -94,7 +94,7 @@ def counted(model: nn.Module, passes: int = 1) -> Iterator[FlopCount]:
 
 @contextmanager
 def expected_chunks(model: Decoder) -> Iterator[None]:
-    """Every text makes as many chunks as are declared. They begin at its first tokens: only their number counts."""
+    """Give every text the declared number of chunks. They begin at its first tokens: only their number counts."""
     chunking = next((part for part in model.parts if isinstance(part, Chunking)), None)
     if chunking is None:
         yield
@@ -109,7 +109,7 @@ def expected_chunks(model: Decoder) -> Iterator[None]:
 
 @contextmanager
 def fused_kernels_as_products() -> Iterator[None]:
-    """Torch's counter knows no fused attention on a CPU: here it is two products over whole scores."""
+    """Replace fused attention, which torch does not count on a CPU, by two products over whole score matrices."""
     with patch.object(F, "scaled_dot_product_attention", _attention):
         yield
 
@@ -127,7 +127,7 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, **settings: Any) -> Tensor:
 
 @contextmanager
 def counted_as_seen(model: nn.Module) -> Iterator[Callable[[], float]]:
-    """FLOPs of a forward pass so far. Of what `attend` computes, only the scores that the mask shows count."""
+    """Yields a function that returns the FLOPs so far. In `attend`, only visible scores count."""
     computed, hidden = plain.attend, 0.0
 
     def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
@@ -141,11 +141,11 @@ def counted_as_seen(model: nn.Module) -> Iterator[Callable[[], float]]:
 
 
 def taken_by(modules: Mapping[int, nn.Module], model: nn.Module, run: Callable[[], object]) -> dict[int, list[float]]:
-    """FLOPs of each call of these modules while `run` runs, as `counted_as_seen` counts."""
+    """FLOPs of each call of these modules while `run` runs, counted as in `counted_as_seen`."""
     taken: dict[int, list[float]] = {key: [] for key in modules}
     with counted_as_seen(model) as total, ExitStack() as hooks:
         for key, module in modules.items():
-            # A call is entered with what was counted before it, and left with the difference.
+            # The hook before a call appends minus the count so far; the hook after the call adds the new count.
             hooks.enter_context(module.register_forward_pre_hook(lambda *_, of=taken[key]: of.append(-total())))
             hooks.enter_context(
                 module.register_forward_hook(lambda *_, of=taken[key]: of.__setitem__(-1, of[-1] + total()))

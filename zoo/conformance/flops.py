@@ -1,4 +1,4 @@
-"""Checks of declared FLOPs: those executed, and those needed, which budgets count."""
+"""Checks of declared FLOPs: executed FLOPs, and needed FLOPs, which budgets count."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from zoo.mixers import Mixer
 from zoo.mixers._linear import Stateful
 
 ROWS = 2
-"""Texts that are read at once."""
+"""Batch size."""
 PIECES = (8, 1, LENGTH - 10, 1)
-"""Lengths of the pieces in which a text is decoded: the single tokens are those that are compared."""
+"""Lengths of the chunks in which a text is decoded; only those of a single token are compared."""
 
 
 def flops(subject: CheckSubject) -> None:
-    """Declared FLOPs of a training step are those counted: those executed with the backends that are chosen, and, where
-    no layer computes a recurrence by chunks, whole score matrices with the plain one."""
+    """Declared FLOPs of a training step are those counted: executed with the chosen backends and, if no layer computes
+    a recurrence in chunks, with the plain backend, over whole score matrices."""
     spec, model = subject.spec, random_model(subject.spec).train()
     declared = zoo.cost(spec, context=LENGTH, encoder_context=ENCODED)
     shared = declared.flops_per_step / (ROWS * LENGTH)
@@ -56,10 +56,10 @@ def needed_flops(subject: CheckSubject) -> str | None:
     """FLOPs that mixers declare as needed, which budgets count, are those of decoding a token, whose query meets only
     keys that it sees.
 
-    By default `decode_flops` follows from `cost`, so that counting what single tokens take also shows wrong numbers of
+    By default `decode_flops` follows from `cost`, so counting the FLOPs of single tokens also reveals wrong numbers of
     keys in `cost`. A mixer with `decode_flops` of its own (dsa, flash, mla, moba, multi_token and parallel) breaks this
-    link: its `cost` must need at most what a whole text takes when only the scores of `attend` that the mask shows are
-    counted. Encoders, which see everything, and layers that run on a choice of tokens are not checked.
+    link: its `cost` must not exceed the FLOPs of a whole text, counting only visible scores in `attend`. Bidirectional
+    models, and models with layers that run on a subset of the tokens, are not checked.
     """
     spec, model = subject.spec, subject.model
     if spec.visible == "all" or any(subset is not None for subset in spec.subsets):
@@ -79,7 +79,7 @@ def needed_flops(subject: CheckSubject) -> str | None:
 
 
 def _require_decoded(mixer: Mixer, d_model: int, taken: list[float]) -> None:
-    """taken: FLOPs of each call, which are several for a piece where layers share a block."""
+    """taken: FLOPs of each call; a chunk takes several calls if layers share a block."""
     source = "`decode_flops`" if _decodes_otherwise(mixer) else "the `flops` of its `cost`, the first of its `Keys`"
     ends = list(itertools.accumulate(PIECES))
     for call, found in enumerate(taken):

@@ -1,4 +1,4 @@
-"""Which parameters get no gradient, and which of those never could."""
+"""Parameters that get no gradient, and those among them that cannot have one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from zoo.spec import ModelSpec
 
 
 def silent_parameters(spec: ModelSpec, seed: int) -> set[str]:
-    """Those without a gradient that could have one. Raises ConformanceError if the loss or a gradient is not finite."""
+    """Parameters that could have a gradient but do not. Raises ConformanceError if loss or gradients are not finite."""
     model, tokens = random_model(spec, seed).train(), random_tokens(spec, 2, LENGTH + 1)
     reached = _constant_experts_reached(model)
-    with expected_chunks(model):  # a random model may make a single one, in which no query has a choice
+    with expected_chunks(model):  # a random model may make a single chunk, which leaves queries no choice
         loss = model.loss(tokens[:, :-1], tokens[:, 1:], **given_to(spec, 2, LENGTH))[0]
         require(loss.isfinite(), f"the loss is not finite: {loss.item()}")
         loss.backward()
@@ -32,8 +32,8 @@ def silent_parameters(spec: ModelSpec, seed: int) -> set[str]:
 
 
 def _constant_experts_reached(model: zoo.Decoder) -> dict[str, bool]:
-    """Whether any token was sent to a constant expert, by the path of the module: filled while the model runs. Tokens
-    that are much alike all go to the same experts, and where none of them is a constant one, nothing is learned."""
+    """Whether any token was routed to a constant expert, keyed by module path; filled while the model runs. Similar
+    tokens all go to the same experts: if none of these is constant, the constant experts get no gradient."""
     reached: dict[str, bool] = {}
 
     def note(path: str, module: ZeroComputeExperts, given: tuple[Tensor, ...]) -> None:
@@ -48,11 +48,11 @@ def _constant_experts_reached(model: zoo.Decoder) -> dict[str, bool]:
 def is_invisible(name: str, model: zoo.Decoder) -> bool:
     """Whether a parameter may have exactly zero gradient.
 
-    A constant added to every key of a head shifts all of its scores alike, which softmax does not see, without
-    positions or a norm after it. One gain for the whole stream is divided out by the norm that follows, and so is one
-    before a branch that keeps scales (a mixer of normed queries and keys, ReLU without biases). In the first layer, and
-    in a module of multi-token prediction, values are mixed with themselves, which scales the mixer's output, and a norm
-    of the output does not see a scale, or changes nothing.
+    A constant added to every key of a head shifts all of its scores equally, which softmax ignores, unless positions or
+    a norm follow. A scalar gain of the whole stream is divided out by the next norm, and a scalar gain before a branch
+    that preserves scale (a mixer with QK norm, ReLU without biases) by the norm of the branch's output. In the first
+    layer, and in a module of multi-token prediction, values are mixed with themselves, which changes nothing or scales
+    the mixer's output, and a norm of the output removes the scale.
     """
     blind = ("mixer.k.bias", "blocks.0.mixer.values.weights", "block.mixer.values.weights")
     alone = ("blocks.0.mixer.value_mix.", "block.mixer.value_mix.")
@@ -64,10 +64,10 @@ def is_invisible(name: str, model: zoo.Decoder) -> bool:
 
 
 def _is_normed_after(name: str, model: zoo.Decoder) -> bool:
-    """Whether a gain of the stream, or of what a branch reads, is followed by another norm."""
+    """Whether a gain of the stream, or of a branch's input, is followed by another norm."""
     path, _, norm = name.removesuffix(".gain").rpartition(".")
     if norm != "norm_in":
         return norm in ("embedding_norm", "norm_after")
     residual = model.get_submodule(path)
-    is_stream = isinstance(residual, NormedLayer)  # the shortcut too comes after this norm, and before the next
+    is_stream = isinstance(residual, NormedLayer)  # the shortcut, too, begins after this norm and ends before the next
     return is_stream or not isinstance(getattr(residual, "norm_out", None), torch.nn.Identity | None)

@@ -1,4 +1,4 @@
-"""A model under test, and how what it does is compared with what it must do."""
+"""A model under test, and the comparisons that checks are made of."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from zoo.site import Given
 from zoo.spec import ModelSpec
 
 LENGTH = 19
-"""Tokens of the texts that models read."""
+"""Length of the texts that models read, in tokens."""
 CHUNK = 8
-"""Largest `chunk` of a part under test, so that these texts are cut, and their last piece is shorter."""
+"""Largest `chunk` of a part under test: texts span several chunks, the last one shorter."""
 
 
 NOT_APPLICABLE = "not applicable"
-"""What a check returns of a model that cannot have the property."""
+"""Return value of a check for a model that cannot have the property."""
 
 
 class ConformanceError(AssertionError):
-    """A model does not do what every model must: what was found, in words."""
+    """A model lacks a property that every model must have. The message says what was found."""
 
 
 class CheckSubject:
-    """A spec, and the model that its checks share: none of them changes it.
+    """A spec, and its model, which the checks share and do not change.
 
-    `thorough` adds what differs little between specs. Every `chunk` is at most `CHUNK`.
+    `thorough` adds tests whose results differ little between specs. Every `chunk` is at most `CHUNK`.
     """
 
     def __init__(self, spec: ModelSpec, thorough: bool = True) -> None:
@@ -49,12 +49,12 @@ class CheckSubject:
         return copy.deepcopy(self.model).double()
 
     def read(self, batch: int, length: int = LENGTH, prefix: int = PREFIX) -> tuple[torch.Tensor, Given]:
-        """Tokens, and what a pass over them is told beside them."""
+        """Random tokens (batch, length), and the other inputs of a pass over `LENGTH` of them."""
         return random_tokens(self.spec, batch, length), given_to(self.spec, batch, LENGTH, prefix)
 
 
 def with_short_chunks(spec: ModelSpec) -> ModelSpec:
-    """The spec with every `chunk` of its parts at most `CHUNK`; as it is where a part refuses that."""
+    """The spec with every `chunk` of its parts at most `CHUNK`; unchanged if a part refuses that."""
     data = spec.dump()
     short = _cut(data)
     if short == data:
@@ -81,7 +81,7 @@ def require_equal(found: object, expected: object, what: str) -> None:
 
 
 def require_same(actual: torch.Tensor, expected: torch.Tensor, what: str) -> None:
-    """Equal to 5e-5 of the largest logit. What is always float32, as norms and routers are, still rounds."""
+    """Require equality to 5e-5 of the largest logit: parts that are always float32 (norms, routers) still round."""
     require_equal(tuple(actual.shape), tuple(expected.shape), f"shape of {what}")
     off, largest = (actual - expected).abs().max().item(), max(1.0, expected.abs().max().item())
     require(off <= 5e-5 * largest, f"{what} differ by {off:.2g}, the largest logit being {largest:.2g}")
@@ -105,7 +105,7 @@ def read_in(
     given: Given,
     left_pad: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Logits of a text read in these chunks."""
+    """Logits of a text read in chunks of these lengths."""
     starts = itertools.accumulate(chunks, initial=0)
     parts = [
         model(chunk, cache, None if start else left_pad, **of_chunk(given, start, chunk.shape[1]))

@@ -1,10 +1,10 @@
-"""A model that starts from the weights of another: fewer kv heads from more (Ainslie et al. 2023, arXiv:2305.13245),
+"""Initialisation of a model from another's weights: fewer kv heads from more (Ainslie et al. 2023, arXiv:2305.13245),
 more layers from fewer (Gong et al. 2019, Efficient Training of BERT by Progressively Stacking; Du et al. 2024,
 arXiv:2405.15319), fewer from more (Sajjad et al. 2020, arXiv:2004.03844), wider ones from narrower ones (see
 `zoo.conversion.widening`), mixtures of experts from dense layers (Komatsuzaki et al. 2022, arXiv:2212.05055), and an
 untied head from a tied one.
 
-Settings without weights of their own, such as a window, a RoPE base and its scaling or dropout, change freely.
+Settings without weights, such as a window, a RoPE base and its scaling or dropout, may differ freely.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Pooling = Literal["mean", "first", "random"]
 """Method of merging kv heads into one: their mean, the first of them, or a new random draw."""
 
 Growth = Literal["stack", "duplicate", "width", "thin", "truncate"]
-"""Which of n layers layer i of k·n starts as: i mod n, the whole stack again, or ⌊i/k⌋, each layer again. Or `width`:
-as many layers, of copies of their features. Layer i of m < n starts as ⌊i·n/m⌋, spread evenly, with `thin`, and as
-i, without the last ones, with `truncate`."""
+"""Source of layer i. From n layers to k·n: i mod n with `stack`, which repeats the whole stack, ⌊i/k⌋ with `duplicate`,
+which repeats each layer. From n to m < n: ⌊i·n/m⌋ with `thin`, spread evenly, i with `truncate`, without the last ones.
+`width` keeps the number of layers and copies their features."""
 
 _BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
 
@@ -38,19 +38,19 @@ _BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
 def convert(
     source: Decoder, spec: ModelSpec, pooling: Pooling = "mean", seed: int = 0, growth: Growth | None = None
 ) -> Decoder:
-    """A model of `spec` with the weights of `source`, and kv heads pooled where it has fewer of them.
+    """A model of `spec` with the weights of `source`. If it has fewer kv heads, they are pooled.
 
-    Where `spec` has a mixture of experts and `source` a dense layer as wide as an expert, every expert starts as that
-    layer, and the router from initial values. Where the head is untied, it starts as the table that `source` reads.
+    If `spec` has a mixture of experts and `source` a dense layer as wide as an expert, every expert starts as that
+    layer, and the router from initial values. An untied head starts as the token table of a tied `source`.
 
-    Query head h reads kv head ⌊h·K/H⌋, so kv head j of K′ stands for the heads j·K/K′ … (j+1)·K/K′ − 1 of K.
-    With `random`, keys and values that change shape keep the initial values that `seed` gives them. With `stack` or
-    `duplicate` the model may have a multiple of the layers, with `thin` or `truncate` fewer: it does not compute what
-    the source does, and training goes on from there. With `width` it computes what the source does, and `seed` draws
-    how copies share what they read.
+    Query head h reads kv head ⌊h·K/H⌋, so kv head j of K′ replaces the heads j·K/K′ … (j+1)·K/K′ − 1 of K. With the
+    pooling `random`, keys and values whose shape changes keep the initial values drawn with `seed`. With the growth
+    `stack` or `duplicate`, the model may have a multiple of the layers, with `thin` or `truncate` fewer: it computes
+    another function than the source, from which training continues. With `width` it computes the same function, and
+    `seed` draws the shares with which copies of a feature are read.
 
     Raises:
-        SpecError: a weight has no counterpart, or another shape for another reason.
+        SpecError: a weight has no counterpart, or a shape that none of these changes explains.
     """
     model = build(spec, seed=seed)
     _check(source, model, growth)
@@ -69,12 +69,12 @@ def convert(
 
 
 def _pooled(theirs: Tensor, own: Tensor, kv_heads: int, pooling: Pooling) -> Tensor:
-    groups: Tensor = theirs.unflatten(0, (kv_heads, len(theirs) // len(own), -1))
+    groups: Tensor = theirs.unflatten(0, (kv_heads, len(theirs) // len(own), -1))  # (K′, K/K′, d, …)
     return (groups.mean(1) if pooling == "mean" else groups[:, 0]).flatten(0, 1)
 
 
 def _counterparts(source: Decoder, target: Decoder, growth: Growth | None) -> dict[str, Tensor]:
-    """The source's weights, under the names that they get."""
+    """The source's weights under the target's names."""
     weights = _upcycled(_layered(source, len(target.blocks), growth), target)
     if source.head is None and target.head is not None:
         weights["head.weight"] = weights["embedding.weight"]
@@ -82,7 +82,7 @@ def _counterparts(source: Decoder, target: Decoder, growth: Growth | None) -> di
 
 
 def _layered(source: Decoder, many: int, growth: Growth | None) -> dict[str, Tensor]:
-    """The source's weights with its blocks made `many`."""
+    """The source's weights with its blocks repeated or left out, so that there are `many`."""
     weights, few = source.state_dict(), len(source.blocks)
     if few == many:
         return weights
@@ -96,7 +96,7 @@ def _layered(source: Decoder, many: int, growth: Growth | None) -> dict[str, Ten
 
 
 def _sources(few: int, many: int, growth: Growth | None) -> list[int]:
-    """Which of `few` blocks each of `many` starts as."""
+    """Index of the source block, of `few`, for each of `many` blocks. Raises SpecError."""
     wanted = ("stack", "duplicate") if many > few else ("thin", "truncate")
     if growth not in wanted:
         what = "more layers" if many > few else "fewer"
@@ -107,7 +107,7 @@ def _sources(few: int, many: int, growth: Growth | None) -> list[int]:
 
 
 def _upcycled(weights: Mapping[str, Tensor], target: Decoder) -> dict[str, Tensor]:
-    """With every dense layer that becomes a mixture copied to each of its experts."""
+    """The weights, with every dense layer that becomes a mixture copied to each of its experts."""
     found = dict(weights)
     for layer, experts in _mixtures(target).items():
         dense = re.compile(rf"{re.escape(layer)}\.((up|gate|down)\.(weight|bias))")
@@ -118,18 +118,18 @@ def _upcycled(weights: Mapping[str, Tensor], target: Decoder) -> dict[str, Tenso
 
 
 def _drawn(source: Decoder, target: Decoder) -> set[str]:
-    """The weights that keep their initial values: of routers that the source has not."""
+    """Names of weights that keep their initial values: those of routers that the source does not have."""
     routers = tuple(f"{layer}.router." for layer in _mixtures(target))
     return {name for name in target.state_dict() if name.startswith(routers)} - source.state_dict().keys()
 
 
 def _mixtures(model: Decoder) -> dict[str, int]:
-    """The number of experts of each mixture, by the layer's name."""
+    """Number of experts of each mixture, keyed by the layer's name."""
     return {name: layer.spec.experts for name, layer in model.named_modules() if isinstance(layer, MoELayer)}
 
 
 def check_conversion(source: ModelSpec, target: ModelSpec, growth: Growth | None = None) -> None:
-    """Raise SpecError where `convert` would. Allocates nothing."""
+    """Raise SpecError if `convert` would, without allocating memory for weights."""
     with torch.device("meta"):
         _check(Decoder(source), Decoder(target), growth)
 

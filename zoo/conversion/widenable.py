@@ -17,11 +17,11 @@ from zoo.spec import ModelSpec
 
 GROWING = (Fact.WIDTH, Fact.HEADS, Fact.SHARED_HEADS, Fact.SCALE)
 SIZES = tuple(name for part in (ModelSpec, Attention, Dense) for name in names_with(part, *GROWING))
-"""Settings in which the two specs may differ, and which then say what is copied or scaled."""
+"""Settings in which the two specs may differ: they determine what is copied or scaled."""
 
 
 def check_specs(source: ModelSpec, target: ModelSpec) -> None:
-    """Raise SpecError where a model of `target` cannot compute what one of `source` does."""
+    """Raise SpecError if a model of `target` cannot compute the same function as one of `source`."""
     for part in unsupported(target, Operation.WIDENING):
         raise unknown(part.path, part.name)
     if source.n_layers != target.n_layers:
@@ -68,7 +68,7 @@ def _check_head(source: ModelSpec, target: ModelSpec) -> None:
 
 
 def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Settings that differ beside sizes, each with both values."""
+    """Settings other than sizes that differ: path, our value, their value."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted((ours.keys() | theirs.keys()).difference(SIZES), key=lambda key: (key != "kind", key)):
             yield from _differences(ours.get(key), theirs.get(key), f"{path}.{key}".lstrip("."))
@@ -80,15 +80,15 @@ def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, 
 
 
 def leftover(source: ModelSpec, target: ModelSpec) -> float:
-    """Factor on the input of a tied head that preserves the logits: s / (s′ t c) for logit scales s and s′, t times the
-    table in c copies."""
+    """Factor on the input of a tied head that preserves the logits: s / (s′ t c) for logit scales s (source) and s′, a
+    table scaled by t, and c copies of its features. 1 for an untied head."""
     table = source.embedding_factor / target.embedding_factor
     factor = source.logit_scale / target.logit_scale / table / (target.table_width / source.table_width)
     return factor if target.tie_embeddings and not math.isclose(factor, 1.0) else 1.0
 
 
 def norm_before_head(model: ModelSpec) -> str | None:
-    """The norm whose output the head reads, where it has a gain."""
+    """Name of the norm whose output the head reads; None without such a norm or its gain."""
     norm = model.block.norm
     if norm.kind == "none" or not getattr(norm, "gain", True):
         return None
@@ -98,7 +98,7 @@ def norm_before_head(model: ModelSpec) -> str | None:
 
 
 def attention_of(block: BlockSpec) -> Attention:
-    """Its mixer. Raises SpecError for any other."""
+    """The block's mixer. Raises SpecError unless it is attention."""
     if not isinstance(block.mixer, Attention):
         raise unknown("mixer", block.mixer.kind)
     return block.mixer

@@ -1,16 +1,17 @@
-"""A wider model that computes what a narrower one does.
+"""A wider model that computes the same function as a narrower one.
 
-Features of the stream, heads and hidden features of the wider model are copies of the narrower one's. What writes to
-them is copied; what reads them is split among the copies, so that sums stay as they are (Net2Net, Chen et al. 2016,
-arXiv:1511.05641; for Transformers bert2BERT, Chen et al. 2021, arXiv:2110.07154, and HyperCloning, Samragh et al. 2024,
-arXiv:2409.12903). Copies with equal weights on both sides would have equal gradients for ever: every output splits
-each input by shares of its own, drawn by the seed, so that copies part at the first step.
+Features of the residual stream, heads and hidden features of the wider model are copies of the narrower one's. Weights
+that write to features are copied; weights that read them are split among the copies, so that sums stay equal (Net2Net,
+Chen et al. 2016, arXiv:1511.05641; for Transformers bert2BERT, Chen et al. 2021, arXiv:2110.07154, and HyperCloning,
+Samragh et al. 2024, arXiv:2409.12903). Copies that are written and read with equal weights would get equal gradients
+forever. Every output therefore splits each input by its own shares, drawn with the seed: copies diverge at the first
+step.
 
-The stream is tiled whole. Its mean and its mean square are then those of one tile, and so RMSNorm and LayerNorm give
-tiles of what they gave; L2Norm does with √m times the gain, m the factor. Heads keep their size and their 1/√d; query
-heads are tiled within the group that reads one kv head. A tied table gives logits m times as large: what the embedding
-or logit scale of the wider spec does not make up for is taken from the gain of the norm before the head, or the
-projection there. Sums are rounded in another order, so that logits agree as far as float32 does.
+The stream is tiled as a whole. Its mean and mean square are then those of one tile, so RMSNorm and LayerNorm give tiles
+of the narrow output; L2Norm does with √m times the gain, m being the widening factor. Heads keep their size and their
+1/√d; query heads are tiled within the group that reads one kv head. A tied table gives logits m times as large. The
+part of this factor that the wider spec's embedding or logit scale does not cancel is divided out of the gain of the
+norm before the head, or of the projection there. Sums are rounded in another order: logits agree to float32 precision.
 """
 
 from __future__ import annotations
@@ -33,31 +34,32 @@ from zoo.spec import ModelSpec
 
 @dataclass(frozen=True)
 class Copies:
-    """Feature i of the wide layer is feature `of[i]` of the `count` that the narrow one has."""
+    """Origin of copies: feature i of the wide layer copies feature `of[i]` of the narrow layer's `count`."""
 
     of: Tensor
     count: int
 
     @staticmethod
     def tiled(count: int, wide: int) -> Copies:
-        """All features in their order, again and again: i mod count."""
+        """The narrow features repeated in their order: i mod count."""
         return Copies(torch.arange(wide, device="cpu") % count, count)
 
     @staticmethod
     def grouped(heads: tuple[int, int], kv_heads: tuple[int, int]) -> Copies:
-        """Query heads, narrow and wide, so that each still reads the kv head it did where kv heads are tiled: within
-        a group of the heads that share one, all in their order, again and again."""
+        """Copies of query heads such that each reads a copy of its kv head if kv heads are tiled: heads repeat in their
+        order within the group that shares a kv head. heads, kv_heads: narrow and wide number."""
         group, wide = (h // k for h, k in zip(heads, kv_heads, strict=True))
+        # Wide head h reads wide kv head h // wide, a copy of kv head h // wide % kv_heads[0], whose group begins there.
         head = torch.arange(heads[1], device="cpu")
         return Copies(head // wide % kv_heads[0] * group + head % wide % group, heads[0])
 
     def of_features(self, width: int) -> Copies:
-        """The same copies for the individual features of heads, `width` features each."""
+        """Copies of single features, from copies of heads with `width` features each."""
         inside = torch.arange(width, device="cpu")
         return Copies((self.of[:, None] * width + inside).flatten(), self.count * width)
 
     def then(self, other: Copies) -> Copies:
-        """Both layers' features, side by side."""
+        """Copies of both layers' features, concatenated."""
         return Copies(torch.cat((self.of, other.of + self.count)), self.count + other.count)
 
     @property
@@ -66,15 +68,15 @@ class Copies:
         return len(self.of) / self.count
 
     def shares(self, rows: int, draw: torch.Generator) -> Tensor:
-        """(rows, wide) float64: for each row what each copy takes, drawn evenly from all positive numbers that sum to
-        one over the copies of a feature: Dirichlet(1, …, 1), which is a normalised exponential."""
+        """Share of each copy in each row, (rows, wide) in float64: positive, sum 1 over the copies of a feature, and
+        distributed as Dirichlet(1, …, 1), which is sampled as normalised exponentials."""
         drawn = torch.empty(rows, len(self.of), dtype=torch.float64).exponential_(generator=draw)
-        totals = drawn.new_zeros(rows, self.count).index_add(1, self.of, drawn)
+        totals = drawn.new_zeros(rows, self.count).index_add(1, self.of, drawn)  # (rows, count): sums over copies
         return drawn / totals[:, self.of]
 
 
 def copied(weight: Tensor, axes: Sequence[Copies | None]) -> Tensor:
-    """The weight with each axis copied that has copies."""
+    """The weight with copies along each axis that has them."""
     for axis, copies in enumerate(axes):
         if copies is not None:
             weight = weight.index_select(axis, copies.of.to(weight.device))
@@ -82,13 +84,13 @@ def copied(weight: Tensor, axes: Sequence[Copies | None]) -> Tensor:
 
 
 def split(weight: Tensor, inputs: Copies, draw: torch.Generator) -> Tensor:
-    """weight: (out, wide), its inputs copied already → the same, of which each copy of an input has a share."""
+    """A weight (out, wide) with copied inputs, multiplied by shares that sum to 1 over the copies of an input."""
     shares = inputs.shares(weight.shape[0], draw).to(weight.device)
     return (weight.double() * shares).to(weight.dtype)
 
 
 Axes = tuple[str, ...]
-"""Which features each axis of a parameter has, "" for none that grow; after a slash, features that it reads."""
+"""Kind of features along each axis of a parameter: "" if they do not grow, with a leading slash if they are read."""
 
 ENDS: Mapping[str, Axes] = {
     r"embedding\.weight": ("", "table"),
@@ -137,7 +139,7 @@ _HEAD_NORM = re.compile(r"(mixer\.([qk])_norm\.norms\.)(\d+)(\..+)")
 
 
 def check_widening(source: ModelSpec, target: ModelSpec, names: Iterable[str]) -> None:
-    """Raise SpecError where the wider model cannot compute what the narrower one does. names: of its weights."""
+    """Raise SpecError if the wider model cannot compute the same function. names: the narrower model's weights."""
     check_specs(source, target)
     for name in names:
         match = _BLOCK.fullmatch(name)
@@ -145,7 +147,7 @@ def check_widening(source: ModelSpec, target: ModelSpec, names: Iterable[str]) -
 
 
 def widened(source: ModelSpec, target: ModelSpec, weights: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """The weights of a model of the spec `target` that computes what `weights` do in one of the spec `source`."""
+    """Weights with which a model of `target` computes the same function as one of `source` with `weights`."""
     ends = {
         "stream": Copies.tiled(source.d_model, target.d_model),
         "table": Copies.tiled(source.table_width, target.table_width),
@@ -167,7 +169,7 @@ def widened(source: ModelSpec, target: ModelSpec, weights: Mapping[str, Tensor],
 
 
 def _names(source: ModelSpec, target: ModelSpec, weights: Mapping[str, Tensor]) -> Iterator[str]:
-    """The names that the wider model's weights have: norms of single heads are more."""
+    """Names of the wider model's weights, which has more norms of single heads."""
     for name in weights:
         match = _BLOCK.fullmatch(name)
         head = _HEAD_NORM.fullmatch(match[2]) if match else None
@@ -198,7 +200,7 @@ def _axes(rules: Mapping[str, Axes], name: str) -> Axes:
 
 def _grown(value: Tensor, axes: Axes, known: Mapping[str, Copies], seed: int, name: str, norm: Norm | None) -> Tensor:
     if "norm" in name and value.numel() == 1 and axes[0] in known:
-        # One number for all features: α of DyT, or the gain of L2Norm, whose vectors become √m times as long.
+        # A scalar for all features: α of DyT, or the gain of L2Norm, whose vectors become √m times as long.
         return value * math.sqrt(known[axes[0]].factor) if norm is not None and norm.kind == "l2norm" else value
     copies = [known.get(axis.removeprefix("/")) for axis in axes]
     value, inputs = copied(value, copies), copies[-1]
@@ -208,7 +210,7 @@ def _grown(value: Tensor, axes: Axes, known: Mapping[str, Copies], seed: int, na
 
 
 def _copies(narrow: BlockSpec, wide: BlockSpec) -> dict[str, Copies]:
-    """The features of a block's parts, by the names that `BLOCK` has for them."""
+    """Copies of the features of a block's parts, keyed by their names in `BLOCK`."""
     ours, theirs = attention_of(wide), attention_of(narrow)
     heads, kv_heads, head_dim = zip(theirs.sizes(), ours.sizes(), strict=True)
     query, kv = Copies.grouped(heads, kv_heads), Copies.tiled(*kv_heads)
@@ -233,7 +235,7 @@ def _copies(narrow: BlockSpec, wide: BlockSpec) -> dict[str, Copies]:
 
 
 def _scale_ends(made: dict[str, Tensor], source: ModelSpec, target: ModelSpec) -> None:
-    """Make up, in place, for scales of embedding and logits, and for copies that a tied table sums over."""
+    """Compensate, in place, for other scales of embedding and logits, and for copies that a tied head sums over."""
     made["embedding.weight"] = made["embedding.weight"] * (source.embedding_factor / target.embedding_factor)
     logits = source.logit_scale / target.logit_scale
     for name in {"head.weight", "head_bias"} & made.keys():

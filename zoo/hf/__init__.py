@@ -1,12 +1,12 @@
-"""transformers models as zoo models, and back: one file per line of models.
+"""Conversion between transformers models and zoo models, with one file per model series.
 
     model = zoo.from_hf(AutoModelForCausalLM.from_pretrained(name))
     model = zoo.from_hf("folder")
     again = zoo.to_hf(model)
 
-A family is a class with `model_types` in a file of this folder: it says how a config becomes a spec, how a spec becomes
-a config, and which tensors correspond. Nothing else lists families. What a config says and a family does not understand
-is an error where transformers' code reads it, and is left out with a warning where nobody does.
+A family is a class with `model_types` in a file of this folder. It maps configs to specs, specs to configs, and tensors
+to tensors. No other file lists families. A config key that a family does not understand raises UnsupportedError if
+transformers' code reads it; otherwise it is dropped, with a warning if the config class does not declare it.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from zoo.settings.origin import Converted
 from zoo.spec import ModelSpec, parse
 
 REMOTE = _remote.MODEL_TYPE
-"""The `model_type` of folders with a modeling file of ours."""
+"""`model_type` of folders with our modeling file."""
 NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-"""A model knows nothing of the meaning of its tokens, and a config's defaults are those of one tokenizer."""
+"""Special tokens, all unset: a zoo model defines none, and a config class's defaults are those of one tokenizer."""
 
 
 def from_hf(hf_model: Any) -> Decoder:
-    """The same model, with weights of its own in the same types and on the same device, in evaluation mode.
+    """The equivalent zoo model in evaluation mode, with a copy of the weights in their dtypes and on their device.
 
     hf_model: a causal, masked or sequence-to-sequence language model of transformers, or a local folder that holds one
-    or an adapter of peft, which is merged into its base.
-    Where it takes an `attention_mask`, ours takes the number of padding tokens at a side of each row (`left_pad`,
-    `right_pad`, `encoder_left_pad`, …). Raises UnsupportedError, which names the option.
+    or a peft adapter, which is merged into its base.
+    Instead of an `attention_mask`, the zoo model takes the number of padding tokens at one side of each row
+    (`left_pad`, `right_pad`, `encoder_left_pad`, …). Raises UnsupportedError, which names the unsupported option.
     """
     if isinstance(hf_model, str | Path):
         folder = Path(hf_model)
@@ -71,7 +71,7 @@ def from_hf(hf_model: Any) -> Decoder:
 
 
 def _opened(folder: Path) -> Decoder:
-    """Model in a folder. One with a modeling file of ours is read here, so that none of its code is run."""
+    """Model in a folder. A folder with our modeling file is read directly, so that none of its code runs."""
     base = base_of(folder)
     with _named(folder, base):
         if not _remote.is_one(base):
@@ -96,7 +96,7 @@ def _loaded(folder: Path, base: Path) -> Any:
 
 @contextmanager
 def _named(*folders: Path) -> Iterator[None]:
-    """Errors that name the config of the last folder, unless they name a file in one of them."""
+    """Raise SpecErrors as UnsupportedErrors that name the last folder's config.json, unless they name a folder."""
     try:
         yield
     except SpecError as error:
@@ -106,12 +106,12 @@ def _named(*folders: Path) -> Iterator[None]:
 
 
 def base_of(folder: Path) -> Path:
-    """The folder itself, or that of the base where it holds an adapter of peft. Raises UnsupportedError."""
+    """The folder itself, or its base model's folder if it holds a peft adapter. Raises UnsupportedError."""
     return _adapters.base_of(folder) if (folder / _adapters.CONFIG).is_file() else folder
 
 
 def spec_of(folder: str | Path) -> ModelSpec:
-    """Spec of the checkpoint in a local folder. Reads its config alone. Raises UnsupportedError."""
+    """Spec of the checkpoint in a local folder, from configs and an adapter's tensor names. Raises UnsupportedError."""
     base = base_of(Path(folder))
     if _remote.is_one(base):
         return _remote.spec_of(base)
@@ -130,17 +130,17 @@ def spec_of(folder: str | Path) -> ModelSpec:
 def save_adapters(
     model: Decoder, adapters: Mapping[str, _adapters.LowRankFactors], alpha: float, folder: str | Path
 ) -> str:
-    """Write low-rank adapters of a model for peft in `folder`, and the model for transformers in `folder/base`.
+    """Write low-rank adapters to `folder` in peft's format, and their base model to `folder/base` in transformers'.
 
     Args:
-        model: as it is without them.
-        adapters: A: (r, in) and B: (out, r) by the name of our matrix, `blocks.0.mixer.q`; each adds (α/r)·B·A.
+        model: the base model, without the adapters.
+        adapters: A: (r, in) and B: (out, r), keyed by zoo matrix (`blocks.0.mixer.q`); each adds (α/r)·B·A.
 
     Returns:
-        The `model_type` of the base: `ablate` where no family expresses it, and the base has a modeling file of ours.
+        The `model_type` of the base: `ablate` if no family can express it, in which case it has our modeling file.
 
     Raises:
-        UnsupportedError: a matrix of ours is none of theirs.
+        UnsupportedError: the counterpart of a matrix cannot have an adapter.
     """
     folder, chosen = Path(folder), native(model)[0]
     base = (folder / "base").resolve()
@@ -157,8 +157,8 @@ def save_adapters(
 
 
 def native(model: Decoder | ModelSpec) -> tuple[str | None, str]:
-    """The `model_type` that `to_hf` gives a model, or initial values of a spec; None and the reason where no family of
-    transformers expresses it."""
+    """The `model_type` that `to_hf` chooses for a model, or for a model of this spec, and an empty string; None and the
+    reason if no transformers family can express it."""
     spec, remembered = (model, None) if isinstance(model, ModelSpec) else (model.spec, model.origin)
     try:
         return str(_first_that_fits(spec, list(_candidates(spec, remembered, None)))[1].model_type), ""
@@ -184,14 +184,14 @@ def _understood(hf_model: Any) -> tuple[Family, Config, ModelSpec]:
 
 
 def to_hf(model: Decoder, family: str | None = None) -> Any:
-    """The transformers model that computes the same, with weights of its own, in evaluation mode.
+    """The equivalent transformers model in evaluation mode, with a copy of the weights.
 
-    family: a `model_type` of transformers; null for the one that the model came from, with the config that it had, or
-    else the first that can express it. Raises UnsupportedError, which says what stands in the way.
+    family: a `model_type` of transformers; None for the one that the model came from, with its original config, or
+    else the first that can express the model. Raises UnsupportedError, which names the obstacle.
     """
     transformers = transformers_module()
     chosen, config = _first_that_fits(model.spec, list(_candidates(model.spec, model.origin, family)))
-    config.dtype = model.embedding.weight.dtype  # what is computed and not loaded is of it too
+    config.dtype = model.embedding.weight.dtype  # also the dtype of tensors that are computed, not loaded
     device = model.embedding.weight.device
     with torch.random.fork_rng(devices=[]), torch.device(device), _folder.quiet():
         hf_model = getattr(transformers, AUTO[chosen.task]).from_config(config)
@@ -205,7 +205,7 @@ def to_hf(model: Decoder, family: str | None = None) -> Any:
 
 
 def _spec(family: Family, config: Config) -> ModelSpec:
-    """Spec equivalent to the config, unless no spec can express it, such as dropout of 1."""
+    """Spec equivalent to the config. Raises UnsupportedError if no spec can express it, such as a dropout of 1."""
     family.ignore(config)
     try:
         return parse(family.spec(config))
@@ -216,12 +216,12 @@ def _spec(family: Family, config: Config) -> ModelSpec:
 
 
 def _is_tied(hf_model: Any) -> bool:
-    """Whether the head is the token table, whatever the config says."""
+    """Whether the head shares its weight with the token table, regardless of the config."""
     return hf_model.get_output_embeddings().weight is hf_model.get_input_embeddings().weight
 
 
 Candidate = tuple[str, Family, Callable[[], ConfigJson]]
-"""A `model_type`, its family, and how to get a config's arguments, which may raise."""
+"""A `model_type`, its family, and a function that returns the config's arguments, or raises."""
 
 
 def _candidates(spec: ModelSpec, origin: Converted | None, family: str | None) -> Iterator[Candidate]:
@@ -236,13 +236,13 @@ def _candidates(spec: ModelSpec, origin: Converted | None, family: str | None) -
 
 
 def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Family, Any]:
-    """The first family with a config that means this very architecture."""
+    """The first family with a config for exactly this architecture, and that config. Raises UnsupportedError."""
     obstacles: list[tuple[int, str]] = []
     for name, family, arguments in candidates:
         try:
-            with _folder.quiet():  # which warns of defaults that are no part of the architecture
+            with _folder.quiet():  # configs warn about defaults that do not concern the architecture
                 config, differences = _try(spec, name, family, NO_TOKENS | arguments())
-        except (ValueError, KeyError, StrictDataclassError) as error:  # also what configs of transformers raise
+        except (ValueError, KeyError, StrictDataclassError) as error:  # transformers' configs raise these
             obstacles.append((1000, f"{name}: {error}"))
             continue
         if not differences:
@@ -256,7 +256,7 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
 
 
 def _try(spec: ModelSpec, name: str, family: Family, arguments: ConfigJson) -> tuple[Any, list[str]]:
-    """A config, and where the architecture that it means differs from `spec`."""
+    """A config, and the differences between its architecture and `spec`."""
     arguments = {key: value for key, value in copy.deepcopy(arguments).items() if key != "model_type"}
     config = transformers_module().AutoConfig.for_model(name, **arguments)
     tied = spec.tie_embeddings if family.says_tied else None
@@ -264,7 +264,7 @@ def _try(spec: ModelSpec, name: str, family: Family, arguments: ConfigJson) -> t
 
 
 def _differences(candidate: ModelSpec, wanted: ModelSpec) -> list[str]:
-    """Where the resolved architectures differ."""
+    """Differences between the resolved architectures, in words."""
     theirs, ours = (dict(_leaves(spec)) for spec in (candidate, wanted))
     return [
         f"{path}: {ours[path]}" + (f", not {theirs[path]}" if path in theirs else "") if path in ours else f"no {path}"
@@ -274,7 +274,7 @@ def _differences(candidate: ModelSpec, wanted: ModelSpec) -> list[str]:
 
 
 def _leaves(spec: ModelSpec) -> Iterator[tuple[str, Any]]:
-    """Settings that determine how the model computes, by path."""
+    """Settings that determine how the model computes, keyed by path."""
     computation = spec.computation()
     for stack in (computation, computation.get("encoder", {})):
         if "layers" in stack:

@@ -1,6 +1,6 @@
 """Low-rank adapters (Hu et al. 2021, arXiv:2106.09685) as peft stores them: W + (α/r)·B·A, A: (r, in), B: (out, r).
 
-peft itself merges those that come in: it knows how each kind starts and scales. Ours are written here."""
+peft merges imported adapters, as it knows how each kind is initialised and scaled. This module writes our own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NAMES = frozenset(
         "task_type",
     }
 )
-"""Keys that say nothing about what an adapter computes."""
+"""Keys that do not affect what an adapter computes."""
 
 
 REMEDY = "convert a model that peft has merged and saved"
@@ -51,24 +51,24 @@ def _any(value: object) -> bool:
 
 ALLOWED: dict[str, Callable[[Any], bool]] = {
     "peft_type": lambda value: value == "LORA",
-    # peft corrects the base by what these start from. Others do so by data or chance: an adapter of `pissa_niter_4`
-    # loads with other weights each time.
+    # peft corrects the base by these initial values, which it can reproduce. Others depend on data or random numbers:
+    # an adapter of `pissa_niter_4` loads with different weights each time.
     "init_lora_weights": lambda value: value in (True, False, None, "gaussian", "eva", "olora", "orthogonal", "pissa"),
     **dict.fromkeys(("r", "lora_alpha", "lora_dropout", "rank_pattern", "alpha_pattern", "use_rslora"), _any),
     **dict.fromkeys(("target_modules", "exclude_modules", "target_parameters", "fan_in_fan_out"), _any),
     **dict.fromkeys(("layers_to_transform", "layers_pattern", "modules_to_save", "ensure_weight_tying"), _any),
     **dict.fromkeys(("bias", "lora_bias", "use_dora", "trainable_token_indices"), _any),
 }
-"""Keys that peft applies, each with the values whose merged weights are exact. Any other must be at its default."""
+"""Keys that peft applies, each with a test for values that merge exactly. Other keys must have their defaults."""
 
 LowRankFactors = tuple[Tensor, Tensor]
-"""A and B."""
+"""A: (r, in) and B: (out, r)."""
 
 
 def base_of(folder: Path) -> Path:
-    """The checkpoint that the adapter in a folder belongs to. Raises UnsupportedError.
+    """Folder of the base model of the adapter in `folder`. Raises UnsupportedError.
 
-    Where the folder that it names is gone, this is `base`, beside the adapter: ours are written so, and may be moved.
+    If the folder that the config names is missing, this is `folder/base`: our adapters have it there, wherever moved.
     """
     name = _config(folder).get("base_model_name_or_path")
     named = [folder / str(name), Path(str(name))] if name else []
@@ -93,12 +93,12 @@ def _config(folder: Path) -> Mapping[str, object]:
 def merge(folder: Path, model: nn.Module, logits: Callable[[], Tensor]) -> None:
     """Merge the adapter in a folder into its base, as peft computes it.
 
-    logits: the model's, with the adapter beside its weights and in them. Raises UnsupportedError where they differ, and
-    for whatever peft leaves out.
+    logits: computes the model's logits, which must agree before and after the merge. Raises UnsupportedError if they
+    differ, or if peft cannot load the whole adapter.
     """
     peft, config, untied = _peft(), lora_config(folder), unties(folder, model)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what peft warns of is an error below, or an equality
+        warnings.simplefilter("ignore")  # the errors and the comparison below cover peft's warnings
         try:
             adapted = peft.PeftModel(model, config)
             loaded = adapted.load_adapter(str(folder), "default", torch_device="cpu")
@@ -122,7 +122,7 @@ def merge(folder: Path, model: nn.Module, logits: Callable[[], Tensor]) -> None:
 
 
 def lora_config(folder: Path) -> Any:
-    """peft's own, of the keys that say something. Raises UnsupportedError for one that is not known."""
+    """peft's LoraConfig with the keys in `ALLOWED`. Raises UnsupportedError for other keys or values."""
     given, path = _config(folder), folder / CONFIG
     default = vars(_peft().LoraConfig())
     for key, value in given.items():
@@ -139,7 +139,7 @@ def lora_config(folder: Path) -> Any:
 
 
 def _untie(model: Any) -> None:
-    """Give the head, which peft may have wrapped, a matrix of its own before the adapter is added to one of the two."""
+    """Give the head, which peft may have wrapped, its own matrix before the adapter is merged into one of the two."""
     head = model.get_output_embeddings()
     inner = getattr(head, "base_layer", getattr(head, "original_module", head))
     inner.weight = nn.Parameter(inner.weight.detach().clone())
@@ -147,7 +147,7 @@ def _untie(model: Any) -> None:
 
 
 def unties(folder: Path, model: nn.Module) -> bool:
-    """Whether the head is the token table in the base and not in the adapted model."""
+    """Whether the head shares the token table in the base but not in the adapted model."""
     if not hasattr(model, "get_output_embeddings"):
         return False
     head, table = model.get_output_embeddings(), model.get_input_embeddings()  # type: ignore[operator]
@@ -169,7 +169,7 @@ def _tensor_names(folder: Path) -> list[str]:
 
 
 def _weights_file(folder: Path) -> Path:
-    """Raises UnsupportedError where there is none: peft would look for it on the internet."""
+    """The adapter's weight file. Raises UnsupportedError if there is none: peft would search the internet for it."""
     for name in (WEIGHTS, PICKLED):
         if (folder / name).is_file():
             return folder / name
@@ -186,7 +186,7 @@ def _peft() -> ModuleType:
 
 
 def _is_transposed(module: nn.Module) -> bool:
-    """Whether its matrix is (in, out), as GPT-2's are."""
+    """Whether the module's matrix is stored as (in, out), as in GPT-2."""
     return type(module).__name__ == "Conv1D"
 
 
@@ -198,10 +198,10 @@ def save(
     alpha: float,
     base: str,
 ) -> None:
-    """Write adapters of our matrices, by name (`blocks.0.mixer.q`), for the model of transformers that `base` holds.
+    """Write adapters, keyed by zoo matrix (`blocks.0.mixer.q`), for the transformers model in the folder `base`.
 
-    Several of our matrices that lie side by side in one of theirs become one adapter of the sum of their ranks.
-    Raises UnsupportedError where one is a part of theirs that no adapter can have.
+    Adapters of matrices that transformers fuses into one become one adapter, whose rank is the sum of their ranks.
+    Raises UnsupportedError for a matrix whose counterpart cannot have an adapter.
     """
     rank = len(next(iter(adapters.values()))[0])
     tensors: dict[str, Tensor] = {}
@@ -238,9 +238,9 @@ def save(
 
 
 def _side_by_side(parts: list[LowRankFactors | None], pair: Pair, module: nn.Module) -> LowRankFactors:
-    """A and B of their matrix: the A below one another, and each B in columns of its own, zero where a part has none.
+    """A and B of transformers' fused matrix: the parts' A are stacked, their B block-diagonal, zero for a part without.
 
-    [B₁ 0; 0 B₂] [A₁; A₂] = [B₁A₁; B₂A₂], which `pair` may then put in another order of rows.
+    [B₁ 0; 0 B₂] [A₁; A₂] = [B₁A₁; B₂A₂], whose rows `pair` may then reorder.
     """
     weight = getattr(module, "weight", None)
     if weight is None:

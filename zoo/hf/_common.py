@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def expect(part: object, kind: type[T], path: str) -> T:
-    """The part, if it is of this kind."""
+    """The part, if it is an instance of `kind`. Raises UnsupportedError otherwise."""
     if not isinstance(part, kind):
         raise UnsupportedError(path, f"{getattr(part, 'kind', part)} has no counterpart")
     return part
@@ -38,7 +38,7 @@ def turns(layer: BlockSpec) -> bool:
 
 
 def norm_eps(layer: BlockSpec) -> float:
-    """ε of the block's norm."""
+    """ε of the block's norm. Raises UnsupportedError for a norm without ε."""
     eps = getattr(layer.norm, "eps", None)
     if eps is None:
         raise UnsupportedError("norm", f"{layer.norm.kind} has no counterpart")
@@ -46,25 +46,25 @@ def norm_eps(layer: BlockSpec) -> float:
 
 
 def inverse(read: Callable[[float], float], near: float, x: float) -> float:
-    """A short y beside `near` with read(y) = x exactly, where there is one."""
+    """A y at or next to `near` with read(y) = x exactly, preferably of few digits; else `near`."""
     candidates = (round(near, 9), near, math.nextafter(near, math.inf), math.nextafter(near, 0))
     return next((y for y in candidates if y and read(y) == x), near)
 
 
 def reciprocal(x: float) -> float:
-    """A short y with 1/y = x exactly, where there is one."""
+    """A y with 1/y = x exactly, preferably of few digits; 1/x rounded if there is none."""
     return inverse(lambda y: 1 / y, 1 / x, x)
 
 
 def linears(ours: str, theirs: str, names: Mapping[str, str], biases: Iterable[str]) -> Iterator[Pair]:
-    """Linear layers by our name and theirs. biases: ours of those that have a bias."""
+    """Pairs of linear layers. names: transformers' names by ours. biases: our names of the layers that have a bias."""
     for our_name, their_name in names.items():
         yield from both(f"{ours}.{our_name}", f"{theirs}.{their_name}", bias=our_name in biases)
 
 
 PROJECTIONS = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 QK_NORMS = {"q": "q_norm", "k": "k_norm"}
-"""Names of an attention layer's projections, and of its norms of queries and keys, by ours."""
+"""transformers' names of an attention layer's projections and QK norms, keyed by ours."""
 
 
 def attention_weights(
@@ -74,7 +74,7 @@ def attention_weights(
     names: Mapping[str, str] = PROJECTIONS,
     norms: Mapping[str, str] = QK_NORMS,
 ) -> Iterator[Pair]:
-    """q, k, v, o with biases, norms of queries and keys, and sinks."""
+    """q, k, v and o with biases, QK norms, and sinks."""
     yield from linears(ours, theirs, names, mixer.bias)
     if mixer.qk_norm is not None:
         for part, name in norms.items():
@@ -84,14 +84,14 @@ def attention_weights(
 
 
 def fused_gate_up(ffn: Dense, ours: str, theirs: str) -> Iterator[Pair]:
-    """gate and up in one matrix of theirs, down."""
+    """Gate and up, which transformers fuses into one matrix, and down."""
     gate_up = [f"{ours}.gate.weight", f"{ours}.up.weight"]
     yield fused(gate_up, f"{theirs}.gate_up_proj.weight", [ffn.width] * 2)
     yield same(f"{ours}.down.weight", f"{theirs}.down_proj.weight")
 
 
 def norm_weights(norm: Norm, ours: str, theirs: str) -> Iterator[Pair]:
-    """The gain and the bias that the norm has."""
+    """The norm's gain and bias, if it has them."""
     if getattr(norm, "gain", True):
         yield same(f"{ours}.gain", f"{theirs}.weight")
     if getattr(norm, "bias", False):

@@ -1,4 +1,4 @@
-"""A transformers config that knows what was read of it, so that nothing in it is dropped in silence."""
+"""A transformers config that records which keys were read, so that none that matters is dropped silently."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOOKKEEPING = frozenset(
         "transformers_version",
     }
 )
-"""Keys about where a config came from and what else it is used for."""
+"""Keys about a config's origin and its other uses."""
 
 INERT = BOOKKEEPING | {
     "_attn_implementation_autoset",
@@ -47,25 +47,25 @@ INERT = BOOKKEEPING | {
     "unk_token_id",
     "use_cache",
 }
-"""Keys that say nothing about what a model computes: of tokens, initial values, and what a call returns."""
+"""Keys that do not affect what a model computes: bookkeeping, special tokens, initial values, outputs of a call."""
 
 REFUSED = frozenset({"quantization_config"})
-"""Keys that transformers reads before there is a model."""
+"""Keys that transformers reads before it builds the model: refused if set."""
 
 IMPLEMENTATION = "attn_implementation"
-"""Which code computes attention. It says nothing where all mean the same, so that only who asks remembers it."""
+"""The attention backend. Most families compute the same with each, so only those that read it keep it."""
 
 ConfigJson: TypeAlias = dict[str, Any]
-"""Keys and values of a transformers `config.json`, or arguments of its config class. Each family has its own."""
+"""Keys and values of a transformers `config.json`, or arguments of its config class; they differ between families."""
 
 _MISSING = object()
 
 
 class Config:
-    """Reads a config key by key. `finish` raises for a key that only the model's own code understands."""
+    """A config that is read key by key. `finish` raises for a key that only transformers' model code reads."""
 
     def __init__(self, config: Any, tied: bool | None = None) -> None:
-        """tied: whether the head is tied to the token table, where the config is not to be asked."""
+        """tied: whether the head is tied to the token table; None to rely on the config."""
         self._values: ConfigJson = {**config.to_dict(), IMPLEMENTATION: config._attn_implementation}
         if tied is not None:
             self._values["tie_word_embeddings"] = tied
@@ -84,22 +84,22 @@ class Config:
         return self._stored(key) in self._values
 
     def _stored(self, key: str) -> str:
-        """The name under which the config keeps it: classes that share code keep some under names of their own."""
+        """The name under which the config stores a key: some config classes rename shared keys."""
         return key if key in self._values else self._aliases.get(key, key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A value; the default where the config does not have the key."""
+        """A value, or `default` if the config does not have the key."""
         key = self._stored(key)
         self._read.add(key)
         return copy.deepcopy(self._values.get(key, default))
 
     def first(self, *keys: str) -> Any:
-        """The value of the first key that the config has and that is not null."""
+        """The value of the first key that is present and not null; None if there is none."""
         values = [self.get(key) for key in keys]
         return next((value for value in values if value is not None), None)
 
     def only(self, key: str, *allowed: Any) -> Any:
-        """A value among those that can be converted. A key that is absent counts as the first of them."""
+        """A value that must be in `allowed`; an absent key counts as the first. Raises UnsupportedError."""
         value = self.get(key, allowed[0])
         if value not in allowed:
             known = ", ".join(map(repr, allowed))
@@ -107,18 +107,18 @@ class Config:
         return value
 
     def ignore(self, *keys: str) -> None:
-        """Keys without a meaning for this model."""
+        """Mark keys without a meaning for this model as read."""
         self._read.update(self._stored(key) for key in keys)
 
     def not_understood(self, path: str, value: object, reason: str) -> None:
-        """A key below one that was read: an error, unless it is off, or the model's code never reads it."""
+        """Note a nested key that is not understood: unless it is off, `finish` raises if the model's code reads it."""
         if value not in (None, False):
             self._inner[path] = reason
 
     def finish(self, used: Set[str]) -> list[str]:
-        """Keys that say something, that the config's class does not declare and that nobody reads.
+        """Keys with a meaning that the config class does not declare and that nothing reads.
 
-        used: names that the model's code reads. Raises UnsupportedError for one of these that was not read here.
+        used: names that the model's code reads. Raises UnsupportedError if one of them, or of `REFUSED`, is unread.
         """
         unread = [key for key in self._unread() if key not in INERT and key != IMPLEMENTATION]
         aliases = {own: {alias for alias, stored in self._aliases.items() if stored == own} for own in unread}
@@ -137,7 +137,7 @@ class Config:
         return {key: value for key, value in self._values.items() if key not in left_out or key in self._read}
 
     def _unread(self) -> Iterator[str]:
-        """Keys that say something. One that the class does not know says nothing if it is null or false."""
+        """Unread keys whose value is not the default. Defaults of keys that the class does not declare: null, false."""
         for key, value in self._values.items():
             known = self._defaults.get(key)
             says = value != known if key in self._defaults else value not in (None, False)

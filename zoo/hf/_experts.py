@@ -1,4 +1,4 @@
-"""Experts: one tensor for all of a layer (transformers 5), or modules of their own (4)."""
+"""Weights of experts: one tensor for all experts of a layer (transformers 5), or one module for each (4)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ BESIDE_SHARED: Keys = {
     "norm_topk_prob": "normalise",
     SHARED: SHARED_WIDTH,
 }
-"""Keys of experts with DeepSeek's scores beside a shared expert that has a width of its own."""
+"""Keys of experts with DeepSeek's routing beside a shared expert that has its own width."""
 
 
 def gated_experts(ours: str, theirs: str, width: int, experts: int, modules: Sequence[str] = MODULES) -> Iterator[Pair]:
-    """Gated experts without biases. modules: what version 4 calls the parts of an expert."""
+    """Gated experts without biases. modules: names of an expert's gate, up and down in version 4."""
     if MAJOR >= 5:
         yield fused([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.gate_up_proj", [width] * 2, dim=1)
         yield same(f"{ours}.down.weight", f"{theirs}.down_proj")
@@ -42,19 +42,19 @@ def gated_experts(ours: str, theirs: str, width: int, experts: int, modules: Seq
 
 
 def require_shared(config: Config) -> None:
-    """Raise UnsupportedError where the shared expert has no features."""
+    """Raise UnsupportedError if the width of the shared expert is zero or null."""
     if not config[SHARED]:
         raise UnsupportedError(SHARED, "a shared expert has features")
 
 
 def balance_loss(config: Config) -> float:
-    """Weight of the balance loss, which the model has if it outputs router logits."""
+    """Weight of the balance loss in our normalisation; 0 unless the model outputs router logits."""
     weight, top_k = config["router_aux_loss_coef"], config["num_experts_per_tok"]
     return float(weight * top_k / config["num_hidden_layers"]) if config["output_router_logits"] else 0.0
 
 
 def alternating(ours: Sequence[str], theirs: str) -> Pair:
-    """Two tensors of ours whose features alternate along the last dimension of theirs; matrices are transposed."""
+    """Two tensors of ours, interleaved along the last dimension of theirs; matrices are transposed."""
 
     def split(x: Tensors) -> Tensors:
         return [_swap(x[0][..., ::2]), _swap(x[0][..., 1::2])]
@@ -66,7 +66,7 @@ def alternating(ours: Sequence[str], theirs: str) -> Pair:
 
 
 def _swap(x: torch.Tensor) -> torch.Tensor:
-    """(E, a, b) → (E, b, a); biases (E, a) stay."""
+    """(E, a, b) → (E, b, a); biases (E, a) are returned as they are."""
     return x.transpose(1, 2) if x.dim() == 3 else x
 
 

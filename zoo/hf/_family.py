@@ -12,7 +12,7 @@ from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 Task = Literal["causal", "masked", "sequence to sequence"]
-"""Task of a family's models: transformers has a class for each."""
+"""Task of a family's models; transformers has an auto class for each."""
 
 AUTO = {
     "causal": "AutoModelForCausalLM",
@@ -24,27 +24,27 @@ CLASSES = {
     "masked": "MODEL_FOR_MASKED_LM_MAPPING",
     "sequence to sequence": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
 }
-"""Names in transformers by task."""
+"""transformers' names of auto classes and of model mappings, keyed by task."""
 
 
 class Family(ABC):
-    """Configs to specs, specs to configs, and which tensors correspond."""
+    """Conversion of configs to specs and of specs to configs, and correspondence of tensors."""
 
     model_types: ClassVar[tuple[str, ...]]
     """Values of `config.model_type`."""
     buffers: ClassVar[tuple[str, ...]] = ("*.rotary_emb.inv_freq",)
-    """Patterns of tensors in a state dict that are not weights: computed from the config."""
+    """Name patterns of tensors in a state dict that are not weights but computed from the config."""
     ignored: ClassVar[tuple[str, ...]] = ()
-    """Keys without a meaning for its models, beside those of the families it builds on."""
+    """Config keys without a meaning for its models, in addition to those of its base classes."""
     task: ClassVar[Task] = "causal"
     says_tied: ClassVar[bool] = False
-    """Whether configs say that the head is tied to the token table also where it is not."""
+    """Whether configs claim that the head is tied to the token table even if it is not."""
     preference: ClassVar[int] = 1
-    """Where several families express a model, the one with the smallest."""
+    """Rank among the families that can express a model: the smallest is chosen."""
 
     @classmethod
     def ignore(cls, config: Config) -> None:
-        """Pass over the keys that are `ignored`."""
+        """Mark the keys in `ignored`, of this class and its bases, as read."""
         for family in cls.__mro__:
             config.ignore(*vars(family).get("ignored", ()))
 
@@ -56,10 +56,10 @@ class Family(ABC):
     def config(self, spec: ModelSpec) -> ConfigJson:
         """Arguments of the config class for a model that may or may not be of this family.
 
-        Only `spec(config(spec))` is believed: what a family cannot express need not be checked here, save what keeps it
-        from naming a config at all, for which it raises UnsupportedError.
+        Callers compare `spec(config(spec))` with the spec, so settings that the family cannot express need no check
+        here. Raises UnsupportedError only if there is no config at all.
         """
 
     @abstractmethod
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
-        """Every parameter of both sides, once."""
+        """Pairs that contain every parameter of both models once."""

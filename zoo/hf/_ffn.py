@@ -1,4 +1,4 @@
-"""Activations by the names that transformers gives them."""
+"""Activation functions under transformers' names."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def name_of(kind: str, approximate: Approximation = "none", activation: str = ""
 
 
 PLAIN: dict[str, str] = {theirs: name_of(**kind) for theirs, kind in UNGATED.items()}
-"""Our names of activations where nothing is gated."""
+"""Our names of ungated activations, keyed by transformers' names."""
 
 
 def ffn(config: Config, key: str, *, gated: bool) -> SpecJson:
-    """The kind of FFN whose activation the config names under `key`."""
+    """Spec of the FFN whose activation the config names under `key`. Raises UnsupportedError."""
     return dict(_looked_up(config, key, GATED if gated else UNGATED))
 
 
 def plain_activation(config: Config, key: str) -> str:
-    """Our name of the activation that the config names under `key`, where nothing is gated."""
+    """Our name of the ungated activation that the config names under `key`. Raises UnsupportedError."""
     return _looked_up(config, key, PLAIN)
 
 
@@ -72,7 +72,7 @@ def _looked_up(config: Config, key: str, table: Mapping[str, T]) -> T:
 
 
 def activation(spec: Ffn, *, gated: bool) -> str:
-    """The name of an FFN's activation."""
+    """transformers' name of an FFN's activation. Raises UnsupportedError."""
     names, own = theirs_by_name(gated=gated), name_of(**spec.model_dump())
     if own not in names:
         raise UnsupportedError("ffn", f"{spec.kind} has no counterpart")
@@ -80,7 +80,7 @@ def activation(spec: Ffn, *, gated: bool) -> str:
 
 
 def theirs_by_name(*, gated: bool) -> dict[str, str]:
-    """transformers' names of activations by ours (see `name_of`)."""
+    """transformers' names of activations, keyed by ours (see `name_of`)."""
     if gated:
         return {name_of(**kind): name for name, kind in GATED.items()}
     return {ours: name for name, ours in PLAIN.items()}

@@ -20,7 +20,7 @@ from zoo.hf import _wrappers
 from zoo.hf._version import transformers_module
 
 CAREFULLY = {"local_files_only": True, "trust_remote_code": False}
-"""Unless it is told, transformers asks on the terminal whether to run a folder's code."""
+"""Arguments against downloads and code execution: by default, transformers asks on the terminal to run code."""
 REFUSALS = (
     OSError,
     ValueError,
@@ -30,7 +30,7 @@ REFUSALS = (
     RecursionError,
     AttributeError,
     AssertionError,
-    UnpicklingError,  # weights in pickles are read without the objects that could run code
+    UnpicklingError,  # pickled weights are read without objects that could run code
     SafetensorError,
     StrictDataclassError,
 )
@@ -38,16 +38,16 @@ REFUSALS = (
 
 
 def load(folder: Path, auto_class: str, inner: Any = None) -> Any:
-    """The model, in the types that its tensors have. Raises UnsupportedError where it would not be the one stored.
+    """The model in a folder, in its tensors' dtypes. Raises UnsupportedError if it would differ from the stored model.
 
-    inner: config of the language model, where the folder holds more than that.
+    inner: config of the language model, if the folder holds a multimodal model.
     """
     _check_index(folder)
     auto = getattr(transformers_module(), auto_class)
     part = {} if inner is None else {"config": inner, "key_mapping": _wrappers.RENAMED}
     try:
         with quiet():
-            # Sizes that differ are reported below, by name.
+            # Mismatched shapes are reported below, by name.
             reported = {"output_loading_info": True, "ignore_mismatched_sizes": True}
             model, info = auto.from_pretrained(folder, dtype="auto", **reported, **part, **CAREFULLY)
     except REFUSALS as error:
@@ -56,7 +56,7 @@ def load(folder: Path, auto_class: str, inner: Any = None) -> Any:
         sizes = f"{tuple(found)} in {folder}, and {tuple(expected)} by its config.json"
         resized = found[1:] == expected[1:] and expected[0] == model.config.vocab_size
         raise UnsupportedError(name, f"has the shape {sizes}" + (f": set vocab_size to {found[0]}" if resized else ""))
-    # transformers only warns of these, and draws what is missing at random.
+    # transformers only warns about these, and draws missing tensors at random.
     if inner is not None:
         info["unexpected_keys"] = _wrappers.language_keys(info["unexpected_keys"])
     for what in ("missing_keys", "unexpected_keys"):
@@ -66,7 +66,7 @@ def load(folder: Path, auto_class: str, inner: Any = None) -> Any:
 
 
 def _check_index(folder: Path) -> None:
-    """Raise UnsupportedError for an index of weights in files that are not beside it."""
+    """Raise UnsupportedError for a weight index that is invalid or names files outside its folder."""
     for path in sorted(folder.glob("*.index.json")):
         try:
             index = read_json(path)
@@ -82,15 +82,15 @@ def _check_index(folder: Path) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without transformers' progress bars, warnings that errors repeat, and torch's of matrices without features."""
+    """Suppress transformers' progress bars and warnings, which errors repeat, and torch's about empty matrices."""
     logging = transformers_module().utils.logging
     bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of keys that published configs have
-            warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # where no expert is shared
+            warnings.simplefilter("ignore", FutureWarning)  # about keys of published configs
+            warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # without shared experts
             yield
     finally:
         logging.set_verbosity(level)
@@ -99,7 +99,7 @@ def quiet() -> Iterator[None]:
 
 
 def config_of(folder: Path) -> Any:
-    """The config. Raises UnsupportedError for a folder without one, and for quantised weights."""
+    """The folder's config. Raises UnsupportedError for a missing or invalid one, and for quantised weights."""
     path = folder / "config.json"
     if not path.is_file():
         raise UnsupportedError("", f"{folder} has no config.json")
@@ -116,12 +116,12 @@ def config_of(folder: Path) -> Any:
 
 
 def one_line(error: Exception) -> str:
-    """An error's text in one line, cut where it is long."""
+    """An error's text in one line, cut to 200 characters."""
     return shorten(" ".join(str(error).split()), 200, placeholder=" …")
 
 
 def without_weights(config: Any, auto_class: str) -> Any:
-    """A model whose tensors have shapes and no storage."""
+    """A model on the meta device: its tensors have shapes but no storage. Raises UnsupportedError."""
     try:
         with torch.device("meta"):
             return getattr(transformers_module(), auto_class).from_config(config)

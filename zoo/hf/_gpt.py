@@ -27,7 +27,7 @@ UNREAD = (
 
 
 class OpenAILike(Keyed):
-    """Sizes and rates that the configs of OpenAI's line share: LayerNorm, biases, an FFN that is not gated."""
+    """Keys and module names of OpenAI's models: LayerNorm, biases, an ungated FFN."""
 
     model_keys: ClassVar[Keys] = {
         "vocab_size": "vocab_size",
@@ -59,12 +59,12 @@ class OpenAILike(Keyed):
 
 
 class LearnedPositions(Keyed):
-    """With a table of positions."""
+    """Family with a learned table of positions."""
 
     length_key: ClassVar[str] = "n_positions"
     offset: ClassVar[int] = 0
     positions_name: ClassVar[str] = "transformer.wpe"
-    """Name of the table."""
+    """Name of the table of positions."""
 
     def position(self, config: Config) -> SpecJson:
         return {"kind": "learned", "length": config[self.length_key], "offset": self.offset}
@@ -78,13 +78,13 @@ class LearnedPositions(Keyed):
 
 
 class FusedQKV(Keyed):
-    """With one matrix for queries, keys and values: in each of some stretches first queries, then keys, then values."""
+    """Family with one matrix for q, k and v: `stretches` runs of rows, each with first q, then k, then v."""
 
     fused_name: ClassVar[str] = "query_key_value"
     mixer_names: ClassVar[Mapping[str, str]] = {"o": "dense"}
 
     def stretches(self, mixer: Attention) -> int:
-        """One for each head of keys and values."""
+        """Number of runs of rows in the fused matrix: one per kv head."""
         return mixer.sizes()[1]
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
@@ -98,7 +98,7 @@ class FusedQKV(Keyed):
 
 
 class Transposed(FusedQKV):
-    """With matrices that lie transposed, beside biases that do not."""
+    """Family whose matrices are stored transposed; biases are not."""
 
     fused_name: ClassVar[str] = "c_attn"
     mixer_names: ClassVar[Mapping[str, str]] = {"o": "c_proj"}

@@ -1,4 +1,4 @@
-"""Families given by tables of keys, and the base of most of them."""
+"""Families defined by tables of config keys, and the base of most of them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ DOUBLE = {
     "ffn_residual.norm_in": "pre_feedforward_layernorm",
     **OUTPUT,
 }
-"""Names of a layer's norms by ours: Llama's, OLMo 2's behind the branches, and Gemma 2's on both sides of them."""
+"""transformers' names of a layer's norms, keyed by ours: before the branches (Llama), after them (OLMo 2), and both."""
 
 
 class Keyed(Family):
-    """A family whose keys stand in a table for each part of a spec, which is read in both directions. Beside a table
-    stands what a model of the family always has; what takes more than a name has a method for each direction. So it is
-    with weights: names of modules are attributes, Llama's unless a family has others."""
+    """A family with a table of config keys for each part of a spec (`…_keys`), read in both directions. `…_fixed` has
+    the settings that all models of the family share. A setting that needs more than a renamed key has a method for each
+    direction. Names of modules are attributes, too, and default to Llama's."""
 
     model_keys: ClassVar[Keys] = {
         "vocab_size": "vocab_size",
@@ -59,21 +59,21 @@ class Keyed(Family):
     }
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention"}
     qk_norm: ClassVar[SpecJson | None] = None
-    """Settings of a norm of queries and keys that is like the block's; None without one."""
+    """Further mixer settings of a QK norm, which is like the block's norm; None without a QK norm."""
     fixed_position: ClassVar[SpecJson | None] = None
-    """Position in every model of the family, of which configs do not tell; None where they do."""
+    """Position scheme of every model of the family; None if configs specify it."""
     qk_norm_key: ClassVar[str | None] = None
-    """Key that says whether a model has it; None where all of the family have, or none."""
+    """Flag for the QK norm in configs; None if every model of the family has one, or none has."""
     partial_rotary: ClassVar[bool] = False
-    """Whether the model heeds `partial_rotary_factor`."""
+    """Whether the model applies `partial_rotary_factor`."""
     rope_layout: ClassVar[Literal["half", "interleaved"]] = "half"
     activation_key: ClassVar[str] = "hidden_act"
     gated: ClassVar[bool] = True
-    """Whether the FFN is."""
+    """Whether the FFN is gated."""
     ffn_keys: ClassVar[Keys] = {"intermediate_size": WIDTH}
     ffn_fixed: ClassVar[SpecJson] = {}
     experts_class: ClassVar[type[MoE] | tuple[()]] = ()
-    """Mixture of experts in all layers or in some, if any."""
+    """Class of the mixture of experts in all layers or in some; () without experts."""
     expert_keys: ClassVar[Keys] = {}
     expert_fixed: ClassVar[SpecJson] = {}
 
@@ -83,20 +83,20 @@ class Keyed(Family):
     layers_name: ClassVar[str] = "model.layers"
     """Names of the token table, the head, the last norm, and the list of layers."""
     norm_names: ClassVar[Mapping[str, str]] = PRE
-    """Names of a layer's norms by ours."""
+    """transformers' names of a layer's norms, keyed by ours."""
     mixer_name: ClassVar[str] = "self_attn"
     ffn_name: ClassVar[str] = "mlp"
-    """Names of a layer's mixer and FFN; empty where their parts are the layer's own."""
+    """Names of a layer's mixer and FFN; empty if their parts belong to the layer itself."""
     mixer_names: ClassVar[Mapping[str, str]] = PROJECTIONS
     qk_norm_names: ClassVar[Mapping[str, str]] = QK_NORMS
     ffn_names: ClassVar[Mapping[str, str]] = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
-    """Names of their parts by ours."""
+    """transformers' names of their parts, keyed by ours."""
     router_name: ClassVar[str] = "gate"
     balance_name: ClassVar[str] = "gate.e_score_correction_bias"
     shared_name: ClassVar[str] = "shared_experts"
-    """Names of an expert layer's router, of the bias that balances, and of the shared experts."""
+    """Names of an expert layer's router, its load-balancing bias, and its shared experts."""
     expert_modules: ClassVar[Sequence[str]] = MODULES
-    """What version 4 calls the parts of an expert."""
+    """Names of an expert's gate, up and down in version 4 of transformers."""
 
     def spec(self, config: Config) -> SpecJson:
         return {**read(self.model_keys, config), **self.model_fixed, "block": self.block(config)}
@@ -116,7 +116,7 @@ class Keyed(Family):
         return {**mixer, "qk_norm": self.norm(config), **self.qk_norm}
 
     def head_dim(self, config: Config) -> int:
-        """Features of a head: what is left of D / H is in no head."""
+        """Features of a head, ⌊D / H⌋: a remainder belongs to no head."""
         return int(config["hidden_size"] // config["num_attention_heads"])
 
     def position(self, config: Config) -> SpecJson:
@@ -136,11 +136,11 @@ class Keyed(Family):
         return {**write(self.model_keys, spec), **self.block_config(self.typical(spec))}
 
     def typical(self, spec: ModelSpec) -> BlockSpec:
-        """The layer that tells what the config says once for all layers."""
+        """The layer whose settings the config gets where it has one value for all layers."""
         return next((layer for layer in spec.layers if isinstance(layer.mixer, self.mixer_class)), spec.layers[0])
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
-        """Arguments of the config class that a layer tells."""
+        """Arguments of the config class that follow from a layer."""
         says_normed = {} if self.qk_norm_key is None else {self.qk_norm_key: attention(layer).qk_norm is not None}
         return {
             **write(self.block_keys, layer, "block"),
@@ -183,7 +183,7 @@ class Keyed(Family):
             yield same("head_bias", f"{self.head_name}.bias")
 
     def norms(self, layer: BlockSpec) -> Mapping[str, str]:
-        """Names of this layer's norms by ours."""
+        """transformers' names of this layer's norms, keyed by ours."""
         return self.norm_names
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
@@ -197,7 +197,7 @@ class Keyed(Family):
         return linears(ours, theirs, names, names if ffn.bias else ())
 
     def expert_weights(self, moe: MoE, ours: str, theirs: str) -> Iterator[Pair]:
-        """Router, the bias that balances, experts, and shared ones."""
+        """Router, load-balancing bias, experts, and shared experts."""
         yield same(f"{ours}.router.weight", f"{theirs}.{self.router_name}.weight")
         if getattr(moe, "bias_rate", None) is not None:
             yield self.balance_weights(moe, f"{ours}.router.selection_bias", f"{theirs}.{self.balance_name}")
@@ -216,10 +216,10 @@ class Keyed(Family):
 
 
 class LlamaLike(Keyed):
-    """x + attention(norm(x)), x + gated(norm(x)), with RMSNorm and RoPE. Families say what differs."""
+    """x + attention(norm(x)), x + gated(norm(x)), with RMSNorm and RoPE. Families override what differs."""
 
     has_head_dim: ClassVar[bool] = True
-    """Whether a config says how wide a head is."""
+    """Whether the config class has a `head_dim`."""
 
     def mixer(self, config: Config) -> SpecJson:
         return {**super().mixer(config), "head_dim": self.head_dim(config)}

@@ -1,4 +1,4 @@
-"""Settings that a config and a spec both have: tables of their names, read in both directions."""
+"""Tables of the settings that a config and a spec share, read in both directions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _equal(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Key:
-    """Our setting behind a key of theirs. `read` makes our value of theirs, `write` theirs of ours."""
+    """Our setting for a config key. `read` converts the config's value to ours, `write` ours to the config's."""
 
     ours: str
     read: Callable[[Any], Any] = _equal
@@ -29,11 +29,11 @@ class Key:
 
 
 Keys: TypeAlias = Mapping[str, str | Key]
-"""Their keys, with our settings of one part of a spec. A name alone stands for equal values."""
+"""Config keys with our settings of one part of a spec. A plain name stands for equal values."""
 
 
 def convolved(width: int | None) -> int:
-    """Tokens that a convolution sees, which the layers of a family always have."""
+    """Width of a convolution, in tokens. Raises UnsupportedError without one: the counterpart always has one."""
     if width is None:
         raise UnsupportedError("mixer.conv", "its counterpart always has a convolution: null has none")
     return width
@@ -48,25 +48,25 @@ DELTANET: Keys = {
     "linear_value_head_dim": "v_dim",
     "linear_conv_kernel_dim": CONV,
 }
-"""Settings of Gated DeltaNet in models that have attention too."""
+"""Settings of Gated DeltaNet in hybrids with attention."""
 QKV_BIAS = Key("bias", lambda biased: list(QKV) if biased else False, bool)
 DROPOUT = Key("dropout", float)
 WIDTH = Key("d_ff", resolved="width")
 
 
 def either(ours: str, on: str, off: str) -> Key:
-    """A flag of theirs that says which of two kinds ours is."""
+    """A boolean config key that selects one of two of our values: `on` or `off`."""
     return Key(ours, lambda flag: on if flag else off, lambda value: getattr(value, "kind", value) == on)
 
 
 def read(keys: Keys, config: Config) -> SpecJson:
-    """Our settings."""
+    """Our settings, read from a config."""
     known = {theirs: _key(ours) for theirs, ours in keys.items()}
     return {key.ours: key.read(config[theirs]) for theirs, key in known.items()}
 
 
 def write(keys: Keys, part: Any, path: str = "") -> ConfigJson:
-    """Their keys for a part of a spec that stands at `path`. Raises UnsupportedError for a part of another kind."""
+    """Config keys for the part of a spec at `path`. Raises UnsupportedError if the part lacks one of the settings."""
     arguments = {}
     for theirs, ours in keys.items():
         key = _key(ours)
@@ -78,7 +78,7 @@ def write(keys: Keys, part: Any, path: str = "") -> ConfigJson:
 
 
 def without(keys: Keys, *left_out: str) -> Keys:
-    """The table without some of their keys."""
+    """The table without some config keys."""
     return {theirs: ours for theirs, ours in keys.items() if theirs not in left_out}
 
 

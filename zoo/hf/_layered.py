@@ -1,4 +1,4 @@
-"""Layers that differ by named edits of a base block."""
+"""Families whose layers differ by named edits of a base block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DENSE, SPARSE = "dense", "sparse"
 
 
 class Layered(LlamaLike):
-    """Llama's block, edited layer by layer. Families say which layer has which edits."""
+    """Llama's block, edited layer by layer. Families define the edits of each layer."""
 
     preference: ClassVar[int] = 2
 
@@ -30,15 +30,15 @@ class Layered(LlamaLike):
         return {**super().spec(config), **layered(names, self.edits(config))}
 
     def mixer_kinds(self, config: Config) -> list[list[str]]:
-        """Which of `edits` each layer has, that are about its mixer."""
+        """Names of the `edits` of each layer's mixer."""
         return [[] for _ in range(config["num_hidden_layers"])]
 
     def sparse(self, config: Config) -> list[bool]:
-        """Which layers have experts, as an edit."""
+        """For each layer, whether it has experts, by the edit `EXPERTS`."""
         return [False] * int(config["num_hidden_layers"])
 
     def edits(self, config: Config) -> dict[str, SpecJson]:
-        """Edits of the base block by name."""
+        """Edits of the base block, keyed by name."""
         return {EXPERTS: {"ffn": self.experts(config)}} if self.expert_keys else {}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
@@ -53,7 +53,7 @@ class Layered(LlamaLike):
 
 
 class Listed(Layered):
-    """With a list of which layers have experts."""
+    """Family whose configs list the layers with experts."""
 
     def sparse(self, config: Config) -> list[bool]:
         return [kind == SPARSE for kind in config["mlp_layer_types"]]
@@ -63,7 +63,7 @@ class Listed(Layered):
 
 
 class NoExperts(Layered):
-    """Without experts, whatever the families that it is put before have."""
+    """Mixin that removes the experts of the families after it in the bases."""
 
     experts_class: ClassVar[type[MoE] | tuple[()]] = ()
     expert_keys: ClassVar[Keys] = {}
@@ -76,7 +76,7 @@ class NoExperts(Layered):
 
 
 class ExpertsEverywhere(Layered):
-    """Experts in every layer, of which configs need not tell."""
+    """Mixin for experts in every layer, which configs do not state."""
 
     def sparse(self, config: Config) -> list[bool]:
         return [True] * int(config["num_hidden_layers"])
@@ -88,7 +88,7 @@ class ExpertsEverywhere(Layered):
 
 
 class Hybrid(Layered):
-    """Layers with a state beside layers of attention, as `layer_types` say."""
+    """Layers with a state among layers of attention, as listed in `layer_types`."""
 
     state_class: ClassVar[type[Mixer]]
     state_keys: ClassVar[Keys]
@@ -114,5 +114,5 @@ class Hybrid(Layered):
         return {**arguments, "layer_types": types}
 
     def state_config(self, mixer: Mixer) -> ConfigJson:
-        """Arguments of the config class that a layer with a state tells."""
+        """Arguments of the config class that follow from a layer with a state."""
         return write(self.state_keys, mixer, "mixer")

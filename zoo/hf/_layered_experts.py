@@ -1,4 +1,4 @@
-"""DeepSeek's and Qwen's experts in some layers, whatever the layers attend with."""
+"""DeepSeek's and Qwen's experts in some layers, for any attention."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from zoo.settings.edits import SpecJson
 
 
 class FineExperts(Layered):
-    """Llama's block with dense layers first and DeepSeek-V3's mixture of experts in the others.
+    """Llama's block with dense FFNs in the first layers and DeepSeek-V3's mixture of experts in the others.
 
-    transformers' models have no multi-token prediction, whatever the config says of it.
+    transformers' models have no multi-token prediction, even if the config describes it.
     """
 
     scoring: ClassVar[tuple[str, ...]] = ("sigmoid",)
-    """Values of `scoring_func`, which transformers does not read, that name sigmoid scores."""
+    """Values of `scoring_func` that mean sigmoid scores; transformers does not read the key."""
     dense_key: ClassVar[str] = "first_k_dense_replace"
     """Key of the number of dense layers."""
     keeps_empty: ClassVar[bool] = True
-    """Whether transformers has matrices of no features where no expert is shared."""
+    """Whether transformers has empty matrices, of width 0, if no expert is shared."""
     experts_class: ClassVar[type[MoE] | tuple[()]] = DeepSeekMoE
     # Without balance losses, which transformers does not have.
     expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "score": "sigmoid", "balance_loss": 0.0}
@@ -44,7 +44,7 @@ class FineExperts(Layered):
     }
 
     def spec(self, config: Config) -> SpecJson:
-        # What training adds, how work is divided, and modules that look ahead.
+        # Losses and outputs of training, expert parallelism, and multi-token prediction.
         config.ignore("aux_loss_alpha", "seq_aux", "ep_size", "output_router_logits")
         config.ignore("num_nextn_predict_layers", "num_mtp_layers")
         return super().spec(config)
@@ -62,7 +62,7 @@ class FineExperts(Layered):
         return experts
 
     def check_routing(self, config: Config) -> None:
-        """Raise UnsupportedError for experts that are chosen in another way."""
+        """Raise UnsupportedError for another routing method."""
         config.only("scoring_func", *self.scoring)
         config.only("topk_method", "noaux_tc")
 
@@ -79,15 +79,15 @@ class FineExperts(Layered):
 
 
 class ListedExperts(Listed, FineExperts):
-    """Those of layers in a list."""
+    """`FineExperts` in the layers that `mlp_layer_types` lists."""
 
     def sparse(self, config: Config) -> list[bool]:
-        config.ignore("first_k_dense_replace")  # it says what mlp_layer_types are by default
+        config.ignore("first_k_dense_replace")  # it only sets the default of mlp_layer_types
         return super().sparse(config)
 
 
 def _with_empty(ours: str, theirs: str, empty: Sequence[str]) -> Pair:
-    """A matrix of ours is one of theirs, which has gate, up and down matrices of no features beside it."""
+    """A matrix of both models, with gate, up and down matrices of width 0 that only transformers has."""
 
     def write(x: Tensors) -> Tensors:
         none = x[0].new_zeros(0, x[0].shape[1])
@@ -113,7 +113,7 @@ class QwenExperts(Layered):
 
     def experts(self, config: Config) -> SpecJson:
         experts = super().experts(config)
-        # A model of dense layers only may say that there are none.
+        # In a model of dense layers only, num_experts may be 0.
         return {**experts, "experts": experts["experts"] or experts["top_k"], "balance_loss": balance_loss(config)}
 
     def sparse_config(self, sparse: list[bool]) -> ConfigJson:
@@ -121,7 +121,7 @@ class QwenExperts(Layered):
 
 
 class QwenSharedExperts(QwenExperts):
-    """With a shared expert."""
+    """`QwenExperts` with a gated shared expert."""
 
     expert_fixed: ClassVar[SpecJson] = {"kind": "topk_moe", "shared_experts": 1, "shared_gate": True}
     expert_keys: ClassVar[Keys] = {

@@ -1,7 +1,7 @@
-"""A model of ablate for transformers. `ablate export` copies this file into folders that hold models which no family of
-transformers expresses; `AutoModelForCausalLM.from_pretrained(DIR, trust_remote_code=True)` then runs it.
+"""An ablate model for transformers. `ablate export` copies this file into folders of models that no transformers family
+can express; `AutoModelForCausalLM.from_pretrained(DIR, trust_remote_code=True)` then runs it.
 
-It defines no architecture: config.json has the spec, and the package ablate builds the model of it.
+It defines no architecture: config.json holds the spec, from which the package ablate builds the model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import GenerationConfig, GenerationMixin, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-try:  # transformers would name a package called zoo, which is another
+try:  # transformers' own message would name zoo, an unrelated package
     import zoo
     from zoo.caching.cache import Cache
     from zoo.model import Decoder
@@ -33,7 +33,7 @@ class AblateConfig(PreTrainedConfig):
 
 
 class AblateCache:
-    """Cache of the tokens before, which `generate` hands from step to step."""
+    """Cache of earlier tokens, which `generate` passes from step to step."""
 
     is_compileable = False
 
@@ -42,7 +42,7 @@ class AblateCache:
         self.held: Cache | None = None
 
     def of(self, model: Decoder, batch: int) -> Cache:
-        """For this many rows, which only the first pass tells."""
+        """The cache for `batch` rows, created in the first pass: the number of rows is not known before."""
         self.held = self.held or model.new_cache(batch, self.capacity)
         return self.held
 
@@ -57,7 +57,7 @@ class AblateCache:
 class AblateForCausalLM(PreTrainedModel, GenerationMixin):
     config_class = AblateConfig
     base_model_prefix = "model"
-    _is_stateful = True  # no cache that could be cut back, as assisted generation would
+    _is_stateful = True  # assisted generation would have to crop the cache, which it cannot
     _tied_weights_keys: Any = None
 
     def __init__(self, config: AblateConfig) -> None:
@@ -66,7 +66,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def _init_weights(self, module: torch.nn.Module) -> None:
-        """Weights come from the folder."""
+        """Does nothing: weights come from the folder."""
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
@@ -120,13 +120,13 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
-        """input_ids: (B, T) → logits: (B, T, V). Arguments that cannot be heeded raise ValueError.
+        """input_ids: (B, T) → logits: (B, T, V). Raises ValueError for arguments that the model cannot apply.
 
         Args:
-            attention_mask: (B, T), zero where a row is padded; with a cache (B, of all tokens so far), at the left.
-            position_ids: (B, T), accepted where they count each row's tokens, as the model does by itself.
-            past_key_values: an `AblateCache`, which `generate` makes.
-            logits_to_keep: of the last tokens, or at these places; 0 keeps all.
+            attention_mask: (B, T), zero at padding; with a cache (B, all tokens so far), with padding at the left only.
+            position_ids: (B, T), accepted only if they number each row's tokens as the model does by itself.
+            past_key_values: an `AblateCache`, which `generate` creates.
+            logits_to_keep: the number of last tokens, or indices of tokens; 0 keeps all.
         """
         if input_ids is None or inputs_embeds is not None:
             raise ValueError("this model reads input_ids, and no inputs_embeds")
@@ -154,7 +154,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
         return output.to_tuple() if return_dict is False else output
 
     def _given(self, input_ids: Tensor, token_type_ids: Tensor | None, right_pad: Tensor | None) -> Given:
-        """Further inputs of the model. A causal one does not see padding at the right."""
+        """Further inputs of the model. Causal models need no `right_pad`: they do not see padding at the right."""
         given = Given()
         if right_pad is not None and self.model.spec.visible == "all":
             given["right_pad"] = right_pad
@@ -166,7 +166,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
 
 
 def pads_of(mask: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | None]:
-    """(B,) each: how many tokens of each row are padding at its left and at its right; None for none."""
+    """Numbers of padding tokens at the left and right of each row, (B,) each; None for none. Raises ValueError."""
     if mask is None or bool(mask.all()):
         return None, None
     if mask.dim() != 2 or mask.shape[1] != length:
@@ -182,7 +182,7 @@ def pads_of(mask: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | N
 
 
 def _check_positions(position_ids: Tensor | None, left_pad: Tensor | None, start: int) -> None:
-    """Raise ValueError for positions that do not count the tokens of each row."""
+    """Raise ValueError unless the positions number the tokens of each row from 0, after its padding."""
     if position_ids is None:
         return
     places = torch.arange(position_ids.shape[1], device=position_ids.device) + start

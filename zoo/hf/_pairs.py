@@ -1,4 +1,4 @@
-"""Which tensors of two models correspond, bit for bit."""
+"""Corresponding tensors of a zoo model (ours) and a transformers model (theirs), equal bit for bit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Tensors = Sequence[Tensor]
 
 @dataclass(frozen=True)
 class Pair:
-    """Tensors of ours that hold the same numbers as tensors of theirs. `read` takes theirs to ours, `write` back."""
+    """Tensors of ours and of theirs that hold the same numbers. `read` maps theirs to ours, `write` ours to theirs."""
 
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
@@ -27,7 +27,7 @@ def same(ours: str, theirs: str) -> Pair:
 
 
 def both(ours: str, theirs: str, *, bias: bool) -> Iterable[Pair]:
-    """Equal weights, and equal biases where there are any, of modules with these names."""
+    """Equal weights, and with `bias` equal biases, of modules with these names."""
     names = ["weight", "bias"] if bias else ["weight"]
     return [same(f"{ours}.{name}", f"{theirs}.{name}") for name in names]
 
@@ -39,7 +39,7 @@ def layernorm(ours: str, theirs: str) -> Iterator[Pair]:
 
 
 def transposed(pair: Pair) -> Pair:
-    """The pair where their matrices lie transposed, as those of GPT-2's Conv1D do."""
+    """The pair with their matrices transposed, as in GPT-2's Conv1D."""
 
     def read(x: Tensors) -> Tensors:
         return pair.read([matrix.transpose(-1, -2) for matrix in x])
@@ -51,15 +51,15 @@ def transposed(pair: Pair) -> Pair:
 
 
 def reshaped(ours: str, theirs: str, our_shape: Sequence[int], their_shape: Sequence[int]) -> Pair:
-    """The same numbers in the same order under another shape."""
+    """The same numbers in the same order, in different shapes."""
     return Pair((ours,), (theirs,), lambda x: [x[0].reshape(our_shape)], lambda x: [x[0].reshape(their_shape)])
 
 
 def fused(ours: Sequence[str], theirs: str, sizes: Sequence[int], groups: int = 1, dim: int = 0) -> Pair:
-    """Several tensors of ours side by side in one of theirs, along `dim`.
+    """Several tensors of ours, concatenated along `dim` in one of theirs.
 
-    With groups, theirs is `groups` stretches, each with sizes[0] rows of the first, sizes[1] of the second, … : heads
-    whose queries, keys and values lie together.
+    With groups, theirs consists of `groups` runs, each with sizes[0] rows of the first, sizes[1] of the second, … : for
+    example heads whose queries, keys and values are adjacent.
     """
 
     def split(x: Tensors) -> Tensors:
@@ -74,5 +74,5 @@ def fused(ours: Sequence[str], theirs: str, sizes: Sequence[int], groups: int = 
 
 
 def stacked(ours: str, theirs: Sequence[str]) -> Pair:
-    """One tensor of ours whose first dimension counts several of theirs."""
+    """One tensor of ours that stacks several of theirs along a new first dimension."""
     return Pair((ours,), tuple(theirs), lambda x: [torch.stack(list(x))], lambda x: list(x[0].unbind(0)))

@@ -1,5 +1,5 @@
-"""Proof of a conversion, in two parts. A key of a config that no family understands is looked for in transformers' own
-code of the model: one that is never read cannot matter, at any size or length. Then both models read random tokens."""
+"""Proof of a conversion, in two parts. A config key that the family does not understand is looked up in transformers'
+code of the model: a key never read cannot matter, at any size or length. Then logits of random tokens are compared."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from zoo.model import Decoder
 
 LENGTH = 16
 MOST_PARAMETERS = 10**10
-"""Larger models are not run: it would take longer than seconds."""
+"""Largest model whose logits are compared: with more parameters, this takes longer than seconds."""
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
-"""Largest difference of logits, of the largest logit; 0.3 in half precision, where rounding alone makes 0.13."""
+"""Maximum difference of logits relative to the largest; 0.3 in half precision, where rounding alone gives 0.13."""
 SAID: set[str] = set()
-"""Warnings that were given."""
+"""Warnings already given in this process."""
 ELSEWHERE = ("transformers.generation", "transformers.utils", "transformers.configuration_utils")
-"""Code that a model's module imports and that does not compute logits."""
+"""Prefixes of modules that a model's module imports but that do not compute logits."""
 
 
 def read_by(model_class: type, config_class: type) -> frozenset[str]:
-    """Names that the model's code reads from a config, or may read.
+    """Names that the model's code reads, or may read, from a config.
 
-    What only the config's constructor reads is not among them: it acts through other keys, which hold the result.
+    Names that only the config's constructor reads are not included: they act through other keys, which hold the result.
     """
     own = {sys.modules[base.__module__] for base in model_class.__mro__ if ".models." in base.__module__}
     origins = {getattr(value, "__module__", None) or "" for module in own for value in vars(module).values()}
@@ -45,7 +45,7 @@ def read_by(model_class: type, config_class: type) -> frozenset[str]:
 
 @cache
 def _config_reads(module: str) -> frozenset[str]:
-    """`x` of `config.x`, and every string, which may be the key of a lookup."""
+    """Every `x` in `config.x`, and every string, as it may be the key of a lookup."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     documented = ast.Module | ast.ClassDef | ast.FunctionDef
     docs = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented) and _has_docs(node)}  # type: ignore[attr-defined]
@@ -67,7 +67,7 @@ def _name_read(node: ast.AST) -> str | None:
 
 @cache
 def _methods_read(config_class: type) -> frozenset[str]:
-    """`x` of `self.x` in a config's own properties and methods, but for what constructs and checks it."""
+    """Every `x` in `self.x` in a config's properties and methods, except those that construct or validate it."""
     classes = [base for base in config_class.__mro__ if ".models." in base.__module__]
     nodes = chain(*(ast.walk(ast.parse(inspect.getsource(sys.modules[each.__module__]))) for each in classes))
     names = {each.__name__ for each in classes}
@@ -78,20 +78,20 @@ def _methods_read(config_class: type) -> frozenset[str]:
 
 
 def warn_of(keys: list[str], model_type: str) -> None:
-    """Say which keys nobody declares."""
+    """Warn about the keys that are left out."""
     if keys:
         _warn_once(f"{model_type}: keys that transformers does not read are left out: {', '.join(keys)}")
 
 
 def _warn_once(message: str) -> None:
-    """Once in a process: a study reads a config many times."""
+    """Warn once per process, as a study reads a config many times."""
     if message not in SAID:
         SAID.add(message)
         warnings.warn(message, ConversionWarning, stacklevel=3)
 
 
 def is_here(hf_model: nn.Module) -> bool:
-    """Whether it can be run: all its weights are on one device, and not too many."""
+    """Whether the model can be run: all weights on one device, which is not meta, at most `MOST_PARAMETERS` of them."""
     parameters = list(hf_model.parameters())
     devices = {parameter.device for parameter in parameters}
     return len(devices) == 1 and "meta" not in str(devices) and sum(p.numel() for p in parameters) <= MOST_PARAMETERS
@@ -99,7 +99,7 @@ def is_here(hf_model: nn.Module) -> bool:
 
 @torch.no_grad()
 def compare(hf_model: Any, ours: Decoder, task: Task) -> None:
-    """Raises UnsupportedError where the logits of random tokens differ."""
+    """Raise UnsupportedError if the logits of random tokens differ; only warn if transformers cannot run the model."""
     tokens = some_tokens(ours.embedding.weight)
     try:
         with _evaluating(hf_model):
@@ -115,7 +115,7 @@ def compare(hf_model: Any, ours: Decoder, task: Task) -> None:
 
 
 def some_tokens(table: Tensor) -> Tensor:
-    """(2, T) random tokens of a token table, beside it."""
+    """Random tokens (2, LENGTH) of a token table, on its device."""
     tokens = torch.randint(len(table), (2, LENGTH), generator=torch.Generator().manual_seed(0))
     return tokens.to(table.device)
 
@@ -132,14 +132,14 @@ def near(actual: Tensor, expected: Tensor) -> bool:
 
 
 def _typical(actual: Tensor, expected: Tensor) -> float:
-    """Difference of most tokens: for single ones, a router may choose another expert of equal score."""
+    """Upper quartile over tokens of the relative difference: for a few, routers may break a tie in another way."""
     difference = (actual - expected).abs().amax(-1) / expected.abs().amax().clamp(min=1e-30)
     return difference.float().flatten().quantile(0.75).item()
 
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and each part as it was afterwards."""
+    """Evaluation mode; each module's own mode is restored afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

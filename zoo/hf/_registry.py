@@ -15,7 +15,7 @@ from zoo.hf._family import Family
 
 @cache
 def families() -> dict[str, Family]:
-    """Every family by each `model_type` that it serves, in alphabetical order of the first of them."""
+    """Families keyed by each `model_type` that they serve, in alphabetical order of their first."""
     names = [m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if not m.name.startswith("_")]
     modules = [importlib.import_module(f"zoo.hf.{name}") for name in names]
     found = [value() for module in modules for value in vars(module).values() if _is_family(value, module)]
@@ -24,7 +24,7 @@ def families() -> dict[str, Family]:
 
 
 def _is_family(value: object, module: ModuleType) -> bool:
-    """Whether it is a class of this module with a `model_type` of its own, and no base that others share."""
+    """Whether it is a class of this module that defines `model_types`: shared base classes do not."""
     return isinstance(value, type) and value.__module__ == module.__name__ and "model_types" in vars(value)
 
 
@@ -37,5 +37,5 @@ def family_named(model_type: str) -> Family:
 
 
 def by_preference() -> Iterator[tuple[str, Family]]:
-    """Families that are special cases of none come after plain ones, so that a plain model gets a plain config."""
+    """Families in order of preference, plain ones first, so that a plain model gets a plain config."""
     yield from sorted(families().items(), key=lambda item: item[1].preference)

@@ -1,5 +1,5 @@
-"""Folders of models that no family of transformers expresses: config.json has our spec, and a modeling file that
-imports this package runs it (`_modeling.py`). Here such a folder is read without running its code."""
+"""Folders of models that no transformers family can express: config.json holds our spec, and a modeling file that
+imports this package runs it (`_modeling.py`). This module reads such a folder without running its code."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ CODE = "modeling_ablate.py"
 
 
 def save_with_code(model: Decoder, folder: Path, context: int | None = None, end: int | None = None) -> None:
-    """Write everything but the tokenizer.
+    """Write weights, config and modeling file: everything but the tokenizer.
 
-    context: the longest text that it was trained on. end: the token that begins and ends a text.
+    context: tokens of the longest text in training. end: id of the token that begins and ends a text.
     """
     spec, weights = model.spec, model.state_dict()
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,17 +61,17 @@ def is_one(folder: Path) -> bool:
     """Whether a folder holds such a model."""
     try:
         return bool(_config(folder).get("model_type") == MODEL_TYPE)
-    except UnsupportedError:  # what is no config is refused elsewhere
+    except UnsupportedError:  # an invalid config is refused elsewhere
         return False
 
 
 def spec_of(folder: Path) -> ModelSpec:
-    """Raises UnsupportedError."""
+    """The spec in a folder's config. Raises UnsupportedError."""
     return spec_in(_config(folder).get("spec"), f"{folder / 'config.json'}: spec.")
 
 
 def spec_in(data: Any, where: str = "config.spec.") -> ModelSpec:
-    """The spec of a config. Raises UnsupportedError."""
+    """The spec from a config's data. where: prefix of the error's reason. Raises UnsupportedError."""
     try:
         return parse(data)
     except (SpecError, RecursionError) as error:
@@ -79,7 +79,7 @@ def spec_in(data: Any, where: str = "config.spec.") -> ModelSpec:
 
 
 def load(folder: Path) -> Decoder:
-    """The model, in the types that its tensors have. Raises UnsupportedError."""
+    """The model in a folder, in its tensors' dtypes. Raises UnsupportedError."""
     spec = spec_of(folder)
     tensors: dict[str, Tensor] = {}
     try:
@@ -92,15 +92,15 @@ def load(folder: Path) -> Decoder:
 
 
 def ours(spec: ModelSpec, tensors: Mapping[str, Tensor], where: str) -> Decoder:
-    """The model of these tensors. Raises UnsupportedError where they are not its own."""
+    """The model of `spec` with these tensors. Raises UnsupportedError if they do not fit."""
     try:
         return assemble(spec, {name.removeprefix(PREFIX): value for name, value in tensors.items()})
-    except RuntimeError as error:  # load_state_dict names what is missing, or too many, or of another shape
+    except RuntimeError as error:  # load_state_dict names missing, unexpected and misshapen tensors
         raise UnsupportedError("", f"{where}: {' '.join(str(error).split())}") from error
 
 
 class Held(nn.Module):
-    """A model under the name that the modeling file holds it by, for adapters of its matrices."""
+    """A model as the attribute that the modeling file has for it, so that adapters get the same names."""
 
     def __init__(self, model: Decoder) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class Held(nn.Module):
 
 
 def _config(folder: Path) -> Mapping[str, object]:
-    """Raises UnsupportedError for what is no config, or none of a readable size."""
+    """Content of config.json; empty unless it is a map. Raises UnsupportedError if it is unreadable or too large."""
     try:
         found = read_json(folder / "config.json")
     except (OSError, SpecError) as error:

@@ -1,4 +1,4 @@
-"""Rotary positions in configs: `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (4)."""
+"""RoPE in configs: `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (4)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
 FRACTION = "rope_parameters.partial_rotary_factor"
 
 WITH_LENGTH = ("llama3", "yarn", "longrope")
-"""Those that know a length of their own; `dynamic` goes by the config's."""
+"""Types with their own original length; `dynamic` uses the config's `max_position_embeddings`."""
 
 
 def rope(
@@ -43,8 +43,8 @@ def rope(
     layout: str = "half",
     unread: tuple[str, ...] = (),
 ) -> SpecJson:
-    """The position of a spec, of heads of `head_dim` features. partial: whether the model heeds
-    `partial_rotary_factor`. unread: parameters without a meaning for text."""
+    """Position scheme of a spec, for heads of `head_dim` features. partial: whether the model applies
+    `partial_rotary_factor`. unread: parameters without a meaning for text. Raises UnsupportedError."""
     parameters = {key: value for key, value in _parameters(config, layer_type).items() if key not in unread}
     kind = parameters.pop("rope_type", None) or parameters.get("type", "default")
     parameters.pop("type", None)
@@ -67,7 +67,7 @@ def rope(
 
 
 def _whole(position: SpecJson, head_dim: int) -> SpecJson:
-    """With every default spelled out, since as an edit of another position it must leave nothing of that."""
+    """The position with every default written out, so that as an edit it replaces another position entirely."""
     try:
         rotary = RoPE.model_validate(position)
         rotary.check(head_dim)
@@ -77,20 +77,20 @@ def _whole(position: SpecJson, head_dim: int) -> SpecJson:
         raise _named(error) from None
     features = rotary.counted(head_dim)
     if features % 2 and position["scaling"] and position["scaling"]["kind"] == "yarn":
-        # transformers' ramp has a step less than there are pairs, and is stretched over them or leaves none.
+        # transformers' ramp is one step shorter than the pairs: one step is broadcast, and zero steps drop the pair.
         raise UnsupportedError(FRACTION, f"YaRN turns an even number of features, not {features} of {head_dim}")
     return rotary.model_dump(mode="json")
 
 
 def _named(error: SpecError) -> UnsupportedError:
-    """Error under the name that transformers gives to the invalid option."""
+    """The error with transformers' name of the invalid option."""
     option = error.path.removeprefix("scaling").removeprefix(".")
     return UnsupportedError(f"rope_parameters.{option}" if option else FRACTION, error.reason)
 
 
 def _parameters(config: Config, layer_type: str | None) -> ConfigJson:
     if "rope_parameters" in config:
-        # Where a config of version 4 was read by version 5, they are in the parameters too.
+        # If version 5 has read a config of version 4, these are in the parameters, too.
         config.ignore("rope_theta", "rope_scaling", "partial_rotary_factor")
         found = config["rope_parameters"] or {}
         return {"rope_theta": 10_000.0, **(found if layer_type is None else found[layer_type])}
@@ -103,12 +103,12 @@ def _parameters(config: Config, layer_type: str | None) -> ConfigJson:
 
 
 def _scaling(config: Config, kind: str, parameters: ConfigJson, fraction: float) -> SpecJson:
-    """Takes what it uses out of the parameters."""
+    """Scaling of this kind. Removes the keys that it uses from `parameters`. Raises UnsupportedError."""
     scaling: SpecJson = {"kind": kind}
     if kind == "dynamic":
         scaling["original_length"] = config["max_position_embeddings"]
     if kind in WITH_LENGTH:
-        # Phi-3 has it beside the parameters.
+        # Phi-3 stores it beside the parameters.
         own = config.get("original_max_position_embeddings")
         length = parameters.pop("original_max_position_embeddings", None)
         scaling["original_length"] = own or length or config["max_position_embeddings"]
@@ -128,17 +128,17 @@ def _scaling(config: Config, kind: str, parameters: ConfigJson, fraction: float)
 
 
 def rope_config(position: Position) -> ConfigJson:
-    """Arguments of a config class."""
+    """RoPE as arguments of a config class. Raises UnsupportedError for another position scheme."""
     rotary = expect(position, RoPE, "mixer.position")
     return _by_version(rope_parameters(rotary), rotary.scaling)
 
 
 def layered_rope_config(positions: dict[str, Position]) -> ConfigJson:
-    """Arguments of a config class, given the position of each kind of layer in use."""
+    """RoPE as arguments of a config class. positions: position scheme of each layer type in use."""
     rotary = {kind: expect(position, RoPE, "mixer.position") for kind, position in positions.items()}
     if MAJOR >= 5:
         each = {kind: _by_version(rope_parameters(rope), rope.scaling) for kind, rope in rotary.items()}
-        # What is not of a kind of layer is of the config. `dynamic` has its length only there, so it goes last.
+        # The config has the other arguments once for all types. `dynamic` needs its own length there, so it goes last.
         kinds = sorted(rotary, key=lambda kind: isinstance(rotary[kind].scaling, Dynamic))
         beside = {key: value for kind in kinds for key, value in each[kind].items()}
         return {**beside, "rope_parameters": {kind: one["rope_parameters"] for kind, one in each.items()}}
@@ -147,7 +147,7 @@ def layered_rope_config(positions: dict[str, Position]) -> ConfigJson:
 
 
 def partial_rope_config(position: Position) -> ConfigJson:
-    """Arguments of a config class that turns only some features where it is not told to turn all."""
+    """RoPE as arguments of a config class that by default rotates only some features, with the fraction written out."""
     arguments = rope_config(position)
     arguments.get("rope_parameters", arguments).setdefault("partial_rotary_factor", 1.0)
     return arguments

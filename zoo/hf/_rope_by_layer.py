@@ -15,7 +15,7 @@ from zoo.spec import ModelSpec
 
 
 class SomeRoPE(Keyed):
-    """Family whose config says once for all layers what the first of those with RoPE does."""
+    """Family with RoPE on some layers only, whose config has the settings of the first of these for all layers."""
 
     def typical(self, spec: ModelSpec) -> BlockSpec:
         return next((layer for layer in spec.layers if turns(layer)), spec.layers[0])
@@ -25,7 +25,7 @@ class SomeRoPE(Keyed):
 
 
 class NearRoPE(SomeRoPE, Layered):
-    """Llama's block with windows on some of the layers, whose full attention is without positions."""
+    """Llama's block with windows and RoPE on some layers, and full attention without positions on the others."""
 
     def mixer_kinds(self, config: Config) -> list[list[str]]:
         return [[FULL] * (kind == FULL) for kind in sliding_types(config)]
@@ -41,7 +41,7 @@ class NearRoPE(SomeRoPE, Layered):
 
 
 class SomeWindows(LlamaLike):
-    """Llama's block with windows on some of the layers."""
+    """Llama's block with windows on some layers."""
 
     def spec(self, config: Config) -> SpecJson:
         return {**super().spec(config), **windows(config)}
@@ -51,7 +51,7 @@ class SomeWindows(LlamaLike):
 
 
 class RopeByType(SomeWindows):
-    """The same with RoPE of each of `layer_types`."""
+    """`SomeWindows` with separate RoPE settings for each of `layer_types`."""
 
     def spec(self, config: Config) -> SpecJson:
         spec = super().spec(config)
@@ -63,7 +63,7 @@ class RopeByType(SomeWindows):
         return self.position_of(config, FULL)
 
     def position_of(self, config: Config, kind: str) -> SpecJson:
-        """Position of the layers of a kind; of those of the other, where the config has only theirs."""
+        """Position scheme of the layers of a type, or of the other type if the config has only that."""
         given = config.get("rope_parameters") or {}
         known = kind if kind in given or MAJOR < 5 else next(iter(given), kind)
         return rope(config, self.head_dim(config), known, partial=self.partial_rotary)
@@ -77,7 +77,7 @@ class RopeByType(SomeWindows):
 
 
 class NearByType(RopeByType, Layered):
-    """The same where windows are one edit among others."""
+    """`RopeByType` with windows as one edit of layers among others."""
 
     def spec(self, config: Config) -> SpecJson:
         return Layered.spec(self, config)

@@ -1,4 +1,4 @@
-"""transformers itself, and which is installed."""
+"""The transformers package and its installed version."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from zoo.spec import ModelSpec
 
 
 def to_ours(family: Family, spec: ModelSpec, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our state dict, in memory of its own. Every tensor of theirs is used once, every one of ours is filled once."""
+    """Our state dict, in its own memory. Raises UnsupportedError for a tensor that is missing, unused or not finite."""
     found: dict[str, Tensor] = {}
     used: set[str] = set()
     for pair in family.weights(spec):
@@ -29,7 +29,8 @@ def to_ours(family: Family, spec: ModelSpec, theirs: Mapping[str, Tensor]) -> di
 def to_theirs(
     family: Family, spec: ModelSpec, ours: Mapping[str, Tensor], like: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Their state dict, in memory of its own. like: that of a model of theirs with other values."""
+    """Their state dict, in its own memory. like: the state dict of such a model with other values. Raises
+    UnsupportedError for a tensor that is missing or has no counterpart."""
     found: dict[str, Tensor] = {}
     used: set[str] = set()
     for pair in family.weights(spec):
@@ -53,16 +54,16 @@ def _claim(names: Iterable[str], used: set[str], tensors: Mapping[str, Tensor], 
 
 
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
-    """Raise UnsupportedError for a tensor with numbers that are infinite or none."""
+    """Raise UnsupportedError for a tensor with infinities or NaN."""
     for name, value in tensors.items():
         if value.is_meta or not value.is_floating_point() or bool(value.sum(dtype=torch.float32).isfinite()):
-            continue  # their sum is no number where one of them is none, and much faster than a look at each
+            continue  # a finite sum has finite terms, and is much faster than a test of each
         if not bool(value.isfinite().all()):
             raise UnsupportedError(name, "holds numbers that are infinite or none: the checkpoint is damaged")
 
 
 def _all_used(family: Family, used: set[str], tensors: Mapping[str, Tensor]) -> None:
-    """Raise for a tensor of theirs without a counterpart, unless it is another name of one that has it."""
+    """Raise UnsupportedError for a tensor without a counterpart, unless it is a buffer or an alias of a used tensor."""
     shared = {id(tensors[name]) for name in used if name in tensors}
     for name, value in tensors.items():
         computed = any(fnmatch(name, pattern) for pattern in family.buffers)

@@ -1,4 +1,4 @@
-"""Bamba, the base of models with Mamba-2 in some layers, and Jamba, which has Mamba there."""
+"""Bamba, the base of hybrids with Mamba-2, and Jamba, a hybrid with Mamba."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zoo.spec import ModelSpec
 
 
 class Mamba2Hybrid(Hybrid):
-    """Mamba-2 in layers of linear attention."""
+    """Hybrid with Mamba-2 in the layers that are not attention."""
 
     has_head_dim: ClassVar[bool] = False
     state_class: ClassVar[type[Mixer]] = Mamba2
@@ -121,7 +121,7 @@ class Jamba(QwenExperts):
     router_name: ClassVar[str] = "router"
 
     def spec(self, config: Config) -> SpecJson:
-        # Implementations, and an option of published configs that no model reads.
+        # Implementations, and a key of published configs that no model reads.
         config.ignore("use_mamba_kernels", "use_mambapy", "use_associative_scan", "max_position_embeddings")
         return super().spec(config)
 
@@ -168,7 +168,7 @@ class Jamba(QwenExperts):
 
 
 def _every(name: str, there: list[bool]) -> dict[str, int]:
-    """Which layers have something: those with i mod period = offset."""
+    """Period and offset of the layers marked in `there`: i mod period = offset. Raises UnsupportedError."""
     if not any(there):
         return {f"{name}_layer_period": len(there) + 1, f"{name}_layer_offset": len(there)}
     offset = there.index(True)

@@ -23,7 +23,7 @@ POOLER = (
     "pooler_size_per_head",
     "pooler_type",
 )
-"""Keys of published configs about what the head of masked-language modelling does not read."""
+"""Keys of published configs about the pooler, which the head of masked-language modelling does not read."""
 
 
 class BERT(LearnedPositions):
@@ -33,7 +33,7 @@ class BERT(LearnedPositions):
     ignored: ClassVar[tuple[str, ...]] = ("classifier_dropout", *POOLER)
     task: ClassVar[Task] = "masked"
     buffers: ClassVar[tuple[str, ...]] = ("cls.predictions.bias",)
-    """Another name of the bias that the head adds, or where embeddings are not tied a bias that nothing reads."""
+    """Alias of the head's bias, or, if embeddings are not tied, a bias that nothing reads."""
 
     length_key: ClassVar[str] = "max_position_embeddings"
     model_keys: ClassVar[Keys] = {

@@ -1,4 +1,4 @@
-"""Command R to Command A+, and all that share their configs: Aya."""
+"""Command R to Command A+, and Aya, which shares their configs."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ class Cohere(LlamaLike):
 
 
 def _own_gains(heads: int, ours: str, theirs: str) -> Pair:
-    """One vector of gains for each head is one row of theirs."""
+    """Gains of single heads, which are the rows of one tensor of theirs."""
     names = tuple(f"{ours}.norms.{head}.gain" for head in range(heads))
     return Pair(names, (f"{theirs}.weight",), lambda x: x[0].unbind(0), lambda x: [torch.stack(list(x))])
 
 
 class Cohere2(NearRoPE, Cohere):
-    """Command A, Command R7B: windows with positions, and full attention without. Cohere 2025, arXiv:2504.00698."""
+    """Command A, Command R7B: windows with RoPE, full attention without positions. Cohere 2025, arXiv:2504.00698."""
 
     model_types: ClassVar[tuple[str, ...]] = ("cohere2",)
-    # Keys of published configs that transformers does not read, or only for what `layer_types` are by default.
+    # Keys of published configs that transformers does not read, or reads only for the default of `layer_types`.
     ignored: ClassVar[tuple[str, ...]] = (
         "_sliding_window_pattern",
         "order_of_interleaved_layers",
@@ -86,7 +86,7 @@ class Cohere2(NearRoPE, Cohere):
 
 FAR = "far"
 DEFAULTED = ("sliding_window_pattern", "rope_theta", "rope_scaling", "first_k_dense_replace")
-"""Keys that only say what others are by default."""
+"""Keys that only set the defaults of others."""
 
 
 class Cohere2Moe(SomeRoPE, Listed, Cohere):

@@ -50,7 +50,7 @@ class DeepSeekV3(FineExperts):
         return Keyed.mixer(self, config)
 
     def head_dim(self, config: Config) -> int:
-        """Features that are turned. A config has them under this name too."""
+        """Rotated features of a head. A config may repeat their number as `head_dim`. Raises UnsupportedError."""
         return int(config.only("head_dim", config["qk_rope_head_dim"], None) or config["qk_rope_head_dim"])
 
     def position(self, config: Config) -> SpecJson:
@@ -86,7 +86,7 @@ GREEDY, GROUPED = "greedy", "group_limited_greedy"
 
 
 class DeepSeekV2(DeepSeekV3):
-    """V3 with softmax scores, groups scored by their best expert, and no bias that balances. DeepSeek-AI 2024,
+    """V3 with softmax scores, groups scored by their best expert, and no load-balancing bias. DeepSeek-AI 2024,
     arXiv:2405.04434."""
 
     model_types: ClassVar[tuple[str, ...]] = ("deepseek_v2",)
@@ -107,7 +107,7 @@ class DeepSeekV2(DeepSeekV3):
         return True
 
     def experts(self, config: Config) -> SpecJson:
-        # transformers does not normalise, whatever norm_topk_prob says, and has no groups where it is greedy.
+        # transformers does not normalise, even with norm_topk_prob, and has no groups if topk_method is greedy.
         config.ignore("norm_topk_prob", "n_group", "topk_group")
         grouped = config.only("topk_method", GREEDY, GROUPED) == GROUPED
         groups = {"groups": config["n_group"], "top_groups": config["topk_group"]} if grouped else {}
@@ -121,7 +121,7 @@ class DeepSeekV2(DeepSeekV3):
         turned = arguments["qk_rope_head_dim"]
         for key in ("qk_nope_head_dim", "kv_lora_rank"):
             if (arguments[key] + turned) % 2:
-                # They lie beside what is turned, which transformers reads as complex numbers.
+                # They are stored beside the rotated features, which transformers reads as complex numbers.
                 raise UnsupportedError(f"mixer.{key}", f"{arguments[key]} must be even")
         return arguments
 
@@ -139,8 +139,8 @@ INDEXED = "indexed_attention"
 
 
 class DeepSeekV32(ListedExperts, DeepSeekV3):
-    """DeepSeek V3 with sparse attention. DeepSeek-AI 2025, arXiv:2512.02556. Without the indexer's loss, which
-    transformers does not have."""
+    """DeepSeek V3 with sparse attention, without the indexer's loss, which transformers does not have. DeepSeek-AI
+    2025, arXiv:2512.02556."""
 
     model_types: ClassVar[tuple[str, ...]] = ("deepseek_v32",)
     index_layout: ClassVar[str] = "half"
@@ -173,7 +173,7 @@ class DeepSeekV32(ListedExperts, DeepSeekV3):
 
 
 class Glm4MoeLite(ListedExperts, DeepSeekV3):
-    """GLM-4.7-Flash: DeepSeek-V3's latent attention and experts, layers listed. GLM Team 2026,
+    """GLM-4.7-Flash: DeepSeek-V3's latent attention and, in the layers that a list names, its experts. GLM Team 2026,
     https://huggingface.co/zai-org/GLM-4.7-Flash."""
 
     model_types: ClassVar[tuple[str, ...]] = ("glm4_moe_lite",)
@@ -181,8 +181,8 @@ class Glm4MoeLite(ListedExperts, DeepSeekV3):
 
 
 class GlmMoeDsa(DeepSeekV32):
-    """GLM-5: DeepSeek V3.2's block at sizes of its own. Zhipu AI 2026, https://huggingface.co/zai-org/GLM-5. Layers
-    that reuse the choice of an indexer below cannot be converted."""
+    """GLM-5: DeepSeek V3.2's block with interleaved RoPE in the indexer. Zhipu AI 2026,
+    https://huggingface.co/zai-org/GLM-5. Layers that reuse a lower layer's indexer cannot be converted."""
 
     model_types: ClassVar[tuple[str, ...]] = ("glm_moe_dsa",)
     index_layout: ClassVar[str] = "interleaved"

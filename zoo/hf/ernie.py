@@ -30,7 +30,7 @@ class Ernie(LlamaLike):
 
 
 class ErnieMoe(Layered, Ernie):
-    """Softmax scores, a bias that balances, shared experts. Baidu 2025,
+    """ERNIE 4.5 with experts: softmax scores, a load-balancing bias, shared experts. Baidu 2025,
     https://ernie.baidu.com/blog/publication/ERNIE_Technical_Report.pdf."""
 
     model_types: ClassVar[tuple[str, ...]] = ("ernie4_5_moe",)

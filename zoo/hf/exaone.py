@@ -18,11 +18,11 @@ from zoo.spec import ModelSpec
 
 
 class Exaone4(SomeRoPE, Olmo2):
-    """EXAONE 4.0: x + norm(f(x)), with a norm of each head's queries and keys; where some layers have windows, those
-    without have no positions. LG AI Research 2025, arXiv:2507.11407."""
+    """EXAONE 4.0: x + norm(f(x)), with a QK norm for each head; if some layers have windows, the others have no
+    positions. LG AI Research 2025, arXiv:2507.11407."""
 
     model_types: ClassVar[tuple[str, ...]] = ("exaone4",)
-    ignored: ClassVar[tuple[str, ...]] = ("sliding_window_pattern",)  # it only says what layer_types are by default
+    ignored: ClassVar[tuple[str, ...]] = ("sliding_window_pattern",)  # it only sets the default of layer_types
     qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = LlamaLike.mixer_keys
 
@@ -37,17 +37,17 @@ class Exaone4(SomeRoPE, Olmo2):
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         window, far = window_of(spec), not all(map(turns, spec.layers))
-        # With any window at all, layers of full attention have no positions.
+        # If sliding_window is set, full attention has no positions: NoPE needs it even if no layer has a window.
         own = {"sliding_window": window or (1 if far else None), "layer_types": layer_types(spec)}
         return {**super().config(spec), **own}
 
 
 class ExaoneMoe(NearRoPE, ListedExperts):
-    """K-EXAONE: A norm of each head's queries and keys, windows with RoPE and full attention without, DeepSeek-V3's
-    experts. LG AI Research 2026, arXiv:2601.01739."""
+    """K-EXAONE: a QK norm for each head, windows with RoPE, full attention without positions, DeepSeek-V3's experts.
+    LG AI Research 2026, arXiv:2601.01739."""
 
     model_types: ClassVar[tuple[str, ...]] = ("exaone_moe",)
-    ignored: ClassVar[tuple[str, ...]] = ("sliding_window_pattern",)  # it only says what layer_types are by default
+    ignored: ClassVar[tuple[str, ...]] = ("sliding_window_pattern",)  # it only sets the default of layer_types
     qk_norm: ClassVar[SpecJson | None] = {}
     expert_keys: ClassVar[Keys] = {
         **without(ListedExperts.expert_keys, "n_routed_experts", "n_shared_experts"),

@@ -20,7 +20,7 @@ from zoo.spec import ModelSpec
 
 
 class _BloomNames(FusedQKV):
-    """Names of BLOOM's weights, which Falcon kept."""
+    """Names of BLOOM's weights, which Falcon shares."""
 
     norm_keys: ClassVar[Keys] = {"layer_norm_epsilon": "eps"}
     norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
@@ -122,11 +122,11 @@ NORMS = {
     "parallel": {"mixer_residual.norm_in": "input_layernorm"},
     "parallel_two_norms": {"mixer_residual.norm_in": "ln_attn", "ffn_residual.norm_in": "ln_mlp"},
 }
-"""Our names of a block's norms and theirs."""
+"""transformers' names of a block's norms, keyed by ours, for each topology."""
 
 
 def _topology(config: Config) -> str:
-    """Combinations of the three switches that transformers can run."""
+    """Topology of the three switches. Raises UnsupportedError for combinations that transformers cannot run."""
     parallel, norms = config["parallel_attn"], config["num_ln_in_parallel_attn"]
     if config["new_decoder_architecture"]:
         if not parallel:
@@ -151,7 +151,7 @@ def _kv_heads(config: Config) -> int:
 
 
 def _layout(topology: str, heads: int, kv_heads: int) -> ConfigJson:
-    """The switches for a topology and a number of kv heads."""
+    """Falcon's switches for a topology and a number of kv heads."""
     new = topology == "parallel_two_norms" or kv_heads not in (1, heads)
     return {
         "new_decoder_architecture": new,
@@ -163,14 +163,14 @@ def _layout(topology: str, heads: int, kv_heads: int) -> ConfigJson:
 
 
 def _alibi(config: Config) -> SpecJson:
-    """Falcon's biases are rounded to bfloat16 and divided by √d with the scores. transformers' eager attention adds
-    them twice, once with the mask."""
+    """Falcon's ALiBi: biases are rounded to bfloat16 and divided by √d with the scores. transformers' eager attention
+    adds them twice, once with the mask."""
     factor = 2.0 if config.get("attn_implementation") == "eager" else 1.0
     return {"kind": "alibi", "scaled": True, "rounded": True, "factor": factor}
 
 
 class GPTNeoX(FusedQKV):
-    """GPT-NeoX and all that share its config: Pythia. Black et al. 2022, arXiv:2204.06745."""
+    """GPT-NeoX, and Pythia, which shares its config. Black et al. 2022, arXiv:2204.06745."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_neox",)
 
@@ -204,13 +204,13 @@ UNREAD = (
     "emb_pdrop", "embedding_fraction", "expansion_ratio", "init_config", "init_device", "learned_pos_emb",
     "logit_scale", "max_seq_len", "no_bias", "norm_type", "resid_pdrop", "tokenizer_name", "verbose",
 )  # fmt: skip
-"""Keys that transformers does not read, or only for the longest text."""
+"""Keys that transformers does not read, or reads only for the maximum length."""
 ALWAYS = {"alibi": True, "alibi_bias_max": 8, "attn_pdrop": 0, "attn_type": "multihead_attention"}
 NEVER = ("attn_uses_sequence_id", "prefix_lm", "qk_ln")
 
 
 class MPT(FusedQKV):
-    """ALiBi, LayerNorm and no biases at all. MosaicML 2023, https://www.databricks.com/blog/mpt-7b."""
+    """MPT: ALiBi, LayerNorm and no biases. MosaicML 2023, https://www.databricks.com/blog/mpt-7b."""
 
     model_types: ClassVar[tuple[str, ...]] = ("mpt",)
     ignored: ClassVar[tuple[str, ...]] = UNREAD

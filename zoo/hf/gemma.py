@@ -37,12 +37,12 @@ class Gemma(LlamaLike):
 
 
 def _scalar(scale: float | None) -> int:
-    """A whole number, as the config wants it: another scale is not found again, and so refused."""
+    """`query_pre_attn_scalar`, an integer: a scale that no integer gives is refused when specs are compared."""
     return max(1, round((scale or 1.0) ** -2))
 
 
 class Gemma2(SomeWindows, Gemma):
-    """Gemma with norms on both sides of a branch, capped scores and logits, and windows on some layers. Gemma Team
+    """Gemma with norms before and after each branch, capped scores and logits, and windows on some layers. Gemma Team
     2024, arXiv:2408.00118."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gemma2",)
@@ -59,7 +59,7 @@ class Gemma2(SomeWindows, Gemma):
 
 
 class VaultGemma(Gemma2):
-    """Gemma 2 without norms behind the branches. VaultGemma Team 2025, arXiv:2510.15001."""
+    """Gemma 2 without norms after the branches. VaultGemma Team 2025, arXiv:2510.15001."""
 
     model_types: ClassVar[tuple[str, ...]] = ("vaultgemma",)
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "pre"}
@@ -70,16 +70,16 @@ class VaultGemma(Gemma2):
 
 
 class Gemma3(RopeByType, Gemma2):
-    """Gemma 3, the language model without images: Gemma 2 with a norm of each head's queries and keys instead of a cap,
-    and other positions where there is a window. Gemma Team 2025, arXiv:2503.19786."""
+    """Gemma 3, the language model without images: Gemma 2 with a QK norm for each head instead of capped scores, and
+    other RoPE settings on layers with a window. Gemma Team 2025, arXiv:2503.19786."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gemma3_text",)
-    # They only say what layer_types are by default.
+    # They only set the default of layer_types.
     ignored: ClassVar[tuple[str, ...]] = ("_sliding_window_pattern", "sliding_window_pattern")
     qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = {
         **Gemma2.mixer_keys,
-        # transformers reads it, and does not use it.
+        # transformers reads it but does not use it.
         "attn_logit_softcapping": Key("softcap", lambda _: None, lambda _: None),
     }
 
@@ -89,7 +89,7 @@ FFN = "ffn{}"
 
 
 class Gemma3n(LlamaLike):
-    """AltUp's streams, LAuReL and an embedding for each layer; the last layers read keys and values of layers below.
+    """Gemma 3n: AltUp's streams, LAuReL and per-layer embeddings; the last layers reuse lower layers' keys and values.
     Google 2025, https://ai.google.dev/gemma/docs/gemma-3n."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gemma3n_text",)
@@ -139,7 +139,7 @@ class Gemma3n(LlamaLike):
         }
 
     def _kinds(self, config: Config) -> list[list[str]]:
-        """Which of the edits each layer has."""
+        """Names of each layer's edits."""
         types, sizes = types_of(config), _sizes(config)
         own = len(types) - config["num_kv_shared_layers"]
         return [

@@ -22,8 +22,8 @@ OUTPUT_NORMS = {
 
 
 class GLM(LlamaLike):
-    """GLM-4 of 2024 (`glm`) and of 2025 (`glm4`), which adds norms on the branches' outputs: Llama with interleaved
-    partial RoPE. GLM Team 2024, arXiv:2406.12793."""
+    """Llama with interleaved partial RoPE: GLM-4 of 2024 (`glm`) and of 2025 (`glm4`), which adds norms on branch
+    outputs. GLM Team 2024, arXiv:2406.12793."""
 
     model_types: ClassVar[tuple[str, ...]] = ("glm", "glm4")
     partial_rotary: ClassVar[bool] = True
@@ -52,7 +52,7 @@ class Glm4Moe(FineExperts):
 
 
 class SolarOpen(ExpertsEverywhere, FineExperts):
-    """Llama's attention, DeepSeek-V3's experts in every layer. Upstage 2026,
+    """Solar Open: Llama's attention, DeepSeek-V3's experts in every layer. Upstage 2026,
     https://huggingface.co/upstage/Solar-Open-100B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("solar_open",)

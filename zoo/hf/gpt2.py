@@ -19,7 +19,7 @@ from zoo.spec import ModelSpec
 
 
 class GPT2(Transposed, LearnedPositions, OpenAILike):
-    """GPT-2 and all that share its config. Radford et al. 2019, https://openai.com/research/better-language-models."""
+    """GPT-2 and models with its config. Radford et al. 2019, https://openai.com/research/better-language-models."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt2",)
     ignored: ClassVar[tuple[str, ...]] = (*UNREAD, "reorder_and_upcast_attn")
@@ -45,7 +45,7 @@ class GPT2(Transposed, LearnedPositions, OpenAILike):
 
 
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
-"""Names of this family by those of all others: its `gelu` is the tanh approximation."""
+"""Names of activations in other families, keyed by GPT's: its `gelu` is the tanh approximation."""
 
 
 class OpenAIGPT(Transposed, LearnedPositions, OpenAILike):
@@ -72,15 +72,15 @@ class OpenAIGPT(Transposed, LearnedPositions, OpenAILike):
 
 
 class BigCode(FusedQKV, LearnedPositions, OpenAILike):
-    """SantaCoder and StarCoder: GPT-2 with one head of keys and values. Ben Allal et al. 2023, arXiv:2301.03988; Li et
-    al. 2023, arXiv:2305.06161."""
+    """SantaCoder and StarCoder: GPT-2 with multi-query attention. Ben Allal et al. 2023, arXiv:2301.03988; Li et al.
+    2023, arXiv:2305.06161."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_bigcode",)
     fused_name: ClassVar[str] = "c_attn"
     mixer_names: ClassVar[Mapping[str, str]] = {"o": "c_proj"}
 
     def spec(self, config: Config) -> SpecJson:
-        # Precision and code of the softmax, what follows from others, and what no version reads any more.
+        # Precision and kernel of the softmax, a key that follows from others, and keys that no version reads any more.
         config.ignore("attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "num_key_value_heads", *UNREAD)
         config.ignore("inference_runner", "max_batch_size", "max_sequence_length", "pad_key_length")
         config.ignore("pre_allocate_kv_cache", "validate_runner_input")
@@ -101,7 +101,7 @@ LOCAL, GLOBAL = "local", "global"
 
 
 class GPTNeo(LearnedPositions, OpenAILike):
-    """GPT-2 whose scores are not scaled, with windows on some layers. Black et al. 2021,
+    """GPT-Neo: GPT-2 with unscaled scores, and windows on some layers. Black et al. 2021,
     https://doi.org/10.5281/zenodo.5297715."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_neo",)
@@ -121,7 +121,7 @@ class GPTNeo(LearnedPositions, OpenAILike):
     mixer_names: ClassVar[Mapping[str, str]] = {**PROJECTIONS, "o": "out_proj"}
 
     def spec(self, config: Config) -> SpecJson:
-        # What attention_layers spell out, and what the language model does not read.
+        # The short form of attention_layers, and keys that the language model does not read.
         config.ignore("attention_types", "classifier_dropout", "summary_first_dropout", *UNREAD)
         kinds = [BASE if kind == GLOBAL else kind for kind in config["attention_layers"]]
         return {**super().spec(config), **pattern(kinds, {LOCAL: {"mixer.window": config["window_size"]}})}

@@ -17,7 +17,7 @@ from zoo.settings.edits import SpecJson
 
 
 class GPTJ(OpenAILike):
-    """Wang & Komatsuzaki 2021, https://github.com/kingoflolz/mesh-transformer-jax."""
+    """GPT-J. Wang & Komatsuzaki 2021, https://github.com/kingoflolz/mesh-transformer-jax."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gptj",)
     ignored: ClassVar[tuple[str, ...]] = (*UNREAD, "n_positions", "rotary", "scale_attn_weights")
@@ -42,13 +42,13 @@ class GPTJ(OpenAILike):
 
 
 def fraction(turned: int, head_dim: int) -> float:
-    """RoPE fraction with int(head_dim · fraction) = turned, whatever the rounding."""
+    """RoPE fraction with int(head_dim · fraction) = turned, despite rounding."""
     exact = turned / head_dim
     return exact if int(head_dim * exact) == turned else math.nextafter(exact, 1)
 
 
 PARTS = 4
-"""Stretches of its matrix of queries, values and keys: those of as many TPU cores."""
+"""Runs of rows in CodeGen's matrix of queries, values and keys: one per TPU core in training."""
 
 
 class CodeGen(GPTJ):

@@ -50,7 +50,7 @@ OUTPUT_NORMS = {"mixer_residual.norm_out": "post_norm1", "ffn_residual.norm_out"
 
 
 class HyperClovaX(Granite):
-    """Granite's multipliers, with norms behind the branches or without. NAVER Cloud 2025,
+    """HyperCLOVA X SEED: Granite's multipliers, with or without norms after the branches. NAVER Cloud 2025,
     https://huggingface.co/naver-hyperclovax/HyperCLOVAX-SEED-Think-14B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("hyperclovax",)
@@ -91,7 +91,7 @@ class GraniteMoe(Granite):
 
 
 class GraniteMoeShared(GraniteMoe):
-    """Granite Team 2025, https://huggingface.co/ibm-granite."""
+    """Granite with experts and a shared expert on all layers. Granite Team 2025, https://huggingface.co/ibm-granite."""
 
     model_types: ClassVar[tuple[str, ...]] = ("granitemoeshared",)
     preference: ClassVar[int] = 3
@@ -109,14 +109,14 @@ class GraniteMoeShared(GraniteMoe):
 
 
 def fused_shared(ours: str, theirs: str, width: int) -> Iterator[Pair]:
-    """Gate and up in one matrix, and down, of an FFN that every token uses."""
+    """Gate and up, which transformers fuses, and down of a shared expert or a dense FFN."""
     yield fused([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.input_linear.weight", [width] * 2)
     yield same(f"{ours}.down.weight", f"{theirs}.output_linear.weight")
 
 
 class GraniteMoeHybrid(Mamba2Hybrid, GraniteMoeShared):
-    """Granite 4: Mamba-2 in most layers and attention, mostly without positions, in the others; experts and a shared
-    one in every layer, or dense FFNs. Granite Team 2025, https://huggingface.co/ibm-granite/granite-4.0-h-small."""
+    """Granite 4: Mamba-2 in most layers, attention, mostly without positions, in the others; experts and a shared
+    expert in every layer, or dense FFNs. Granite Team 2025, https://huggingface.co/ibm-granite/granite-4.0-h-small."""
 
     model_types: ClassVar[tuple[str, ...]] = ("granitemoehybrid",)
     ffn_keys: ClassVar[Keys] = {"shared_intermediate_size": WIDTH}
@@ -155,7 +155,7 @@ BASES = "layer_rope_theta"
 
 
 class SlidingGranite(SomeRoPE, Granite):
-    """Granite with a sink for each head, windows on some layers, and a base of RoPE for each layer: 0 for NoPE."""
+    """Granite with a sink for each head, windows on some layers, and a RoPE base for each layer, where 0 means NoPE."""
 
     preference: ClassVar[int] = 4
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "sinks": True}
@@ -176,7 +176,7 @@ class SlidingGranite(SomeRoPE, Granite):
 
 
 def _name(base: float) -> str:
-    """Name of the edit for layers with this base."""
+    """Name of the edit for layers with this RoPE base."""
     return f"base_{base}".replace(".", "_") if base else "nope"
 
 

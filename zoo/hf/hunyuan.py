@@ -21,7 +21,7 @@ from zoo.settings.edits import SpecJson
 
 
 class Hunyuan(LlamaLike):
-    """Llama with a norm of each head's queries and keys after they are turned. Tencent 2025,
+    """Hunyuan: Llama with a QK norm for each head, after RoPE. Tencent 2025,
     https://github.com/Tencent-Hunyuan/Hunyuan-7B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("hunyuan_v1_dense",)
@@ -31,7 +31,7 @@ class Hunyuan(LlamaLike):
     qk_norm_names: ClassVar[Mapping[str, str]] = {"q": "query_layernorm", "k": "key_layernorm"}
 
     def position(self, config: Config) -> SpecJson:
-        """`dynamic` with an `alpha` is NTK-aware scaling by that, whatever the length, and reads nothing else."""
+        """RoPE. `dynamic` with an `alpha` is NTK-aware scaling by it at every length, and reads no other setting."""
         parameters = config.get("rope_parameters") or {}
         if parameters.get("rope_type") != "dynamic" or not parameters.get("alpha"):
             return super().position(config)
@@ -50,7 +50,7 @@ class Hunyuan(LlamaLike):
 
 
 class HunyuanMoe(Hunyuan):
-    """Hunyuan-A13B: Experts and a shared one in every layer. Tencent 2025,
+    """Hunyuan-A13B: experts and a shared expert in every layer. Tencent 2025,
     https://github.com/Tencent-Hunyuan/Hunyuan-A13B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("hunyuan_v1_moe",)
@@ -71,7 +71,7 @@ class HunyuanMoe(Hunyuan):
 
 
 class Hunyuan3(ListedExperts):
-    """Attention with a norm of each head's queries and keys, sigmoid experts with a bias that balances. Tencent 2026,
+    """Hunyuan 3: attention with a QK norm for each head, sigmoid experts with a load-balancing bias. Tencent 2026,
     https://huggingface.co/tencent/Hy3-preview."""
 
     model_types: ClassVar[tuple[str, ...]] = ("hy_v3",)

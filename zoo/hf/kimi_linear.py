@@ -37,9 +37,9 @@ class KimiLinear(Hybrid, ListedExperts, DeepSeekV3):
     }
 
     def spec(self, config: Config) -> SpecJson:
-        # What layer_types are by default, and sizes that follow from others.
+        # A key that sets others (layer_types, sizes), and sizes that follow from others.
         config.ignore("linear_attn_config", "max_position_embeddings", "head_dim")
-        return {**super().spec(config), "tie_embeddings": False}  # whatever the config says of it
+        return {**super().spec(config), "tie_embeddings": False}  # even if the config claims it
 
     def position(self, config: Config) -> SpecJson:
         return {"kind": "nope"}
@@ -75,7 +75,7 @@ class KimiLinear(Hybrid, ListedExperts, DeepSeekV3):
 
 
 class BailingHybrid(KimiLinear):
-    """Ling 3.0 and Ring 3.0: Kimi Delta Attention with a floor under its decay, and latent attention with RoPE and a
+    """Ling 3.0 and Ring 3.0: Kimi Delta Attention with a lower bound on its decay, and latent attention with RoPE and a
     gate for each head. Inclusion AI 2026, https://huggingface.co/inclusionAI/Ling-3.0-Flash."""
 
     model_types: ClassVar[tuple[str, ...]] = ("bailing_hybrid",)
@@ -83,7 +83,7 @@ class BailingHybrid(KimiLinear):
     mixer_fixed: ClassVar[SpecJson] = {**KimiLinear.mixer_fixed, "q_rank": None, "gate": "head"}
 
     def spec(self, config: Config) -> SpecJson:
-        # By default they say what lists are, how many heads there are, and how wide.
+        # A rank that the model does not use, defaults of layer_types and of the convolution, a loss in training.
         config.ignore("q_lora_rank", "layer_group_size", "short_conv_kernel_size", "mtp_loss_scaling_factor")
         return super().spec(config)
 

@@ -24,8 +24,8 @@ CONV = "conv"
 
 
 class Lfm2(Hybrid):
-    """Gated short convolutions in most layers, attention with a norm of each head's queries and keys in the others.
-    Liquid AI 2025, arXiv:2511.23404."""
+    """LFM 2: gated short convolutions in most layers, attention with a QK norm for each head in the others. Liquid AI
+    2025, arXiv:2511.23404."""
 
     model_types: ClassVar[tuple[str, ...]] = ("lfm2",)
     final_norm_name: ClassVar[str] = "model.embedding_norm"
@@ -46,7 +46,7 @@ class Lfm2(Hybrid):
     state_keys: ClassVar[Keys] = {"conv_L_cache": "width", "conv_bias": "bias"}
 
     def spec(self, config: Config) -> SpecJson:
-        # What layer_types are by default, and keys of published configs that transformers does not read.
+        # The default of layer_types, and keys of published configs that transformers does not read.
         config.ignore("full_attn_idxs", "block_dim", "block_mlp_init_scale", "block_norm_eps", "block_out_init_scale")
         config.ignore("block_use_swiglu", "block_use_xavier_init", "conv_dim", "conv_dim_out", "conv_use_xavier_init")
         config.ignore("num_heads")
@@ -76,7 +76,7 @@ class Lfm2(Hybrid):
 
 
 def _width(config: Config) -> int:
-    """Hidden features: two thirds of what the config says, rounded up, unless it is not to be adjusted."""
+    """Hidden features: `intermediate_size`; with `block_auto_adjust_ff_dim` ⅔ of it, times a factor, rounded up."""
     width, factor, multiple = (
         config[key] for key in ("intermediate_size", "block_ffn_dim_multiplier", "block_multiple_of")
     )

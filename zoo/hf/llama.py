@@ -25,7 +25,7 @@ from zoo.spec import ModelSpec
 
 
 class Llama(LlamaLike):
-    """Llama, Llama 2, Llama 3 and all that share their config: Yi, DeepSeek LLM, SmolLM2. Touvron et al. 2023,
+    """Llama, Llama 2, Llama 3 and models that share their config: Yi, DeepSeek LLM, SmolLM2. Touvron et al. 2023,
     arXiv:2302.13971."""
 
     model_types: ClassVar[tuple[str, ...]] = ("llama",)
@@ -45,7 +45,7 @@ class Arcee(Llama):
 
 
 class Helium(Llama):
-    """Helium 1: Llama with interleaved RoPE, and heads that are as wide as the stream together. Kyutai 2025,
+    """Helium 1: Llama with interleaved RoPE, and heads whose widths add up to d_model. Kyutai 2025,
     https://kyutai.org/2025/04/30/helium.html."""
 
     model_types: ClassVar[tuple[str, ...]] = ("helium",)
@@ -55,7 +55,7 @@ class Helium(Llama):
 
 
 class InternLM3(Llama):
-    """InternLM 3 and IQuest-Coder, Llama under names of their own. Shanghai AI Laboratory 2025,
+    """InternLM 3 and IQuest-Coder: Llama with another `model_type`. Shanghai AI Laboratory 2025,
     https://huggingface.co/internlm/internlm3-8b-instruct; IQuest Lab 2026,
     https://huggingface.co/IQuestLab/IQuest-Coder-V1-40B-Instruct."""
 
@@ -64,7 +64,7 @@ class InternLM3(Llama):
 
 
 class Jais2(LlamaLike):
-    """Llama with LayerNorm, biases, and an FFN of squared ReLU. Inception 2025,
+    """Jais 2: Llama with LayerNorm, biases, and an FFN of squared ReLU. Inception 2025,
     https://huggingface.co/inceptionai/Jais-2-8B-Chat."""
 
     model_types: ClassVar[tuple[str, ...]] = ("jais2",)
@@ -77,7 +77,7 @@ class Jais2(LlamaLike):
 
 
 class SeedOss(Llama):
-    """Llama with biases on queries, keys and values, and dropout on the branches. ByteDance Seed 2025,
+    """Seed-OSS: Llama with biases on queries, keys and values, and dropout on the branches. ByteDance Seed 2025,
     https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Base."""
 
     model_types: ClassVar[tuple[str, ...]] = ("seed_oss",)
@@ -94,14 +94,14 @@ class SeedOss(Llama):
 
 
 class SmolLM3(SomeRoPE, Llama):
-    """Llama without positions on some layers, and windows on some. Bakouch et al. 2025,
+    """SmolLM3: Llama without positions on some layers, and windows on some. Bakouch et al. 2025,
     https://huggingface.co/blog/smollm3."""
 
     model_types: ClassVar[tuple[str, ...]] = ("smollm3",)
     preference: ClassVar[int] = 1
 
     def spec(self, config: Config) -> SpecJson:
-        config.ignore("no_rope_layer_interval", "max_window_layers")  # at most, they say what lists are by default
+        config.ignore("no_rope_layer_interval", "max_window_layers")  # they set, at most, defaults of lists
         types, rotary = types_of(config), config["no_rope_layers"]  # 1 where there is RoPE, despite the name
         if len(rotary) != len(types):
             raise UnsupportedError("no_rope_layers", f"has {len(rotary)} layers of {len(types)}")
@@ -121,7 +121,7 @@ class SmolLM3(SomeRoPE, Llama):
 
 
 class Apertus(LlamaLike):
-    """Llama with xIELU and a norm of each head's queries and keys. Apertus Team 2025, arXiv:2509.14233."""
+    """Apertus: Llama with xIELU and a QK norm for each head. Apertus Team 2025, arXiv:2509.14233."""
 
     model_types: ClassVar[tuple[str, ...]] = ("apertus",)
     qk_norm: ClassVar[SpecJson | None] = {}
@@ -160,7 +160,7 @@ class DiffLlama(LlamaLike):
     mixer_keys: ClassVar[Keys] = {
         "num_attention_heads": Key("heads", lambda single: single // 2, lambda pairs: 2 * pairs),
         "num_key_value_heads": Key("kv_heads", lambda single: single // 2, lambda pairs: 2 * pairs),
-        "attention_dropout": Key("dropout", lambda _: 0.0, lambda _: 0.0),  # it refuses any
+        "attention_dropout": Key("dropout", lambda _: 0.0, lambda _: 0.0),  # transformers refuses any dropout
         "attention_bias": BIAS,
     }
     mixer_fixed: ClassVar[SpecJson] = {"kind": "differential"}
@@ -185,7 +185,7 @@ class DiffLlama(LlamaLike):
 
 
 def _paired(ours: str, theirs: str, pairs: int, head_dim: int) -> Pair:
-    """Value heads: ours lie in pairs, theirs are all first halves and then all second ones."""
+    """Rows of value heads: ours pair by pair; theirs all first halves, then all second halves."""
 
     def swap(x: torch.Tensor, first: int, second: int) -> torch.Tensor:
         out: torch.Tensor = x.unflatten(0, (first, second, head_dim)).transpose(0, 1).flatten(0, 2)
@@ -201,8 +201,8 @@ def _paired(ours: str, theirs: str, pairs: int, head_dim: int) -> Pair:
 
 
 class NanoChat(LlamaLike):
-    """Llama with norms that have no gains, also behind the embedding and behind RoPE, squared ReLU and capped logits.
-    Karpathy 2025, https://github.com/karpathy/nanochat."""
+    """nanochat: Llama with norms without gains, also after the embedding and, on queries and keys, after RoPE, squared
+    ReLU and capped logits. Karpathy 2025, https://github.com/karpathy/nanochat."""
 
     model_types: ClassVar[tuple[str, ...]] = ("nanochat",)
     qk_norm: ClassVar[SpecJson | None] = {"qk_norm_after_position": True}
@@ -225,7 +225,7 @@ class NanoChat(LlamaLike):
 
 
 def _halves_swapped(ours: str, theirs: str, heads: int) -> Pair:
-    """Rows of queries or keys: it turns them the other way round, as if the halves of a head were exchanged."""
+    """Rows of queries or keys: nanochat rotates in the opposite direction, as if each head's halves were exchanged."""
 
     def swap(x: Tensors) -> Tensors:
         return [x[0].unflatten(0, (heads, 2, -1)).flip(1).flatten(0, 2)]
@@ -234,7 +234,7 @@ def _halves_swapped(ours: str, theirs: str, heads: int) -> Pair:
 
 
 class StableLM(LlamaLike):
-    """Llama with LayerNorm, partial RoPE, and branches one after the other or side by side. Bellagente et al. 2024,
+    """StableLM: Llama with LayerNorm, partial RoPE, and serial or parallel branches. Bellagente et al. 2024,
     arXiv:2402.17834."""
 
     model_types: ClassVar[tuple[str, ...]] = ("stablelm",)
@@ -255,7 +255,7 @@ class StableLM(LlamaLike):
     def position(self, config: Config) -> SpecJson:
         position, head_dim = super().position(config), self.head_dim(config)
         scaling: SpecJson = {"proportion": position["fraction"], **(position["scaling"] or {})}
-        # transformers cuts so many features off a head, and multiplies them with a table of the pairs that turn.
+        # transformers slices `cut` features off a head, and multiplies them with a table of `table` features.
         cut, table = int(head_dim * scaling["proportion"]), head_dim * position["fraction"]
         if cut % 2 or cut != int(table):
             raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be turned")

@@ -1,4 +1,4 @@
-"""Llama 4, the language model."""
+"""The language model of Llama 4."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ CHUNKED, FAR = "chunked_attention", "far"
 
 
 class Llama4(SomeRoPE, Layered):
-    """Chunked attention with RoPE in most layers, full attention without positions in the others; experts that read
-    what their weights multiply. Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence."""
+    """Chunked attention with RoPE in most layers, full attention without positions in the others; routing weights scale
+    the experts' input. Meta 2025, https://ai.meta.com/blog/llama-4-multimodal-intelligence."""
 
     model_types: ClassVar[tuple[str, ...]] = ("llama4_text",)
     rope_layout: ClassVar[Literal["half", "interleaved"]] = "interleaved"
@@ -48,7 +48,7 @@ class Llama4(SomeRoPE, Layered):
     shared_name: ClassVar[str] = "shared_expert"
 
     def spec(self, config: Config) -> SpecJson:
-        config.ignore("no_rope_layer_interval", "interleave_moe_layer_step")  # they say what lists are by default
+        config.ignore("no_rope_layer_interval", "interleave_moe_layer_step")  # they set defaults of lists
         config.ignore("output_router_logits", "router_aux_loss_coef", "for_llm_compressor")
         config.only("router_jitter_noise", 0.0)
         return super().spec(config)
@@ -72,7 +72,7 @@ class Llama4(SomeRoPE, Layered):
         return {"mixer.sparsity": {"kind": "chunked", "chunk": chunk}}
 
     def _far(self, config: Config) -> SpecJson:
-        """Layers without positions."""
+        """Edits of layers without positions."""
         coefficient, floor = float(config["attn_scale"]), int(config["floor_scale"])
         tuned = {"coefficient": coefficient, "floor": floor} if config["attn_temperature_tuning"] else None
         plain = {"mixer.qk_norm": None, "mixer.qk_norm_after_position": False}

@@ -1,4 +1,4 @@
-"""Mamba, Falcon Mamba and Mamba-2: models of mixers alone, under transformers' `backbone`."""
+"""Mamba, Falcon Mamba and Mamba-2: models without FFNs, in transformers' module `backbone`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Backbone(Keyed):
         return {"kind": "none"}
 
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
-        """The activation is the mixer's."""
+        """The activation, which is the mixer's."""
         return {self.activation_key: theirs_by_name(gated=False)[getattr(layer.mixer, "activation", "")]}
 
 
@@ -54,7 +54,7 @@ UNREAD = (
 
 
 class Mamba(Backbone):
-    """Gu & Dao 2023, arXiv:2312.00752: x + mixer(norm(x)), and no FFN."""
+    """Mamba: x + mixer(norm(x)), and no FFN. Gu & Dao 2023, arXiv:2312.00752."""
 
     model_types: ClassVar[tuple[str, ...]] = ("mamba",)
 
@@ -68,7 +68,7 @@ class Mamba(Backbone):
     mixer_fixed: ClassVar[SpecJson] = {"kind": "mamba"}
 
     def spec(self, config: Config) -> SpecJson:
-        # Initial values, and the precision of the stream.
+        # Initial values, the precision of the stream, and keys that no version reads.
         config.ignore("time_step_min", "time_step_max", "time_step_floor", "time_step_scale", "time_step_init_scheme")
         config.ignore("rescale_prenorm_residual", "residual_in_fp32", *UNREAD)
         return super().spec(config)
@@ -86,7 +86,7 @@ class Mamba(Backbone):
 
 
 def mamba_weights(mixer: mamba.Mamba, ours: str, theirs: str) -> Iterator[Pair]:
-    """All but those of the norms of δ, b and c."""
+    """All weights of the mixer but the norms of δ, b and c."""
     inner, _ = mixer.sizes()
     for kind in ("weight", "bias") if mixer.bias else ("weight",):
         yield fused([f"{ours}.x.{kind}", f"{ours}.gate.{kind}"], f"{theirs}.in_proj.{kind}", [inner] * 2)
@@ -100,7 +100,7 @@ def mamba_weights(mixer: mamba.Mamba, ours: str, theirs: str) -> Iterator[Pair]:
 
 
 class FalconMamba(Mamba):
-    """Mamba with norms without gains of what Δ, b and c are made of. Zuo et al. 2024, arXiv:2410.05355."""
+    """Falcon Mamba: Mamba with gainless norms on δ, b and c. Zuo et al. 2024, arXiv:2410.05355."""
 
     model_types: ClassVar[tuple[str, ...]] = ("falcon_mamba",)
 
@@ -114,7 +114,7 @@ class FalconMamba(Mamba):
 
 
 class Mamba2(Backbone):
-    """Dao & Gu 2024, arXiv:2405.21060: x + mixer(norm(x)), and no FFN."""
+    """Mamba-2: x + mixer(norm(x)), and no FFN. Dao & Gu 2024, arXiv:2405.21060."""
 
     model_types: ClassVar[tuple[str, ...]] = ("mamba2",)
 
@@ -132,7 +132,7 @@ class Mamba2(Backbone):
     mixer_fixed: ClassVar[SpecJson] = {"kind": "mamba2"}
 
     def spec(self, config: Config) -> SpecJson:
-        # Initial values, the precision of the stream, and what follows from the heads.
+        # Initial values, the precision of the stream, and a size that follows from the heads.
         config.ignore("time_step_rank", "time_step_min", "time_step_max", "time_step_floor", "time_step_init_scheme")
         config.ignore("time_step_scale", "rescale_prenorm_residual", "residual_in_fp32", "expand")
         # Keys of published configs, Mamba-Codestral-7B's among them, that no version of transformers reads.
@@ -151,7 +151,7 @@ class Mamba2(Backbone):
 
 
 def limits(config: Config) -> SpecJson:
-    """Limits of Δ. transformers ignores them when it decodes a token at a time; ours does not."""
+    """Limits of Δ. transformers ignores them when it decodes token by token; ours does not."""
     least, most = map(float, config["time_step_limit"])
     return {"step_min": least, "step_max": None if math.isinf(most) else most}
 
@@ -162,7 +162,7 @@ def limits_config(mixer: mamba2.Mamba2) -> ConfigJson:
 
 
 def mamba2_weights(mixer: mamba2.Mamba2, ours: str, theirs: str) -> Iterator[Pair]:
-    """Its one projection is our five; its one gain is ours of all groups."""
+    """All weights of the mixer. transformers fuses our five input projections, and the gains of our groups."""
     inner, channels = mixer.widths[0], sum(mixer.widths)
     projections = [f"{ours}.{name}" for name in ("gate", "x", "b", "c", "forget")]
     for kind in ("weight", "bias") if mixer.bias else ("weight",):

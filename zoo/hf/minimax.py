@@ -22,11 +22,11 @@ from zoo.spec import ModelSpec
 
 
 class MiniMax(Hybrid, Mixtral):
-    """MiniMax-Text-01 and MiniMax-M1: Mixtral with lightning attention in most layers, whose shortcuts carry the
+    """MiniMax-Text-01 and MiniMax-M1: Mixtral with lightning attention in most layers, and shortcuts that carry the
     normalised stream. MiniMax 2025, arXiv:2501.08313."""
 
     model_types: ClassVar[tuple[str, ...]] = ("minimax",)
-    ignored: ClassVar[tuple[str, ...]] = ("block_size",)  # how many tokens are computed at a time
+    ignored: ClassVar[tuple[str, ...]] = ("block_size",)  # tokens computed at a time
     buffers: ClassVar[tuple[str, ...]] = tuple(
         f"*.self_attn.{name}" for name in ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
     )
@@ -79,8 +79,8 @@ class MiniMax(Hybrid, Mixtral):
 
 
 class MiniMaxM2(LlamaLike):
-    """MiniMax-M2: full attention with partial RoPE and a norm over the full width of queries and keys; experts with
-    sigmoid scores and a bias that balances. MiniMax 2025, https://huggingface.co/MiniMaxAI/MiniMax-M2."""
+    """MiniMax-M2: full attention with partial RoPE and a QK norm over the full width; experts with sigmoid scores and a
+    load-balancing bias. MiniMax 2025, https://huggingface.co/MiniMaxAI/MiniMax-M2."""
 
     model_types: ClassVar[tuple[str, ...]] = ("minimax_m2",)
     qk_norm: ClassVar[SpecJson | None] = {"qk_norm_over": "full"}
@@ -91,5 +91,5 @@ class MiniMaxM2(LlamaLike):
     balance_name: ClassVar[str] = "e_score_correction_bias"
 
     def ffn(self, config: Config) -> SpecJson:
-        config.ignore("router_aux_loss_coef", "output_router_logits")  # its balance is the bias's
+        config.ignore("router_aux_loss_coef", "output_router_logits")  # the bias alone balances load
         return self.experts(config)

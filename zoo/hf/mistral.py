@@ -1,4 +1,4 @@
-"""Mistral, Ministral, Mixtral, StarCoder 2, and Code World Model, which has windows on some layers as Ministral 8B."""
+"""Mistral, Ministral, Mixtral, StarCoder 2, and Code World Model, with windows on some layers like Ministral 8B."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BETA, LENGTH = "llama_4_scaling_beta", "original_max_position_embeddings"
 
 
 class Ministral3(Mistral):
-    """Mistral whose queries grow with their place. Mistral AI 2026, arXiv:2601.08584."""
+    """Ministral 3: Mistral whose queries are scaled up with their position. Mistral AI 2026, arXiv:2601.08584."""
 
     model_types: ClassVar[tuple[str, ...]] = ("ministral3",)
     preference: ClassVar[int] = 3
@@ -63,7 +63,7 @@ class CodeWorldModel(SomeWindows):
 class Mixtral(Mistral):
     """Mistral with experts. Jiang et al. 2024, arXiv:2401.04088.
 
-    transformers takes the balance loss of all layers at once, ours is the mean over them.
+    transformers computes one balance loss over all layers at once; ours is the mean over the layers.
     """
 
     model_types: ClassVar[tuple[str, ...]] = ("mixtral",)

@@ -27,8 +27,8 @@ from zoo.spec import ModelSpec
 
 
 class Nemotron(LlamaLike):
-    """Nemotron-4 and Minitron: Llama with LayerNorm whose gains are stored less one, partial RoPE and squared ReLU.
-    Parmar et al. 2024, arXiv:2402.16819."""
+    """Nemotron-4 and Minitron: Llama with LayerNorm (gains stored minus one), partial RoPE and squared ReLU. Parmar et
+    al. 2024, arXiv:2402.16819."""
 
     model_types: ClassVar[tuple[str, ...]] = ("nemotron",)
     partial_rotary: ClassVar[bool] = True
@@ -73,19 +73,19 @@ EXPERT_KEYS: Keys = {
 
 
 class NemotronH(Family):
-    """Nemotron-H, Nemotron Nano 2 and Nemotron 3: layers of one branch each, Mamba-2, attention without positions, an
-    FFN, or experts. NVIDIA 2025, arXiv:2504.03624 and 2512.20856."""
+    """Nemotron-H, Nemotron Nano 2 and Nemotron 3: each layer has one branch, which is Mamba-2, attention without
+    positions, an FFN, or experts. NVIDIA 2025, arXiv:2504.03624 and 2512.20856."""
 
     model_types: ClassVar[tuple[str, ...]] = ("nemotron_h",)
 
     def spec(self, config: Config) -> SpecJson:
-        # Initial values and precision; what transformers does not read, or only to check other keys.
+        # Initial values and precision; keys that transformers does not read, or reads only to check others.
         config.ignore("time_step_max", "time_step_floor", "time_step_limit", "rescale_prenorm_residual", "expand")
         config.ignore("residual_in_fp32", "num_logits_to_keep", "mamba_ssm_cache_dtype", "use_mamba_kernels")
         config.ignore("max_position_embeddings", "hidden_dropout", "mamba_proj_bias", "moe_shared_expert_overlap")
         config.ignore("num_nextn_predict_layers", "mtp_layers_block_type", "output_router_logits", "sliding_window")
-        config.ignore("rms_norm_eps")  # of modules that predict further tokens
-        config.ignore("tie_word_embeddings")  # no head of its is tied
+        config.ignore("rms_norm_eps")  # of multi-token prediction
+        config.ignore("tie_word_embeddings")  # the head is never tied
         kinds = config["layers_block_type"]
         blocks: dict[str, SpecJson] = {
             FULL: {"mixer": self._attention(config)},
@@ -147,7 +147,7 @@ class NemotronH(Family):
 
 
 def _kind(layer: BlockSpec) -> str:
-    """Its name in the config. Raises UnsupportedError for a block of two branches, or of another kind."""
+    """The layer's type in the config. Raises UnsupportedError for a layer with two branches."""
     if not layer.mixer.absent:
         if not layer.ffn.absent:
             raise UnsupportedError("ffn", "a layer of Nemotron-H has one branch")
@@ -156,7 +156,7 @@ def _kind(layer: BlockSpec) -> str:
 
 
 def _layer_config(layer: BlockSpec) -> ConfigJson:
-    """Arguments of the config class that a layer tells."""
+    """Arguments of the config class that follow from a layer. Raises UnsupportedError for another kind of part."""
     kind, names = _kind(layer), theirs_by_name(gated=False)
     if kind == FULL:
         return write(ATTENTION_KEYS, expect(layer.mixer, Attention, "mixer"))

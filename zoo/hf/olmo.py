@@ -22,7 +22,7 @@ from zoo.settings.edits import SpecJson
 
 
 class Olmo(LlamaLike):
-    """Llama with norms that have no parameters, and clipped queries, keys and values. Groeneveld et al. 2024,
+    """OLMo: Llama with non-parametric LayerNorm, and clipped queries, keys and values. Groeneveld et al. 2024,
     arXiv:2402.00838."""
 
     model_types: ClassVar[tuple[str, ...]] = ("olmo",)
@@ -32,7 +32,7 @@ class Olmo(LlamaLike):
 
 
 class Olmo2(LlamaLike):
-    """x + norm(f(x)), with a norm over the full width of queries and keys. OLMo et al. 2025, arXiv:2501.00656."""
+    """OLMo 2: x + norm(f(x)), with a QK norm over the full width. OLMo et al. 2025, arXiv:2501.00656."""
 
     model_types: ClassVar[tuple[str, ...]] = ("olmo2",)
     qk_norm: ClassVar[SpecJson | None] = {"qk_norm_over": "full"}
@@ -42,14 +42,13 @@ class Olmo2(LlamaLike):
 
 
 class Olmo3(RopeByType, Olmo2):
-    """OLMo 2 with windows on some layers, and other positions there. Team Olmo 2025, arXiv:2512.13961."""
+    """OLMo 2 with windows, and other RoPE settings, on some layers. Team Olmo 2025, arXiv:2512.13961."""
 
     model_types: ClassVar[tuple[str, ...]] = ("olmo3",)
 
 
 class Olmoe(ExpertsEverywhere, QwenExperts):
-    """Experts in every layer, and a norm over the full width of queries and keys. Muennighoff et al. 2024,
-    arXiv:2409.02060."""
+    """OLMoE: experts in every layer, and a QK norm over the full width. Muennighoff et al. 2024, arXiv:2409.02060."""
 
     model_types: ClassVar[tuple[str, ...]] = ("olmoe",)
     qk_norm: ClassVar[SpecJson | None] = {"qk_norm_over": "full"}
@@ -60,12 +59,12 @@ class Olmoe(ExpertsEverywhere, QwenExperts):
     }
 
     def mixer(self, config: Config) -> SpecJson:
-        config.only("clip_qkv", None)  # transformers clips behind the norm
+        config.only("clip_qkv", None)  # transformers clips after the norm
         return super().mixer(config)
 
 
 class FlexOlmo(Olmoe):
-    """OLMoE with norms behind the branches, as OLMo 2 has them. Shi et al. 2025, arXiv:2507.07024."""
+    """OLMoE with norms after the branches, as in OLMo 2. Shi et al. 2025, arXiv:2507.07024."""
 
     model_types: ClassVar[tuple[str, ...]] = ("flex_olmo",)
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "output"}

@@ -17,11 +17,11 @@ from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
 OFFSET = 2
-"""Rows of the table of positions before that of the first token."""
+"""Rows of the position table before the first token's."""
 
 
 class OPT(LearnedPositions):
-    """Zhang et al. 2022, arXiv:2205.01068."""
+    """OPT. Zhang et al. 2022, arXiv:2205.01068."""
 
     model_types: ClassVar[tuple[str, ...]] = ("opt",)
     ignored: ClassVar[tuple[str, ...]] = ("activation_dropout", "init_std", "learned_embeddings", "scale_embeddings")
@@ -82,11 +82,11 @@ class OPT(LearnedPositions):
 
 
 class BioGPT(LearnedPositions):
-    """OPT with scaled embeddings, biases everywhere, and dropout of the embeddings, too. Luo et al. 2022,
+    """OPT with scaled embeddings, biases everywhere, and dropout on the embeddings, too. Luo et al. 2022,
     arXiv:2210.10341."""
 
     model_types: ClassVar[tuple[str, ...]] = ("biogpt",)
-    ignored: ClassVar[tuple[str, ...]] = ("layer_norm_eps",)  # norms have torch's
+    ignored: ClassVar[tuple[str, ...]] = ("layer_norm_eps",)  # norms have torch's default ε
     preference: ClassVar[int] = 3
     length_key: ClassVar[str] = "max_position_embeddings"
     offset: ClassVar[int] = OFFSET

@@ -19,8 +19,7 @@ from zoo.settings.edits import SpecJson
 
 
 class LayerNormRoPE(LlamaLike):
-    """LayerNorm, also of each head's queries and keys where asked for, partial RoPE, biases, and an FFN without a
-    gate."""
+    """Llama with LayerNorm, an optional QK norm for each head, partial RoPE, biases, and an ungated FFN."""
 
     has_head_dim: ClassVar[bool] = False
     final_norm_name: ClassVar[str] = "model.final_layernorm"
@@ -65,11 +64,11 @@ class Phi3(Mistral):
 
     def block(self, config: Config) -> SpecJson:
         config.ignore("embd_pdrop", "full_attn_mod", "interpolate_factor")  # transformers does not read them
-        config.ignore("original_max_position_embeddings")  # of LongRoPE, which reads it
+        config.ignore("original_max_position_embeddings")  # only LongRoPE reads it
         return super().block(config)
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
-        """LongRoPE's length stands beside its other settings."""
+        """RoPE's arguments. LongRoPE's original length is stored beside its other settings."""
         length = getattr(getattr(attention(layer).position, "scaling", None), "original_length", None)
         beside = {} if length is None else {"original_max_position_embeddings": length}
         return {**super().position_config(layer), **beside}
@@ -85,7 +84,7 @@ class Phi3(Mistral):
 
 
 class Persimmon(FusedQKV, LayerNormRoPE):
-    """LayerNorm, also of each head's queries and keys, partial RoPE, and an FFN of squared ReLU. Adept 2023,
+    """Persimmon: LayerNorm, also on each head's queries and keys, partial RoPE, an FFN of squared ReLU. Adept 2023,
     https://huggingface.co/adept/persimmon-8b-base."""
 
     model_types: ClassVar[tuple[str, ...]] = ("persimmon",)

@@ -1,4 +1,4 @@
-"""Qwen 2 to Qwen 3.5: dense models, models with experts, and those with Gated DeltaNet in most layers."""
+"""Qwen 2 to Qwen 3.5: dense models, models with experts, and hybrids with Gated DeltaNet in most layers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Qwen2(LlamaLike):
     arXiv:2407.10671."""
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen2",)
-    # They only say what layer_types are by default.
+    # They only set the default of layer_types.
     ignored: ClassVar[tuple[str, ...]] = ("use_sliding_window", "max_window_layers")
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "bias": list(QKV)}
 
@@ -40,7 +40,7 @@ class Qwen2(LlamaLike):
 
 
 class Qwen3(Qwen2):
-    """Qwen 2 with a norm of each head's queries and keys, and other biases. Yang et al. 2025, arXiv:2505.09388."""
+    """Qwen 2 with a QK norm for each head, biases on all projections or none. Yang et al. 2025, arXiv:2505.09388."""
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen3",)
     qk_norm: ClassVar[SpecJson | None] = {}
@@ -51,14 +51,14 @@ WINDOW = "window"
 
 
 class Qwen2Moe(QwenSharedExperts):
-    """Qwen 1.5 and Qwen 2 with experts: Qwen 2 with experts and a shared one behind a gate. Yang et al. 2024,
+    """Qwen 1.5 and Qwen 2 with experts: Qwen 2 with experts and a gated shared expert. Yang et al. 2024,
     arXiv:2407.10671."""
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen2_moe",)
     mixer_keys: ClassVar[Keys] = {**QwenSharedExperts.mixer_keys, "qkv_bias": QKV_BIAS}
 
     def mixer_kinds(self, config: Config) -> list[list[str]]:
-        config.ignore("use_sliding_window", "max_window_layers")  # they only say what layer_types are by default
+        config.ignore("use_sliding_window", "max_window_layers")  # they only set the default of layer_types
         return [[WINDOW] * (kind == SLIDING) for kind in sliding_types(config)]
 
     def edits(self, config: Config) -> dict[str, SpecJson]:
@@ -73,7 +73,7 @@ class Qwen3Moe(QwenExperts):
     Yang et al. 2025, arXiv:2505.09388."""
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen3_moe",)
-    # The window is null where it is not used.
+    # The window is null if it is not used.
     ignored: ClassVar[tuple[str, ...]] = ("use_sliding_window", "max_window_layers")
     qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS, "sliding_window": "window"}
@@ -119,7 +119,7 @@ class Qwen3Next(Hybrid, QwenSharedExperts):
             yield same(f"{ours}.{name}.gain", f"{theirs}.{name}.weight")
 
     def deltanet_inputs(self, mixer: GatedDeltaNet, ours: str, theirs: str) -> Iterator[Pair]:
-        """Projections that hold query, key, values and gates of one key head after the other."""
+        """Fused input projections: query, key, values and gates of each key head in turn."""
         k_heads, head_dim, v_dim = mixer.sizes()
         per_key = mixer.heads // k_heads
         wide = [f"{ours}.{name}.weight" for name in ("q", "k", "v", "gate")]
@@ -132,7 +132,7 @@ class Qwen3Next(Hybrid, QwenSharedExperts):
 def deltanet_weights(
     mixer: GatedDeltaNet, ours: str, theirs: str, norm: str = "norm", output: str = "out_proj"
 ) -> Iterator[Pair]:
-    """All but those of its input projections. norm, output: names of the norm and of the output projection."""
+    """All weights but the input projections. norm, output: transformers' names of the norm and output projection."""
     channels, width = sum(mixer.widths), convolved(mixer.conv)
     yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", (channels, width), (channels, 1, width))
     yield same(f"{ours}.decay.log_rate", f"{theirs}.A_log")
@@ -148,7 +148,7 @@ class Qwen35(NoExperts, Qwen3Next):
     preference: ClassVar[int] = 3
 
     def position(self, config: Config) -> SpecJson:
-        # Of the three axes of a position, which are equal in text.
+        # For positions with three axes, which are equal in text.
         unread = ("mrope_section", "mrope_interleaved")
         return rope(config, self.head_dim(config), partial=True, unread=unread)
 
@@ -161,7 +161,7 @@ class Qwen35(NoExperts, Qwen3Next):
 
 
 class Qwen35Moe(ExpertsEverywhere, Qwen35):
-    """Qwen 3.5 with experts and a shared one in every layer. Qwen Team 2026,
+    """Qwen 3.5 with experts and a shared expert in every layer. Qwen Team 2026,
     https://huggingface.co/Qwen/Qwen3.5-35B-A3B."""
 
     model_types: ClassVar[tuple[str, ...]] = ("qwen3_5_moe_text",)

@@ -56,9 +56,9 @@ class RecurrentGemma(Hybrid):
     }
 
     def spec(self, config: Config) -> SpecJson:
-        # Initial values, and what follows from others.
+        # Initial values, and a size that follows from others.
         config.ignore("w_init_variance_scale", "final_w_init_variance_scale", "head_dim")
-        # Its factor has the precision of bfloat16, whatever the model's.
+        # transformers rounds the factor to bfloat16, whatever the model's dtype.
         scale = torch.tensor(config["hidden_size"] ** 0.5, dtype=torch.bfloat16).item()
         return {**super().spec(config), "embedding_scale": scale}
 

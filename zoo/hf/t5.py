@@ -1,4 +1,4 @@
-"""T5, in its first version and as v1.1, and mT5."""
+"""T5 1.0, T5 v1.1 and mT5."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PROJECTIONS = ("q", "k", "v", "o")
 
 
 class T5(Keyed):
-    """Raffel et al. 2019, arXiv:1910.10683; mT5: Xue et al. 2020, arXiv:2010.11934.
+    """T5: Raffel et al. 2019, arXiv:1910.10683; mT5: Xue et al. 2020, arXiv:2010.11934.
 
-    The first version ties the head to the token table and divides what it reads by √d_model. v1.1 and mT5 gate the FFN,
-    have a head of their own and divide nothing. Configs say of all of them that they are tied: only the weights tell.
-    Their dropout after the final norm has no counterpart; it does nothing outside training.
+    T5 1.0 ties the head to the token table and divides the head's input by √d_model. v1.1 and mT5 gate the FFN and have
+    an untied head, whose input is not scaled. All configs claim a tied head: only the weights tell.
+    Dropout after the final norm has no counterpart; it does nothing outside training.
     """
 
     model_types: ClassVar[tuple[str, ...]] = ("t5", "mt5")
@@ -52,7 +52,7 @@ class T5(Keyed):
     def spec(self, config: Config) -> SpecJson:
         config.only("is_encoder_decoder", True)
         config.ignore("is_decoder", "initializer_factor", "classifier_dropout", "feed_forward_proj")
-        config.ignore("decoder_start_token_id", "n_positions", "output_past")  # relative positions have no end
+        config.ignore("decoder_start_token_id", "n_positions", "output_past")  # relative positions have no maximum
         scaled = config["model_type"] == "t5" and config["scale_decoder_outputs"]
         return {
             **super().spec(config),
@@ -73,7 +73,7 @@ class T5(Keyed):
     def config(self, spec: ModelSpec) -> ConfigJson:
         if spec.encoder is None:
             raise UnsupportedError("encoder", "only a model with an encoder has this counterpart")
-        tied = spec.logit_scale != 1  # all that it decides
+        tied = spec.logit_scale != 1  # the only effect of the flag
         return {**super().config(spec), "num_layers": spec.encoder.n_layers, "tie_word_embeddings": tied}
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
@@ -82,7 +82,7 @@ class T5(Keyed):
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:
         hidden = dense(layer)
         act = activation(hidden, gated=hidden.gated)
-        # Where gated, `gelu` would mean its tanh.
+        # In a gated FFN, `gelu` would mean the tanh approximation.
         proj = f"gated-{'gelu_python' if act == 'gelu' else act}" if hidden.gated else act
         return {**write(self.ffn_keys, hidden, "ffn"), "feed_forward_proj": proj}
 

@@ -1,4 +1,4 @@
-"""Windows and experts: Trinity, dots.llm1, Flint, gpt-oss, Kolibri 1, Laguna, Mellum 2, MiMo-V2-Flash."""
+"""Models with windows and experts: Trinity, dots.llm1, Flint, gpt-oss, Kolibri 1, Laguna, Mellum 2, MiMo-V2-Flash."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ FEATURE, HEAD = "per-feature", "per-head"
 
 
 class Afmoe(NearRoPE, FineExperts):
-    """Arcee's Trinity: norms on both sides of a branch, gated attention with a norm of each head's queries and keys,
-    windows with RoPE and full attention without, sigmoid experts after some dense layers. Arcee AI 2026,
+    """Arcee's Trinity: norms before and after each branch, gated attention with a QK norm for each head, windows with
+    RoPE, full attention without positions, sigmoid experts after some dense layers. Arcee AI 2026,
     arXiv:2602.17004."""
 
     model_types: ClassVar[tuple[str, ...]] = ("afmoe",)
-    ignored: ClassVar[tuple[str, ...]] = ("global_attn_every_n_layers",)  # it only says what layer_types are by default
+    ignored: ClassVar[tuple[str, ...]] = ("global_attn_every_n_layers",)  # it only sets the default of layer_types
     qk_norm: ClassVar[SpecJson | None] = {}
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "double"}
     mixer_keys: ClassVar[Keys] = {**FineExperts.mixer_keys, "attention_bias": ALL_BIASES}
@@ -82,7 +82,7 @@ class Dots1(FineExperts):
     scoring: ClassVar[tuple[str, ...]] = ("sigmoid", "noaux_tc")
 
     def mixer_kinds(self, config: Config) -> list[list[str]]:
-        config.ignore("max_window_layers")  # it only says what layer_types are by default
+        config.ignore("max_window_layers")  # it only sets the default of layer_types
         return [[WINDOW] * (kind == SLIDING) for kind in types_of(config)]
 
     def edits(self, config: Config) -> dict[str, SpecJson]:
@@ -93,15 +93,15 @@ class Dots1(FineExperts):
 
 
 class Flint(NearRoPE, QwenExperts):
-    """Flint: sinks, a norm of each head's queries and keys, windows with RoPE and full attention without, sigmoid
-    experts and a shared one. https://huggingface.co/RecursiveSI/flint."""
+    """Flint: sinks, a QK norm for each head, windows with RoPE, full attention without positions, sigmoid experts and a
+    shared expert. https://huggingface.co/RecursiveSI/flint."""
 
     model_types: ClassVar[tuple[str, ...]] = ("flint",)
     qk_norm: ClassVar[SpecJson | None] = {}
     mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "sinks": True}
     experts_class: ClassVar[type[MoE] | tuple[()]] = DeepSeekMoE
-    # Its balance loss is over the softmax of scores whose sigmoids choose, which ours has no name for.
+    # Its balance loss uses the softmax of logits whose sigmoids choose experts: no setting of ours does.
     expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "bias_rate": None, "balance_loss": 0.0}
     expert_keys: ClassVar[Keys] = BESIDE_SHARED
     shared_name: ClassVar[str] = "shared_expert"
@@ -112,8 +112,8 @@ class Flint(NearRoPE, QwenExperts):
 
 
 class Kolibri(ExpertsEverywhere, NearRoPE, FineExperts):
-    """Kolibri 1: norms on both sides of a branch, a norm of each head's queries and keys, windows with RoPE and full
-    attention without, experts whose bias is on the router's logits. Aleph Alpha 2026,
+    """Kolibri 1: norms before and after each branch, a QK norm for each head, windows with RoPE, full attention without
+    positions, experts with a bias on the router's logits. Aleph Alpha 2026,
     https://huggingface.co/Aleph-Alpha/Kolibri-1."""
 
     model_types: ClassVar[tuple[str, ...]] = ("kolibri1",)
@@ -132,11 +132,11 @@ class Kolibri(ExpertsEverywhere, NearRoPE, FineExperts):
 
 
 class Laguna(NearByType, ListedExperts):
-    """Windows on some layers, with positions and heads of their own, softplus gates on the heads' outputs,
+    """Laguna: windows on some layers, with another RoPE and number of heads, softplus gates on the heads' outputs,
     sigmoid experts. Poolside 2026, https://huggingface.co/poolside/Laguna-XS.2."""
 
     model_types: ClassVar[tuple[str, ...]] = ("laguna",)
-    # What follows from lists, and of training.
+    # A number that follows from a list, and a weight of a loss in training.
     ignored: ClassVar[tuple[str, ...]] = ("num_attention_heads", "router_aux_loss_coef")
     qk_norm: ClassVar[SpecJson | None] = {}
     partial_rotary: ClassVar[bool] = True
@@ -191,7 +191,7 @@ class Laguna(NearByType, ListedExperts):
 
 
 class Mellum(NearByType, Listed, QwenExperts):
-    """Mellum 2: Qwen 3 with experts, windows on some layers, and other positions there. JetBrains 2026,
+    """Mellum 2: Qwen 3 with experts, and windows with other RoPE settings on some layers. JetBrains 2026,
     https://huggingface.co/JetBrains/Mellum2-12B-A2.5B-Base."""
 
     model_types: ClassVar[tuple[str, ...]] = ("mellum",)
@@ -200,14 +200,14 @@ class Mellum(NearByType, Listed, QwenExperts):
     mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS}
 
     def spec(self, config: Config) -> SpecJson:
-        # Modules that look ahead.
+        # Multi-token prediction.
         config.ignore("num_mtp_layers", "num_nextn_predict_layers", "mtp_layer_types", "mtp_mlp_layer_types")
         return super().spec(config)
 
 
 class MiMoV2(NearByType, ListedExperts):
-    """MiMo-V2-Flash: windows with sinks and twice the heads of keys and values on most layers, values smaller than keys
-    and scaled, sigmoid experts. Xiaomi 2026, arXiv:2601.02780."""
+    """MiMo-V2-Flash: windows with sinks and twice the kv heads on most layers, scaled values narrower than keys,
+    sigmoid experts. Xiaomi 2026, arXiv:2601.02780."""
 
     model_types: ClassVar[tuple[str, ...]] = ("mimo_v2_flash",)
     partial_rotary: ClassVar[bool] = True
@@ -243,10 +243,10 @@ class MiMoV2(NearByType, ListedExperts):
 
 
 class GptOss(SomeWindows):
-    """Llama with sinks, windows on some layers, and experts with clamped SwiGLU. OpenAI 2025, arXiv:2508.10925."""
+    """gpt-oss: Llama with sinks, windows on some layers, experts with clamped SwiGLU. OpenAI 2025, arXiv:2508.10925."""
 
     model_types: ClassVar[tuple[str, ...]] = ("gpt_oss",)
-    # Transformers does not read them.
+    # transformers does not read them.
     ignored: ClassVar[tuple[str, ...]] = ("experts_per_token", "initial_context_length")
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "sinks": True}

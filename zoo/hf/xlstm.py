@@ -26,7 +26,7 @@ UNREAD = (
     "head_dim",
     "num_blocks",
 )
-"""Keys of published configs that transformers does not read, or reads for what others say."""
+"""Keys of published configs that transformers does not read, or that repeat others."""
 
 
 class XLSTM(Keyed):
@@ -57,7 +57,7 @@ class XLSTM(Keyed):
     ffn_names: ClassVar[Mapping[str, str]] = {"gate": "proj_up_gate", "up": "proj_up", "down": "proj_down"}
 
     def spec(self, config: Config) -> SpecJson:
-        # How it is computed, what follows from others, and what is as if it were always so.
+        # Kernels and precision, keys that repeat others, and switches without effect.
         config.ignore("chunkwise_kernel", "sequence_kernel", "step_kernel", "mode", "return_last_states", "eps")
         config.ignore("autocast_kernel_dtype", "inference_state_dtype", "max_inference_chunksize", "embedding_dim")
         config.ignore("norm_reduction_force_float32", "add_out_norm", "tie_word_embeddings", *UNREAD)
@@ -103,6 +103,6 @@ class XLSTM(Keyed):
 
 
 def _factor(width: int, d_model: int) -> float:
-    """A factor on d_model whose whole features are so many, whatever the rounding."""
+    """A factor with int(d_model · factor) = width, despite rounding."""
     exact = width / d_model
     return exact if int(d_model * exact) == width else (width + 0.5) / d_model

@@ -1,7 +1,7 @@
 """Published models as data: one YAML file each, with its citation.
 
-A file has one size in full and may have others as edits of it. Its keys are those of `Preset`; values come
-from the source unless a comment or `assumed` says otherwise.
+A file has one size in full, and others, if any, as edits of it. Its keys are those of `Preset`; values come from the
+source unless a comment or `assumed` says otherwise.
 """
 
 from __future__ import annotations
@@ -40,36 +40,36 @@ class Preset(Spec):
     """A published model."""
 
     name: str
-    """Name of the preset, the file's."""
+    """Name of the preset: that of its file."""
     year: PositiveInt
     """Year of the model's publication."""
     source: str
     """Paper, model card or config that the spec is taken from."""
     parts: Annotated[SpecJson, Field(alias="model")]
-    """The spec at full size as plain data, or what is known of it."""
+    """The spec at full size as plain data, or its known part."""
     published_parameters: PositiveFloat | None
     """Parameter count as the source states it; null where none is published."""
     published_active_parameters: PositiveFloat | None = None
-    """Those that one token uses, for mixtures of experts."""
+    """Parameters that one token uses, for mixtures of experts."""
     assumed: Annotated[list[str], Field(default_factory=list)]
     """Paths of the model whose values are not public."""
     note: str | None = None
-    """Why the count differs from the published one, or why the model cannot be built."""
+    """Reason why the count differs from the published one, or why the model cannot be built."""
     buildable: bool = True
-    """Whether enough is public to build it."""
+    """Whether enough is public to build the model."""
     sizes: dict[str, Size] = Field(default={})
     """The family's sizes, the file's own among them: size 70b of llama3 is the preset llama3-70b."""
 
     @property
     def model(self) -> SpecJson:
-        """The spec at full size as plain data. Raises SpecError where too little is public."""
+        """The spec at full size as plain data. Raises SpecError if too little is public."""
         if not self.buildable:
             raise SpecError("preset", f"'{self.name}' cannot be built: {self.note}")
         return self.parts
 
     @property
     def spec(self) -> ModelSpec:
-        """The spec at full size. Raises SpecError where too little is public."""
+        """The spec at full size. Raises SpecError if too little is public."""
         return parse(self.model)
 
     def sized(self, name: str) -> Preset:
@@ -82,13 +82,13 @@ class Preset(Spec):
 
 
 def names() -> list[str]:
-    """Every preset's file, in alphabetical order."""
+    """Names of the presets' files, in alphabetical order."""
     files = resources.files(__name__).iterdir()
     return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
 
 
 def sized_names() -> list[str]:
-    """Every size of every preset that has several: llama3-70b."""
+    """Names of all sizes of presets that have several, such as llama3-70b."""
     return [f"{name}-{size}" for name in names() for size in _read(name).sizes]
 
 
@@ -120,8 +120,8 @@ def _content(name: str) -> Any:
 
 @cache
 def _loader() -> Any:
-    """PyYAML's, in C where it was built with libyaml: ruamel.yaml takes a second for all presets. It reads YAML 1.1,
-    where `1e-5` is a text; here it is a number, as in studies."""
+    """PyYAML's loader, in C if built with libyaml: ruamel.yaml takes a second for all presets. In its YAML 1.1, `1e-5`
+    is a string; here it is a number, as in studies."""
     loader: Any = type("Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
     exponential = re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
     loader.add_implicit_resolver("tag:yaml.org,2002:float", exponential, list("-+0123456789"))
