@@ -84,7 +84,7 @@ class ModelSettings(Spec):
     unet_skips: Annotated[bool, Field(exclude_if=is_off), As(lambda _: UNetSkips())] = False
     """Add the output of each layer of the lower half to the input of its mirror image above."""
     first_stream: Annotated[bool, Field(exclude_if=is_off), As(lambda _: FirstStream())] = False
-    """Add the first layer's input to the input of every other layer, with learned weights."""
+    """Add the stream that enters the first layer to what every other layer reads."""
     value_embeddings: Annotated[ValueEmbeddings | None, ValuesInTests({"tables": 1})] = Field(
         default=None, exclude_if=is_off
     )
