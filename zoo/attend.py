@@ -105,7 +105,7 @@ def note(name: str, gradient: bool) -> None:
 
 @contextmanager
 def executed_backends(*, training: bool) -> Iterator[set[str]]:
-    """Collect the names of the backends used inside the block, by passes with gradients or by passes without."""
+    """Collect the names of the backends used inside the block, by passes with gradients (`training`) or without."""
     names: set[str] = set()
     _listening.append((training, names))
     try:

@@ -99,7 +99,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     for layer in () if encoder is None else encoder.layers:
         trained += layer.training_cost(spec.d_model, memory).for_share(share)
     per_pass = pass_flops(spec, context)
-    # Positions have no gradient, so the backward pass of work on weights and positions costs as much, not twice.
+    # Positions have no gradient, so the backward pass of this work costs as much as the forward pass, not twice that.
     per_step = 2.0 * (per_pass + sum(feature.pass_flops(spec, context) for feature in spec.features.values()))
     return Cost(
         spec=spec,
@@ -190,6 +190,6 @@ def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:
 
 
 def cache_beside(spec: ModelSpec, memory: int) -> int:
-    """Cache elements per sequence besides the layers' own tokens: for `memory` encoder tokens, and of features."""
+    """Cache elements per sequence outside the layers' caches of its tokens: of `memory` encoder tokens and features."""
     kept = sum(feature.cache_elements(spec) for feature in spec.features.values())
     return kept + sum(layer.cross.cache_elements(memory) for layer in spec.layers if layer.cross)

@@ -17,11 +17,11 @@ D_MODEL, HEADS, VOCABULARY = 64, 4, 256
 
 
 def shrink(spec: ModelSpec) -> ModelSpec:
-    """The same model at d_model 64, with one layer for each kind of block in `first` and in `pattern`.
+    """The same model at d_model 64, with one layer for each kind of block in `first`, then one for each in `pattern`.
 
-    At least two layers come after `first`; features may need more (chunks: three). Widths keep their ratio to d_model
-    as nearly as multiples of 8 allow. Heads become 4; kv heads become 4 if the model has as many as heads, 1 if it has
-    one, else 2.
+    At least two layers come after `first`, or more if a feature needs them (chunks: three). Widths keep their ratio to
+    d_model as nearly as multiples of 8 allow. Heads become 4; kv heads become 4 if the model has as many as heads, 1 if
+    it has one, else 2.
     """
     first, pattern = tuple(dict.fromkeys(spec.first)), tuple(dict.fromkeys(spec.pattern))
     blocks = {name: _block(spec.named(name), spec.d_model) for name in (BASE, *spec.blocks)}

@@ -44,7 +44,7 @@ class ModelSpec(ModelSettings):
         return self
 
     def _check_names(self) -> None:
-        """Raise SpecError for a layer whose block is undefined, and for a base block among `blocks`."""
+        """Raise SpecError if a layer's block is undefined, or if `blocks` redefines the base block."""
         if BASE in self.blocks:
             raise SpecError(f"blocks.{BASE}", f"'{BASE}' names the base block: edit it as {BASE}.…")
         for field in ("first", "pattern"):

@@ -23,8 +23,8 @@ class Stack(nn.Module):
     """Embedded tokens: (B, T, D) → the normalised stream: (B, T, D)."""
 
     def __init__(self, spec: ModelSpec, *, encodes_for: int = 0) -> None:
-        """encodes_for: number of layers of the decoder that this stack encodes for, which has the token table; 0 if
-        this stack is no encoder."""
+        """encodes_for: number of layers of the decoder, which has the token table, if this stack is its encoder; else
+        0."""
         super().__init__()
         self.spec = spec
         self.recorder: Tap | None = None
@@ -93,7 +93,7 @@ class Stack(nn.Module):
 
     @property
     def cache_entries(self) -> int:
-        """Number of entries in a cache: one per layer, or those that a part has for the layers that it runs."""
+        """Number of entries in a cache: one per layer; a `Runner` has its own number for the layers that it runs."""
         runner = self._runner
         return self.spec.n_layers if runner is None else self.spec.n_layers - len(runner.layers) + runner.entries()
 

@@ -17,8 +17,8 @@ from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 
 WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""All kernels but cuDNN's, which plans each new shape for 40 to 400 ms: training has one shape, evaluation and decoding
-have many."""
+"""All kernels but cuDNN's, which takes 40 to 400 ms to plan each new shape: training has one shape, evaluation and
+decoding have many."""
 
 
 def obstacle(needs: Needs) -> str | None:

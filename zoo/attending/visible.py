@@ -91,8 +91,8 @@ class Visible:
 
     @property
     def share(self) -> float:
-        """Share of the T × S scores that a kernel computes which skips masked ones: those of a triangle or band if
-        `aligned`, else all."""
+        """Share of the T × S scores that a kernel computes if it skips masked ones: that of a triangle or band if
+        `aligned`, else 1."""
         queries, keys = self.queries.shape[0], self.keys.shape[0]
         if not self.aligned:
             return 1.0

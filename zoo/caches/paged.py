@@ -124,14 +124,14 @@ class PagedCache(TokenCache):
             raise uncached(len(new), len(self.pool.buffers))
         self._grow(start, end)
         self.length = end
-        row, token = (self._own(start, end) >= 0).nonzero().unbind(dim=1)
+        row, token = (self._own(start, end) >= 0).nonzero().unbind(dim=1)  # padding is not stored
         page, slot = self._where(start, end)
         for buffer, x in zip(self.pool.buffers, new, strict=True):
             buffer[page[row, token], :, slot[row, token]] = x.detach()[row, :, token].to(buffer.dtype)
         if start == 0:
             return list(new), index
         page, slot = self._where(0, end)
-        kept = [
+        kept = [  # (B, heads, end, features)
             buffer[page, :, slot].transpose(1, 2).to(x.dtype) for buffer, x in zip(self.pool.buffers, new, strict=True)
         ]
         return kept, torch.arange(end, device=index.device)

@@ -239,7 +239,7 @@ class TokenCache:
         for buffer, tokens in zip(self.buffers, new, strict=True):
             kept = tokens[:, :, tokens.shape[2] - (end - start) :].detach()
             buffer[:, :, first : first + head] = kept[:, :, :head]
-            buffer[:, :, : kept.shape[2] - head] = kept[:, :, head:]
+            buffer[:, :, : kept.shape[2] - head] = kept[:, :, head:]  # wraps around to slot 0
 
     def _places(self, end: int, live: int, index: Tensor) -> Tensor:
         """(live,): index of the token that each slot holds after `end` tokens."""
@@ -253,7 +253,7 @@ class TokenCache:
         return tokens <= self.slots
 
     def mark(self, tokens: int) -> TakeBack:
-        """Saves a copy of the slots that the next tokens will overwrite, for the rollback."""
+        """Save a copy of the slots that the next tokens will overwrite, for the rollback."""
         start = self.length
         first = max(start, self.slots) if start + tokens > self.slots else start + tokens
         taken = torch.arange(first, min(start + tokens, first + self.slots), device=self.buffers[0].device)

@@ -15,10 +15,10 @@ BORDERS = ("key", "smoothed")
 
 
 class ChunkCache(StateCache):
-    """The joint entry of all layers that run on chunks. Each row has its own caches, one per layer, since the number of
-    chunks differs between rows. Each has room for as many chunks as there may be tokens.
+    """The joint entry of all layers that run on chunks, or the entry of one block that routes tokens. Each row has its
+    own caches, one per layer, since rows differ in their number of chunks. Each has room for one chunk per token.
 
-    lengths: number of chunks that each row has read.
+    lengths: number of chunks, or routed tokens, that each row has read.
     """
 
     def __init__(self, rows: Sequence[Sequence[LayerCache]], states: StateCache) -> None:

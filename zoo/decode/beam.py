@@ -102,7 +102,7 @@ class BeamState:
         wanted = self.how.beams * (1 + max(1, len(self.stop.sequences)))
         scores, places = total.flatten(1).topk(min(wanted, total.shape[1] * vocabulary))
         beam = places // vocabulary
-        texts = torch.cat((_rows(self.open, beam), places[..., None] % vocabulary), dim=-1)  # (B, wanted, T)
+        texts = torch.cat((_rows(self.open, beam), places[..., None] % vocabulary), dim=-1)  # (B, wanted, N)
         length = texts.shape[-1]
         ending = self.stop.ended(texts.flatten(0, 1)).view(scores.shape) | (length == self.limit)
         self._take_ended(texts, scores, ending)

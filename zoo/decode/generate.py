@@ -93,6 +93,6 @@ def cache_for(model: Decoder, tokens: Tensor, new_tokens: int, given: Given) -> 
 
 
 def divided(settings: Mapping[str, object]) -> tuple[Given, dict[str, object]]:
-    """Further inputs of the prompts, and the other settings, separated."""
+    """Split settings into further inputs of the prompts, and the rest."""
     given = {name: value for name, value in settings.items() if name in Given.__annotations__}
     return cast(Given, given), {name: value for name, value in settings.items() if name not in given}

@@ -18,14 +18,14 @@ class Sampling(Spec):
     temperature: NonNegativeFloat = 0.0
     """Divisor of the logits; 0 takes the likeliest token (greedy)."""
     top_k: PositiveInt | None = None
-    """Only the k likeliest tokens, and ties with the last of them (Fan et al. 2018, arXiv:1805.04833)."""
+    """Keep only the k likeliest tokens, and ties with the last of them (Fan et al. 2018, arXiv:1805.04833)."""
     top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """Only the smallest set of likeliest tokens that has mass p (Holtzman et al. 2019, arXiv:1904.09751)."""
+    """Keep only the smallest set of likeliest tokens with mass p (Holtzman et al. 2019, arXiv:1904.09751)."""
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Only tokens at least p times as likely as the likeliest (Nguyen et al. 2024, arXiv:2407.01082)."""
+    """Keep only tokens at least p times as likely as the likeliest (Nguyen et al. 2024, arXiv:2407.01082)."""
     repetition_penalty: PositiveFloat = 1.0
-    """θ: the logit of a token that is in the text, prompt included, is divided by θ where it is positive and multiplied
-    by it where it is negative (CTRL, Keskar et al. 2019, arXiv:1909.05858)."""
+    """θ: logits of tokens that occur in the text, prompt included, are divided by θ if positive and multiplied by θ if
+    negative (CTRL, Keskar et al. 2019, arXiv:1909.05858)."""
 
     def choose(
         self, logits: Tensor, text: Tensor, left_pad: Tensor | None = None, generator: torch.Generator | None = None

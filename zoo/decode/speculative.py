@@ -35,7 +35,7 @@ class Speculated(NamedTuple):
     tokens: Tensor
     """(B, N)."""
     passes: int
-    """Forward passes of the model, the prompt's included, re-reads after a rollback not. N without a draft."""
+    """Forward passes of the model, including the prompt's but no re-reads after rollbacks; N without a draft."""
     drafted: int
     """Draft tokens proposed per row."""
     accepted: int
@@ -152,7 +152,7 @@ class Writer:
         proposed = drafts[..., None]
         good = chances * q.gather(2, proposed)[..., 0] < p[:, :count].gather(2, proposed)[..., 0]
         good |= ended[:, None]  # an ended row accepts all drafts, so as not to hold up the others
-        accepted = good.long().cumprod(dim=1).sum(dim=1)
+        accepted = good.long().cumprod(dim=1).sum(dim=1)  # (B,), drafts before the first rejection
         shared = int(accepted.min())
         last = draw(p[:, shared] if shared == count else _left(p[:, shared], q[:, shared]), self.generator)
         if shared < count:

@@ -1,8 +1,8 @@
 """Grouped matrix products: those of all experts as one kernel, where torch has one that fits, in bfloat16 on CUDA.
 
-`python -m zoo.kernels.grouped` tests it on this machine's GPU. Such kernels are known to leave the results of an expert
-without rows uninitialised, and to hang. So the first model with experts in a process runs the trial in a subprocess
-that can be killed; if the kernel is faulty, each expert is a product of its own.
+`python -m zoo.kernels.grouped` tests that kernel on this machine's GPU. Such kernels are known to leave the results of
+an expert without rows uninitialised, and to hang. So the first model with experts in a process runs the trial in a
+subprocess that can be killed; if the kernel is faulty, each expert is a product of its own.
 """
 
 from __future__ import annotations
