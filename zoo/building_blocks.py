@@ -2,7 +2,7 @@
 
 docs/building_blocks.md has a table of them; `ablate zoo NAME` shows the signature and documentation of each.
 
-Modules whose names begin with `_` may change; names exported here keep their meaning.
+Modules whose names begin with `_` may change; names exported here stay, and keep their meaning.
 """
 
 from __future__ import annotations
