@@ -1,4 +1,4 @@
-"""Language models: every published block variant, freely combined.
+"""Language models built from published block variants, freely combined.
 
 spec = zoo.load("llama3", **{"d_model": 256, "n_layers": 4, "block.mixer.kv_heads": 2})
 model = zoo.build(spec)

@@ -1,5 +1,5 @@
-"""A block whose activations are computed again for its backward pass, in place of being kept (Chen et al. 2016,
-arXiv:1604.06174): memory of one block's input per layer, for a third more work."""
+"""Activation checkpointing of a block (Chen et al. 2016, arXiv:1604.06174): the backward pass recomputes its
+activations, so that each layer keeps only its input, for a third more work."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from zoo.site import ForwardPass
 
 
 def recomputed(block: Block, x: Tensor, step: ForwardPass) -> Tensor:
-    """`block(x, step)`, with the same bits and gradients, and the same draws of chance.
+    """`block(x, step)` under activation checkpointing: outputs, gradients and random draws are bitwise the same.
 
-    A pass leaves in `step` what later layers share. The second pass must find what the first one found, or it would
-    compute less, and must leave nothing, or losses would count twice. So each has a step of its own, only what the
-    first leaves is kept, and the second knows that it is one (`ForwardPass.again`).
+    A pass stores in `step` what later layers share. The recomputation must start from the same state as the first pass,
+    or it would skip work, and must store nothing, or losses would count twice. So each runs on a copy of `step`. Only
+    the first copy is merged back; the second is marked by `ForwardPass.again`.
     """
     found, first = step.copy(), True
 

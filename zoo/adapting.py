@@ -1,7 +1,7 @@
-"""Adaptation after each update of a model's weights, beside the optimizer's step.
+"""Updates of buffers after each optimizer step, such as the biases that balance experts.
 
-A forward pass changes nothing that another one reads, so that it can be computed again, for a part of a batch, or by
-several processes. What a training pass learns about a batch is counted, and acted upon once, after the update.
+A forward pass changes nothing that another one reads, so passes can be recomputed, or split over micro-batches and
+processes. Training passes only accumulate counts; modules act on the totals once, after the optimizer step.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 
 class Adapting(nn.Module, ABC):
-    """A module that adapts its buffers to what training passes counted since the last update."""
+    """A module that adapts its buffers to the counts accumulated by training passes since the last update."""
 
     counts: Tensor | None
-    """Whole numbers, which add up over the parts of a batch; None where nothing is counted."""
+    """Integer counts, which sum over the parts of a batch; None if nothing is counted."""
 
     @abstractmethod
     def adapt(self, counts: Tensor) -> None:
-        """counts: those of the whole batch."""
+        """Update the buffers. counts: totals over the whole batch."""
 
 
 def counts_of(model: nn.Module) -> list[Tensor]:
-    """The counts of a model's modules. Processes that train on parts of a batch have to add them up before
-    `after_update`; to start a batch over, set them to zero."""
+    """Counts of a model's modules. Processes that train on parts of a batch must sum them before `after_update`; zero
+    them to restart a batch."""
     return [module.counts for module in model.modules() if isinstance(module, Adapting) and module.counts is not None]
 
 
 @torch.no_grad()
 def after_update(model: Decoder, *, constrain: bool = True) -> None:
-    """Move what adapts; call it after each step of the optimizer.
+    """Adapt the model's buffers and zero the counts; call it after each optimizer step.
 
-    constrain: whether to put the weights back to what the spec holds them to (`unit_weights`).
+    constrain: whether to also project the weights back to unit vectors, if the spec has `unit_weights`.
     """
     if constrain and model.spec.unit_weights:
         project(model)

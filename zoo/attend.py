@@ -1,7 +1,7 @@
-"""softmax(score(Q, K) + mask) V, by the fastest backend that can do what the spec asks.
+"""softmax(score(Q, K) + mask) V, by the fastest backend that supports the spec's settings.
 
-Backends are files of `zoo.attending`, each of which says what it cannot do. `plain` is the reference: every other one
-is tested against it, and one that cannot do what is asked raises instead of leaving something out.
+Each backend is a file of `zoo.attending` that declares what it does not support. `plain` is the reference that all
+others are tested against. A forced backend that lacks a feature raises ValueError instead of ignoring the feature.
 """
 
 from __future__ import annotations
@@ -30,17 +30,20 @@ BACKENDS: dict[str, Backend] = {
     "varlen": varlen,
 }
 KERNELS = ("fused", "flex", "varlen")
-"""Backends that are one kernel on a GPU, and hold no scores."""
+"""Backends that run as one fused kernel on a GPU and never hold all scores."""
 HOOKED = ("fused", "varlen")
-"""Backends whose kernel torch's hook replaces by FlashAttention-3."""
+"""Backends whose kernel torch's hook can replace with FlashAttention-3."""
 _forced: list[str] = []
 """Backends forced by open `attention_backend` blocks, the innermost last. torch.compile cannot trace a ContextVar."""
 _listening: list[tuple[bool, set[str]]] = []
-"""Open `executed_backends` blocks: whether they listen to training, and what they have heard."""
+"""Open `executed_backends` blocks: whether each records passes with gradients, and the names recorded so far."""
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-    """q: (B, H, T, d), k: (B, K, S, d), v: (B, K, S, e) with K dividing H → (B, H, T, e)."""
+    """q: (B, H, T, d), k: (B, K, S, d), v: (B, K, S, e) with K dividing H → (B, H, T, e).
+
+    Raises ValueError if a forced backend lacks a feature that the call needs.
+    """
     offer_taps(q, k, visible, scoring)
     needs = Needs.of(q, k, v, visible, scoring)
     name = _forced[-1] if _forced else pick(device_type(q), computed_in(q), needs)
@@ -56,7 +59,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
 
 
 def offer_taps(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> None:
-    """Offer what `Scoring.tap` says to whoever listens."""
+    """Offer the largest scores, the entropies and the weights to `Scoring.tap`, if there is one."""
     if scoring.tap is not None:
         scoring.tap("mixer.max_logit", lambda: largest_scores(q, k, visible, scoring))
         scoring.tap("mixer.entropy", lambda: entropies(q, k, visible, scoring))
@@ -64,13 +67,13 @@ def offer_taps(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> None
 
 
 def fastest(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-    """The same within a backend: whatever is forced, and without taps."""
+    """`attend` for use inside a backend: ignores forced backends and offers no taps."""
     needs = Needs.of(q, k, v, visible, scoring)
     return BACKENDS[pick(q.device.type, computed_in(q), needs)].attend(q, k, v, visible, scoring)
 
 
 def pick(device: str, dtype: torch.dtype, needs: Needs) -> str:
-    """The backend that takes the least work of those that can do it."""
+    """Name of the fastest backend that can serve `needs` on this kind of device."""
     if device == "cuda" and dtype in varlen.DTYPES and varlen.obstacle(needs) is None and not needs.whole:
         return "varlen"
     if device == "cuda" and _pays_in_flex(dtype, needs):
@@ -83,8 +86,8 @@ def pick(device: str, dtype: torch.dtype, needs: Needs) -> str:
 
 
 def _pays_in_flex(dtype: torch.dtype, needs: Needs) -> bool:
-    """Whether flex attention is the fastest backend: in training, except for the plain triangle, which torch's own
-    kernels compute faster. Texts read without a backward pass have many lengths, and each would compile a program."""
+    """Whether flex attention is the fastest backend: in training, unless scores are plain and the mask is causal or
+    absent, where torch's own kernels are faster. Without gradients, every new length would compile a program."""
     fewest, most = needs.features
     fits = fewest >= flex.LEAST_FEATURES and most <= flex.MOST_FEATURES
     runs = flex.obstacle(needs) is None and dtype != torch.float64 and fits
@@ -93,7 +96,8 @@ def _pays_in_flex(dtype: torch.dtype, needs: Needs) -> bool:
 
 
 def note(name: str, gradient: bool) -> None:
-    """Called at each pass, and in a compiled step when it is compiled (`ablate.training.compiling`)."""
+    """Record a backend in the open `executed_backends` blocks. Runs at each pass; in a compiled step it runs only when
+    the step is compiled (`ablate.training.compiling`)."""
     for training, names in _listening:
         if training == gradient:
             names.add(name)
@@ -101,7 +105,7 @@ def note(name: str, gradient: bool) -> None:
 
 @contextmanager
 def executed_backends(*, training: bool) -> Iterator[set[str]]:
-    """The backends that passes take inside the block: those with gradients, or those without."""
+    """Collect the names of the backends used inside the block, by passes with gradients (`training`) or without."""
     names: set[str] = set()
     _listening.append((training, names))
     try:
@@ -112,7 +116,8 @@ def executed_backends(*, training: bool) -> Iterator[set[str]]:
 
 @contextmanager
 def attention_backend(name: str) -> Iterator[None]:
-    """Force a backend inside the block: one of `BACKENDS`. One that cannot do what a spec asks raises."""
+    """Force a backend of `BACKENDS` inside the block; raises ValueError for an unknown name. `attend` raises ValueError
+    where that backend lacks a feature."""
     if name not in BACKENDS:
         raise ValueError(f"unknown attention backend '{name}': one of {', '.join(BACKENDS)}")
     _forced.append(name)

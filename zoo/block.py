@@ -1,4 +1,4 @@
-"""One block: a mixer and an FFN, one after the other or side by side, each joined to the stream by its residual."""
+"""One block: a mixer and an FFN, serial or parallel, joined to the residual stream by residual connections."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from zoo.residuals import Branch, Residual, ResidualLayer
 from zoo.site import ForwardPass, LayerSite
 
 MIXER, FFN, CANON, CROSS = "mixer", "ffn", "canon", "cross"
-"""Parts of a block, as its cache calls them."""
+"""Keys of a block's parts in its cache."""
 
 
 class Block(nn.Module):
-    """Stream → stream. Shows `stream`: (B, T, D), or (B, T, n, D) where there are n, as it leaves the block."""
+    """Residual stream → residual stream: (B, T, D), or (B, T, n, D) with n streams. Taps its output as `stream`."""
 
     def __init__(self, spec: BlockSpec, site: LayerSite) -> None:
         super().__init__()
@@ -56,14 +56,14 @@ class Block(nn.Module):
 
     @property
     def last_residual(self) -> ResidualLayer:
-        """The one by which the stream leaves the block."""
+        """Residual connection that produces the block's output."""
         if self.topology == "serial" and self.feeds:
             return self.ffn_residual
         return self.mixer_residual if self.cross is None else self.cross_residual
 
     def _set_initial_scales(self, placement: Residual, site: LayerSite) -> None:
-        """DeepNorm's β is for the FFN, the values and the projections that write to the stream; the factor of
-        hyper-connections is for the last alone."""
+        """Pass the residual's initial scales to the projections: DeepNorm's β to those of the FFN, of values and of
+        outputs; the factor of hyper-connections to output projections only."""
         gain, feeding = placement.init_gain(site), set(self.ffn.modules())
         for module in self.modules():
             if isinstance(module, Linear | ExpertLinear):
@@ -102,7 +102,7 @@ class Block(nn.Module):
         return self._join(x, mix, look, feed)
 
     def _parts(self, cache: LayerCache | None) -> Mapping[str, LayerCache]:
-        """The caches of the parts, by name: the mixer's alone where no other part keeps anything."""
+        """Caches of the parts, by name; only the mixer's if no other part keeps state."""
         if not (self.canon or self.cross is not None or self.reaches_back):
             return {} if cache is None else {MIXER: cache}
         kept = kept_by(self, cache, PartsCache)
@@ -121,7 +121,7 @@ class Block(nn.Module):
         return self.ffn_residual(x, feed) if self.feeds else x
 
     def _beside(self, x: Tensor, mix: Branch, laurel: nn.Module) -> Tensor:
-        """The mixer's residual with the path beside it, which reads what the mixer does."""
+        """The mixer's residual plus LAuReL's path, which reads the same input as the mixer."""
         read: list[Tensor] = []
 
         def noted(h: Tensor) -> Tensor:
@@ -132,8 +132,8 @@ class Block(nn.Module):
         return out
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype, memory: int) -> LayerCache:
-        """For `batch` rows of up to `capacity` tokens, and `memory` of the encoder's: the mixer's cache, or those of
-        all parts where others keep something too; one for each row where rows have different tokens."""
+        """Cache for `batch` rows of up to `capacity` tokens and `memory` encoder tokens: the mixer's cache, or one per
+        part if others keep state too. With depth routing each row has its own, since rows route different tokens."""
         if self.router is None:
             return self._new_cache(batch, capacity, dtype, memory)
         return ChunkCache([[self._new_cache(1, capacity, dtype, memory)] for _ in range(batch)], StateCache({}))

@@ -29,33 +29,33 @@ from zoo.site import Mask, PartCost
 
 
 class BlockSpec(Spec):
-    """One block: a mixer and an FFN, each wrapped by the same kind of norm at the same place.
+    """One block: a mixer and an FFN, with the same kind of norm in the same placement.
 
-    topology: `serial`, the FFN reads what the mixer wrote; `parallel`, both read the same normalised stream (GPT-J,
-    PaLM); `parallel_two_norms`, each through a norm of its own (GPT-NeoX). dropout: on each branch's output while
-    training.
+    topology: `serial`, the FFN reads the stream after the mixer's update; `parallel`, both read the same normalised
+    stream (GPT-J, PaLM); `parallel_two_norms`, each through a norm of its own (GPT-NeoX). dropout: on each branch's
+    output in training.
     """
 
     supports: ClassVar[Operations] = EVERY_OPERATION
 
     norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
-    """Norm at the block's residuals, and of the model before the head: `rmsnorm`."""
+    """Norm of the block's residual branches; the base block's is also the model's final norm: `rmsnorm`."""
     norm_placement: Annotated[Residual, Choice("zoo.residuals")] = Pre()
-    """Residual connection around mixer and FFN, and where their norm stands: `pre`, `post`, `peri`."""
+    """Residual connection around mixer and FFN, and the placement of its norm: `pre`, `post`, `peri`."""
     mixer: Annotated[Mixer, Choice("zoo.mixers")] = Attention()
     """Token mixer: softmax attention, a linear or recurrent state, or none."""
     ffn: Annotated[Ffn, Choice("zoo.ffns")] = SwiGLU()
-    """Feed-forward layer of each token by itself: dense, gated, a mixture of experts, or none."""
+    """Position-wise feed-forward layer: dense, gated, a mixture of experts, or none."""
     topology: Literal["serial", "parallel", "parallel_two_norms"] = "serial"
-    """Order of mixer and FFN: `serial`; `parallel`, on one norm's output; `parallel_two_norms`, each on its own
-    norm's."""
+    """Order of mixer and FFN: `serial`; `parallel`, both on one norm's output; `parallel_two_norms`, each on the output
+    of its own norm."""
     dropout: Dropout = 0.0
     """Dropout on the output of each branch, in training."""
     stochastic_depth: Annotated[
         float, Field(ge=0, lt=1, exclude_if=is_off), Fact.TRAINING, ValuesInTests(0.001), Supports(*EVERY_OPERATION)
     ] = 0.0
-    """Probability that a branch of the last layer is left out of a row while training, in layer l of L (l + 1)/L times
-    that (Huang et al. 2016, arXiv:1603.09382)."""
+    """p: probability that training drops a branch of the last layer from a row; layer l of L, counted from 0, has
+    p · (l + 1)/L (Huang et al. 2016, arXiv:1603.09382)."""
     canon: Annotated[Canon | None, ValuesInTests({"width": 3}, {"before": ["mixer"]})] = Field(
         default=None, exclude_if=is_off
     )
@@ -69,24 +69,24 @@ class BlockSpec(Spec):
     depth_routing: Annotated[DepthRouting | None, ValuesInTests({"capacity": 0.5})] = Field(
         default=None, exclude_if=is_off
     )
-    """A share of the tokens that the block runs on; null for all."""
+    """Mixture-of-Depths: the block runs on a share of the tokens, which it chooses; null for all tokens."""
     cross: CrossAttention | None = Field(default=None, exclude_if=is_off)
-    """Attention to the encoder, between mixer and FFN; null for its defaults where there is an encoder."""
+    """Cross-attention to the encoder, between mixer and FFN; null for its defaults if the model has an encoder."""
 
     @property
     def features(self) -> dict[str, BlockFeature]:
-        """Features beside mixer and FFN, keyed by setting."""
+        """Block features other than mixer and FFN, keyed by setting."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: value for name, value in values.items() if isinstance(value, BlockFeature)}
 
     @property
     def subset(self) -> DepthRouting | None:
-        """The tokens that it runs on; None for all."""
+        """Choice of the tokens that the block runs on; None for all."""
         return self.depth_routing
 
     @property
     def norms(self) -> int:
-        """Number of norms of the block's kind at its residuals."""
+        """Number of norms in the block's residual branches."""
         return self.norm_placement.norms * self.branches
 
     @property
@@ -96,27 +96,27 @@ class BlockSpec(Spec):
 
     @property
     def normalises_stream(self) -> bool:
-        """Whether what leaves the block is normed for every token: those that pass it by are not."""
+        """Whether the block's output is normalised for every token; tokens routed around the block are not."""
         return self.norm_placement.normalises_stream and self.depth_routing is None
 
     @property
     def branch_numbers(self) -> tuple[int, ...]:
-        """Number of the block's residuals before each of its own: 0 for all where two read the same stream."""
+        """Index of each residual branch within the block; 0 for all if two branches read the same stream."""
         return (0,) * self.branches if self.topology == "parallel_two_norms" else tuple(range(self.branches))
 
     @property
     def has_mixer_residual(self) -> bool:
-        """Whether the mixer has one."""
+        """Whether the mixer has a residual branch."""
         return not self.mixer.absent
 
     @property
     def has_ffn_residual(self) -> bool:
-        """Whether the FFN has one of its own."""
+        """Whether the FFN has a residual branch of its own."""
         return self.topology != "parallel" and not self.ffn.absent
 
     def check_sight(self, visible: Mask) -> None:
-        """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask, or not be
-        kept from it, as all but encoders do."""
+        """Raise SpecError if a part cannot see later tokens, as masks `all` and `prefix` require, or cannot be causal,
+        as masks `causal` and `prefix` require."""
         with under("mixer"):
             if visible != "causal":
                 self.mixer.check_ahead()
@@ -130,7 +130,8 @@ class BlockSpec(Spec):
             raise SpecError(path, "reaches back only: it cannot see later tokens")
 
     def claims(self, path: str, d_model: int, layers: Iterable[int]) -> Iterator[Claim]:
-        """Claims of the parts of a resolved block. path, layers: where the model has it."""
+        """Compatibility claims of a resolved block's parts. path: the block's, in the spec; layers: those that use the
+        block."""
         for name, feature in self.features.items():
             yield Claim(f"{path}.{name}", feature.needs, feature.breaks, layers)
         mixer, ffn, placement = self.mixer, self.ffn, self.norm_placement
@@ -160,13 +161,13 @@ class BlockSpec(Spec):
         for (name, kind), grounds in parts.items():
             needs = frozenset(ground for ground, needed in grounds.items() if needed)
             yield Claim(f"{path}.{name}", needs=needs, layers=layers, kind=kind)
-        if mixer.borrows:  # of whichever layer: what it borrows is of all tokens
+        if mixer.borrows:  # about the whole model: the lending layer's keys and values cover all tokens
             yield Claim(f"{path}.mixer.reuse_kv", needs=frozenset({Ground.WHOLE_BLOCKS}))
         yield Claim(f"{path}.norm_placement", placement.needs, placement.breaks, kind=placement.kind)
 
     def cost(self, d_model: int, context: int, memory: int = 0) -> PartCost:
-        """Per token of a forward pass over `context` tokens that a resolved block runs on, which attends to `memory`
-        tokens where there is an encoder."""
+        """Cost of a resolved block for each token that it runs on, in a forward pass over `context` such tokens and
+        `memory` encoder tokens."""
         norm = self.norm.parameters(d_model)
         total = self.mixer.cost(d_model, context) + self.ffn.cost_at(d_model, context)
         if self.cross is not None:
@@ -178,23 +179,23 @@ class BlockSpec(Spec):
         return total + PartCost(self.norms * norm)
 
     def cost_around(self, d_model: int) -> PartCost:
-        """Per token that reaches the block, whether or not the block runs on it."""
+        """Cost for each token that reaches the block, whether or not the block runs on it."""
         total = PartCost(0)
         for feature in self.features.values():
             total += feature.cost_around(d_model)
         return total
 
     def training_cost(self, d_model: int, context: int) -> PartCost:
-        """Cost that mixer and FFN add to training passes, or leave out of them (see `Mixer.training_cost`)."""
+        """Cost that mixer and FFN add to training passes, or save in them (see `Mixer.training_cost`)."""
         return self.mixer.training_cost(d_model, context) + PartCost.of(0, -self.ffn.dropped_flops(d_model))
 
     def cache_elements(self, d_model: int, capacity: int) -> int:
-        """Numbers kept per sequence, for up to `capacity` tokens, by a resolved block."""
+        """Cache elements of a resolved block per sequence of up to `capacity` tokens."""
         beside = sum(feature.cache_elements(d_model) for feature in self.features.values())
         return self.mixer.cache_elements(capacity) + beside + self.ffn.cache_elements(d_model)
 
     def resolve(self, d_model: int) -> Self:
-        """The same block with ratios and defaults turned into numbers."""
+        """This block with ratios and defaults turned into numbers. Raises SpecError if its parts do not fit."""
         parts: dict[str, Any] = {}
         for name, part in (("mixer", self.mixer), ("ffn", self.ffn)):
             with under(name):
@@ -219,7 +220,7 @@ class BlockSpec(Spec):
         return self.model_copy(update=parts)
 
     def _check_laurel(self) -> None:
-        """Raise SpecError where there is no plain stream for it to add to."""
+        """Raise SpecError if LAuReL has no plain residual stream to add to."""
         if self.laurel is None:
             return
         placement = self.norm_placement
@@ -230,7 +231,7 @@ class BlockSpec(Spec):
             raise SpecError("laurel", reason)
 
     def _check_absent(self) -> None:
-        """Raise SpecError where something asks for the mixer or the FFN of a block that has none."""
+        """Raise SpecError if the block has neither mixer nor FFN, or if a setting needs the one that is missing."""
         if self.mixer.absent and self.ffn.absent:
             raise SpecError("ffn", "there is no mixer either: a block has one of them at least")
         for name, part, other in (("mixer", self.mixer, "ffn"), ("ffn", self.ffn, "mixer")):

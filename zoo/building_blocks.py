@@ -1,8 +1,8 @@
-"""Building blocks of mixers, feed-forward layers and norms, for files of your own: one place to import them from.
+"""Building blocks for mixers, feed-forward layers and norms of your own: one place to import them from.
 
-docs/adding_a_mixer.md has a table of them; `ablate zoo NAME` shows signature and documentation of each.
+docs/building_blocks.md has a table of them; `ablate zoo NAME` shows the signature and documentation of each.
 
-Modules whose names begin with `_` may change; what stands here keeps its name and meaning.
+Modules whose names begin with `_` may change; names exported here stay, and keep their meaning.
 """
 
 from __future__ import annotations
@@ -105,4 +105,4 @@ __all__ = [
 ]
 
 Tried, Site, Step, ErasingCost, erasing_scan = ValuesInTests, LayerSite, ForwardPass, DPLRCost, dplr_scan
-"""Earlier names, which files of your own may still use."""
+"""Former names, kept for existing plug-ins."""

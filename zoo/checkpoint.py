@@ -1,5 +1,5 @@
-"""A model in a folder: spec.json and weights.safetensors, and for one from elsewhere origin.json and the files
-of its tokenizer."""
+"""Saved models: a folder with spec.json and weights.safetensors; a converted model adds origin.json and its tokenizer
+files."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ MOST_BYTES = 10_000_000
 """Maximum size of a spec or config file, in bytes."""
 TOKENIZER = "tokenizer.json"
 BESIDE_TOKENIZER = ("tokenizer_config.json", "special_tokens_map.json")
-"""Files that transformers writes beside the tokenizer: which token ends a text."""
+"""Files that transformers writes alongside the tokenizer; they name the end-of-text token."""
 
 
 def save(model: Decoder, directory: str | Path) -> None:
-    """Write the spec and the weights, under their parameter names."""
+    """Write the spec, the weights by parameter name, and the origin and tokenizer files that the model has."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     weights = {name: value.detach().contiguous() for name, value in model.state_dict().items()}
     path = directory / "weights.safetensors"
     save_file(weights, path)
     (directory / "spec.json").write_text(json.dumps(model.spec.dump(), indent=1), encoding="utf-8")
-    path.chmod(stat.S_IMODE((directory / "spec.json").stat().st_mode))  # safetensors lets nobody else read
+    path.chmod(stat.S_IMODE((directory / "spec.json").stat().st_mode))  # safetensors makes files private to their owner
     if model.origin is not None:
         (directory / "origin.json").write_text(json.dumps(model.origin, indent=1), encoding="utf-8")
     for name, text in (model.tokenizer or {}).items():
@@ -42,20 +42,21 @@ def save(model: Decoder, directory: str | Path) -> None:
 
 
 def open_model(directory: str | Path, device: str = "cpu") -> Decoder:
-    """The model that `save` wrote. Raises FileNotFoundError where there is none, SpecError where it is damaged."""
+    """Load the model that `save` wrote, in evaluation mode. Raises FileNotFoundError if spec.json or the weights are
+    missing, SpecError if a file is damaged."""
     directory = Path(directory)
     if not (directory / "spec.json").exists():
         raise FileNotFoundError(f"{directory} holds no saved model: it has no spec.json")
     spec, path = parse(read_json(directory / "spec.json")), directory / "weights.safetensors"
     try:
         with safe_open(path, framework="pt", device=device) as file:
-            # Copied, because a file's tensors begin at any byte, and the CPU's products round by where they begin.
+            # Cloned, because tensors in a file are unaligned, and the alignment changes how CPU products round.
             weights = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise SpecError("", f"{path}: {error}") from error
     try:
         model = assemble(spec, weights)
-    except RuntimeError as error:  # load_state_dict names what is missing, or too many, or of another shape
+    except RuntimeError as error:  # load_state_dict names missing, unexpected and misshapen tensors
         raise SpecError("", f"{path}: {' '.join(str(error).split())}") from error
     origin = directory / "origin.json"
     if origin.exists():
@@ -65,8 +66,8 @@ def open_model(directory: str | Path, device: str = "cpu") -> Decoder:
 
 
 def read_json(path: Path) -> Any:
-    """Raises SpecError for what is no JSON, or none of a readable size."""
-    if path.exists() and not path.is_file():  # a pipe would wait for whoever writes to it
+    """Parse a JSON file. Raises SpecError if it is invalid, larger than `MOST_BYTES`, or not a regular file."""
+    if path.exists() and not path.is_file():  # reading a pipe would block until someone writes to it
         raise SpecError("", f"{path} is not a regular file")
     with path.open("rb") as file:
         text = file.read(MOST_BYTES + 1)
@@ -96,7 +97,8 @@ def _text_of(path: Path) -> str:
 
 
 def assemble(spec: ModelSpec, weights: Mapping[str, Tensor]) -> Decoder:
-    """A model made of these very tensors, in evaluation mode."""
+    """A model that uses these tensors without copying them, in evaluation mode. Raises RuntimeError if they do not
+    match the spec's parameters."""
     with torch.device("meta"):
         model = Decoder(spec)
     model.load_state_dict(weights, assign=True)

@@ -1,4 +1,4 @@
-"""Construction of a model: with values that `zoo.init` draws, and with small initial logits."""
+"""Construction of a model, with initial values from `zoo.init` and small initial logits."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def build(spec: ModelSpec, seed: int = 0) -> Decoder:
 
 
 def _quiet_head(model: Decoder) -> dict[str, float]:
-    """Factors that keep a tied head's initial logits small (see `zoo.init`): on the gain that it reads, or on its table
-    where there is none that it alone reads."""
+    """Factors, by parameter name, that keep a tied head's initial logits small (see `zoo.init`): on the gains of norms
+    that only the head reads, or on the token table if the model's own norm has no such gain."""
     spec = model.spec
     if model.head is not None or spec.init.tied_head is None:
         return {}

@@ -1,4 +1,4 @@
-"""Short causal convolutions, each channel by itself."""
+"""Short causal depthwise convolutions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoo.caching.states import StateCache
 from zoo.site import ForwardPass, PartCost
 
 CONV = "conv"
-"""Name in a layer's cache of the last inputs, which the next tokens' convolution reads."""
+"""Name, in a layer's cache, of the last inputs, which the convolution of the next tokens reads."""
 
 
 def conv_cost(channels: int, width: int | None, bias: bool = False) -> PartCost:
@@ -24,26 +24,26 @@ def conv_cost(channels: int, width: int | None, bias: bool = False) -> PartCost:
 
 
 class ShortConv(nn.Module):
-    """y_t = Σ_i w_i ⊙ x_{t − (W − 1 − i) δ} (+ b), i from 0 to W − 1; zero before the text begins. x: (B, T, C).
+    """y_t = Σ_i w_i ⊙ x_{t − (W − 1 − i) δ} (+ b), i from 0 to W − 1; x is zero before the text. x: (B, T, C).
 
-    So et al. 2021 (Primer), arXiv:2109.08668, on queries, keys and values. W is a few tokens: so many products of whole
-    tensors, which need no layout of their own, in place of a convolution.
+    So et al. 2021 (Primer), arXiv:2109.08668, on queries, keys and values. W is small, so the sum is computed as W
+    elementwise products, which need no change of layout, instead of a convolution.
     """
 
     roles: ClassVar = {"weight": "gain", "bias": "bias"}
 
     def __init__(self, channels: int, width: int, bias: bool = False, dilation: int = 1) -> None:
-        """dilation: δ, tokens from each token that is read to the next."""
+        """dilation: δ, distance in tokens between inputs."""
         super().__init__()
         self.reach = (width - 1) * dilation
-        """Tokens before the current one that are read, or lie between those."""
+        """Number of tokens before the current one that the convolution spans."""
         self.dilation = dilation
         self.weight = nn.Parameter(torch.empty(channels, width))
         self.bias = nn.Parameter(torch.zeros(channels)) if bias else None
         self.initial_std = {"weight": width**-0.5}
 
     def new_cache(self, batch: int, dtype: torch.dtype) -> StateCache:
-        """For a convolution that keeps its state by itself."""
+        """Cache of a convolution that shares no other part's cache."""
         shape = {CONV: (self.reach, self.weight.shape[0])}
         return StateCache.zeros(batch, shape, self.weight, dtype)
 
@@ -62,6 +62,6 @@ class ShortConv(nn.Module):
 
 
 def on_text(x: Tensor, step: ForwardPass) -> Tensor:
-    """x: (B, T, …) with zeros in the place of padding."""
+    """x: (B, T, …) with padding set to zero."""
     text = step.text
     return x if text is None else x.masked_fill(~text.view(*text.shape, *[1] * (x.dim() - 2)), 0.0)

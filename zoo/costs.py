@@ -1,5 +1,5 @@
-"""Cost of a model: parameters, FLOPs per token, cache bytes. Arithmetic on the spec, no tensors. For single passes with
-a cache, see `zoo.costs_decoding`."""
+"""Cost of a model: parameters, FLOPs per token, cache bytes, computed from the spec without tensors. For prefill and
+decoding, see `zoo.costs_decoding`."""
 
 from __future__ import annotations
 
@@ -25,20 +25,19 @@ class Cost:
     """Costs of a spec at a context length.
 
     params counts every parameter; params_active those that one token's forward pass uses (not all experts, and no
-    modules of multi-token prediction); params_embedding the token table, tables of
-    positions and those that add to values.
+    modules of multi-token prediction); params_embedding the tables of tokens, token types, positions and features.
 
-    FLOPs of training (forward and backward, with what predicts only then) are said three ways. flops_per_token is what
-    the architecture needs, however it is computed, and what budgets count: the scores that the mask lets through, and
-    recurrences as they are written, whatever their `chunk`. flops_per_token_square has whole T × T matrices of scores,
-    as a counter of matrix products has for full attention. flops_per_token_executed is what is computed here on whole,
-    unpadded texts: windows and patterns without the square, recurrences by chunks. What fused kernels skip above the
-    diagonal, or compute again in the backward pass, is not told apart, nor what a head in chunks computes again.
-    flops_per_token_forward is needed by a forward pass alone.
+    Training FLOPs (forward and backward, with modules that predict only in training) are counted in three ways.
+    flops_per_token is what the architecture needs, however it is computed, and what budgets count: the scores that the
+    mask lets through, and recurrences in recurrent form, whatever their `chunk`. flops_per_token_square has full T × T
+    score matrices, as a counter of matrix products reports for full attention. flops_per_token_executed is what this
+    code computes on whole, unpadded texts: windows and patterns without the square, recurrences by chunks. It includes
+    scores above the diagonal that fused kernels skip, and excludes what a fused kernel or a head in chunks recomputes
+    in the backward pass. flops_per_token_forward is flops_per_token of a forward pass outside training.
 
-    What is made of weights and places alone is computed once for all rows of a batch, and is in none of these:
-    flops_per_step is that of a training step, flops_per_pass of a forward pass; 0 for nearly all models. Budgets count
-    a token's share of it.
+    Work on weights and positions alone is done once for all rows of a batch, and is in none of these: flops_per_pass is
+    its cost in a forward pass, flops_per_step in a training step; 0 for nearly all models. Budgets count each token's
+    share of it.
     """
 
     spec: ModelSpec
@@ -63,8 +62,8 @@ class Cost:
         *,
         cache: CacheKind | str = "plain",
     ) -> int:
-        """Bytes that `new_cache(batch, context, dtype, encoder_context, kind=cache)` allocates, 0 for an encoder, which
-        has none; of pages, after `context` tokens. dtype: a torch dtype or its name."""
+        """Bytes that `new_cache(batch, context, dtype, encoder_context, kind=cache)` allocates; 0 for an encoder, which
+        has no cache. Of a paged cache: the pages in use after `context` tokens. dtype: a torch dtype or its name."""
         if self.spec.visible == "all":
             return 0
         size, kind = BYTES[str(dtype).removeprefix("torch.")], cache_kind(cache)
@@ -74,11 +73,11 @@ class Cost:
 
 
 def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = None, prefix: float = 0.0) -> Cost:
-    """Costs at sequences of `context` tokens.
+    """Costs on sequences of `context` tokens. Raises ValueError for a length below 1.
 
-    encoder_context: tokens that the encoder reads beside them, as many unless told; its costs are in those per token of
-    the decoder. prefix: for models that see all of one, the share of the pairs of tokens of which the first sees the
-    second though it comes later: P(P − 1) / (T(T − 1)) for P tokens of T.
+    encoder_context: tokens that the encoder reads, `context` by default; its costs are spread over the decoder's
+    tokens. prefix: for mask `prefix`, the share of token pairs in which the earlier token sees the later one:
+    P(P − 1) / (T(T − 1)) for a prefix of P of T tokens.
     """
     memory = context if encoder_context is None else encoder_context
     check_size("context", context)
@@ -86,12 +85,12 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     encoder, share = spec.encoder_spec, memory / context
     looked_up = sum(table.parameters() for table in tables(spec)) + (spec.token_types or 0) * spec.d_model
     embedding = looked_up + absolute_positions(spec)
-    # A forward pass: tables, head, layers and what is around them, and the encoder.
+    # Forward pass: tables, head, the layers with what surrounds them, and the encoder.
     total = PartCost(looked_up) + ends_cost(spec, context) + stack_cost(spec, context, prefix, memory)
     if encoder is not None:
         embedding += absolute_positions(encoder)
         total += (stack_cost(encoder, memory, prefix) + matmul_cost(0, spec.factor)).for_share(share)
-    # Training: what its passes add to that, or leave out.
+    # Training passes add some work and skip some.
     trained = total
     for feature in spec.features.values():
         trained += feature.training_cost(spec, context, memory)
@@ -100,7 +99,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     for layer in () if encoder is None else encoder.layers:
         trained += layer.training_cost(spec.d_model, memory).for_share(share)
     per_pass = pass_flops(spec, context)
-    # What is made of weights and places has no gradient with respect to places: backward takes as much, not twice.
+    # Positions have no gradient, so the backward pass of this work costs as much as the forward pass, not twice that.
     per_step = 2.0 * (per_pass + sum(feature.pass_flops(spec, context) for feature in spec.features.values()))
     return Cost(
         spec=spec,
@@ -126,12 +125,12 @@ def tables(spec: ModelSpec) -> Iterator[Table]:
 
 
 def absolute_positions(spec: ModelSpec) -> int:
-    """Parameters of tables of positions, which are added to the embedded tokens."""
+    """Parameters of absolute position tables, which are added to the embedded tokens."""
     return sum(p.shared_parameters(spec.d_model, heads) for p, heads in spec.positions if p.absolute)
 
 
 def ends_cost(spec: ModelSpec, context: int) -> PartCost:
-    """Head, with its transform, factorised projections, and what features add around layers and between them."""
+    """Cost of the head with its transform, of factorised projections, and of features around and between layers."""
     transform = 0
     if spec.head_transform is not None:
         transform = spec.d_model * spec.d_model + spec.d_model + spec.block.norm.parameters(spec.d_model)
@@ -144,7 +143,7 @@ def ends_cost(spec: ModelSpec, context: int) -> PartCost:
 
 
 def stack_cost(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> PartCost:
-    """Layers, norms around them, positions that they share, and residuals that look back at other layers."""
+    """Cost of the layers, the norms around them, shared positions, and residuals that read other layers."""
     norms = (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     schemes = sum(scheme.shared_parameters(spec.d_model, heads) for scheme, heads in spec.positions)
     total = PartCost(norms + schemes) + depth_cost(spec)
@@ -155,42 +154,42 @@ def stack_cost(spec: ModelSpec, context: int, prefix: float, memory: int = 0) ->
         if block in met:
             part = replace(part, parameters=0, inactive=0)
         met.add(block)
-        # Without windows, which no such model has, what is not seen of the square is what comes later.
+        # Models that see ahead have no windows, so the scores of later tokens are the rest of the square.
         total += replace(part, flops=part.flops + ahead * (part.flops_square - part.flops))
     return total
 
 
 def depth_cost(spec: ModelSpec) -> PartCost:
-    """Cost of residuals that look back at other layers of their stack."""
+    """Cost of residuals that read other layers of their stack."""
     layers, norm = spec.layers, spec.block.norm.parameters(spec.d_model)
     return layers[-1].norm_placement.depth_cost(spec.d_model, norm, [layer.branch_numbers for layer in layers])
 
 
 def pass_flops(spec: ModelSpec, context: int) -> float:
-    """FLOPs of a forward pass that any number of rows of `context` tokens share."""
+    """FLOPs that a forward pass does once for any number of rows of `context` tokens."""
     return sum(layer.mixer.pass_flops(context) for layer in spec.layers)
 
 
 class Reads(NamedTuple):
-    """A sequence of so many tokens that a layer reads of a text, and their share of its tokens."""
+    """Number of a text's tokens that a layer runs on, and their share of the text."""
 
     context: int
     share: float
 
 
 def reads_of(spec: ModelSpec, context: int) -> Iterator[Reads]:
-    """Tokens that every layer reads of a text of `context` tokens."""
+    """`Reads` of each layer on a text of `context` tokens."""
     for subset in spec.subsets:
         count = context if subset is None else subset.count(context)
         yield Reads(count, count / context)
 
 
 def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:
-    """Numbers kept per sequence, for up to `capacity` tokens, and `memory` of the encoder's."""
+    """Cache elements per sequence of up to `capacity` tokens, with `memory` encoder tokens."""
     return cache_beside(spec, memory) + sum(layer.cache_elements(spec.d_model, capacity) for layer in spec.layers)
 
 
 def cache_beside(spec: ModelSpec, memory: int) -> int:
-    """Numbers kept per sequence beside what layers keep of its tokens: of the encoder's, and by features."""
+    """Cache elements per sequence outside the layers' caches of its tokens: of `memory` encoder tokens and features."""
     kept = sum(feature.cache_elements(spec) for feature in spec.features.values())
     return kept + sum(layer.cross.cache_elements(memory) for layer in spec.layers if layer.cross)

@@ -1,4 +1,4 @@
-"""Cost of passes with a cache: reading a prompt, and decoding one token. FLOPs, and numbers that memory must move."""
+"""Cost of passes with a cache, prefill and decoding of one token: FLOPs, and elements that memory must move."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from zoo.spec import ModelSpec
 
 @dataclass(frozen=True)
 class PassCost:
-    """Cost of a pass with a cache: FLOPs, and numbers read from memory or written to it.
+    """Cost of a pass with a cache: FLOPs, and elements read from memory or written to it.
 
-    parameters: those that the pass uses, each once for each layer that has it: of a token table only the rows looked
-    up, unless it is the head too; of a mixture of experts those that the tokens are expected to be sent to.
-    cache_elements: what reading a prompt writes to the cache, or what decoding reads of it. Activations do not count.
+    parameters: those that the pass uses, counted once for each layer that has them. Of a token table only the rows
+    looked up count, unless it is also the head; of a mixture of experts, those that tokens are expected to reach.
+    cache_elements: written by prefill, or read by decoding. Activations do not count.
     """
 
     flops: float
@@ -35,15 +35,15 @@ class PassCost:
     cache_elements: int
 
     def bytes(self, dtype: object) -> float:
-        """With parameters and cache in this type: a torch dtype or its name."""
+        """Bytes moved, with parameters and cache in this type: a torch dtype or its name."""
         return (self.parameters + self.cache_elements) * BYTES[str(dtype).removeprefix("torch.")]
 
 
 def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
-    """Reading `batch` prompts of `context` tokens into an empty cache, up to the logits after each prompt's last.
+    """Cost of reading `batch` prompts of `context` tokens into an empty cache, up to the logits after each prompt.
 
-    A model that sees all of a prefix has the prompt as its prefix. With an encoder the prompt is the encoder's: it and
-    the keys and values of its output, and the first token that the decoder reads.
+    With mask `prefix` the whole prompt is the prefix. With an encoder the encoder reads the prompt; keys and values of
+    its output and the decoder's first token count, too. Raises SpecError for mask `all`.
     """
     _decodes(spec)
     if spec.encoder is not None:
@@ -60,14 +60,14 @@ def prefill_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
 
 
 def decode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
-    """One token for each of `batch` rows: the `context`-th of its row, with those before it in the cache, and with
-    `context` tokens of the encoder's where there is one."""
+    """Cost of decoding one token for each of `batch` rows: the `context`-th of its row, with the earlier ones and, if
+    the model has an encoder, `context` encoder tokens in the cache. Raises SpecError for mask `all`."""
     _decodes(spec)
     return _written(spec, batch, context, context)
 
 
 def _encode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
-    """The prefill of an encoder with its decoder. The token table is read for both."""
+    """Prefill of an encoder and its decoder, both of which look up the token table."""
     encoder = cast(ModelSpec, spec.encoder_spec)
     read = stack_cost(encoder, context, 0.0).flops + 2.0 * spec.factor
     crosses = [layer.cross for layer in spec.layers if layer.cross]
@@ -80,7 +80,7 @@ def _encode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
 
 
 def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost:
-    """The `context`-th token of each row, with those before it and `memory` of the encoder's in the cache."""
+    """Cost of the `context`-th token of each row, with the earlier ones and `memory` encoder tokens in the cache."""
     flops, unused = ends_cost(spec, context).flops + depth_cost(spec).flops, 0
     for layer, (seen, share) in zip(spec.layers, reads_of(spec, context), strict=True):
         rest = layer.cost(spec.d_model, seen).flops - layer.mixer.cost(spec.d_model, seen).flops
@@ -111,7 +111,7 @@ def _parameters_read(spec: ModelSpec, tokens: int) -> float:
 
 
 def _blocks_read(spec: ModelSpec, tokens: int) -> float:
-    """Parameters of blocks, and of what is around them but for the head, tables and features."""
+    """Parameters that a pass over `tokens` tokens reads of blocks, residuals, norms and positions."""
     read: float = depth_cost(spec).parameters
     read += (spec.has_final_norm + spec.has_embedding_norm) * spec.block.norm.parameters(spec.d_model)
     for scheme, heads in spec.positions:
@@ -119,7 +119,7 @@ def _blocks_read(spec: ModelSpec, tokens: int) -> float:
         read += min(held, tokens * spec.d_model) if scheme.absolute else held
     met: set[int] = set()
     for block, layer, subset in zip(spec.block_of_each, spec.layers, spec.subsets, strict=True):
-        runs = 1.0 if subset is None else 1 - (1 - 1 / subset.ratio) ** tokens
+        runs = 1.0 if subset is None else 1 - (1 - 1 / subset.ratio) ** tokens  # probability that any token is chosen
         beside: float = layer.cost(spec.d_model, 1).parameters - layer.ffn.cost(spec.d_model).parameters
         beside += layer.ffn.parameters_read(spec.d_model, tokens) - layer.mixer.cost(spec.d_model, 1).parameters
         read += runs * (beside + layer.mixer.parameters_read(spec.d_model, tokens))
@@ -129,6 +129,6 @@ def _blocks_read(spec: ModelSpec, tokens: int) -> float:
 
 
 def _decodes(spec: ModelSpec) -> None:
-    """Raise SpecError for a model whose decoding is not predicted."""
+    """Raise SpecError for a model with mask `all`, which does not decode."""
     if spec.visible == "all":
         raise SpecError("visible", "an encoder has no KV cache and does not decode")

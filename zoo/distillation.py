@@ -1,10 +1,10 @@
-"""Knowledge distillation: a teacher's distribution over every token as a target beside the text itself (Hinton et al.
-2015, arXiv:1503.02531).
+"""Knowledge distillation: a teacher's distribution over each next token as a target, in addition to the text (Hinton et
+al. 2015, arXiv:1503.02531).
 
     loss = (1 − w) · CE(text, p_s) + w · T² · KL(p_t^{1/T} ‖ p_s^{1/T})        p^{1/T} = softmax(logits / T)
 
-T² keeps gradients of one size whatever the temperature: that of the second term with respect to the student's logits is
-w · T · (p_s^{1/T} − p_t^{1/T}).
+T² keeps the scale of gradients independent of the temperature: the second term's gradient with respect to the student's
+logits is w · T · (p_s^{1/T} − p_t^{1/T}).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SoftTargets:
-    """A teacher's hidden states, and how it reads them out. They are read out a few rows at a time: logits of all never
-    lie in memory."""
+    """A teacher's hidden states and its head, which is applied to a few rows at a time, so that the logits of all rows
+    are never in memory."""
 
     rows: Tensor
-    """(N, D) of the teacher's width, or (B, T, D)."""
+    """Hidden states, (N, D) or (B, T, D), D being the teacher's width."""
     read_out: Callable[[Tensor], Tensor]
     temperature: float = 1.0
     weight: float = 0.5
-    """w, the share of the teacher."""
+    """w, the weight of the teacher's term."""
     top_k: int | None = None
     """Number of the teacher's likeliest tokens to keep, renormalised to sum to one; null for all."""
 
@@ -34,7 +34,7 @@ class SoftTargets:
         return replace(self, rows=self.rows.flatten(0, -2))
 
     def at(self, piece: slice) -> SoftTargets:
-        """Some of its rows."""
+        """The same for some of its rows."""
         return replace(self, rows=self.rows[piece])
 
     @torch.no_grad()
@@ -47,14 +47,14 @@ class SoftTargets:
         return logits.log_softmax(dim=-1)
 
     def divergence(self, logits: Tensor, counts: Tensor, theirs: Tensor) -> Tensor:
-        """() Σ of w · T² · KL over the rows that count. logits: (n, V), the student's, float32; counts: (n,); theirs:
-        `log_p`."""
+        """(): Σ w · T² · KL over the rows where counts is true. logits: (n, V), the student's, float32; counts: (n,);
+        theirs: the teacher's `log_p`."""
         ours, p = (logits / self.temperature).log_softmax(dim=-1), theirs.exp()
-        # 0 · −∞ is 0 here: tokens that were left out add nothing.
+        # Clamped, because 0 · −∞ is NaN: tokens outside the top k add 0.
         each = (p * (theirs.clamp(min=torch.finfo(p.dtype).min) - ours)).sum(dim=-1)
         return self.weight * self.temperature**2 * each.where(counts, 0.0).sum()
 
     def gradient(self, logits: Tensor, counts: Tensor, theirs: Tensor) -> Tensor:
-        """(n, V): of `divergence` with respect to the student's logits."""
+        """(n, V): gradient of `divergence` with respect to the student's logits."""
         unlike = (logits / self.temperature).softmax(dim=-1) - theirs.exp()
         return self.weight * self.temperature * unlike * counts.to(logits.dtype)[:, None]

@@ -1,4 +1,4 @@
-"""The errors that a wrong model spec and a plug-in raise."""
+"""Errors and warnings of model specs, conversions and plug-ins."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class SpecError(ValueError):
         super().__init__(f"{path}: {reason}" if path else reason)
 
     def under(self, prefix: str) -> SpecError:
-        """The same error seen from outside `prefix`."""
+        """The same error with `prefix` in front of its path."""
         return SpecError(".".join(filter(None, (prefix, self.path))), self.reason, self.kind)
 
 
 @contextmanager
 def under(prefix: str) -> Iterator[None]:
-    """Let SpecErrors that leave the block be seen from outside `prefix`."""
+    """Put `prefix` in front of the path of SpecErrors raised inside the block."""
     try:
         yield
     except SpecError as error:
@@ -35,19 +35,19 @@ def under(prefix: str) -> Iterator[None]:
 
 
 class SpecWarning(UserWarning):
-    """A model can be built as its spec says, and hardly anyone wants it so."""
+    """A model's spec is valid but probably unintended."""
 
 
 class UnsupportedError(SpecError):
-    """A model, or an option of one, that cannot be converted: `path` names the option."""
+    """A model, or an option of one, that conversion, a cache or a decoding method cannot handle; `path` names it."""
 
 
 class ConversionWarning(UserWarning):
-    """A model was converted, and the reader should know what was left out or could not be checked."""
+    """A model was converted, but something was left out or could not be checked."""
 
 
 class PluginError(ImportError):
-    """A plug-in that cannot be used: which one and why, in one line."""
+    """A plug-in cannot be used; the message is one line that names it and the reason."""
 
 
 OTHER_NAMES = {
@@ -65,11 +65,12 @@ OTHER_NAMES = {
     "flops": ("compute",),
     "limit": ("num_samples", "max_samples"),
 }
-"""Names that settings have elsewhere."""
+"""Names that other libraries give to settings, keyed by ours."""
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """`" (did you mean 'x'?)"`: the candidate that has this name elsewhere, or the nearest; nothing where none is."""
+    """`" (did you mean 'x'?)"`, x being the candidate that other libraries call `word`, or else the nearest in
+    spelling; empty if none is near."""
     known = list(candidates)
     same = [path for path in known if str(word) in OTHER_NAMES.get(path.rpartition(".")[2], ())]
     near = same or difflib.get_close_matches(str(word), known, n=1, cutoff=0.6)

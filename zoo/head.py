@@ -1,4 +1,4 @@
-"""Parts of the head: the transform that some models apply before it, and its product."""
+"""Parts of the head: the transform that some models apply first, and the product that gives logits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoo.kernels.tracing import device_type
 
 
 class HeadTransform(nn.Module):
-    """norm(act(W x + b)), of the width of the stream. BERT's, Devlin et al. 2018, arXiv:1810.04805. x: (..., D)."""
+    """norm(act(W x + b)), as wide as the stream, as in BERT (Devlin et al. 2018, arXiv:1810.04805). x: (..., D)."""
 
     def __init__(self, d_model: int, activation: PlainActivation, norm: nn.Module) -> None:
         super().__init__()
@@ -27,19 +27,20 @@ class HeadTransform(nn.Module):
 
 
 ALIGNED = 64
-"""Tensor cores take matrices whose rows begin at multiples of 16 bytes; at multiples of 128 bytes they are fastest."""
+"""Multiple that vocabularies are padded to: tensor cores need rows aligned to 16 bytes and are fastest at 128 bytes, 64
+numbers of 16 bits."""
 
 
 def padded_size(vocabulary: int) -> int:
-    """The next multiple of 64."""
+    """`vocabulary` rounded up to a multiple of 64."""
     return vocabulary + -vocabulary % ALIGNED
 
 
 def aligned_product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """hidden: (..., D), weight: (V, D), bias: (V,) → logits (..., V).
 
-    In training in a 16-bit type on a GPU, rows of zeros extend the table to a multiple of 64, and their logits are cut
-    off: 8,193 tokens would take a slow kernel. The model has no more parameters for it, and no logit is another.
+    In 16-bit training on a GPU, rows of zeros extend the table to a multiple of 64, and their logits are cut off:
+    8,193 tokens would select a slow kernel. This adds no parameters and changes no logit.
     """
     size = weight.shape[0]
     missing = padded_size(size) - size

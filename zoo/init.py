@@ -1,31 +1,31 @@
-"""Initial values, by parameter role: the one place that draws them.
+"""Initial values of all parameters, by role.
 
 | role      | parameters                                           | initial value                             |
 |-----------|------------------------------------------------------|-------------------------------------------|
 | embedding | token table                                          | N(0, 1/D)                                 |
 | input     | projections that read the residual stream            | N(0, 1/fan_in)                            |
-| output    | projections that write to it                         | by `InitSpec.output`                      |
+| output    | projections that write to the residual stream        | by `InitSpec.output`                      |
 | head      | untied head                                          | zero                                      |
 | gain      | norm gains and other multipliers                     | one, or what the module's `initial` says  |
 | bias      | biases and other offsets                             | zero, or what the module's `initial` says |
 
-A module's `initial` gives numbers or tensors by the parameter's name; its `initial_std` standard deviations, for those
-that are drawn around zero.
+A module's `initial` maps parameter names to constants or tensors; its `initial_std` maps them to standard deviations of
+draws around zero.
 
-A tied head starts quietly. With gains of one it would give the token that it has just read a logit of logit_scale·√D,
-since the stream still is mostly that token's own row of the table, and a model that knows nothing would start 2 nats
-above log V; how far above would differ between arms that mix other things into the stream. So the gain of the norm
-that a tied head reads starts at `InitSpec.tied_head` / (logit_scale·√D), at most 1: that logit is then `tied_head` at
-most, and the others are N(0, tied_head²/D). It is learned like any other gain and soon forgets where it started.
-Where no norm has such a gain to itself (norms without one, no norm before the head, or layers that share it) the token
-table takes the factor instead, and `UNNORMED` of it where nothing norms the stream, which branches make larger than
-one. An untied head starts at zero. `tests/zoo/test_start.py` holds models to log V: all that read a normed stream.
+A tied head starts with small logits. With gains of one, the token just read would get a logit of logit_scale·√D, since
+the stream is still mostly that token's own row of the table. An untrained model would start 2 nats above log V, and
+the excess would differ between arms that mix other things into the stream. So the gain of the norm before a tied head
+starts at `InitSpec.tied_head` / (logit_scale·√D), at most 1: that logit is then at most `tied_head`, and the others are
+N(0, tied_head²/D). The gain is learned like any other and soon leaves its initial value.
+If no norm has such a gain to itself (norms without gains, no norm before the head, or layers that share it), the token
+table takes the factor instead, times `UNNORMED` if nothing normalises the stream, which branches make larger than one.
+An untied head starts at zero. `tests/zoo/test_start.py` checks that models with a normalised stream start at log V.
 
-A branch under DeepNorm asks for its own standard deviation instead of the rule (see `zoo.residuals`).
+A branch under DeepNorm sets its own standard deviation in place of the rule's (see `zoo.residuals`).
 
-Each tensor has its own generator, keyed by seed and parameter name, so models that agree on a name and a shape start
-from the same values there, whatever else differs between them. `InitSpec.stream` gives the same seed other values, as
-good as the first: an edit that changes nothing but luck, by which a comparison can be tested.
+Each tensor has its own generator, keyed by seed and parameter name, so models that share a parameter's name and shape
+share its initial values, whatever else differs. `InitSpec.stream` selects other, equivalent draws for the same seed: an
+edit that changes only chance, to test a comparison with.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Role = Literal["embedding", "input", "output", "head", "gain", "bias"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 UNNORMED = 0.5
-"""Further factor on the initial logits of a tied head that reads an unnormed stream."""
+"""Further factor on the initial logits of a tied head that reads an unnormalised stream."""
 
 
 class InitSpec(Spec):
@@ -61,32 +61,32 @@ class InitSpec(Spec):
     output: Literal["zero", "plain", "scaled"] = "scaled"
     """Initial output projections, W_o and W_down: `zero`; `plain`, N(0, 1/fan_in); `scaled`, N(0, 1/(2L·fan_in))."""
     stream: Annotated[NonNegativeInt, Supports(*EVERY_OPERATION)] = 0
-    """Which of many equivalent draws."""
+    """Number of the draw, one of many equivalent ones for the same seed."""
     tied_head: PositiveFloat | None = 0.5
-    """Upper bound on a tied head's initial logit of the token that it has just read; null for gains of one."""
+    """Upper bound on a tied head's initial logit of the token just read; null for gains of one."""
 
 
 class Linear(nn.Linear):
     """x: (..., in) → (..., out), with a role for its weight."""
 
     init_gain: float | None = None
-    """Standard deviation times √fan_in, where a residual asks for its own; None for the rule."""
+    """Standard deviation times √fan_in that a residual sets in place of the rule's; None for the rule."""
     init_factor: float = 1.0
-    """Factor on the rule's standard deviation, set where a residual asks for one."""
+    """Factor that a residual sets on the rule's standard deviation of an output projection."""
     initial: Mapping[str, float | Tensor]
-    """Initial values of constant parameters, where a mixer sets others than the rule's."""
+    """Constants that a mixer sets in place of the rule's, by parameter name."""
     initial_std: Mapping[str, float]
-    """Standard deviations that a mixer sets in place of the rule's; 0 for a constant."""
+    """Standard deviations that a mixer sets in place of the rule's, by parameter name; 0 for a constant."""
 
     def __init__(self, dim_in: int, dim_out: int, *, bias: bool = False, role: Role, values: bool = False) -> None:
-        """role: of the weight, `input` or `output` in a layer; a bias has its own. values: whether this is the
-        projection that a mixer reads its values with, which DeepNorm scales. Raises ValueError for an unknown role."""
+        """role: the weight's, `input` or `output` in a layer; a bias has role `bias`. values: whether this is a mixer's
+        value projection, which DeepNorm scales. Raises ValueError for an unknown role."""
         super().__init__(dim_in, dim_out, bias=bias)
         _check_role(role)
         self.roles = {"weight": role, "bias": "bias"}
         self.values = values
 
-    if TYPE_CHECKING:  # torch says of a call that it gives anything
+    if TYPE_CHECKING:  # torch types the result of a call as Any
 
         def __call__(self, x: Tensor) -> Tensor: ...
 
@@ -95,14 +95,14 @@ class Linear(nn.Linear):
 
 
 class ExpertLinear(nn.Module):
-    """E matrices: x: (M, in), sorted by expert, with load[e] rows for expert e → (M, out)."""
+    """One matrix per expert. x: (M, in), sorted by expert, with load[e] rows for expert e → (M, out)."""
 
     init_gain: float | None = None
     init_factor: float = 1.0
     """Both as in `Linear`."""
 
     values: ClassVar[bool] = False
-    """No mixer reads its values with experts."""
+    """No mixer's value projection is made of experts."""
 
     def __init__(self, experts: int, dim_in: int, dim_out: int, *, bias: bool = False, role: Role) -> None:
         super().__init__()
@@ -113,10 +113,11 @@ class ExpertLinear(nn.Module):
         self.roles = {"weight": role, "bias": "bias"}
 
     def forward(self, x: Tensor, load: list[int] | Tensor) -> Tensor:
-        """load: on the device where the products can be one kernel's (`zoo.kernels.grouped`), else on the host."""
+        """load: rows of each expert, a tensor if one grouped kernel computes all products (`zoo.kernels.grouped`), else
+        a list."""
         if isinstance(load, Tensor):
             return grouped_product(x, self.weight, self.bias, load)
-        # unbind, whose gradient is one stack: indexing would fill a gradient of all experts once for each of them.
+        # The gradient of unbind is one stack; indexing would allocate a gradient of all experts for each expert.
         weights = self.weight.unbind()
         biases = self.bias.unbind() if self.bias is not None else [None] * self.experts
         parts = zip(x.split(load), weights, biases, strict=True)
@@ -139,7 +140,8 @@ class Embedding(nn.Embedding):
 
 
 def roles(model: nn.Module) -> dict[str, Role]:
-    """The role of every parameter, by name. A parameter without one is a TypeError."""
+    """Role of every parameter, by name. Raises TypeError for a parameter without a role, ValueError for an unknown
+    one."""
     found: dict[str, Role] = {}
     for path, module in model.named_modules():
         _check_initial(module)
@@ -156,8 +158,8 @@ def roles(model: nn.Module) -> dict[str, Role]:
 
 
 def _check_initial(module: nn.Module) -> None:
-    """Raise ValueError where `initial` or `initial_std` names what is no parameter of this very module, and would say
-    nothing."""
+    """Raise ValueError if `initial` or `initial_std` names a submodule or a submodule's parameter, which has no
+    effect."""
     for table in ("initial", "initial_std"):
         names = getattr(module, table, None)
         for name in names if isinstance(names, Mapping) else ():
@@ -169,7 +171,7 @@ def _check_initial(module: nn.Module) -> None:
 
 
 def _check_role(role: str) -> None:
-    """Raise ValueError for a role that no rule knows: its parameters would start at zero."""
+    """Raise ValueError for an unknown role, whose parameters would silently start at zero."""
     if role not in ROLES:
         raise ValueError(f"unknown role '{role}': one of {', '.join(ROLES)}")
 
@@ -184,7 +186,7 @@ def initialise(
 ) -> None:
     """Fill every parameter of `model` in place.
 
-    prefix: what stands before their names, where it is part of another. factors: on what the rules say, by name.
+    prefix: put before parameter names if `model` is part of another. factors: on initial values, by parameter name.
     """
     by_name = roles(model)
     with torch.no_grad():
@@ -200,8 +202,8 @@ def initialise(
 
 
 def _std(module: nn.Module, own: str, role: Role, spec: InitSpec, n_layers: int) -> float:
-    """Standard deviation of a module's parameter; 0 for constants. Batched matrices have fan_in last, as single ones
-    do."""
+    """Initial standard deviation of a module's parameter; 0 for constants. fan_in is the last axis, of batched matrices
+    too."""
     plain = 1 / math.sqrt(module.get_parameter(own).shape[-1])
     declared: dict[str, float] = getattr(module, "initial_std", {})
     if own in declared:
@@ -216,14 +218,14 @@ def _std(module: nn.Module, own: str, role: Role, spec: InitSpec, n_layers: int)
 
 
 def _constant(module: nn.Module, own: str, role: Role, factor: float) -> Tensor:
-    """Initial value of a constant parameter. A gain is scaled together with the offset that its norm adds to it."""
+    """Initial value of a constant parameter. `factor` scales a gain together with the offset that its norm adds."""
     offset = getattr(module, "gain_offset", 0.0) if role == "gain" else 0.0
     initial = getattr(module, "initial", {}).get(own, 1.0 if role == "gain" else 0.0)
     return factor * (torch.as_tensor(initial) + offset) - offset
 
 
 def generator(seed: int, name: str, stream: int = 0) -> torch.Generator:
-    """Its own for each name, whatever else is drawn."""
+    """Random generator of one parameter name, independent of all other draws."""
     key = f"{seed}/{stream}" if stream else f"{seed}"
     digest = hashlib.sha256(f"{key}:{name}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)

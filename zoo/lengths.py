@@ -6,18 +6,17 @@ from zoo.spec import ModelSpec
 
 
 def longest_context(spec: ModelSpec) -> int | None:
-    """Shorter `longest_text` of decoder and encoder."""
+    """The shorter `longest_text` of decoder and encoder; None for any number of tokens."""
     stacks = [spec] if spec.encoder_spec is None else [spec, spec.encoder_spec]
     return min((end for end in map(longest_text, stacks) if end is not None), default=None)
 
 
 def depends_on_length(spec: ModelSpec) -> bool:
-    """Whether a longer row, of padding too, changes what is computed for its first tokens."""
+    """Whether making a row longer, even by padding, changes the results for its first tokens."""
     return any(scheme.by_length for scheme, _ in spec.positions)
 
 
 def longest_text(spec: ModelSpec) -> int | None:
-    """The most tokens that the model itself can read, where a table of positions or a mixer ends; None for any
-    number."""
+    """Most tokens that one stack can read, limited by position tables and mixers; None for any number."""
     ends = [scheme.longest for scheme, _ in spec.positions] + [layer.mixer.longest for layer in spec.layers]
     return min((end for end in ends if end is not None), default=None)

@@ -1,4 +1,4 @@
-"""The loss of predicted tokens, without ever holding all logits."""
+"""Next-token loss that never holds all logits in memory."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from zoo.kernels.tracing import device_type, is_compiling
 
 IGNORED = -100
 LOGITS_AT_ONCE = 2**28 + 2**24
-"""At most so many logits are held at a time: 1 GiB in float32, with room for the few tokens that an objective adds to
-a vocabulary of a power of two."""
+"""Most logits held at a time: 1 GiB in float32, with room for the few tokens that an objective adds to a power-of-two
+vocabulary."""
 ROWS_ON_CPU = 256
-"""On a CPU so many rows are read out at a time: what is done with their logits finds them in the processor's cache."""
+"""Rows read out at a time on a CPU, few enough that their logits stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """read_out: (N, D) → logits (N, V), by these parameters."""
+    """read_out: (N, D) → logits (N, V). parameters: those of read_out that are trained."""
 
     read_out: Callable[[Tensor], Tensor]
     vocabulary: int
@@ -37,9 +37,9 @@ class Head:
 
 @dataclass(frozen=True)
 class BatchShare:
-    """Share of a batch that some of its rows make up: their losses are then parts of the batch's loss, which sum to it.
+    """Share of a batch that some of its rows are: the losses of such parts sum to the batch's loss.
 
-    scored: (), the targets of the whole batch that count. rows: the share of its rows.
+    scored: (), number of targets in the whole batch that are not −100. rows: share of the batch's rows.
     """
 
     scored: Tensor
@@ -47,7 +47,7 @@ class BatchShare:
 
 
 class Sums(NamedTuple):
-    """Sums over the targets that count: of what is minimised, and of negative log-likelihoods."""
+    """Sums over the targets that are not −100: of the training objective, and of negative log-likelihoods."""
 
     objective: Tensor
     nats: Tensor
@@ -64,8 +64,8 @@ def next_token_loss(
     """(objective, nats per token), means over the targets that are not −100, in float32.
 
     hidden: (B, T, D), targets: (B, T). objective = nats + z_loss · mean(logsumexp(logits)²); the z-loss is PaLM's,
-    arXiv:2204.02311 §5. count: what the sums are divided by, where that is not the number of these targets. soft: what
-    a teacher says of the same tokens, which then takes its share of the objective.
+    arXiv:2204.02311 §5. count: divisor of the sums, by default the number of these targets. soft: a teacher's
+    distribution over the same tokens, whose term is weighted into the objective.
     """
     sums = summed_loss(head, hidden, targets, z_loss, soft.flat() if soft else None)
     count = scored(targets) if count is None else count
@@ -73,7 +73,7 @@ def next_token_loss(
 
 
 def target_nats(head: Head, hidden: Tensor, targets: Tensor) -> Tensor:
-    """(B, T): −ln p of each target in float32, 0 where it is −100; without gradients. hidden: (B, T, D)."""
+    """(B, T): −ln p of each target in float32, 0 for targets of −100; without gradients. hidden: (B, T, D)."""
     rows, goals = hidden.flatten(0, -2), targets.flatten()
     with torch.no_grad():
         found = [
@@ -91,14 +91,14 @@ def log_z(head: Head, hidden: Tensor) -> Tensor:
 
 
 def scored(targets: Tensor) -> Tensor:
-    """(): how many targets count."""
+    """(): number of targets that are not −100."""
     return (targets != IGNORED).sum()
 
 
 def summed_loss(
     head: Head, hidden: Tensor, targets: Tensor, z_loss: float = 0.0, soft: SoftTargets | None = None
 ) -> Sums:
-    """`next_token_loss` before the division."""
+    """Sums of `next_token_loss` before the division. soft: with rows flattened to (N, D)."""
     rows, goals = hidden.flatten(0, -2), targets.flatten()
     if is_compiling():
         return _traced(head, rows, goals, z_loss, soft)
@@ -110,16 +110,16 @@ def summed_loss(
 
 
 def chunks_for(rows: int, vocabulary: int) -> int:
-    """Number of chunks in which the head must run to hold no more than LOGITS_AT_ONCE logits at a time."""
+    """Number of chunks of rows in which the head holds at most LOGITS_AT_ONCE logits at a time."""
     return max(1, math.ceil(rows * vocabulary / LOGITS_AT_ONCE))
 
 
 class _GradientsAhead(torch.autograd.Function):
-    """The sums of all rows, whose gradients are computed piece by piece while the logits of a piece are there.
+    """Sums over all rows. The forward pass computes their gradients, too, piece by piece while a piece's logits exist.
 
-    The loss is the end of the graph, so its gradient is known in the forward pass up to the factor that the backward
-    pass brings. A piece is read out once, where checkpointing would read it out again. As in Liger Kernel,
-    arXiv:2410.10989 §3.2.
+    The loss is the end of the graph, so the forward pass knows its gradient up to the factor that the backward pass
+    supplies. Each piece is read out once; checkpointing would read it out twice. As in Liger Kernel, arXiv:2410.10989
+    §3.2.
     """
 
     @staticmethod
@@ -136,7 +136,7 @@ class _GradientsAhead(torch.autograd.Function):
         of_parameters = [torch.zeros_like(parameter) for parameter in parameters]
         for piece in _pieces(head, rows):
             with torch.enable_grad():
-                # No leaf of the graph: hooks of torch's FLOP counter refuse those where a gradient is asked for.
+                # view_as gives a non-leaf: hooks of torch's FLOP counter reject leaves that require a gradient.
                 given = rows[piece].detach().requires_grad_().view_as(rows[piece])
                 logits = head.read_out(given).float()
             sums, gradient = _with_gradient(logits.detach(), goals[piece], z_loss, _at(soft, piece))
@@ -161,10 +161,10 @@ def _at(soft: SoftTargets | None, piece: slice) -> SoftTargets | None:
 def _with_gradient(
     logits: Tensor, goals: Tensor, z_loss: float, soft: SoftTargets | None = None
 ) -> tuple[Sums, Tensor]:
-    """The sums of a piece, (N, V) float32, and the gradient of its objective with respect to the logits.
+    """Sums of a piece of logits, (N, V) float32, and the gradient of its objective with respect to the logits.
 
-    With p = softmax(logits), Z = Σ exp(logits) and y the goal: ∂/∂logits = p · (1 + 2 · z_loss · log Z) − onehot(y).
-    With a teacher of weight w, (1 − w) of p − onehot(y), and its own.
+    With p = softmax(logits), Z = Σ exp(logits) and y the target: ∂/∂logits = p · (1 + 2 · z_loss · log Z) − onehot(y).
+    A teacher of weight w multiplies p − onehot(y) by 1 − w and adds its own gradient.
     """
     counts = goals != IGNORED
     goal, weight = goals.where(counts, 0)[:, None], counts.to(logits.dtype)
@@ -185,8 +185,8 @@ def _with_gradient(
 
 
 def _traced(head: Head, rows: Tensor, goals: Tensor, z_loss: float, soft: SoftTargets | None) -> Sums:
-    """For torch.compile, which cannot see through gradients computed ahead: it fuses what is done with logits, and
-    reads them out again for the backward pass where there are more than fit."""
+    """`summed_loss` for torch.compile, which cannot trace `_GradientsAhead`. The compiler fuses the work on logits;
+    if there are more than LOGITS_AT_ONCE, chunks are checkpointed, so the backward pass computes logits again."""
     chunks = chunks_for(rows.shape[0], head.vocabulary)
     if chunks == 1:
         return _sums(head.read_out(rows), goals, z_loss, soft)

@@ -1,4 +1,4 @@
-"""The model: embed → blocks → norm → head, with an encoder beside it where the spec has one."""
+"""The model: embed → blocks → norm → head, with an encoder if the spec has one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zoo.stack import Stack
 
 
 class Decoder(Stack):
-    """tokens: (B, T) int64 → logits: (B, T, V). Shows `log_z`: (B, T), log Σ exp of each token's logits."""
+    """tokens: (B, T) int64 → logits: (B, T, V). Taps `log_z`: (B, T), log Σ exp of each token's logits."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
@@ -34,7 +34,7 @@ class Decoder(Stack):
         self.transform = None
         if spec.head_transform is not None:
             self.transform = HeadTransform(spec.d_model, spec.head_transform, new_norm(spec))
-        # A row of zeros has no direction: rows of length 1 are drawn, as those of the token table are.
+        # Rows of zeros cannot be normalised, so a head with unit weights is drawn like the token table.
         role: Role = "embedding" if spec.unit_weights else "head"
         self.head = Linear(spec.table_width, spec.vocab_size, role=role) if not spec.tie_embeddings else None
         self.logit_gain = nn.Parameter(torch.zeros(spec.vocab_size)) if spec.logit_gain else None
@@ -45,31 +45,31 @@ class Decoder(Stack):
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are."""
+        """Device of the weights."""
         return self.embedding.weight.device
 
     def forward(
         self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
     ) -> Tensor:
-        """Logits of every given token.
+        """Logits after every given token: (B, T, V). Raises ValueError for inputs of wrong type, shape or size.
 
-        With a cache, `tokens` are the next ones after those it has seen: any chunk length. left_pad: (B,) int64, the
+        With a cache, `tokens` continue those already in the cache, in chunks of any length. left_pad: (B,) int64, the
         number of padding tokens at the left of each row. given: see `zoo.site.Given`. With a cache, left_pad, a prefix
-        and the encoder's tokens are passed with the first chunk only.
+        and encoder tokens are passed with the first chunk only.
         """
         return self.read_out(self.hidden(tokens, cache, left_pad, **given))
 
     def hidden(
         self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
     ) -> Tensor:
-        """(B, T, D): what the head reads."""
+        """(B, T, D): the head's input."""
         out: Tensor = self.norm(self.stream(tokens, cache, left_pad, **given))
         return out
 
     def stream(
         self, tokens: Tensor, cache: Cache | None = None, left_pad: Tensor | None = None, **given: Unpack[Given]
     ) -> Tensor:
-        """(B, T, D): what leaves the last layer."""
+        """(B, T, D): output of the last layer."""
         check_tokens(tokens)
         if cache is None:
             step = self._begin(tokens, left_pad, given)
@@ -91,8 +91,8 @@ class Decoder(Stack):
         return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
     def logits_at(self, token: Tensor, index: Tensor, cache: Cache) -> Tensor:
-        """(B, V), after one token of each row, (B, 1), at place index (1,) of the stream. To be compiled: the program
-        serves every place."""
+        """Logits (B, V) after one token of each row, (B, 1). index: (1,), its index in the token stream. Meant to be
+        compiled: one program serves every index."""
         step = self.step(token, 0, cache.left_pad, {})
         step.index = index
         return self.read_out(self.norm(self._run(self.embed(token, step), step, cache)))[:, 0]
@@ -104,9 +104,9 @@ class Decoder(Stack):
         right_pad: Tensor | None = None,
         losses: list[Tensor] | None = None,
     ) -> Memory:
-        """Encoder output for tokens (B, S), padded at either side: (B, S, D) and a mask of which are text.
+        """Encoder output for tokens (B, S), padded at either side: (B, S, D), and a mask that is false on padding.
 
-        losses: where its layers leave what they add to the training objective.
+        losses: list to which its layers append terms of the training objective. Raises ValueError without an encoder.
         """
         if self.encoder is None:
             raise ValueError("this model has no encoder and takes tokens only")
@@ -120,7 +120,8 @@ class Decoder(Stack):
         return Memory(self.encoder.norm(stream), step.text)
 
     def _memory(self, given: Given, known: Memory | None, step: ForwardPass) -> Memory | None:
-        """The encoder's output for a pass, or what a cache knows of it."""
+        """Encoder output for a pass: of the given tokens, or else as the cache knows it. Raises ValueError if both or
+        neither are there for a model with an encoder."""
         if "encoder_tokens" not in given:
             if self.encoder is not None and known is None:
                 raise ValueError("this model has an encoder: give it encoder_tokens")
@@ -131,20 +132,21 @@ class Decoder(Stack):
         return self.encode(given["encoder_tokens"], *pads, losses=step.losses)
 
     def _begin(self, tokens: Tensor, left_pad: Tensor | None, given: Given) -> ForwardPass:
-        """A pass without a cache."""
+        """Context of a pass without a cache."""
         check_given(tokens, left_pad, given, tokens.shape[1])
         step = self.step(tokens, 0, left_pad, given)
         step.memory = self._memory(given, None, step)
         return step
 
     def _run(self, embedded: Tensor, step: ForwardPass, cache: Cache | None) -> Tensor:
-        """(B, T, D): the stream that leaves the last layer."""
+        """(B, T, D): output of the last layer; taps `log_z`."""
         out = self.run(embedded, step, cache)
         step.tap("log_z", lambda: log_z(self.head_after(self.norm), out))
         return out
 
     def lookup(self, tokens: Tensor) -> Tensor:
-        """(B, T) → (B, T, D): embedded tokens, projected and scaled where the spec says so."""
+        """(B, T) → (B, T, D): embedded tokens, projected and scaled where the spec says so. Raises ValueError for
+        tokens outside the vocabulary."""
         try:
             x: Tensor = self.embedding(tokens)
         except IndexError:
@@ -185,10 +187,10 @@ class Decoder(Stack):
         soft: SoftTargets | None = None,
         **given: Unpack[Given],
     ) -> tuple[Tensor, Tensor]:
-        """(what training minimises, nats per target). tokens, targets: (B, T); targets of −100 are ignored.
+        """(training objective, nats per target). tokens, targets: (B, T); targets of −100 are ignored.
 
-        part: where these are some rows of a batch, what to count them as. The losses of all parts sum to that of the
-        batch, unless the spec `couples_rows`. soft: what a teacher says of the tokens.
+        part: share of the batch, if these are only some of its rows. The losses of all parts sum to that of the batch,
+        unless the spec `couples_rows`. soft: a teacher's distribution over the tokens.
         """
         check_tokens(tokens)
         check_targets(targets, tokens, self.spec.vocab_size)
@@ -215,7 +217,7 @@ class Decoder(Stack):
         return target_nats(self.head_after(self.norm), self._run(self.embed(tokens, step), step, None), targets)
 
     def head_after(self, norm: nn.Module) -> Head:
-        """A norm and the head, as the loss applies them to the stream."""
+        """A norm and the head, for the loss to apply to the stream."""
         parts = (norm, self.transform, self.project_out, self.embedding if self.head is None else self.head)
         parameters = [p for part in parts if part is not None for p in part.parameters()]
         parameters += [each for each in (self.head_bias, self.logit_gain) if each is not None]
@@ -231,11 +233,11 @@ class Decoder(Stack):
         *,
         kind: CacheKind | str = "plain",
     ) -> Cache:
-        """An empty cache for `batch` rows of up to `capacity` tokens, in the model's own type unless told; more where
-        every layer forgets.
+        """An empty cache for `batch` rows of up to `capacity` tokens, or of any number if every layer forgets.
 
-        encoder_capacity: tokens of the encoder's, where there is one; as many as `capacity` unless told. kind: how it
-        is stored (see `zoo.caches`).
+        dtype: that of the weights by default. encoder_capacity: encoder tokens, `capacity` by default. kind: storage
+        format (see `zoo.caches`). Raises ValueError for mask `all` and for sizes below 1, UnsupportedError if the kind
+        cannot serve the model.
         """
         if self.spec.visible == "all":
             raise ValueError(NOTHING_TO_CACHE)
@@ -249,7 +251,7 @@ class Decoder(Stack):
         blocks = [cast(Block, self.blocks[block]) for block in self.block_of_each]
 
         def of(layer: int, rows: int) -> LayerCache:
-            # One layer after the other: what is stored otherwise is not there as it is for all layers at once.
+            # One layer at a time, so that plain buffers that `store` replaces never exist for all layers at once.
             block = blocks[layer]
             return stored.store(block.new_cache(rows, capacity, number, memory), block.mixer)
 

@@ -1,4 +1,4 @@
-"""The settings of a model. What follows from them is in `zoo.spec`."""
+"""Settings of a model. Properties derived from them are in `zoo.spec`."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ BASE = "block"
 
 
 class ModelSettings(Spec):
-    """The settings that `ModelSpec` has."""
+    """Settings of `ModelSpec`."""
 
     vocab_size: Annotated[PositiveInt, Fact.SIZE] = 256
-    """V: tokens in the vocabulary; in a study it follows from the data."""
+    """V: vocabulary size; in a study, that of the data."""
     d_model: Features = 128
     """D: features of the residual stream."""
     n_layers: Annotated[PositiveInt, Field(le=MAX_LAYERS), Fact.SIZE] = 4
-    """L: number of layers, those in `first` included."""
+    """L: number of layers, including those in `first`."""
     block: Annotated[BlockSpec, Fact.LAYERS] = BlockSpec()
-    """Default block, of which `blocks` are edits: `block.mixer.window`, `block.ffn.d_ff`."""
+    """Base block, which `blocks` edit: `block.mixer.window`, `block.ffn.d_ff`."""
     blocks: Annotated[dict[str, SpecJson], Fact.LAYERS, ValuesInTests()] = Field(default={})
     """Named edits of `block`, for `first` and `pattern`: `{local: {mixer.window: 128}}`."""
     first: Annotated[Names, Fact.LAYERS, ValuesInTests()] = ()
-    """Names of the first layers' blocks, before `pattern` begins; `block` is the default block."""
+    """Names of the first layers' blocks, before `pattern` begins; `block` is the base block."""
     pattern: Annotated[Names, Field(min_length=1), Fact.LAYERS, ValuesInTests()] = (BASE,)
     """Names of blocks, repeated over the layers after `first`: `[local, local, block]`."""
     sharing: Annotated[
@@ -53,11 +53,11 @@ class ModelSettings(Spec):
             {"recursion": {"alpha": 0.5}, "prelude": 1},
         ),
     ] = Field(default=None, exclude_if=is_off)
-    """Which layers share weights; null for none."""
+    """Weight sharing between layers; null for none."""
     final_norm: Annotated[bool | None, Supports(*EVERY_OPERATION)] = None
-    """A norm before the head; null means: unless the last block leaves the stream normalised, as post-norm does."""
+    """Norm before the head; null for one unless the last block already normalises the stream, as post-norm does."""
     tie_embeddings: bool = True
-    """Whether the head's matrix is the token table."""
+    """Whether the head uses the token table as its matrix."""
     head_bias: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
     """Whether the logits have a learned bias, (V,)."""
     embedding_dim: Annotated[PositiveInt | None, Fact.WIDTH, ValuesInTests(14), Supports(*ALL_BUT_TRANSFER)] = None
@@ -71,12 +71,12 @@ class ModelSettings(Spec):
     logit_scale: Annotated[PositiveFloat, Fact.SCALE] = 1.0
     """Factor on the logits (Cohere; Granite divides by its logits_scaling)."""
     logit_gain: Annotated[bool, Field(exclude_if=is_off), Supports(*OF_MODULES)] = False
-    """A learned factor on each token's logit, from one, kept √D times smaller (s_z of nGPT, arXiv:2410.01131)."""
+    """Learned factor on each token's logit, initially 1, stored divided by √D (s_z of nGPT, arXiv:2410.01131)."""
     unit_weights: Annotated[
         bool, Field(exclude_if=is_off), Fact.TRAINING, ValuesInTests(), Supports(Operation.LORA)
     ] = False
     """Normalise the vectors of every matrix, at initialisation and after every training step (see `zoo.sphere`). A tied
-    table then starts larger than `zoo.init` says, unless a gain makes up for it: nGPT's is not tied."""
+    table then starts larger than `zoo.init` says, unless a gain compensates; nGPT's head is untied."""
     final_softcap: Annotated[PositiveFloat | None, ValuesInTests(200.0), Supports(*EVERY_OPERATION)] = None
     """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""
     z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, ValuesInTests(0.01), Supports(*EVERY_OPERATION)] = 0.0
@@ -88,9 +88,9 @@ class ModelSettings(Spec):
     value_embeddings: Annotated[ValueEmbeddings | None, ValuesInTests({"tables": 1})] = Field(
         default=None, exclude_if=is_off
     )
-    """Token tables that add to the values of the first and the last layers."""
+    """Token tables that are added to the attention values of the first and the last layers; null for none."""
     altup: Annotated[AltUp | None, ValuesInTests({"streams": 3, "active": 1})] = Field(default=None, exclude_if=is_off)
-    """Several streams, with each layer running on one of them; null for a single stream."""
+    """Several residual streams, with each layer running on one of them (AltUp); null for a single stream."""
     per_layer_embeddings: Annotated[PerLayerEmbeddings | None, ValuesInTests({"features": 5})] = Field(
         default=None, exclude_if=is_off
     )
@@ -98,7 +98,7 @@ class ModelSettings(Spec):
     chunks: Annotated[Chunks | None, ValuesInTests({"ratio": 2.5, "encoder_layers": 1, "decoder_layers": 1})] = Field(
         default=None, exclude_if=is_off
     )
-    """Chunks of tokens on which the layers between the first and the last run; null for tokens in all layers."""
+    """Dynamic chunking: inner layers run on chunks of tokens; null to run all layers on tokens."""
     layer_loss: Annotated[
         NonNegativeFloat,
         Field(exclude_if=is_off),
@@ -106,23 +106,23 @@ class ModelSettings(Spec):
         ValuesInTests(0.3),
         As(lambda weight: LayerLoss(weight=weight)),
     ] = 0.0
-    """Weight, in the training objective, of the mean loss of all layers but the last (`zoo.features.layer_loss`)."""
+    """Weight in the training objective of the mean loss of all layers but the last (`zoo.features.layer_loss`)."""
     mtp: Annotated[MultiTokenPrediction | None, ValuesInTests({"depth": 2, "final_norm": "own"}, costly=True)] = None
-    """Modules that predict further tokens while training."""
+    """Multi-token prediction: modules that predict further tokens in training; null for none."""
     init: Annotated[InitSpec, Fact.TRAINING, ValuesInTests()] = InitSpec()
     """Initial values of output projections and of a tied head."""
     visible: Mask = Field(default="causal", exclude_if=lambda sight: sight == "causal")
-    """Tokens that a token sees: itself and those before it (`causal`); all of the text (`all`, an encoder, BERT,
-    arXiv:1810.04805); or what comes before it and all of a prefix, whose length each pass is told (`prefix`, Raffel et
-    al. 2019, arXiv:1910.10683 §3.2.1)."""
+    """Attention mask: `causal`; `all`, bidirectional, for an encoder (BERT, arXiv:1810.04805); `prefix`, causal but
+    bidirectional within a prefix, whose length is an input of each pass (Raffel et al. 2019, arXiv:1910.10683
+    §3.2.1)."""
     encoder: Annotated[EncoderSpec | None, ValuesInTests({"n_layers": 2})] = Field(default=None, exclude_if=is_off)
-    """An encoder of a second text, which the model attends to (Vaswani et al. 2017, arXiv:1706.03762)."""
+    """Encoder of a second text, with cross-attention to it (Vaswani et al. 2017, arXiv:1706.03762); null for none."""
     token_types: Annotated[PositiveInt | None, Supports(*ALL_BUT_TRANSFER)] = Field(default=None, exclude_if=is_off)
-    """Number of token types, each with a learned vector that is added to the embedding (BERT's segments)."""
+    """Number of token types, each with a learned vector added to the embedding (BERT's segments); null for none."""
     head_transform: Annotated[PlainActivation | None, ValuesInTests("gelu"), Supports(*ALL_BUT_TRANSFER)] = Field(
         default=None, exclude_if=is_off
     )
-    """A dense layer, this activation and a norm before the head (BERT)."""
+    """Activation of a dense layer that, followed by a norm, comes before the head (BERT); null for none."""
 
     @field_validator("blocks")
     @classmethod

@@ -1,22 +1,22 @@
-"""Named internals of a forward pass, for probes: no measuring code lives in a model.
+"""Named internals of a forward pass, for probes. Models contain no measuring code.
 
     with zoo.taps(model, "*.ffn.load") as seen:
         model(tokens)
     seen["blocks.0.ffn.load"]      # a list: one tensor per forward pass
 
-Layers offer what can be seen with `step.tap`; the block's name is put before it. There are
+Layers offer internals with `step.tap`, which prepends the block's name. They are
 
-- `blocks.<i>.stream`, the residual stream that leaves a block: (B, T, D), or (B, T, n, D) where there are n of them;
+- `blocks.<i>.stream`, the residual stream after a block: (B, T, D), or (B, T, n, D) with n streams;
 - `blocks.<i>.mixer.max_logit` and `blocks.<i>.mixer.entropy` of attention, for each head (see `zoo.attend`): (H,);
-- `blocks.<i>.mixer.weights`, how much each query attends to each key: (B, H, T, S), as large as that is;
-- `blocks.<i>.ffn.load`, the share of the assignments that each expert got: (E,);
-- `borders`, where chunks of tokens begin, in a model that has them: (B, T);
-- `blocks.<i>.routed`, the tokens that a block with a router runs on: (B, T); `turns.<r>.routed`, those that turn r of a
-  loop with routers runs on, of the M that the turn before it left: (B, M);
-- `log_z`, log Σ exp of each token's final logits: (B, T);
+- `blocks.<i>.mixer.weights`, the attention weights: (B, H, T, S), which may be large;
+- `blocks.<i>.ffn.load`, each expert's share of the assignments: (E,);
+- `borders`, whether a token begins a chunk, in a model with `chunks`: (B, T);
+- `blocks.<i>.routed`, whether a block with a router runs on each token: (B, T); `turns.<r>.routed`, the same for turn r
+  of a loop with routers, over the M tokens that the previous turn kept: (B, M);
+- `log_z`, log Σ exp of each token's final logits: (B, T).
 
-and the same of the modules that look ahead, under their own names for `blocks.<i>`. What nobody asks for is not
-computed.
+Modules of multi-token prediction offer the same, with their own names in place of `blocks.<i>`. Internals that no probe
+requests are not computed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from zoo.site import Show, Tap
 
 @contextmanager
 def listening(model: Decoder, tap: Tap) -> Iterator[None]:
-    """Let `tap` be told of what the model's layers can show while the block runs, and nobody else."""
+    """Inside the block, call `tap` with each internal that the model's layers offer, in place of any other tap."""
     before, model.recorder = model.recorder, tap
     try:
         yield
@@ -45,8 +45,8 @@ def listening(model: Decoder, tap: Tap) -> Iterator[None]:
 
 @contextmanager
 def taps(model: Decoder, *patterns: str) -> Iterator[dict[str, list[Tensor]]]:
-    """Record what the model's layers show while the block runs: everything, or the names that match one of `patterns`
-    (`*` stands for any text). Tensors are detached."""
+    """Record the internals that the model's layers offer inside the block: all, or those whose names match one of
+    `patterns` (`*` matches any text). Tensors are detached."""
     seen: dict[str, list[Tensor]] = defaultdict(list)
 
     @torch.no_grad()

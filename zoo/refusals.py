@@ -1,7 +1,7 @@
 """Checks of a forward pass's inputs: one clear error for each, before torch raises a less clear one.
 
-Shapes and types are always checked. Counts such as `left_pad` are read only where they lie on the CPU and the pass is
-not compiled: elsewhere a read would halt the device, or cut the graph.
+Shapes and types are always checked. Values, such as those of `left_pad`, are checked only on the CPU and outside
+compiled passes: elsewhere reading them would synchronise the device or break the graph.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ INDICES = (torch.int64, torch.int32)
 
 
 def check_tokens(tokens: Tensor, what: str = "tokens") -> None:
-    """Raise ValueError for what is not (B, T) whole numbers with at least one token."""
+    """Raise ValueError unless tokens are an int64 or int32 tensor (B, T) with at least one row and one token."""
     if not isinstance(tokens, Tensor):
         raise ValueError(f"{what} must be a tensor (batch, length) int64, not a {type(tokens).__name__}")
     if tokens.dim() != 2 or tokens.dtype not in INDICES:
@@ -27,7 +27,7 @@ def check_tokens(tokens: Tensor, what: str = "tokens") -> None:
 
 
 def check_targets(targets: Tensor, tokens: Tensor, vocabulary: int) -> None:
-    """Raise ValueError for targets that are not one token of the vocabulary, or −100, for each of `tokens`."""
+    """Raise ValueError for targets of another shape than `tokens`, or at or above the vocabulary size."""
     if targets.shape != tokens.shape:
         raise ValueError(f"targets of shape {tuple(targets.shape)} and tokens of shape {tuple(tokens.shape)}")
     largest = most(targets)
@@ -42,10 +42,10 @@ def check_size(name: str, count: int) -> None:
 
 
 def check_given(tokens: Tensor, left_pad: Tensor | None, given: Given, room: int | None) -> None:
-    """Raise ValueError for padding or a prefix of more tokens than there is room for, or not one number per row, and
-    for a text of the encoder that is not one per row.
+    """Raise ValueError if padding or prefix is not one count per row or is longer than a row, or if the encoder's
+    tokens have another number of rows.
 
-    room: tokens that a row can have; None for any number.
+    room: most tokens of a row; None for any number.
     """
     counts = {"left_pad": left_pad, "right_pad": given.get("right_pad"), "prefix": given.get("prefix")}
     for name, count in counts.items():
@@ -57,13 +57,13 @@ def check_given(tokens: Tensor, left_pad: Tensor | None, given: Given, room: int
 
 
 def most(counts: Tensor) -> int | None:
-    """The largest of them, where they can be looked at; None elsewhere."""
+    """The largest count; None if values may not be read (see `_is_seen`)."""
     return int(counts.max()) if _is_seen(counts) else None
 
 
 def _is_seen(counts: Tensor) -> bool:
-    """Whether a look at them neither halts a device nor cuts a graph, and there is more than a shape, as when memory is
-    foreseen."""
+    """Whether values may be read: they are on the CPU, outside a compiled graph, and not those of a fake tensor, as in
+    memory estimates."""
     return counts.is_cpu and not torch.compiler.is_compiling() and not is_fake(counts)
 
 

@@ -1,4 +1,4 @@
-"""The token before."""
+"""Token shift: each token's predecessor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoo.conv import on_text
 from zoo.site import ForwardPass
 
 SHIFT = "shift"
-"""Name in a layer's cache of the last token that it has read."""
+"""Name, in a layer's cache, of the last token read."""
 
 
 class TokenShift(nn.Module):
@@ -23,7 +23,7 @@ class TokenShift(nn.Module):
         self.d_model = d_model
 
     def new_cache(self, batch: int, like: Tensor, dtype: torch.dtype) -> StateCache:
-        """For a layer that keeps nothing else, on the device of `like`."""
+        """Cache of a layer that keeps no other state, on the device of `like`."""
         return StateCache.zeros(batch, {SHIFT: (self.d_model,)}, like, dtype)
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
@@ -34,10 +34,10 @@ class TokenShift(nn.Module):
         if before is not None:
             shifted = torch.cat((before[:, None], shifted[:, 1:]), dim=1)
         if states is not None:
-            states.write(SHIFT, x[:, -1])  # after it was read, since what is read is the state itself
+            states.write(SHIFT, x[:, -1])  # after the concatenation: `before` may share the state's memory
         return shifted
 
 
 def mixed(x: Tensor, before: Tensor, share: Tensor) -> Tensor:
-    """x + (x_{t−1} − x) ⊙ μ."""
+    """x + (x_{t−1} − x) ⊙ μ, with `before` for x_{t−1} and `share` for μ."""
     return x + (before - x) * share

@@ -1,4 +1,4 @@
-"""A model of the same parts at a size that trains in seconds."""
+"""Reduction of a model to a size that trains in seconds, with the same parts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ D_MODEL, HEADS, VOCABULARY = 64, 4, 256
 
 
 def shrink(spec: ModelSpec) -> ModelSpec:
-    """Each kind of block of the pattern, at least two layers in all, three with chunks, at d_model 64.
+    """The same model at d_model 64, with one layer for each kind of block in `first`, then one for each in `pattern`.
 
-    Widths keep their ratio to d_model as nearly as multiples of 8 allow. Four heads: as many kv heads, one, or two,
-    where the model has as many, one, or something between.
+    At least two layers come after `first`, or more if a feature needs them (chunks: three). Widths keep their ratio to
+    d_model as nearly as multiples of 8 allow. Heads become 4; kv heads become 4 if the model has as many as heads, 1 if
+    it has one, else 2.
     """
     first, pattern = tuple(dict.fromkeys(spec.first)), tuple(dict.fromkeys(spec.pattern))
     blocks = {name: _block(spec.named(name), spec.d_model) for name in (BASE, *spec.blocks)}
@@ -50,7 +51,7 @@ def shrink(spec: ModelSpec) -> ModelSpec:
 
 @dataclass(frozen=True)
 class _Ratio:
-    """Small to full size, for features of the stream and for features of a head."""
+    """Ratio of small to full width, of the stream and of a head."""
 
     stream: float
     head: float
@@ -67,15 +68,15 @@ def _block(block: BlockSpec, d_model: int) -> SpecJson:
 
 
 def _has_default_scale(mixer: Mixer, d_model: int) -> bool:
-    """Whether the factor on scores is the one that follows from the width of the heads."""
+    """Whether the score scale is the default for the head width."""
     scales = names_with(type(mixer), Fact.SCORE_SCALE)
     return bool(scales) and mixer.model_copy(update=dict.fromkeys(scales)).resolve(d_model) == mixer
 
 
 def _small(part: Spec, ratio: _Ratio) -> SpecJson:
-    """A part of a block as plain data."""
+    """A shrunk part as plain data."""
     data = part.model_dump(mode="json")
-    # What is off is left out of plain data, and here it may be an edit of a base block where it is on.
+    # Plain data omits settings that are off, but here they may be edits of a base block that has them on.
     data |= {name: getattr(part, name) for name in type(part).model_fields.keys() - data.keys()}
     for name in data.keys() & type(part).model_fields.keys():
         value = getattr(part, name)
@@ -87,7 +88,8 @@ def _small(part: Spec, ratio: _Ratio) -> SpecJson:
 
 
 def _cut(value: Any, owner: type[Spec], name: str, ratio: _Ratio) -> Any:
-    """A setting's plain value: features keep their ratio to d_model, up to 8, or to d_model / heads, up to 4."""
+    """A setting's shrunk plain value: widths keep their ratio to d_model, up to 8, head widths theirs to
+    d_model / heads, up to 4; a setting with `MaxInTests` is capped."""
     facts, most = facts_of(owner, name), said_of(owner, name, MaxInTests)
     if most is not None:
         return min(value, most.number)
@@ -99,7 +101,7 @@ def _cut(value: Any, owner: type[Spec], name: str, ratio: _Ratio) -> Any:
 
 
 def _heads(part: Spec) -> dict[str, int]:
-    """Four heads; of what they share as many, one, or two."""
+    """Shrunk head counts: 4 heads, and 4, 1 or 2 shared heads (see `shrink`)."""
     names, shared = (names_with(type(part), fact) for fact in (Fact.HEADS, Fact.SHARED_HEADS))
     many = next((getattr(part, name) for name in names), None)
     if many is None:
@@ -109,7 +111,7 @@ def _heads(part: Spec) -> dict[str, int]:
 
 
 def _score_scale(part: Spec, small: SpecJson) -> dict[str, float]:
-    """Gemma's 1/√168 at d = 128 is 1/√21 at d = 16, to the last bit."""
+    """Score scales for the small head width: Gemma's 1/√168 at d = 128 becomes exactly 1/√21 at d = 16."""
     width = getattr(part, "head_dim", None)
     given = {name: getattr(part, name) for name in names_with(type(part), Fact.SCORE_SCALE)}
     return {
@@ -120,5 +122,5 @@ def _score_scale(part: Spec, small: SpecJson) -> dict[str, float]:
 
 
 def _eights(features: float) -> int:
-    """The nearest multiple of 8 that is not zero."""
+    """The nearest positive multiple of 8."""
     return 8 * max(1, round(features / 8))

@@ -1,4 +1,4 @@
-"""Where a module stands in the model, and what a part costs."""
+"""Context of modules: their site in the model, the cost of a part, and the forward pass."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from torch import Tensor, nn
 T = TypeVar("T")
 
 Mask = Literal["causal", "all", "prefix"]
-"""Visibility of tokens: those up to their own; all of the text; or those and all of a prefix of their row."""
+"""Attention mask: a token sees tokens up to itself; all of the text; or tokens up to itself and all of a prefix."""
 
 
 @dataclass(frozen=True)
 class LayerSite:
-    """The place a block is built for."""
+    """Site in the model that a block is built for."""
 
     d_model: int
     layer: int
     n_layers: int
     branch: int = 0
-    """For a residual: how many others the layers up to here have, of blocks like this one."""
+    """For a residual: its index in the stack, if all layers had as many residuals as this block."""
     nth: int = 0
-    """For a residual: how many of its layer's come before it, one after the other."""
+    """For a residual: number of its layer's residuals that are applied before it."""
     other_layers: int = 0
-    """Layers of the encoder beside this stack, or of the decoder where this stack `encodes` for one."""
+    """Number of layers of this stack's encoder, or of its decoder if the stack `encodes` for one."""
     encodes: bool = False
 
 
@@ -35,24 +35,24 @@ class LayerSite:
 class PartCost:
     """Cost of one part of a block, per token of a forward pass over whole texts.
 
-    A multiplication and an addition are two FLOPs. Products of matrices and convolutions count; other elementwise work,
+    A multiplication and an addition are two FLOPs. Matrix products and convolutions count; other elementwise work,
     softmax and norms do not.
     """
 
     parameters: int
     flops: float = 0.0
-    """FLOPs that the architecture needs, however it is computed: the scores that the mask lets through, a recurrence as
-    it is written. Budgets count these."""
+    """FLOPs that the architecture needs, however it is computed: the scores that the mask lets through, recurrences in
+    recurrent form. Budgets count these."""
     flops_square: float = 0.0
-    """The same with whole T × T matrices of scores."""
+    """The same with full T × T score matrices."""
     flops_executed: float = 0.0
-    """FLOPs executed here: bands and gathered keys where there is no need of the square, chunks of a recurrence."""
+    """FLOPs that this code executes: bands and gathered keys where it avoids the square, recurrences by chunks."""
     inactive: int = 0
     """Parameters that a token does not use: experts that it is not sent to."""
 
     @staticmethod
     def of(parameters: int, flops: float, inactive: int = 0) -> PartCost:
-        """A part that is computed as it is written."""
+        """A part whose three counts of FLOPs are equal."""
         return PartCost(parameters, flops, flops, flops, inactive)
 
     def __add__(self, other: PartCost) -> PartCost:
@@ -75,12 +75,12 @@ class PartCost:
 
 
 def matmul_cost(parameters: int, matrix: int) -> PartCost:
-    """A part whose work is `matrix` weights, each used once per token, out of `parameters` in all."""
+    """Cost of a part with `parameters` parameters, of which `matrix` weights are each multiplied once per token."""
     return PartCost.of(parameters, 2.0 * matrix)
 
 
 class Keys(NamedTuple):
-    """Keys for each query in the mean: those that it sees, those in a row of the square, those computed."""
+    """Mean number of keys per query: keys seen, keys in a row of the T × T square, keys with a computed score."""
 
     seen: float
     square: float
@@ -88,26 +88,26 @@ class Keys(NamedTuple):
 
 
 def attention_cost(parameters: int, matrix: int, flops_per_key: float, keys: Keys) -> PartCost:
-    """`matmul_cost`, and so many FLOPs for each key of a query."""
+    """`matmul_cost` plus `flops_per_key` FLOPs for each key of a query."""
     flops = [2.0 * matrix + flops_per_key * each for each in keys]
     return PartCost(parameters, flops[0], flops[1], flops[2])
 
 
 def mean_keys(context: int, window: int | None = None) -> float:
-    """Mean number of keys that a query sees, over a causal sequence of `context`: mean of min(t + 1, window)."""
+    """Mean number of keys that a query sees in a causal sequence of `context` tokens: mean of min(t + 1, window)."""
     width = min(context, window or context)
     return (width * (width + 1) / 2 + (context - width) * width) / context
 
 
 class Given(TypedDict, total=False):
-    """Optional inputs of a pass, beside the tokens (B, T) and `left_pad`.
+    """Optional inputs of a pass, in addition to tokens (B, T) and `left_pad`.
 
-    right_pad: (B,) int64, padding tokens at the right of each row, where tokens see all.
-    prefix: (B,) int64, tokens at the beginning of each row's text that all of its tokens see; none unless given.
+    right_pad: (B,) int64, number of padding tokens at the right of each row, for mask `all`.
+    prefix: (B,) int64, length of the prefix that all tokens of a row see; 0 unless given.
     token_types: (B, T) int64; all 0 unless given.
-    places: (B, T) int64, where each token is for its position scheme, in place of the number of those before it.
-    block_places: (B, T) int64, in a second dimension (see `zoo.positions.two_dimensional`); all 0 unless given.
-    encoder_tokens: (B, S) int64, what the encoder reads. encoder_left_pad, encoder_right_pad: (B,) int64, its padding.
+    places: (B, T) int64, position ids for the position scheme, in place of the number of earlier tokens.
+    block_places: (B, T) int64, position ids in a second dimension (`zoo.positions.two_dimensional`); 0 unless given.
+    encoder_tokens: (B, S) int64, the encoder's input. encoder_left_pad, encoder_right_pad: (B,) int64, its padding.
     """
 
     right_pad: Tensor
@@ -121,7 +121,7 @@ class Given(TypedDict, total=False):
 
 
 def of_piece(given: Given, start: int, end: int) -> Given:
-    """The same for tokens `start` to `end` of a chunk: what is not of single tokens belongs to the first of them."""
+    """Inputs of tokens `start` to `end` of a chunk; those that are not per token go with the chunk's first piece."""
     piece = Given() if start else given.copy()
     if "token_types" in given:
         piece["token_types"] = given["token_types"][:, start:end]
@@ -134,34 +134,34 @@ def of_piece(given: Given, start: int, end: int) -> Given:
 
 @dataclass(frozen=True)
 class Memory:
-    """Encoder output. hidden: (B, S, D), None where a cache holds all that is needed of it. text: (B, S), false on
-    padding; None where there is none."""
+    """Encoder output. hidden: (B, S, D), None if a cache already holds its keys and values. text: (B, S), false on
+    padding; None without padding."""
 
     hidden: Tensor | None
     text: Tensor | None
 
 
 Show = Callable[[], Tensor]
-"""Makes an internal, for whoever wants to see it."""
+"""Computes an internal, on request."""
 
 Tap = Callable[[str, Show], None]
-"""Told the name of an internal, and how to have it: what nobody asks for is not computed."""
+"""Callback that receives an internal's name and a function that computes it, so unused internals cost nothing."""
 
 
 @dataclass
 class ForwardPass:
-    """One forward pass: which tokens these are, and what its layers share.
+    """One forward pass: its tokens, and what its layers share.
 
-    index: (T,), place in the stream, padding included; the first is `start`. left_pad: (B,) or None.
-    sight: what tokens see. ends: (B,) or None, the place at which each row's text ends, right padding after it.
-    prefix_ends: (B,) or None, the place before which each row's tokens are seen by all of them. token_types: (B, T) or
-    None. places, block_places: (B, T) or None, as given. memory: what the encoder made of its tokens.
-    tokens: (B, T). revalue: what the layer that runs does to its values, (B, K, T, d), set by the model.
-    lent: keys and values that layers leave for those above them, by `Mixer.kv`; None where nobody reads them.
+    index: (T,), index in the token stream, padding included; the first is `start`. left_pad: (B,) or None.
+    sight: the attention mask. ends: (B,) or None, index at which each row's text ends and right padding begins.
+    prefix_ends: (B,) or None, index at which each row's prefix ends. token_types: (B, T) or None.
+    places, block_places: (B, T) or None, as given. memory: encoder output.
+    tokens: (B, T). revalue: function that the model sets for the running layer to apply to its values, (B, K, T, d).
+    lent: keys and values that layers leave for layers above, by `Mixer.kv`; None if no layer borrows any.
     shared: modules that belong to the model and serve several layers, by `Position.name_for`.
-    losses: what layers add to the training objective, already weighted.
-    states: what parts of the stack keep from one layer to the next, by the part's name (see `zoo.features`).
-    again: whether a pass that was made before is computed again for its gradients: what it counts is counted already.
+    losses: terms that layers add to the training objective, already weighted.
+    states: state that parts of the stack carry from one layer to the next, by the part's name (see `zoo.features`).
+    again: whether this recomputes an earlier pass for its gradients, so that nothing may be counted twice.
     """
 
     index: Tensor
@@ -192,8 +192,8 @@ class ForwardPass:
         return ForwardPass(index, left_pad, tokens=tokens, start=start)
 
     def inner(self, count: int, start: int = 0, places: Tensor | None = None) -> ForwardPass:
-        """A pass inside this one over tokens, or chunks, of a part's own, `count` of them, the first of which is number
-        `start`. places: (B, count), theirs in the text, where it counts in layers."""
+        """A nested pass over `count` tokens or chunks of a part's own, numbered from `start`. places: (B, count), their
+        positions in the text, if the layers are to use these."""
         index = torch.arange(start, start + count, device=self.index.device)
         own = ForwardPass(index, places=places, start=start, shared=self.shared, losses=self.losses)
         own.recorder, own.prefix = self.recorder, self.prefix
@@ -201,24 +201,24 @@ class ForwardPass:
 
     @property
     def end(self) -> int:
-        """Tokens of the stream up to the last of this pass, padding included."""
+        """Number of tokens in the stream up to and including this pass, padding included."""
         return self.start + self.index.shape[0]
 
     @property
     def positions(self) -> Tensor:
-        """(T,), or (B, T) where rows are padded: place in the row's own text, negative on padding. (B, T), as they are
-        given, where they are."""
+        """Positions for position schemes: `places`, (B, T), if given; else the index in the row's own text, (T,), or
+        (B, T) if rows are padded, negative on padding."""
         return self.order if self.places is None else self.places
 
     @property
     def order(self) -> Tensor:
-        """(T,), or (B, T) where rows are padded: how many tokens of the row's own text come before, whatever places are
+        """(T,), or (B, T) if rows are padded: number of earlier tokens in the row's own text, whatever `places` are
         given; negative on padding."""
         return self.index if self.left_pad is None else self.index - self.left_pad[:, None]
 
     @property
     def text(self) -> Tensor | None:
-        """(B, T), false on padding; None where there is none."""
+        """(B, T), false on padding; None without padding."""
         kept = None if self.left_pad is None else self.index >= self.left_pad[:, None]
         if self.ends is None:
             return kept
@@ -226,24 +226,24 @@ class ForwardPass:
         return before if kept is None else kept & before
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
-        """`make()`, computed at most once per forward pass for each key: layers that agree share it."""
+        """`make()`, computed at most once per forward pass for each key: layers with the same key share the result."""
         if key not in self._memo:
             self._memo[key] = make()
         value: T = self._memo[key]
         return value
 
     def copy(self) -> ForwardPass:
-        """A pass that has so far left the same, and leaves what comes elsewhere."""
+        """A copy with the same losses, lent tensors and memo so far; additions to it do not reach this pass."""
         lent = None if self.lent is None else dict(self.lent)
         return replace(self, losses=list(self.losses), lent=lent, _memo=dict(self._memo))
 
     def take(self, other: ForwardPass) -> None:
-        """Keep what a copy of this pass has left since."""
+        """Merge what a copy of this pass has collected since."""
         self.losses += other.losses[len(self.losses) :]
         self._memo |= other._memo
         self.lent = other.lent
 
     def tap(self, name: str, show: Show) -> None:
-        """Offer an internal to whoever listens (see `zoo.taps`). Free when nobody does."""
+        """Offer an internal to the recorder (see `zoo.taps`). Costs nothing without one."""
         if self.recorder is not None:
             self.recorder(self.prefix + name, show)

@@ -30,8 +30,8 @@ from zoo.site import PartCost, matmul_cost
 class ModelSpec(ModelSettings):
     """A language model: embed → blocks → norm → head. With an encoder, its blocks attend to the encoder's output too.
 
-    The first layers are the blocks named in `first`; after them layer i is `pattern[i mod len(pattern)]`. `block` names
-    the base block; every other name is in `blocks`, as edits of the base block.
+    The first layers are the blocks named in `first`; the i-th layer after them is `pattern[i mod len(pattern)]`.
+    `block` names the base block; every other name is in `blocks`, as edits of the base block.
     """
 
     supports: ClassVar[Operations] = EVERY_OPERATION
@@ -44,7 +44,7 @@ class ModelSpec(ModelSettings):
         return self
 
     def _check_names(self) -> None:
-        """Raise SpecError where layers are of blocks that there are not."""
+        """Raise SpecError if a layer's block is undefined, or if `blocks` redefines the base block."""
         if BASE in self.blocks:
             raise SpecError(f"blocks.{BASE}", f"'{BASE}' names the base block: edit it as {BASE}.…")
         for field in ("first", "pattern"):
@@ -54,22 +54,21 @@ class ModelSpec(ModelSettings):
                     raise SpecError(field, f"no block is named '{name}': there are {known}")
 
     def written(self, name: str) -> BlockSpec:
-        """The block of this name, as its settings were given. Raises SpecError with the path of the edit that is
-        wrong."""
+        """The block of this name, before defaults are resolved. Raises SpecError with the path of the invalid edit."""
         if name == BASE:
             return self.block
         with under(f"blocks.{name}"):
             return checked(BlockSpec, merge(self.block.model_dump(), self.blocks[name]))
 
     def named(self, name: str) -> BlockSpec:
-        """The block of this name, with its numbers. Raises SpecError."""
+        """The resolved block of this name. Raises SpecError."""
         if name not in self.resolved:
             self.resolved[name] = self._resolved(name)
         return self.resolved[name]
 
     @cached_property
     def resolved(self) -> dict[str, BlockSpec]:
-        """Blocks that `named` was asked for."""
+        """Blocks that `named` has resolved, by name."""
         return {}
 
     def _resolved(self, name: str) -> BlockSpec:
@@ -87,12 +86,12 @@ class ModelSpec(ModelSettings):
 
     @property
     def layer_paths(self) -> tuple[str, ...]:
-        """Where every layer's block is written."""
+        """The path in the spec of every layer's block."""
         return tuple(BASE if name == BASE else f"blocks.{name}" for name in self.layer_names)
 
     @property
     def block_of_each(self) -> tuple[int, ...]:
-        """Which of the model's blocks each layer is."""
+        """Index of each layer's block; layers that share weights have the same."""
         return self.sharing.block_of_each(self.n_layers) if self.sharing else tuple(range(self.n_layers))
 
     @cached_property
@@ -111,11 +110,11 @@ class ModelSpec(ModelSettings):
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         check_layers(self, self._used(), self.layer_paths)
-        _ = self.encoder_spec  # which raises where there can be none
+        _ = self.encoder_spec  # raises SpecError if the encoder is invalid
         return self
 
     def _used(self) -> dict[str, BlockSpec]:
-        """The resolved blocks that layers are made of, by path."""
+        """The resolved blocks that layers use, by path."""
         return {path: self.named(path.removeprefix("blocks.")) for path in dict.fromkeys(self.layer_paths)}
 
     @property
@@ -134,7 +133,8 @@ class ModelSpec(ModelSettings):
 
     @cached_property
     def encoder_spec(self) -> ModelSpec | None:
-        """The encoder as a model of its own, all that it shares with the decoder included. Raises SpecError."""
+        """The encoder as a spec of its own, including what it shares with the decoder; None without one. Raises
+        SpecError."""
         if self.encoder is None:
             return None
         with under("encoder"):
@@ -148,20 +148,20 @@ class ModelSpec(ModelSettings):
 
     @property
     def read_out(self) -> PartCost:
-        """The work of the head, for one token."""
+        """FLOPs of the head for one token; its parameters are not counted here."""
         transform = 0 if self.head_transform is None else self.d_model * self.d_model
         return matmul_cost(0, self.vocab_size * self.table_width + self.factor + transform)
 
     @property
     def factor(self) -> int:
-        """Weights of a projection between a factorised token table and the stream."""
+        """Weights of one projection between a factorised token table and the stream; 0 if it is not factorised."""
         return 0 if self.embedding_dim is None else self.embedding_dim * self.d_model
 
     @property
     def positions(self) -> tuple[tuple[Position, int], ...]:
-        """Position schemes in use, with the number of heads, each once, in the order of the layers.
+        """Distinct position schemes in use, each with its number of heads, in the order of the layers.
 
-        An absolute scheme is added to the stream, so that heads do not tell two of it apart: its number is 0.
+        An absolute scheme is added to the stream and does not depend on heads: its number is 0.
         """
         pairs = (pair for layer in self.layers for pair in layer.mixer.positions())
         return tuple(dict.fromkeys((scheme, 0 if scheme.absolute else heads) for scheme, heads in pairs))
@@ -192,11 +192,11 @@ class ModelSpec(ModelSettings):
 
     @cached_property
     def origin(self) -> Origin | None:
-        """The preset that it was loaded as, edited since or not; None for one that was not loaded."""
+        """The preset that the spec was loaded from, even if edited since; None if it was not loaded."""
         return None
 
     def from_preset(self, origin: Origin | None) -> Self:
-        vars(self)["origin"] = origin  # as a cached property keeps it
+        vars(self)["origin"] = origin  # where a cached property keeps its value
         return self
 
     def model_copy(self, **changes: Any) -> Self:
@@ -217,11 +217,11 @@ class ModelSpec(ModelSettings):
         return self.model_dump(mode="json")
 
     def resolve(self) -> SpecJson:
-        """Plain data that says the architecture alone: every layer spelled out, every default a number."""
+        """Plain data of the architecture alone: every layer spelled out, every default a number."""
         return _spelled_out(self, lambda part: part.model_dump(mode="json"))
 
     def identity(self) -> SpecJson:
-        """The same as `resolve`, without settings that have their first default (see `zoo.settings.identity`)."""
+        """The same as `resolve`, without settings at their original default (see `zoo.settings.identity`)."""
         return _spelled_out(self, identity_of)
 
     def computation(self) -> SpecJson:
@@ -231,26 +231,26 @@ class ModelSpec(ModelSettings):
 
     @property
     def table_width(self) -> int:
-        """Features of the token table."""
+        """Width of the token table."""
         return self.embedding_dim or self.d_model
 
     @cached_property
     def digest(self) -> str:
-        """20 hex digits that two spellings of one architecture share."""
+        """20 hex digits, equal for all spellings of one architecture."""
         return digest_of(self.identity())
 
 
 FOLLOWING = tuple(name for name, value in vars(ModelSpec).items() if isinstance(value, cached_property))
-"""What follows from the settings and is kept with a spec, whose settings do not change; a copy has it anew."""
+"""Cached properties, derived from settings that never change in a spec; a copy computes them anew."""
 
 
 def parse(data: Any) -> ModelSpec:
-    """A spec from plain data. Raises SpecError, which says where and why."""
+    """A spec from plain data. Raises SpecError with the path and the reason."""
     return checked(ModelSpec, expand(data) if isinstance(data, Mapping) else data)
 
 
 def _spelled_out(model: ModelSpec, dump: Callable[[Spec], SpecJson]) -> SpecJson:
-    """Every layer in full, every default a number. dump: a part as plain data."""
+    """The model with every layer in full and every default a number. dump: converts a part to plain data."""
     has_norms = model.has_final_norm or model.has_embedding_norm or model.head_transform is not None
     has_norms = has_norms or any(feature.has_norms for feature in model.features.values())
     has_norms = has_norms or model.layers[-1].norm_placement.closes_with_norms

@@ -1,4 +1,4 @@
-"""Matrices made of unit vectors."""
+"""Projection of weights to unit vectors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from zoo.init import Embedding, ExpertLinear, Linear
 
 @torch.no_grad()
 def project(model: nn.Module) -> None:
-    """Divide, in place, every vector that a matrix reads the stream with or writes to it by its length, and every row
-    of tables and heads. Loshchilov et al. 2024 (nGPT), arXiv:2410.01131.
-
-    A matrix (out, in) that writes has such a vector in each column, any other in each row.
+    """Normalise in place the columns of matrices (out, in) that write to the stream, and the rows of all other
+    matrices, tables and heads. Loshchilov et al. 2024 (nGPT), arXiv:2410.01131.
     """
     for module in model.modules():
         if isinstance(module, Linear | ExpertLinear | Embedding):

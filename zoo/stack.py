@@ -1,4 +1,4 @@
-"""A stack of blocks with what is around it: absolute positions, the norm of the embedding and the final norm."""
+"""A stack of blocks with its absolute positions, embedding norm and final norm."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ class Stack(nn.Module):
     """Embedded tokens: (B, T, D) → the normalised stream: (B, T, D)."""
 
     def __init__(self, spec: ModelSpec, *, encodes_for: int = 0) -> None:
-        """encodes_for: the layers of the decoder whose encoder it is, which has the token table; 0 for none."""
+        """encodes_for: number of layers of the decoder, which has the token table, if this stack is its encoder; else
+        0."""
         super().__init__()
         self.spec = spec
         self.recorder: Tap | None = None
         self.recompute = False
-        """Whether blocks are computed again for their backward passes, instead of keeping what those need."""
+        """Whether blocks use activation checkpointing."""
         if not encodes_for:
             self._build_table()
         self.embedding_norm = spec.block.norm.build(spec.d_model) if spec.has_embedding_norm else nn.Identity()
@@ -37,8 +38,8 @@ class Stack(nn.Module):
         held = [(*pair, self.positions[str(i)]) for i, pair in enumerate(spec.positions) if str(i) in self.positions]
         self._shared = {scheme.name_for(heads): module for scheme, heads, module in held}
         self._added = [module for scheme, _, module in held if scheme.absolute]
-        """Modules that position schemes hold for all layers, by name, and those added to the embedded tokens;
-        `positions` owns the modules."""
+        """`_shared`: modules of position schemes that serve all layers, by name; `_added`: those added to the embedded
+        tokens. `positions` owns both."""
         self._deaf = [scheme.kind for scheme, _ in spec.positions if not scheme.takes_places]
         layers, self.block_of_each = spec.layers, spec.block_of_each
         self._lends = any(layer.mixer.borrows for layer in layers)
@@ -46,19 +47,19 @@ class Stack(nn.Module):
         site = LayerSite(spec.d_model, 0, spec.n_layers, other_layers=other, encodes=encodes_for > 0)
         first_uses = [self.block_of_each.index(block) for block in range(max(self.block_of_each) + 1)]
         self.blocks = nn.ModuleList(Block(layers[i], replace(site, layer=i)) for i in first_uses)
-        """Each once, where several layers share one."""
+        """Each block once, also if several layers share it."""
         self.placements = [layer.norm_placement for layer in layers]
         self.closing = self.placements[-1].build_close(partial(new_norm, spec), spec.d_model, spec.n_layers)
         built = (feature.build(spec) for feature in spec.features.values())
         self.parts = sorted((part for part in built if part is not None), key=lambda part: part.shell)
-        """Parts of the features, from the layers outwards. Each is a module of the model by its own name."""
+        """Modules of the features, innermost first. Each is a submodule of the model under its own name."""
         self._add(part for part in self.parts if not part.reads_out)
         self.norm = new_norm(spec) if spec.has_final_norm else nn.Identity()
         self._add(part for part in self.parts if part.reads_out)
 
     @property
     def last_norm(self) -> nn.Module | None:
-        """Norm of the stream as it leaves the stack; None where there is none, or other layers use it too."""
+        """Last norm that the stream passes; None if there is none, or if other layers use it, too."""
         if self.spec.has_final_norm:
             return self.norm
         block = self.block_of_each[-1]
@@ -74,12 +75,12 @@ class Stack(nn.Module):
 
     @property
     def _runner(self) -> Runner | None:
-        """The part that runs some of the layers itself; no two can be together."""
+        """The part that runs some of the layers itself, if any; a model has at most one."""
         return next((part for part in self.parts if isinstance(part, Runner)), None)
 
     @property
     def _streams(self) -> Streams | None:
-        """The part that makes several streams of one, beside residuals that do."""
+        """The part, if any, that splits the stream into several; residuals may do so, too."""
         return next((part for part in self.parts if isinstance(part, Streams)), None)
 
     def _build_table(self) -> None:
@@ -92,12 +93,12 @@ class Stack(nn.Module):
 
     @property
     def cache_entries(self) -> int:
-        """Number of entries in a cache: one per layer, or those that a part has for the layers that it runs."""
+        """Number of entries in a cache: one per layer; a `Runner` has its own number for the layers that it runs."""
         runner = self._runner
         return self.spec.n_layers if runner is None else self.spec.n_layers - len(runner.layers) + runner.entries()
 
     def new_entries(self, new: Callable[[int, int], LayerCache], batch: int, dtype: torch.dtype) -> list[LayerCache]:
-        """Those of a cache. new(layer, rows): a layer's own."""
+        """Entries of a cache. new(layer, rows): creates a layer's entry."""
         runner = self._runner
         if runner is None:
             return [new(layer, batch) for layer in range(self.spec.n_layers)]
@@ -106,7 +107,8 @@ class Stack(nn.Module):
         return [*(new(layer, batch) for layer in before), *between, *(new(layer, batch) for layer in after)]
 
     def step(self, tokens: Tensor, start: int, left_pad: Tensor | None, given: Given) -> ForwardPass:
-        """The pass over `tokens` (B, T), the first of which is token `start` of the stream."""
+        """The pass over `tokens` (B, T), the first of which is token `start` of the stream. Raises ValueError for
+        inputs that the model does not take."""
         step = ForwardPass.of(tokens, start, left_pad)
         step.sight, step.shared, step.recorder = self.spec.visible, self._shared, self.recorder
         step.lent = {} if self._lends else None
@@ -127,7 +129,7 @@ class Stack(nn.Module):
         return step
 
     def run(self, embedded: Tensor, step: ForwardPass, cache: Cache | None = None) -> Tensor:
-        """(B, T, D): the stream that leaves the last layer."""
+        """(B, T, D): output of the last layer."""
         for part in self.parts:
             part.begin(embedded, step)
         layers, runner = range(self.spec.n_layers), self._runner
@@ -145,7 +147,7 @@ class Stack(nn.Module):
     def _with_own_stream(
         self, layers: range, x: Tensor, step: ForwardPass, entries: Sequence[LayerCache | None], bare: bool = False
     ) -> Tensor:
-        """(B, T, D) → (B, T, D), by layers whose stream is opened before them and closed after them."""
+        """(B, T, D) → (B, T, D): open the stream, run layers on it, and close it."""
         if not layers:
             return x
         return self.close(self._layers(layers, self._open(x, layers[0]), step, entries, bare), layers[-1])
@@ -153,7 +155,7 @@ class Stack(nn.Module):
     def _layers(
         self, layers: range, x: Tensor, step: ForwardPass, entries: Sequence[LayerCache | None], bare: bool = False
     ) -> Tensor:
-        """The stream through some of the layers. bare: without the parts around them."""
+        """Run some of the layers on an open stream. bare: without the feature parts around them."""
         outside, parts = step.prefix, [] if bare else self.parts
         for i, entry in zip(layers, entries, strict=True):
             for part in reversed(parts):
@@ -175,12 +177,12 @@ class Stack(nn.Module):
         return out
 
     def _open(self, embedded: Tensor, layer: int) -> Tensor:
-        """(B, T, D) → the stream that layers from this one on read and write."""
+        """(B, T, D) → the stream, or several, that layers from this one on read and write."""
         streams = self._streams
         return self.placements[layer].open(embedded) if streams is None else streams.open(embedded)
 
     def close(self, x: Tensor, layer: int = -1) -> Tensor:
-        """The stream that leaves a layer, the last unless told → (B, T, D)."""
+        """Stream, or several, after a layer, by default the last → (B, T, D)."""
         if self.closing is not None:
             out: Tensor = self.closing(x)
             return out
@@ -188,8 +190,8 @@ class Stack(nn.Module):
         return self.placements[layer].close(x) if streams is None else streams.close(x)
 
     def enter(self, embedded: Tensor, step: ForwardPass) -> Tensor:
-        """Embedded tokens (B, T, D) as the first block reads them: with absolute positions, normalised where the spec
-        says so."""
+        """Embedded tokens (B, T, D) as the first block reads them: with absolute positions, the embedding norm and
+        dropout."""
         x = embedded
         for positions in self._added:
             x = x + positions(step).to(x.dtype)
@@ -198,6 +200,6 @@ class Stack(nn.Module):
 
 
 def _shared_positions(spec: ModelSpec) -> nn.ModuleDict:
-    """Modules that position schemes hold for the whole stack, under their index in `spec.positions`."""
+    """Modules of position schemes that serve the whole stack, keyed by index in `spec.positions`."""
     built = {str(i): scheme.build_shared(spec.d_model, heads) for i, (scheme, heads) in enumerate(spec.positions)}
     return nn.ModuleDict({name: module for name, module in built.items() if module is not None})

@@ -1,1 +1,1 @@
-"""Softmax attention's parts: which keys are seen, how scores are made, and the backends, one file each."""
+"""Parts of softmax attention: visibility of keys, scoring, and the backends, one file each."""

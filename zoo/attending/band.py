@@ -1,4 +1,5 @@
-"""Sliding window without the square: blocks of W queries, each against its own and the previous block of keys."""
+"""Sliding-window attention without the T × T square: each block of W queries against its own and the previous block of
+keys."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     window, length = number(visible.window), q.shape[2]
     blocks = -(-length // window)
     q, k, v = (F.pad(x, (0, 0, 0, blocks * window - length)) for x in (q, k, v))
-    q, k, v = (x.unflatten(2, (blocks, window)) for x in (q, k, v))
-    q, k, v = fold(q), fold(with_previous(k)), fold(with_previous(v))
+    q, k, v = (x.unflatten(2, (blocks, window)) for x in (q, k, v))  # (B, H, N, W, d)
+    q, k, v = fold(q), fold(with_previous(k)), fold(with_previous(v))  # (B·N, H, W, d), keys and values 2W long
     # Block 0 has no previous block: its first W keys are zero padding.
     place = torch.arange(window, device=q.device)
     keys = torch.arange(-window, window, device=q.device)

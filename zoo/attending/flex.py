@@ -1,7 +1,7 @@
-"""torch's flex_attention: a mask by blocks, of which those that are hidden cost nothing, and scores that are edited
-inside the kernel, in float32 and with gradients. Dong et al. 2024, arXiv:2412.05496.
+"""torch's flex_attention: a block mask whose hidden blocks cost nothing, and scores modified inside the kernel, in
+float32 and with gradients. Dong et al. 2024, arXiv:2412.05496.
 
-On CUDA a program is compiled for each shape. A CPU, and tensors without data, take the same operation as products.
+On CUDA one program is compiled per shape. On a CPU and for fake tensors the operation runs uncompiled.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from zoo.kernels.precision import as_autocast_has_it
 from zoo.kernels.tracing import is_fake
 
 BLOCK = 128
-"""Queries, and keys, of a block of the mask."""
+"""Number of queries, and of keys, in a block of the mask."""
 LEAST_FEATURES, MOST_FEATURES = 16, 256
 """Smallest head width that the kernel supports, and the largest whose blocks surely fit in a GPU's shared memory."""
 WHOLE_TABLE = {"num_stages": 2}
-"""With a bias for each row and key, a block of it is read ahead beside the keys and values: with torch's three stages a
-block of 128 by 128 takes 272 KiB of shared memory, more than the 227 of an H200."""
+"""Kernel options for a bias per query and key, whose blocks are prefetched like keys and values: with torch's three
+stages, blocks of 128 by 128 take 272 KiB of shared memory, more than the 227 KiB of an H200."""
 NARROW_TABLE = {"fwd_num_stages": 2, "fwd_BLOCK_N": 64}
-"""For heads of 64 features or fewer, whose blocks are the widest: 1.1 ms for both passes of 16 × 12 × 1,024 rows on an
-H200, 4.5 ms with blocks of 128 keys, 1.9 ms with three stages."""
+"""The same for heads of up to 64 features, whose blocks are the widest: forward and backward of 16 × 12 × 1,024 rows on
+an H200 take 1.1 ms, against 4.5 ms with blocks of 128 keys and 1.9 ms with three stages."""
 Looks = Callable[..., Tensor]
 Along: TypeAlias = tuple[tuple[int, ...], Tensor | None]
 """Axes of (B, H, T, S), and values along them."""
@@ -61,12 +61,12 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     out, sums = mix(q, k, v, blocks, bias, scoring.scale, scoring.softcap, scoring.sinks is not None)
     if scoring.sinks is None or sums is None:
         return out
-    # A sink adds its exponential to the sum that the weights are divided by.
+    # A sink adds its exponential to the denominator of the softmax.
     return (out * torch.sigmoid(sums - scoring.sinks[:, None])[..., None]).to(out.dtype)
 
 
 def _blocks(seen: Tensor, queries: int, keys: int) -> BlockMask:
-    """seen: (T, S), or (B, 1, T or 1, S). Inside a block that is partly hidden the kernel looks the mask up."""
+    """Block mask of seen: (T, S), or (B, 1, T or 1, S). The kernel reads the mask only in partly hidden blocks."""
     axes, table = _axes(seen)
 
     def visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ def _looked_up(table: Tensor | None, axes: tuple[int, ...], *place: Tensor) -> T
 
 
 def _edits(bias: Tensor | None, axes: tuple[int, ...], softcap: float | None) -> Looks:
-    """score, place in (B, H, T, S), bias → the score that the softmax reads."""
+    """(score, its indices in (B, H, T, S), bias) → the score that the softmax reads."""
 
     def edited(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor, bias: Tensor | None = bias) -> Tensor:
         if bias is not None:
@@ -120,7 +120,7 @@ def _fused(
     softcap: float | None,
     with_sums: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """The output and, where they are wanted, the logarithms of the queries' sums of exponentials: (B, H, T)."""
+    """The output and, if `with_sums`, the logsumexp of each query's scores: (B, H, T)."""
     axes, table = bias
     edited = _edits(table, axes, softcap)
 
@@ -145,7 +145,8 @@ def _fused(
 
 @cache
 def _program(*shape: object) -> Callable[..., tuple[Tensor, Tensor | None]]:
-    """`_fused`, compiled for one shape. Its code is its own, so that torch's limit of compilations is never met."""
+    """`_fused`, compiled for one shape. Each program has its own code object, so torch's recompilation limit is never
+    reached."""
     program: Callable[..., Any] = torch.compile(
         distinct_code(cast(FunctionType, _fused)), dynamic=False, fullgraph=True
     )
@@ -162,11 +163,11 @@ def _products(
     softcap: float | None,
     with_sums: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """The same as torch defines it, forward and backward, without a compiler."""
+    """`_fused` by torch's own uncompiled definition of the operation, forward and backward."""
     if blocks is None:
         sizes = q.shape[2], k.shape[2]
         blocks = _blocks(torch.ones(sizes, dtype=torch.bool, device=q.device), *sizes)
     axes, table = bias
     captured = () if table is None else (table,)
     out, sums, _ = products(q, k, v, _edits(None, axes, softcap), blocks.as_tuple(), scale, {}, captured, ())
-    return out, sums * math.log(2)
+    return out, sums * math.log(2)  # torch's definition has log2 of the sums

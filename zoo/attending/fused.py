@@ -1,4 +1,4 @@
-"""torch's scaled_dot_product_attention, with a mask where a triangle is not enough."""
+"""torch's scaled_dot_product_attention, with an explicit mask where its causal option is not enough."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 
 WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""All but cuDNN's, which plans every new shape for 40 to 400 ms: training has one shape, reading and decoding many."""
+"""All kernels but cuDNN's, which takes 40 to 400 ms to plan each new shape: training has one shape, evaluation and
+decoding have many."""
 
 
 def obstacle(needs: Needs) -> str | None:
-    """Its kernels take a constant bias."""
+    """Reason why the kernels cannot serve `needs`; None if they can. They take constant biases only."""
     if needs.softcap or needs.sinks or needs.bias == "learned":
         return "has no softcap, no sinks and no learned bias"
     return "has no dropout under FlashAttention-3" if needs.dropout and is_flash_3() else None
 
 
 def use_flash_3() -> bool:
-    """Let FlashAttention-3 (Shah et al. 2024, arXiv:2407.08608) take the place of torch's own kernel in this process,
-    where its package is installed and the GPU is of the kind that it is for. Returns whether it does."""
+    """Use FlashAttention-3 (Shah et al. 2024, arXiv:2407.08608) in place of torch's own kernel in this process, if its
+    package is installed and the GPU has compute capability 9.0. Returns whether it is in use."""
     if find_spec("flash_attn_interface") is None or not hasattr(attention, "activate_flash_attention_impl"):
         return False
     if torch.cuda.get_device_capability() == (9, 0) and not is_flash_3():
@@ -38,7 +39,7 @@ def use_flash_3() -> bool:
 
 
 def is_flash_3() -> bool:
-    """Whether FlashAttention-3 is in force. Torch before 2.11 has no hook for it."""
+    """Whether FlashAttention-3 is in use. Torch before 2.11 has no hook for it."""
     return hasattr(attention, "current_flash_attention_impl") and attention.current_flash_attention_impl() == "FA3"
 
 
@@ -64,8 +65,8 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, triangle: bool, s
 
 
 def in_groups(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scoring: Scoring) -> Tensor:
-    """CUDA's fused kernels that take a mask do not take grouped heads. A group's queries are read as those of one head,
-    and it is the mask that is repeated, which is smaller than keys and values are."""
+    """Masked attention with grouped heads, which CUDA's fused kernels do not support together. The queries of a group
+    are stacked as one head's, and the mask is repeated, which is smaller than keys and values."""
     groups, heads = k.shape[1], q.shape[1]
     mask = mask if mask.dim() == 4 else mask[(None,) * (4 - mask.dim())]
     mask = mask.expand(-1, heads if mask.shape[1] > 1 else heads // groups, q.shape[2], -1)
@@ -75,8 +76,8 @@ def in_groups(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scoring: Scoring) -
 
 
 def chosen_kernel(q: Tensor, k: Tensor, v: Tensor) -> str:
-    """The kernel that torch takes for a triangle of these: `cudnn`, `flash`, `efficient` or `math`. It depends on
-    torch, cuDNN, the GPU and the shapes, and their speeds are up to twice apart."""
+    """The kernel that torch selects for causal attention of these: `cudnn`, `flash`, `efficient` or `math`. The choice
+    depends on torch, cuDNN, the GPU and the shapes; speeds differ by up to a factor of 2."""
     grouped = k.shape[1] != q.shape[1]
     choice = torch._fused_sdp_choice(q, k, v, None, 0.0, True, enable_gqa=grouped)
     return SDPBackend(choice).name.lower().removesuffix("_attention")

@@ -1,4 +1,4 @@
-"""Requirements of an attention call, without its tensors: a backend is chosen by them."""
+"""Requirements of an attention call, without its tensors, by which a backend is chosen."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from zoo.attending.visible import Visible
 
 @dataclass(frozen=True)
 class Needs:
-    """queries, keys: how many. features: of a head's queries and of its values, the fewer and the more.
+    """queries, keys: their numbers. features: widths of a head's queries and values, the smaller first.
 
-    aligned, everything: as `Visible` has them. gradient: whether a backward pass follows. ordered: whether sums have to
-    be taken in one order.
+    aligned, everything: as in `Visible`. gradient: whether a backward pass follows. ordered: whether sums must be
+    deterministic, in a fixed order.
     """
 
     queries: int
@@ -60,7 +60,7 @@ class Needs:
 
     @property
     def whole(self) -> bool:
-        """Whether a query sees all keys up to itself, or simply all."""
+        """Whether each query sees all keys, or all keys up to itself."""
         near = self.window is not None and self.window < self.queries
         return (self.aligned or self.everything) and not near and not self.pattern
 
@@ -69,7 +69,7 @@ class Backend(Protocol):
     """A module that computes attention."""
 
     def obstacle(self, needs: Needs) -> str | None:
-        """Why it cannot do what is asked for; None where it can."""
+        """Reason why the backend cannot serve the call, as a phrase after its name; None if it can."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
         """Attention of one backend; see `zoo.attend.attend`."""

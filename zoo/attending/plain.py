@@ -14,12 +14,13 @@ from zoo.kernels.precision import in_float32
 
 
 def obstacle(needs: Needs) -> str | None:
-    """It can do everything."""
+    """None: the reference supports everything."""
     return None
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-    """Reference attention, in float32 or more like fused kernels: rounded scores would be a difference between arms."""
+    """Reference attention, in float32 or more, as in fused kernels: rounded scores would add a difference between
+    arms."""
 
     def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         weights = with_sinks(scores_of(q, k, visible, scoring), scoring).softmax(dim=-1)

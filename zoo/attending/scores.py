@@ -1,4 +1,4 @@
-"""Scores as they are defined, in float32 or more: what the reference computes with, and what whoever looks is shown."""
+"""Attention scores by their definition, in float32 or more, for the reference backend and for probes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from zoo.attending.visible import Visible
 from zoo.kernels.precision import in_float32
 
 SCORES_AT_ONCE = 2**26
-"""Whoever looks at scores holds at most so many at a time, 256 MiB in float32: the fused backend never has them."""
+"""Most scores that a probe holds at a time, 256 MiB in float32; the fused backend never holds any."""
 
 
 def scores_of(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-    """Scores that the softmax normalises, (B, H, T, S), −inf for keys that are masked. Call it through `in_float32`."""
+    """Scores that the softmax normalises, (B, H, T, S), −inf for masked keys. Call it through `in_float32`."""
     heads = q.shape[1]
     scores = by_head(by_group(q, k.shape[1]) @ k.transpose(-1, -2), heads) * scoring.scale
     return masked(scores, visible, scoring)
 
 
 def masked(scores: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-    """QKᵀ · scale with what is added to it, capped, and −inf for keys that are masked."""
+    """QKᵀ · scale with bias and softcap, and −inf for masked keys."""
     if scoring.bias is not None:
         scores = scores + scoring.bias
     if scoring.softcap is not None:
@@ -35,7 +35,7 @@ def masked(scores: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
 
 
 def with_sinks(scores: Tensor, scoring: Scoring) -> Tensor:
-    """scores: (B, H, T, S), with a last column for the sinks where there are any."""
+    """scores: (B, H, T, S) → (B, H, T, S + 1), with the sinks as last column; unchanged without sinks."""
     if scoring.sinks is None:
         return scores
     sink = scoring.sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
@@ -50,8 +50,8 @@ def largest_scores(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> 
 
 
 def entropies(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-    """(H,): −Σ p log p in nats over what a query attends to, a sink included, meaned over all rows and queries. Zhai et
-    al. 2023, arXiv:2303.06296. A head that attends evenly has the mean over queries of log(keys seen)."""
+    """(H,): −Σ p log p in nats over a query's keys and sink, averaged over all rows and queries. Zhai et al. 2023,
+    arXiv:2303.06296. A head that attends uniformly has the mean over queries of log(keys seen)."""
     parts = [
         torch.special.entr(with_sinks(scores, scoring).softmax(dim=-1)).sum(dim=(0, 2, 3))
         for scores in _in_pieces(q, k, visible, scoring)
@@ -60,13 +60,13 @@ def entropies(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tenso
 
 
 def weights_of(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-    """(B, H, T, S): how much each query attends to each key, float32. With sinks a row sums to less than 1."""
+    """(B, H, T, S): attention weights in float32 or more. With sinks a row sums to less than 1."""
     parts = [with_sinks(scores, scoring).softmax(dim=-1) for scores in _in_pieces(q, k, visible, scoring)]
     return torch.cat(parts, dim=2)[..., : k.shape[2]]
 
 
 def _in_pieces(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Iterator[Tensor]:
-    """`scores_of` stretches of the queries."""
+    """`scores_of` consecutive pieces of the queries."""
     rows = max(1, SCORES_AT_ONCE // (q.shape[0] * q.shape[1] * k.shape[2]))
     for start in range(0, q.shape[2], rows):
         piece = slice(start, start + rows)

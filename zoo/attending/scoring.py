@@ -11,13 +11,13 @@ from zoo.site import Tap
 
 @dataclass(frozen=True)
 class Scoring:
-    """softcap(QKᵀ · scale + bias), and what else the softmax counts.
+    """Scores softcap(QKᵀ · scale + bias), and the softmax over them.
 
     softcap: c · tanh(z / c) (Gemma 2, arXiv:2408.00118), before the mask. bias: (H, T, S) or (B, H, T, S),
-    or what broadcasts to it.
+    or a shape that broadcasts to it.
     sinks: (H,), a logit per head that takes its share of the softmax and gives no value (gpt-oss, arXiv:2508.10925).
-    dropout: probability that a weight is dropped. tap: offered the scores' largest value, their entropy and the
-    weights, whatever the backend (see `zoo.attending.scores`).
+    dropout: probability that a weight is dropped. tap: receives the largest scores, the entropies and the weights,
+    whatever the backend (see `zoo.attending.scores`).
     """
 
     scale: float

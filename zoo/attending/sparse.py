@@ -1,4 +1,4 @@
-"""A pattern without the square, as the pattern itself computes it."""
+"""Sparse attention without the T × T square, by the pattern's own algorithm."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Flash attention over texts laid end to end (torch's varlen_attn): windows without a mask, and without a program that
-is compiled for each shape. Dao 2023, arXiv:2307.08691.
+"""FlashAttention over texts packed end to end (torch's varlen_attn): windows without a mask, and without compiling a
+program for each shape. Dao 2023, arXiv:2307.08691.
 
-The kernel is CUDA's, and for half precision.
+The kernel runs on CUDA, in 16-bit types.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zoo.settings.axis import number
 MOST_FEATURES = 256
 DTYPES = (torch.bfloat16, torch.float16)
 HAS_WINDOWS = torch.__version__ >= "2.13"  # compared as versions
-"""Before, the kernel was there, and torch's way to it had no windows or no grouped heads."""
+"""Earlier versions have the kernel, but torch's interface to it lacks windows or grouped heads."""
 
 
 def obstacle(needs: Needs) -> str | None:
@@ -36,8 +36,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     from torch.nn.attention.varlen import varlen_attn  # noqa: PLC0415 (registers operators; older torch has none)
 
     batch, _, length, _ = q.shape
-    ends = torch.arange(0, (batch + 1) * length, length, device=q.device, dtype=torch.int32)  # of texts, from 0 on
-    window = (number(visible.window) - 1, 0)  # keys before the query and after it: the kernel does not count its own
+    ends = torch.arange(0, (batch + 1) * length, length, device=q.device, dtype=torch.int32)  # offsets of the texts
+    window = (number(visible.window) - 1, 0)  # keys before and after the query, without its own
     grouped = q.shape[1] != k.shape[1]
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in as_autocast_has_it(q, k, v))  # (B·T, H, d)
     out = varlen_attn(q, k, v, ends, ends, length, length, scale=scoring.scale, window_size=window, enable_gqa=grouped)

@@ -1,4 +1,4 @@
-"""Which keys a query sees."""
+"""Visibility of keys: which keys a query sees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zoo.site import ForwardPass, Mask
 T = TypeVar("T")
 
 QUERIES_AT_ONCE = 1024
-"""Queries whose mask `alone` makes at a time."""
+"""Number of queries whose mask `alone` computes at a time."""
 
 
 class Pattern(Protocol):
@@ -28,13 +28,14 @@ class Pattern(Protocol):
 
 @dataclass(frozen=True)
 class Visible:
-    """Which keys a query sees: those at its own place in the stream or before it, at most `window` counting itself.
+    """Which keys a query sees: its own and earlier ones, at most `window` in all.
 
-    queries: (T,), keys: (S,) places in the stream; an empty cache slot has a negative place.
-    left_pad: (B,) or None; a row's keys before it are padding. Padding sees padding, so that no row of scores is empty.
-    sight: with `all`, places after the query are seen too; with `prefix` those before `prefix_ends`: (B,) or None.
-    ends: (B,) or None; a row's keys from there on are padding.
-    pattern: says which of these keys are seen, by places in the row's own text.
+    queries: (T,), keys: (S,), indices in the token stream; an empty cache slot has a negative index.
+    left_pad: (B,) or None; a row's keys before this index are padding. Padding sees padding, so that no row of scores
+    is empty.
+    sight: `all` shows later keys, too; `prefix` shows keys before `prefix_ends`: (B,) or None.
+    ends: (B,) or None; a row's keys from this index on are padding.
+    pattern: selects among these keys, by positions in the row's own text.
     """
 
     queries: Tensor
@@ -51,8 +52,8 @@ class Visible:
     def to(
         cls, step: ForwardPass, keys: Tensor, window: int | None = None, pattern: Pattern | None = None, name: str = ""
     ) -> Visible:
-        """Visibility of keys at positions `keys`, (S,), for the tokens of a pass. Layers that see the same share the
-        object and its mask; `name` tells patterns apart."""
+        """Visibility of keys at indices `keys`, (S,), for the tokens of a pass. Without a cache, layers with the same
+        window and pattern share the object and its mask; `name` identifies the pattern."""
 
         def make() -> Visible:
             return cls(step.index, keys, window, step.left_pad, step.sight, step.prefix_ends, step.ends, pattern)
@@ -60,7 +61,7 @@ class Visible:
         return step.once(f"visible: {window} {name}", make) if keys is step.index else make()
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """`make()`, once for all layers that share this."""
+        """`make()`, computed once for all layers that share this object."""
         if name not in self._made:
             self._made[name] = make()
         made: T = self._made[name]
@@ -68,7 +69,7 @@ class Visible:
 
     @property
     def backward(self) -> bool:
-        """Whether a query sees nothing after itself."""
+        """Whether no query sees later keys."""
         return self.sight != "all" and self.prefix_ends is None
 
     @property
@@ -83,15 +84,15 @@ class Visible:
 
     @property
     def everything(self) -> bool:
-        """Whether no mask is needed. A cache hands a single query only the slots that it may see, but for compiled
+        """Whether no mask is needed. A cache gives a single query only the slots that it may see, except in compiled
         programs (`TokenCache`)."""
         alone = self.queries.shape[0] == 1 and self.backward and not torch.compiler.is_compiling()
         return not self.padded and (alone or self.sight == "all")
 
     @property
     def share(self) -> float:
-        """Share of the scores that kernels compute which skip what is masked, of whole texts: those of a triangle, of a
-        band, or all."""
+        """Share of the T × S scores that a kernel computes if it skips masked ones: that of a triangle or band if
+        `aligned`, else 1."""
         queries, keys = self.queries.shape[0], self.keys.shape[0]
         if not self.aligned:
             return 1.0
@@ -128,7 +129,7 @@ class Visible:
     def _alone(self) -> Tensor:
         if self.aligned and self.pattern is None and self.window != 1:
             return self.queries == self.queries[0]
-        # Some queries at a time: a pattern may be there to spare the square of queries and keys.
+        # In pieces: a pattern may serve to avoid the full T × S square.
         some = self.queries.split(QUERIES_AT_ONCE)
         return torch.cat([replace(self, queries=queries).mask().sum(dim=-1) == 1 for queries in some], dim=-1)
 

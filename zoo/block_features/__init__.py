@@ -1,4 +1,4 @@
-"""Features of a block: what stands beside its mixer and its FFN. One file per feature."""
+"""Features of a block, in addition to its mixer and its FFN. One file per feature."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ Place = Literal["mixer", "ffn"]
 
 
 class BlockFeature(Spec):
-    """Spec of a feature. `needs`, `breaks` and `supports` are to be declared, as those of `zoo.features` are."""
+    """Spec of a feature. Subclasses must declare `needs`, `breaks` and `supports`, as those of `zoo.features` do."""
 
     needs: ClassVar[Grounds] = ALL
     """Grounds that it relies on."""
     breaks: ClassVar[Grounds] = ALL
-    """Grounds that others cannot rely on beside it."""
+    """Grounds that other parts cannot rely on alongside it."""
 
     def cost(self, d_model: int, norm: int) -> PartCost:
-        """Per token that the block runs on. norm: parameters of one of the block's."""
+        """Cost for each token that the block runs on. norm: parameters of one of the block's norms."""
         return PartCost(0)
 
     def cost_around(self, d_model: int) -> PartCost:
-        """Per token that reaches the block, whether or not the block runs on it."""
+        """Cost for each token that reaches the block, whether or not the block runs on it."""
         return PartCost(0)
 
     def cache_elements(self, d_model: int) -> int:
-        """Numbers kept per sequence."""
+        """Cache elements per sequence."""
         return 0
 
 
 class BeforeBranches(BlockFeature):
-    """Spec of a feature that changes what branches read."""
+    """Spec of a feature that changes the inputs of branches."""
 
     before: Annotated[tuple[Place, ...], Field(strict=False)] = ("mixer", "ffn")
     """Branches whose input it changes: `mixer`, `ffn`."""

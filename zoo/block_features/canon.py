@@ -1,4 +1,4 @@
-"""Canon layers: what a branch reads is mixed with the tokens just before it."""
+"""Canon layers: short convolutions over the inputs of branches."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from zoo.site import ForwardPass, PartCost
 
 
 class Canon(BeforeBranches):
-    """h ← h + conv(h) on what a branch reads, each feature by itself over itself and the W − 1 tokens before. Allen-Zhu
-    2025, arXiv:2512.17351.
+    """h ← h + conv(h) on the input of a branch, with a depthwise convolution over a token and the W − 1 tokens before
+    it. Allen-Zhu 2025, arXiv:2512.17351.
 
     The paper's places: A is before the mixer, C before the FFN. B, on queries, keys and values, is the mixer's own
-    `conv`, and D, on the hidden features, the FFN's: these have no h +, which the last of their weights can be. With
-    `position: nope` the convolutions are all that tells the order of near tokens.
+    `conv`, and D, on the hidden features, the FFN's: these have no residual h +, which their last weight can learn.
+    With `position: nope` only the convolutions tell the model the order of nearby tokens.
     """
 
     needs: ClassVar[Grounds] = NONE
@@ -31,14 +31,14 @@ class Canon(BeforeBranches):
     """W: tokens that a convolution sees, the current one included."""
 
     def build(self, d_model: int) -> nn.ModuleDict:
-        """A layer for each place."""
+        """One layer for each branch of `before`."""
         return nn.ModuleDict({place: CanonLayer(d_model, self.width) for place in sorted(set(self.before))})
 
     def cost(self, d_model: int, norm: int) -> PartCost:
         return conv_cost(d_model * len(set(self.before)), self.width)
 
     def cache_elements(self, d_model: int) -> int:
-        """The tokens that the next one reaches back to."""
+        """Cache elements per sequence: the last W − 1 inputs of each convolution."""
         return (self.width - 1) * d_model * len(set(self.before))
 
 

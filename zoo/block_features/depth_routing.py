@@ -1,4 +1,4 @@
-"""Blocks that run on a share of the tokens, which they choose."""
+"""Mixture-of-Depths: blocks that run on a share of the tokens, which they choose."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Run = Callable[[Tensor, ForwardPass, LayerCache | None], Tensor]
 
 
 class DepthRouting(BlockFeature):
-    """x_t ← x_t + r_t (block(x_chosen)_t − x_t) for chosen tokens, r = w · x; the others pass as they are.
+    """x_t ← x_t + r_t (block(x_chosen)_t − x_t) for chosen tokens, r = w · x; other tokens pass unchanged.
     Mixture-of-Depths, Raposo et al. 2024, arXiv:2404.02258.
 
-    While training, the C·T tokens of a text with the largest r are chosen, so that a token's choice depends on later
-    ones, and training has the FLOPs that are declared. Anywhere else the choice is causal: tokens with σ(r) > ½. For
-    that the objective gets `loss` times the binary cross-entropy of σ(r) with the choice, the first of the paper's two
-    ways (§3.5). So the loss that a training step reports is of another choice than the losses of evaluations, and more
-    or fewer tokens may be chosen there than C·T, which costs declare.
+    Training chooses the ⌈C·T⌉ tokens of a text with the largest r, so a token's choice depends on later tokens, and
+    FLOPs are those declared. Everywhere else the choice is causal: tokens with σ(r) > ½. To train for that choice, the
+    objective gets `loss` times the binary cross-entropy between σ(r) and training's choice, the first of the paper's
+    two methods (§3.5). So training losses and evaluation losses are of different choices, and evaluation may choose
+    more or fewer tokens than the ⌈C·T⌉ that costs declare.
 
-    The block sees the chosen tokens alone: windows and convolutions count these. Positions are those of the text.
+    The block sees only the chosen tokens: windows and convolutions count these. Positions are those in the text.
     """
 
     needs: ClassVar[Grounds] = frozenset({Ground.CAUSAL, Ground.SINGLE_STREAM, Ground.WHOLE_BLOCKS, Ground.SAME_WORK})
@@ -42,13 +42,13 @@ class DepthRouting(BlockFeature):
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     capacity: Annotated[float, Field(gt=0, lt=1)] = 0.125
-    """C, a share of the tokens; the paper routes every second block."""
+    """C: share of the tokens that the block runs on; the paper routes every second block."""
     loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.01
-    """The paper does not say its weight."""
+    """Weight of the binary cross-entropy in the objective; the paper gives none."""
 
     @property
     def ratio(self) -> float:
-        """Tokens for each that is chosen."""
+        """Tokens per chosen token: 1/C."""
         return 1 / self.capacity
 
     def count(self, tokens: int) -> int:
@@ -60,7 +60,7 @@ class DepthRouting(BlockFeature):
 
 
 class DepthRouter(nn.Module):
-    """x: (B, T, D) → the same. Shows `routed`: (B, T), which tokens the block runs on."""
+    """x: (B, T, D) → (B, T, D). Taps `routed`: (B, T), whether the block runs on each token."""
 
     def __init__(self, spec: DepthRouting, d_model: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class DepthRouter(nn.Module):
         else:
             chosen, most = self._likely(weights, step)
         step.tap("routed", lambda: chosen)
-        which, there = arranged(chosen, most)
+        which, there = arranged(chosen, most)  # (B, M)
         index = which[..., None].expand(-1, -1, x.shape[-1])
         read = x.gather(1, index)
         places = step.positions.expand(x.shape[:2]).gather(1, which)
@@ -90,25 +90,25 @@ class DepthRouter(nn.Module):
         return x.scatter_add(1, index, (share * (out - read)).to(x.dtype))
 
     def _likely(self, weights: Tensor, step: ForwardPass) -> tuple[Tensor, int]:
-        """Those that are likely to be among the largest, and the most that a row has, one at least."""
+        """The causal choice, σ(r) > ½, (B, T), and the largest number of tokens chosen in a row, at least 1."""
         chosen = weights > 0
         if step.text is not None:
             chosen = chosen & step.text
-        # Where there is only a shape, as when memory is foreseen, the expected number.
+        # Fake tensors, as in memory estimates, have no values: the expected number stands in.
         if is_fake(chosen):
             return chosen, self.spec.count(chosen.shape[1])
         return chosen, max(1, int(chosen.sum(dim=1).max()))
 
 
 def largest(weights: Tensor, count: int) -> Tensor:
-    """(B, T), whether each is among the `count` largest of its row."""
+    """(B, T): whether each weight is among the `count` largest of its row."""
     best = weights.topk(count, dim=1).indices
     return torch.zeros_like(weights, dtype=torch.bool).scatter(1, best, True)
 
 
 def arranged(chosen: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """(B, M) each, where M = `most`: the places of chosen tokens in their order, and which of them are chosen. Rows
-    that have fewer are filled up with others, which come after them."""
+    """(B, M) each, with M = `most`: indices of the chosen tokens in order, and whether each entry is chosen. Rows with
+    fewer chosen tokens are filled up with others at the end."""
     which = chosen.logical_not().to(torch.int8).argsort(dim=1, stable=True)[:, :most]
     return which, torch.arange(most, device=chosen.device) < chosen.sum(dim=1, keepdim=True)
 
@@ -116,7 +116,7 @@ def arranged(chosen: Tensor, most: int) -> tuple[Tensor, Tensor]:
 def _row_by_row(
     run: Run, read: Tensor, places: Tensor, counts: list[int], step: ForwardPass, cache: ChunkCache
 ) -> Tensor:
-    """Each row by itself, after as many tokens as it has had."""
+    """Run each row by itself on its chosen tokens, which continue those in its cache."""
     out = read.clone()
     for row, count in enumerate(counts):
         if count:

@@ -1,4 +1,4 @@
-"""Gated norms: what a branch reads is multiplied with a gate read from it."""
+"""Gated norms: the input of a branch is multiplied by a gate computed from it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class GatedNorm(BeforeBranches):
     """y ← y ⊙ σ(W_up silu(W_down y)) on the norm's output y that a branch reads. W_down: (r, D), W_up: (D, r).
     GatedNorm, Qiu et al. 2026, arXiv:2601.22966.
 
-    A feature is rescaled by the gate, with no need of an outlier that the norm divides by. A.X K2 has it before every
-    mixer and before its experts. Norms of latents, of heads and before the head have no gate; where mixer and FFN read
-    one norm's output, each branch has a gate of its own. It comes before the convolution of Canon layers.
+    The gate rescales features, so that no outlier is needed for the norm to divide by. A.X K2 has it before every mixer
+    and before its experts. Norms of latents, of heads and before the head have no gate; if mixer and FFN read one
+    norm's output, each branch has a gate of its own. The gate comes before the convolution of Canon layers.
     """
 
     needs: ClassVar[Grounds] = NONE
@@ -29,10 +29,10 @@ class GatedNorm(BeforeBranches):
     supports: ClassVar[Operations] = OF_MODULES
 
     rank: Annotated[PositiveInt, Fact.WIDTH] = 16
-    """r: features that the gate is read through."""
+    """r: inner width of the gate."""
 
     def build(self, d_model: int) -> nn.ModuleDict:
-        """A gate for each branch."""
+        """One gate for each branch of `before`."""
         return nn.ModuleDict({place: NormGate(d_model, self.rank) for place in sorted(set(self.before))})
 
     def cost(self, d_model: int, norm: int) -> PartCost:

@@ -1,4 +1,4 @@
-"""A learned path beside the residual around the mixer."""
+"""LAuReL: a learned low-rank path alongside the residual around the mixer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Laurel(BlockFeature):
     """y = (x + f(h) + h + norm(B A h)) / √2 around the mixer, h = norm(x), A: (r, D), B: (D, r). LAuReL, Menghani et
     al. 2024, arXiv:2411.07501, in the form of Gemma 3n (Google 2025, https://ai.google.dev/gemma/docs/gemma-3n).
 
-    The paper's low-rank form is x + f(h) + B A x, around any branch. f is the mixer with whatever norm comes after it.
+    The paper's low-rank form is x + f(h) + B A x, around any branch. f is the mixer with the norm after it, if any.
     """
 
     needs: ClassVar[Grounds] = NONE
@@ -27,7 +27,7 @@ class Laurel(BlockFeature):
     supports: ClassVar[Operations] = frozenset({Operation.LORA, Operation.SHARDING})
 
     rank: Annotated[PositiveInt, Fact.WIDTH] = 64
-    """r: features between A and B."""
+    """r: rank of B A."""
 
     def build(self, norm: nn.Module, d_model: int) -> LaurelLayer:
         return LaurelLayer(norm, d_model, self.rank)

@@ -1,4 +1,4 @@
-"""Layers that are left out by chance while training."""
+"""Stochastic depth: branches that are dropped at random in training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class StochasticDepth(nn.Module):
     Huang et al. 2016, arXiv:1603.09382.
 
     p_l = p (l + 1) / L in layer l, counted from 0: linear in depth. The paper multiplies by 1 − p_l in evaluation
-    instead, which has the same mean. Each row and each branch is drawn by itself.
+    instead, which has the same mean. Rows and branches are drawn independently.
     """
 
     def __init__(self, rate: float, site: LayerSite) -> None:

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class CacheKind(Variant):
-    """Stores what mixers keep of tokens. States of a fixed size stay as they are, and so does what is kept of the
-    encoder's tokens, which are read once."""
+    """Storage format of the tokens that mixers cache. Recurrent states and the encoder's keys and values, which are
+    written once, are always stored plainly."""
 
     @property
     def label(self) -> str:
-        """Its kind, and what of it is not the default: `int4, group 16`."""
+        """Its kind, and its settings that differ from the default: `int4, group 16`."""
         given = self.model_dump(exclude={"kind"}, exclude_defaults=True)
         return ", ".join([self.kind, *(f"{name} {value}" for name, value in given.items())])
 
     def check(self, model: ModelSpec) -> None:
-        """Raise UnsupportedError where the kind cannot serve a model."""
+        """Raise UnsupportedError if the kind cannot serve the model."""
         if not any(layer.mixer.cached() for layer in model.layers):
             raise UnsupportedError(
                 "cache", f"{self.kind} stores keys and values, and no layer of this model has a plain cache of them"
@@ -55,8 +55,7 @@ class CacheKind(Variant):
         """Replacement for a layer's plain token cache, which is empty."""
 
     def extra_bytes(self, mixer: Mixer, capacity: int, size: int) -> int:
-        """Bytes per sequence beyond those of a plain cache of numbers of `size` bytes; negative where there are
-        fewer."""
+        """Bytes per sequence beyond those of a plain cache with elements of `size` bytes; negative if fewer."""
         shapes = mixer.cached()
         if not shapes:
             return 0
@@ -67,5 +66,5 @@ class CacheKind(Variant):
 
     @abstractmethod
     def token_bytes(self, shapes: Sequence[tuple[int, int]], slots: int, rolling: bool, size: int) -> int:
-        """Bytes per sequence, for a buffer of each (heads, features) that would plainly have so many slots, which are
-        a window where they are rolling."""
+        """Bytes per sequence for one buffer of each (heads, features). slots: those of a plain buffer. rolling: whether
+        they are a window's."""

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Quantised(CacheKind):
-    """x̂ = l + s · round((x − l)/s), s = (max − l)/(2ᵇ − 1), over groups of `group` features of a token's head, of which
-    l is the least.
+    """x̂ = l + s · round((x − l)/s), s = (max − l)/(2ᵇ − 1), for each group of `group` features of a token's head, with
+    minimum l.
 
-    Groups lie along features, for keys and values alike, so that every token is stored by itself, whatever the chunk it
-    came in; KIVI (Liu et al. 2024, arXiv:2402.02750) groups keys along tokens, which loses less. l and s are in the
-    cache's type, of unit roundoff u: |x̂ − x| ≤ s(1 + u)/2 + u(|l| + max − l). Tokens are quantised as they arrive and
-    read as x̂ from then on, the chunk that brings them included.
+    Groups lie along features, for both keys and values, so that a token's storage does not depend on the chunk that it
+    came in; KIVI (Liu et al. 2024, arXiv:2402.02750) groups keys along tokens, which loses less. l and s have the
+    cache's dtype, of unit roundoff u: |x̂ − x| ≤ s(1 + u)/2 + u(|l| + max − l). Tokens are quantised as they arrive and
+    read as x̂ from then on, even within the chunk that brings them.
     """
 
     bits: ClassVar[int]
@@ -41,7 +41,7 @@ class Quantised(CacheKind):
 
 
 class QuantisedCache(TokenCache):
-    """For each kind of number three buffers: codes, l and s."""
+    """Three buffers for each plain one (keys, values, …): codes, l and s."""
 
     def __init__(self, plain: TokenCache, bits: int, group: int) -> None:
         self.bits, self.group = bits, group
@@ -71,14 +71,14 @@ class QuantisedCache(TokenCache):
         return self._packed(codes.to(torch.uint8)), low, step
 
     def _grouped(self, x: Tensor) -> Tensor:
-        """(…, features) → (…, groups, group), the last group filled up with the last feature."""
+        """(…, features) → (…, groups, group), the last group padded with the last feature."""
         count = ceil(x.shape[-1] / self.group)
         feature = torch.arange(count * self.group, device=x.device).clamp(max=x.shape[-1] - 1)
         groups: Tensor = x[..., feature].unflatten(-1, (count, self.group))
         return groups
 
     def _packed(self, codes: Tensor) -> Tensor:
-        """Two codes of four bits to a byte."""
+        """Codes with two of four bits in each byte; codes of eight bits are unchanged."""
         if self.bits == 8:
             return codes
         if codes.shape[-1] % 2:

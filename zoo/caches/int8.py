@@ -8,8 +8,8 @@ from zoo.caches._quantised import Quantised
 
 
 class Int8(Quantised):
-    """x̂ = l + s · round((x − l)/s), s = (max − l)/255, over groups of `group` features of a token's head, of which l is
-    the least. |x̂ − x| ≤ s/2, and the rounding of l and s to the cache's type. After KIVI (Liu et al. 2024,
+    """x̂ = l + s · round((x − l)/s), s = (max − l)/255, for each group of `group` features of a token's head, with
+    minimum l. |x̂ − x| ≤ s/2, plus the rounding of l and s to the cache's dtype. After KIVI (Liu et al. 2024,
     arXiv:2402.02750), which groups keys along tokens instead."""
 
     bits: ClassVar[int] = 8

@@ -1,4 +1,4 @@
-"""Pages of tokens, given to rows as they grow."""
+"""Paged cache: rows take pages of tokens from a pool as they grow."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ if TYPE_CHECKING:
 
 
 class Paged(CacheKind):
-    """Tokens are stored in pages of `page` tokens, which each row finds through a table: a row takes pages as it
+    """Tokens are stored in pages of `page` tokens, which each row finds through its page table. A row takes pages as it
     grows, and freed pages go to other rows. Kwon et al. 2023 (PagedAttention), arXiv:2309.06180.
 
-    Pages follow a row's own text, so padding takes none. `Cache.reorder` to fewer rows frees the pages of the others;
-    rows that come from one share its pages until one of them writes. `beside` and `join` let other rows in. Bytes are
-    those of the pages in use; the pool reserves `pages` for each layer. A layer with a window keeps its window, as it
-    is.
+    Pages hold a row's own text, so padding takes none. `Cache.reorder` frees the pages of dropped rows; copies of a row
+    share its pages until one of them writes (copy on write). `beside` and `join` admit further rows. Bytes are those
+    of the pages in use; the pool reserves `pages` for each layer. Layers with a window keep their plain rolling buffer.
     """
 
     kind: Literal["paged"] = "paged"
     page: PositiveInt = 16
-    """Tokens of a page."""
+    """Tokens per page."""
     pages: PositiveInt | None = None
     """Number of pages in a layer's pool; null for as many as all rows can need."""
 
@@ -59,10 +58,10 @@ class OutOfPagesError(ValueError):
 
 
 class PagePool:
-    """The pages of a layer: (pages, heads, page, features) for each kind of number, and who uses them."""
+    """The pages of a layer, (pages, heads, page, features) for each buffer, and the number of users of each page."""
 
     def __init__(self, like: Sequence[Tensor], capacity: int, page: int, pages: int) -> None:
-        """like: a buffer (B, heads, slots, features) for each kind of number. capacity: tokens of a row."""
+        """like: the plain buffers, (B, heads, slots, features) each. capacity: most tokens of a row."""
         self.capacity, self.page = capacity, page
         self.buffers = [old.new_zeros(pages, old.shape[1], page, old.shape[3]) for old in like]
         self.users = [0] * pages
@@ -93,7 +92,7 @@ class PagePool:
                 self._free.append(page)
 
     def own(self, page: int) -> int:
-        """A page with the same content that nobody else uses."""
+        """A page with the same content and a single user: the page itself, or a copy (copy on write)."""
         if self.users[page] == 1:
             return page
         copy = self.take()
@@ -104,7 +103,7 @@ class PagePool:
 
 
 class PagedCache(TokenCache):
-    """Token t of a row's own text lies in place t mod page of the row's page t / page."""
+    """Token t of a row's own text lies in slot t mod page of the row's page ⌊t / page⌋."""
 
     def __init__(self, pool: PagePool, batch: int) -> None:
         self.pool, self.capacity = pool, pool.capacity
@@ -125,20 +124,20 @@ class PagedCache(TokenCache):
             raise uncached(len(new), len(self.pool.buffers))
         self._grow(start, end)
         self.length = end
-        row, token = (self._own(start, end) >= 0).nonzero().unbind(dim=1)
+        row, token = (self._own(start, end) >= 0).nonzero().unbind(dim=1)  # padding is not stored
         page, slot = self._where(start, end)
         for buffer, x in zip(self.pool.buffers, new, strict=True):
             buffer[page[row, token], :, slot[row, token]] = x.detach()[row, :, token].to(buffer.dtype)
         if start == 0:
             return list(new), index
         page, slot = self._where(0, end)
-        kept = [
+        kept = [  # (B, heads, end, features)
             buffer[page, :, slot].transpose(1, 2).to(x.dtype) for buffer, x in zip(self.pool.buffers, new, strict=True)
         ]
         return kept, torch.arange(end, device=index.device)
 
     def _grow(self, start: int, end: int) -> None:
-        """Pages for the tokens from `start` to `end`, which nobody else reads."""
+        """Give each row pages with a single user for the tokens from `start` to `end`."""
         for table, pad in zip(self.tables, self.pads, strict=True):
             first, needed = max(0, start - pad) // self.pool.page, ceil(max(0, end - pad) / self.pool.page)
             for i in range(first, min(needed, len(table))):
@@ -146,12 +145,12 @@ class PagedCache(TokenCache):
             table.extend(self.pool.take() for _ in range(needed - len(table)))
 
     def _own(self, start: int, end: int) -> Tensor:
-        """(B, end − start): places in each row's own text, negative on padding."""
+        """(B, end − start): positions in each row's own text, negative on padding."""
         device = self.pool.buffers[0].device
         return torch.arange(start, end, device=device) - on_device(self.pads, device)[:, None]
 
     def _where(self, start: int, end: int) -> tuple[Tensor, Tensor]:
-        """(B, end − start) each: page and place in it; of padding those of the row's first token, which is masked."""
+        """(B, end − start) each: page and slot of each token; padding, which is masked, has the row's first token's."""
         own = self._own(start, end).clamp(min=0)
         width = max([1, *map(len, self.tables)])
         table = on_device([pages + [0] * (width - len(pages)) for pages in self.tables], own.device)
@@ -186,12 +185,12 @@ class PagedCache(TokenCache):
 
 
 def beside(cache: Cache, batch: int) -> Cache:
-    """An empty cache for `batch` other rows, on the same pages."""
+    """An empty cache for `batch` further rows, on the same pools. Raises ValueError unless every layer is paged."""
     return Cache([PagedCache(layer.pool, batch) for layer in _paged(cache)], batch)
 
 
 def join(cache: Cache, other: Cache) -> None:
-    """Take in the rows of a cache made by `beside`, after the rows that are there. Shorter rows count as padded."""
+    """Append the rows of a cache made by `beside`, which is left empty. Shorter rows count as left-padded."""
     length = max(cache.length, other.length)
     for layer, added in zip(_paged(cache), _paged(other), strict=True):
         layer.shift(length - layer.length)

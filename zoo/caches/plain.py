@@ -20,7 +20,7 @@ class Plain(CacheKind):
     kind: Literal["plain"] = "plain"
 
     def check(self, model: ModelSpec) -> None:
-        """Serves all."""
+        """Never raises: the plain cache serves every model."""
 
     def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
         return tokens

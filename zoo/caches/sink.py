@@ -1,4 +1,4 @@
-"""The first tokens and the last ones."""
+"""Attention-sink cache: the first tokens and the last ones."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Sink(CacheKind):
     """The first `sinks` tokens and the last `recent` ones, the query's own token included. Xiao et al. 2023
     (StreamingLLM), arXiv:2309.17453.
 
-    Tokens in between are forgotten, and positions are those within the cache: the sinks move along, right before the
-    oldest recent token. There may be any number of tokens. Up to sinks + recent nothing differs from a plain cache;
-    from there on tokens are read one at a time. A layer with a window keeps its window, as it is. Rows cannot be
-    padded, and positions that are added to the embedded tokens cannot move.
+    Tokens in between are evicted, and positions are those within the cache: the sinks are moved to right before the
+    oldest recent token. The number of tokens is unlimited. Up to sinks + recent tokens the cache equals a plain one;
+    beyond that, tokens are read one at a time. Layers with a window keep their plain rolling buffer. Rows cannot be
+    padded, and absolute positions, which are added to the embedded tokens, are refused, since they cannot be moved.
     """
 
     kind: Literal["sink"] = "sink"
     sinks: NonNegativeInt = 4
-    """First tokens of a text that are kept for good."""
+    """Number of first tokens of a text, which are never evicted."""
     recent: PositiveInt = 1020
-    """Last tokens that are kept, the query's own included."""
+    """Number of last tokens that are kept, including the query's own."""
 
     def check(self, model: ModelSpec) -> None:
         super().check(model)
@@ -44,7 +44,7 @@ class Sink(CacheKind):
     def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
         if tokens.capacity is None or tokens.slots < self.sinks + self.recent:
             return tokens
-        mixer.moved([buffer[:, :, :0] for buffer in tokens.buffers], 0)  # raises where it cannot
+        mixer.moved([buffer[:, :, :0] for buffer in tokens.buffers], 0)  # raises if the mixer cannot move keys
         return SinkCache(tokens, self.sinks, self.recent, mixer)
 
     def token_bytes(self, shapes: Sequence[tuple[int, int]], slots: int, rolling: bool, size: int) -> int:
@@ -53,7 +53,7 @@ class Sink(CacheKind):
 
 
 class SinkCache(TokenCache):
-    """Token t lies in slot t while there is room, and then in the slot of the oldest token that is no sink."""
+    """Token t lies in slot t while there is room; later tokens overwrite the oldest one that is not a sink."""
 
     def __init__(self, plain: TokenCache, sinks: int, recent: int, mixer: MixerLayer) -> None:
         shapes = [(*buffer.shape[:2], sinks + recent, buffer.shape[3]) for buffer in plain.buffers]
@@ -86,7 +86,7 @@ class SinkCache(TokenCache):
         recent = [buffer[:, :, self.sinks :].to(x.dtype) for buffer, x in zip(self.buffers, new, strict=True)]
         kept = [torch.cat(pair, dim=2) for pair in zip(sinks, recent, strict=True)]
         place = torch.arange(self.recent, device=index.device)
-        latest = end - 1 - (end - 1 - self.sinks - place) % self.recent
+        latest = end - 1 - (end - 1 - self.sinks - place) % self.recent  # index of the token in each recent slot
         return kept, torch.cat((torch.arange(self.sinks, device=index.device) + gone, latest))
 
     def divides(self, tokens: int) -> bool:

@@ -1,1 +1,1 @@
-"""State that models keep while they decode."""
+"""KV caches and other state that models keep while decoding."""

@@ -1,7 +1,7 @@
-"""State that a model keeps while it decodes.
+"""KV cache of a model, and the interface of all state that layers keep while decoding.
 
-A layer's cache takes the keys and values of the new tokens and hands back those that they may attend to. Bytes declared
-by `zoo.cost` are the bytes allocated here.
+A layer's cache takes the keys and values of new tokens and returns those that these may attend to. The bytes that
+`zoo.cost` declares are those allocated here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from zoo.site import Memory
 
 TakeBack = Callable[[int], None]
-"""Forgets the tokens read since, but for so many of the first of them."""
+"""Rollback function: discards the tokens read since `mark`, except the given number of first ones."""
 ASK_THE_MODEL = "create the cache with this model's new_cache"
 K = TypeVar("K")
 NOTHING_TO_CACHE = "an encoder reads a text in one pass: there is nothing to cache"
@@ -26,11 +26,11 @@ class LayerCache(Protocol):
 
     @property
     def capacity(self) -> int | None:
-        """Tokens of the stream that it can hold; None for any number."""
+        """Number of tokens of the stream that the cache can hold; None for any number."""
 
     def pad(self, left_pad: Tensor) -> None:
-        """Told before the first pass how many tokens of padding rows begin with: (B,). Raises ValueError where there
-        can be none."""
+        """Set the number of padding tokens at the left of each row, (B,), before the first pass. Raises ValueError if
+        the cache cannot have padding."""
 
     def readable(self, tokens: int) -> int:
         """Number of the next `tokens` that fit in one pass: all, unless reading one evicts another still needed."""
@@ -40,17 +40,17 @@ class LayerCache(Protocol):
         """Bytes allocated."""
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row `rows[i]` was, as beam search needs."""
+        """Replace row i by the former row `rows[i]`, as beam search needs."""
 
     def divides(self, tokens: int) -> bool:
-        """Whether some of the next `tokens` can be taken back and the others kept."""
+        """Whether a rollback of the next `tokens` can keep some of them."""
 
     def mark(self, tokens: int) -> TakeBack:
         """Rollback function for the next tokens, at most `tokens`, as speculative decoding needs."""
 
 
 def kept_by(reader: object, cache: LayerCache | None, kind: type[K]) -> K | None:
-    """A layer's cache, of the kind that the reader keeps. Raises TypeError for a cache of something else."""
+    """The cache of a layer, checked to be of the kind that `reader` keeps. Raises TypeError for another kind."""
     if cache is None or isinstance(cache, kind):
         return cache
     found, wanted = type(cache).__name__, kind.__name__
@@ -59,14 +59,14 @@ def kept_by(reader: object, cache: LayerCache | None, kind: type[K]) -> K | None
 
 
 def uncached(given: int, declared: int) -> ValueError:
-    """Error for another number of buffers than the mixer's `cached` declares."""
+    """Error for a number of buffers other than the mixer's `cached` declares."""
     return ValueError(f"extend got {given} buffers, cached() declares {declared}")
 
 
 class Cache:
-    """State of a model: one entry per layer, and how many tokens it has seen (padding included).
+    """State of a model: one entry per layer, and the number of tokens seen (padding included).
 
-    memory: what is known of the encoder's output; its keys and values are in the layers' entries.
+    memory: the encoder's output, as far as it is still needed; its keys and values are in the layers' entries.
     """
 
     def __init__(self, layers: list[LayerCache], batch: int) -> None:
@@ -77,7 +77,7 @@ class Cache:
 
     @property
     def capacity(self) -> int | None:
-        """Tokens that it can hold; None for any number, where every layer forgets."""
+        """Number of tokens that the cache can hold; None for any number, if no layer has a limit."""
         return min((layer.capacity for layer in self.layers if layer.capacity is not None), default=None)
 
     @property
@@ -85,8 +85,8 @@ class Cache:
         return sum(layer.nbytes for layer in self.layers)
 
     def admit(self, batch: int, tokens: int, left_pad: Tensor | None, prefix: Tensor | None = None) -> None:
-        """Check that `tokens` more of `batch` rows fit, and remember the padding, which only the first chunk may bring,
-        as it alone may have a prefix, whole."""
+        """Check that a chunk of `tokens` tokens of `batch` rows fits, and store its padding. Raises ValueError if not,
+        and for padding or a prefix after the first chunk, or a prefix that the first pass cannot hold."""
         if batch != self.batch:
             raise ValueError(f"the cache holds {self.batch} rows, and {batch} are given")
         if self.capacity is not None and self.length + tokens > self.capacity:
@@ -107,7 +107,7 @@ class Cache:
             self.left_pad = left_pad
 
     def forget_encoder(self) -> None:
-        """Let the encoder's output go: the layers have their keys and values of it."""
+        """Drop the encoder's output, whose keys and values the layers have stored."""
         if self.memory is not None:
             self.memory = Memory(None, self.memory.text)
 
@@ -116,7 +116,7 @@ class Cache:
         return min(layer.readable(tokens) for layer in self.layers)
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row `rows[i]` was."""
+        """Replace row i by the former row `rows[i]`."""
         self.batch = rows.shape[0]
         for layer in self.layers:
             layer.reorder(rows)
@@ -126,9 +126,9 @@ class Cache:
             self.memory = Memory(None, self.memory.text[rows])
 
     def mark(self, tokens: int) -> Callable[[int], int]:
-        """Rollback function for the next tokens, at most `tokens`, given how many of the first of them to keep.
+        """Rollback function for the next tokens, at most `tokens`; its argument is the number of first ones to keep.
 
-        The function returns how many of those have to be read again: a recurrent state can only be restored whole.
+        The function returns how many of those must be read again: a recurrent state can only be restored whole.
         """
         start, divides = self.length, all(layer.divides(tokens) for layer in self.layers)
         take_back = [layer.mark(tokens) for layer in self.layers]
@@ -146,13 +146,13 @@ class Cache:
 class TokenCache:
     """Cache of the last `slots` tokens of a layer: keys and values, or whatever its mixer needs.
 
-    Token t lives in slot t mod slots. With fewer slots than tokens, what leaves the window is overwritten (the rolling
-    buffer of Mistral 7B, arXiv:2310.06825).
+    Token t lives in slot t mod slots. With fewer slots than tokens, tokens that leave the window are overwritten (the
+    rolling buffer of Mistral 7B, arXiv:2310.06825).
     """
 
     def __init__(self, *buffers: Tensor, rolling: bool = False) -> None:
-        """Each buffer: (B, heads, slots, features), all with the same B and slots. rolling: whether what is overwritten
-        is not needed again, so that there may be any number of tokens."""
+        """Each buffer: (B, heads, slots, features), all with the same B and slots. rolling: whether overwritten tokens
+        are never needed again, so that the number of tokens is unlimited."""
         self.buffers = list(buffers)
         self.slots = buffers[0].shape[2]
         self.capacity: int | None = None if rolling else self.slots
@@ -177,24 +177,24 @@ class TokenCache:
         return sum(buffer.nbytes for buffer in self.buffers)
 
     def pad(self, left_pad: Tensor) -> None:
-        """Padding is kept as if it were text, and masked."""
+        """Does nothing: padding is stored like text, and masked."""
 
     def readable(self, tokens: int) -> int:
         return tokens
 
     def encode(self, new: Sequence[Tensor]) -> list[Tensor]:
-        """(B, heads, T, features) of each kind of number → what the buffers keep of them."""
+        """New keys, values, …, (B, heads, T, features) each → the tensors that the buffers store."""
         return list(new)
 
     def decode(self, kept: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
-        """The other way round, in the types of `like`."""
+        """Stored tensors → keys, values, …, in the dtypes of `like`."""
         return [x.to(y.dtype) for x, y in zip(kept, like, strict=True)]
 
     def extend(self, new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Take the new tokens and return what they may attend to.
+        """Store the new tokens and return all that they may attend to.
 
-        new: one (B, heads, T, features) per kind of number, at places index: (T,) in the stream → the same with
-        S tokens, and their places: (S,).
+        new: keys, values, …, (B, heads, T, features) each. index: (T,), their indices in the token stream → the same
+        with S tokens, and their indices: (S,). Raises ValueError for a number of tensors that the buffers do not fit.
         """
         stored = self.encode(new)
         if len(stored) != len(self.buffers):
@@ -214,7 +214,7 @@ class TokenCache:
             self._write(new, start, end)
             live = min(end, self.slots)
             return self._live(live), self._places(end, live, index)
-        # A chunk that overflows the buffer: its first tokens still need what its last ones overwrite.
+        # The chunk overflows the buffer: its first tokens still need what its last ones overwrite.
         live = min(start, self.slots)
         places = torch.cat((self._places(start, live, index), index))
         kept = [torch.cat((old.to(x.dtype), x), dim=2) for old, x in zip(self._live(live), new, strict=True)]
@@ -222,7 +222,8 @@ class TokenCache:
         return kept, places
 
     def _keep_one(self, new: Sequence[Tensor], index: Tensor) -> tuple[Sequence[Tensor], Tensor]:
-        """Store one token, in a program for every position; returns all slots, unfilled ones at negative positions."""
+        """`_keep` of one token, in a program that serves every index; returns all slots, unfilled ones with negative
+        indices."""
         slot = torch.arange(self.slots, device=index.device)
         for buffer, token in zip(self.buffers, new, strict=True):
             buffer.index_copy_(2, index % self.slots, token.to(buffer.dtype))
@@ -238,10 +239,10 @@ class TokenCache:
         for buffer, tokens in zip(self.buffers, new, strict=True):
             kept = tokens[:, :, tokens.shape[2] - (end - start) :].detach()
             buffer[:, :, first : first + head] = kept[:, :, :head]
-            buffer[:, :, : kept.shape[2] - head] = kept[:, :, head:]
+            buffer[:, :, : kept.shape[2] - head] = kept[:, :, head:]  # wraps around to slot 0
 
     def _places(self, end: int, live: int, index: Tensor) -> Tensor:
-        """(live,): which token each slot holds once `end` tokens were seen."""
+        """(live,): index of the token that each slot holds after `end` tokens."""
         slot = torch.arange(live, device=index.device)
         return end - 1 - (end - 1 - slot) % self.slots
 
@@ -252,7 +253,7 @@ class TokenCache:
         return tokens <= self.slots
 
     def mark(self, tokens: int) -> TakeBack:
-        """Supports what the next tokens will overwrite."""
+        """Save a copy of the slots that the next tokens will overwrite, for the rollback."""
         start = self.length
         first = max(start, self.slots) if start + tokens > self.slots else start + tokens
         taken = torch.arange(first, min(start + tokens, first + self.slots), device=self.buffers[0].device)

@@ -1,4 +1,4 @@
-"""Caches of layers that process chunks of tokens."""
+"""Cache of layers that run on chunks of tokens, or on chosen tokens."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from zoo.caching.cache import LayerCache, TakeBack
 from zoo.caching.states import StateCache
 
 BORDERS = ("key", "smoothed")
-"""Names of the buffers kept from the last token and from the last chunk: (B, D) each."""
+"""Names of the states kept of the last token and of the last chunk: (B, D) each."""
 
 
 class ChunkCache(StateCache):
-    """The entry of all layers that run on chunks. Each row has caches of its own, one per layer, since rows have as
-    many chunks as their texts make. Each has room for as many chunks as there may be tokens.
+    """The joint entry of all layers that run on chunks, or the entry of one block that routes tokens. Each row has its
+    own caches, one per layer, since rows differ in their number of chunks. Each has room for one chunk per token.
 
-    lengths: chunks that each row has had.
+    lengths: number of chunks, or routed tokens, that each row has read.
     """
 
     def __init__(self, rows: Sequence[Sequence[LayerCache]], states: StateCache) -> None:
-        """rows: for each, a cache of a batch of one per layer."""
+        """rows: for each row, one cache per layer, for a batch of one."""
         super().__init__(states.states)
         self.rows = [list(row) for row in rows]
         self.lengths = [0] * len(rows)

@@ -1,4 +1,4 @@
-"""A kind of cache by its name or its settings."""
+"""Lookup of a kind of cache by its name or its settings."""
 
 from __future__ import annotations
 

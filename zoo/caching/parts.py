@@ -1,4 +1,4 @@
-"""Caches made of others: of a block's parts, of tokens and blocks of them; and keys and values of the encoder."""
+"""Composite caches, of a block's parts or of tokens with blocks of tokens; and the cache of the encoder's tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Composite(ABC):
     @property
     @abstractmethod
     def made_of(self) -> Sequence[LayerCache]:
-        """The caches that it is made of."""
+        """The component caches."""
 
     @property
     def capacity(self) -> int | None:
@@ -63,9 +63,9 @@ class PartsCache(Composite):
 
 
 class MemoryCache:
-    """Keys and values of the encoder's tokens, which all tokens of the decoder see: written once.
+    """Keys and values of the encoder's tokens, which all tokens of the decoder see. They are written once.
 
-    They are of no token of the decoder's, so that taking these back leaves them as they are.
+    Rollbacks of the decoder's tokens leave them unchanged.
     """
 
     capacity: int | None = None
@@ -77,7 +77,7 @@ class MemoryCache:
 
     @staticmethod
     def empty(shape: tuple[int, int, int, int], like: Tensor, dtype: torch.dtype) -> MemoryCache:
-        """On the device of `like`."""
+        """An empty cache on the device of `like`."""
         return MemoryCache(*(torch.zeros(shape, dtype=dtype, device=like.device) for _ in range(2)))
 
     @property
@@ -85,12 +85,12 @@ class MemoryCache:
         return sum(buffer.nbytes for buffer in self.buffers)
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """(B, K, S, d) each."""
+        """Keys and values: (B, K, S, d) each."""
         keys, values = (buffer[:, :, : self.length] for buffer in self.buffers)
         return keys, values
 
     def write(self, *new: Tensor) -> None:
-        """Keys and values: (B, K, S, d)."""
+        """new: keys and values, (B, K, S, d) each. Raises ValueError if they do not fit."""
         self.length, slots = new[0].shape[2], self.buffers[0].shape[2]
         if self.length > slots:
             raise ValueError(f"the cache holds {slots} tokens of the encoder's: {self.length} do not fit")
@@ -98,7 +98,7 @@ class MemoryCache:
             buffer[:, :, : self.length] = value.detach()
 
     def pad(self, left_pad: Tensor) -> None:
-        """The encoder's text has padding of its own."""
+        """Does nothing: the encoder's text has its own padding."""
 
     def readable(self, tokens: int) -> int:
         return tokens
@@ -111,16 +111,17 @@ class MemoryCache:
 
     def mark(self, tokens: int) -> TakeBack:
         def take_back(kept: int) -> None:
-            """Nothing was written."""
+            """Does nothing: decoded tokens write nothing here."""
 
         return take_back
 
 
 class BlockCache(Composite):
-    """Keys and values of all tokens, of the last few, of those that blocks still to come read, and of blocks.
+    """Keys and values of all tokens, of the last few (`near`), of those that future blocks need (`unread`), and of
+    blocks of tokens.
 
-    How many blocks there are follows from the number of tokens. So taking tokens back leaves blocks as they are: those
-    that were made of them are not read until they are made again.
+    The number of blocks follows from the number of tokens. So a rollback leaves the blocks unchanged: those made of
+    discarded tokens are not read until they are written again.
     """
 
     def __init__(self, tokens: TokenCache, near: TokenCache, unread: TokenCache, blocks: Sequence[Tensor]) -> None:
@@ -137,10 +138,10 @@ class BlockCache(Composite):
         return super().nbytes + sum(block.nbytes for block in self.blocks)
 
     def add(self, new: Sequence[Tensor], first: int | Tensor, count: int) -> list[Tensor]:
-        """Take new blocks and return all.
+        """Store new blocks and return all.
 
-        new: keys and values of M blocks, (B, K, M, d) each. first: the number of blocks before them, (B, 1) where rows
-        differ. count: how many are returned, of which a row may not have the last.
+        new: keys and values of M blocks, (B, K, M, d) each. first: the number of blocks before them, (B, 1) if rows
+        differ. count: number of blocks returned; some rows may not have the last ones yet.
         """
         if not isinstance(first, Tensor) and first == 0:
             known = list(new)
@@ -153,7 +154,7 @@ class BlockCache(Composite):
         return known
 
     def _with(self, old: Tensor, new: Tensor, first: int | Tensor) -> Tensor:
-        """old: (B, K, N, d), new: (B, K, M, d), from slot `first` on."""
+        """old: (B, K, N, d), with new: (B, K, M, d) in place of its slots from `first` on."""
         if not isinstance(first, Tensor):
             return torch.cat((old[:, :, :first], new), dim=2)
         if not new.shape[2]:

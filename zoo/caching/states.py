@@ -32,18 +32,18 @@ class StateCache:
         )
 
     def pad(self, left_pad: Tensor) -> None:
-        """Padding leaves no trace in a state."""
+        """Does nothing: padding leaves no trace in a state."""
 
     def readable(self, tokens: int) -> int:
         return tokens
 
     def read(self, name: str, dtype: torch.dtype) -> Tensor | None:
-        """The state that the last pass left; None before the first."""
+        """The state after the last pass, in `dtype`; None before the first. Raises TypeError for an unknown name."""
         state = self._known(name)
         return state.to(dtype) if name in self._written else None
 
     def write(self, name: str, value: Tensor) -> None:
-        """value: (B, …), of the state's size."""
+        """value: (B, …), of the state's shape. Raises TypeError for an unknown name."""
         self._known(name).copy_(value.detach())
         self._written.add(name)
 
@@ -71,7 +71,7 @@ class StateCache:
 
 
 class TokenStateCache(TokenCache, StateCache):
-    """Tokens, and a state beside them."""
+    """A token cache together with recurrent states."""
 
     def __init__(self, tokens: TokenCache, states: StateCache) -> None:
         StateCache.__init__(self, states.states)

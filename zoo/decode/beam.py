@@ -22,23 +22,22 @@ class Beams(NamedTuple):
     """The best continuations of each prompt, best first."""
 
     tokens: Tensor
-    """(B, beams, N), filled where a continuation has ended."""
+    """(B, beams, N), with `Stop.fill` after a continuation's end."""
     scores: Tensor
     """(B, beams): Σ log p(token) / length^length_penalty."""
 
 
 class BeamSearch(Spec):
-    """All of it is as transformers defines it."""
+    """Settings of beam search, as transformers defines them."""
 
     beams: PositiveInt = 4
-    """Continuations of a prompt that are kept at each step."""
+    """Number of continuations kept per prompt at each step."""
     length_penalty: float = 1.0
-    """The exponent of the length by which Σ log p is divided: above 0 it favours long texts, 0 leaves sums as they
-    are."""
+    """Exponent of the length that Σ log p is divided by: above 0 favours long texts, 0 leaves sums unchanged."""
     early_stopping: bool | Literal["never"] = False
-    """A prompt is done when `beams` of its continuations have ended and: the likeliest open one, scored at its length
-    now, is below the worst of them (false); it is so even at the length that scores best, the limit where the penalty
-    is positive ("never"); at once (true)."""
+    """When a prompt with `beams` ended continuations is done: when its likeliest open one, scored at the current
+    length, is below the worst ended one (false); when it is below even at its best-scoring length, the limit if the
+    penalty is positive ("never"); at once (true)."""
 
 
 @torch.no_grad()
@@ -52,11 +51,11 @@ def beam_search(
     cache: Cache | None = None,
     **settings: Any,
 ) -> Beams:
-    """tokens: (B, T) prompts. At each step the `beams` likeliest continuations that have not ended go on; those among
-    the `beams` likeliest that have are kept by score.
+    """tokens: (B, T) prompts. Each step extends the `beams` likeliest open continuations; those among the `beams`
+    likeliest candidates that end are kept by score.
 
-    cache: an empty one of B · beams rows, where it is not to be the plain one. settings: fields of `BeamSearch`,
-    and what else the prompts are told (`zoo.site.Given`).
+    cache: an empty cache of B · beams rows, plain by default. settings: fields of `BeamSearch`, and further inputs of
+    the prompts (`zoo.site.Given`).
     """
     given, settings = divided(settings)
     search = BeamState(checked(BeamSearch, settings), tokens.shape[0], new_tokens, stop, tokens.device)
@@ -87,7 +86,7 @@ class BeamState:
     def __post_init__(self) -> None:
         shape, lowest = (self.batch, self.how.beams), float("-inf")
         self.open = torch.zeros(*shape, 0, dtype=torch.long, device=self.device)
-        # All beams of a prompt start alike: but for the first they are passed over.
+        # All beams of a prompt start equal, so the first step extends only the first of them.
         self.open_scores = torch.full(shape, lowest, device=self.device)
         self.open_scores[:, 0] = 0.0
         self.ended = self.open.clone()
@@ -96,14 +95,14 @@ class BeamState:
         self.done = self.limit < 1
 
     def extend(self, log_p: Tensor) -> Tensor:
-        """log_p: (B · beams, V) → (B · beams,), the row that each open continuation goes on from."""
+        """log_p: (B · beams, V) → (B · beams,), the row that each open continuation extends."""
         vocabulary = log_p.shape[-1]
         total = self.open_scores[:, :, None] + log_p.view(self.batch, self.how.beams, vocabulary)
-        # Enough that `beams` of them go on, whatever ends.
+        # Enough candidates that `beams` stay open, however many end.
         wanted = self.how.beams * (1 + max(1, len(self.stop.sequences)))
         scores, places = total.flatten(1).topk(min(wanted, total.shape[1] * vocabulary))
         beam = places // vocabulary
-        texts = torch.cat((_rows(self.open, beam), places[..., None] % vocabulary), dim=-1)
+        texts = torch.cat((_rows(self.open, beam), places[..., None] % vocabulary), dim=-1)  # (B, wanted, N)
         length = texts.shape[-1]
         ending = self.stop.ended(texts.flatten(0, 1)).view(scores.shape) | (length == self.limit)
         self._take_ended(texts, scores, ending)
@@ -124,7 +123,7 @@ class BeamState:
         self.ended = _rows(torch.cat((filled, texts), dim=1), kept)
 
     def _judge(self, length: int, closed: bool) -> None:
-        """Whether anything can still get better."""
+        """Update which prompts can still improve, and whether the search is done."""
         at = self.limit if self.how.early_stopping == "never" and self.how.length_penalty > 0 else length
         worst = self.ended_scores.amin(dim=1, keepdim=True)
         self.improvable &= self.open_scores[:, :1] / at**self.how.length_penalty > worst

@@ -1,8 +1,8 @@
-"""Decoding by one compiled program that serves every place of the stream.
+"""Decoding by one compiled program that serves every index of the token stream.
 
-A token of a small model takes less to compute than its operations take to be issued, one by one, from Python. Compiled
-into one program (on CUDA replayed as one graph) they are issued at once. The program always reads all slots of the
-cache, those not yet filled under a mask, so that its shapes are the same for every token.
+For a small model, launching a token's operations one by one from Python takes longer than computing them. One compiled
+program (on CUDA, one replayed graph) launches them together. The program always reads all slots of the cache and masks
+those not yet filled, so that its shapes are the same for every token.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zoo.model import Decoder
 from zoo.site import Given
 
 SLOTS = 128
-"""Caches have a multiple of so many, so that prompts of other lengths find the program compiled."""
+"""Caches have a multiple of this many slots, so that prompts of different lengths share a compiled program."""
 
 _programs: WeakKeyDictionary[Decoder, dict[Any, Callable[..., Tensor]]] = WeakKeyDictionary()
 """Compiled programs, by model and backend."""
@@ -33,13 +33,13 @@ NextLogits = Callable[[Tensor, Cache], Tensor]
 
 
 def compiled_step(model: Decoder, backend: str | Callable[..., Any] = "inductor") -> NextLogits:
-    """One token further, as the model computes it to within rounding.
+    """A function that computes the logits after one more token, equal to the model's to within rounding.
 
-    The first call for a batch and a capacity compiles, which takes a minute on a CPU. A model's programs are kept as
-    long as it is.
+    Its first call for a batch and a capacity compiles, which takes a minute on a CPU. A model's programs are kept as
+    long as the model.
 
     Raises:
-        UnsupportedError: at the first call, for caches that hold more than plain keys and values.
+        UnsupportedError: at each call, for caches that hold more than plain keys and values.
     """
     program = _program(model, backend)
     graphs = model.device.type == "cuda"
@@ -47,7 +47,7 @@ def compiled_step(model: Decoder, backend: str | Callable[..., Any] = "inductor"
     def step(token: Tensor, cache: Cache) -> Tensor:
         _check(cache)
         cache.admit(token.shape[0], 1, None)
-        index = torch.full((1,), cache.length, device=token.device)  # filled there: a copy would wait for the device
+        index = torch.full((1,), cache.length, device=token.device)  # filled there: a copy would synchronise
         if graphs:
             torch.compiler.cudagraph_mark_step_begin()
         logits: Tensor = program(model, token, index, cache)
@@ -70,7 +70,7 @@ def _program(model: Decoder, backend: str | Callable[..., Any]) -> Callable[...,
 
 
 def roomy_cache(model: Decoder, batch: int, tokens: int) -> Cache:
-    """For so many tokens, in a number of slots that others share."""
+    """Cache for `tokens` tokens, rounded up to a multiple of `SLOTS`. Raises UnsupportedError as compiled steps do."""
     cache = model.new_cache(batch, -(-tokens // SLOTS) * SLOTS)
     _check(cache)
     for layer in cache.layers:
@@ -80,7 +80,7 @@ def roomy_cache(model: Decoder, batch: int, tokens: int) -> Cache:
 
 
 def check_given(given: Given) -> None:
-    """Raises UnsupportedError for prompts that are told more than their tokens and padding."""
+    """Raise UnsupportedError for prompts with inputs other than tokens and padding."""
     for name in given:
         raise UnsupportedError(name, "a compiled step knows tokens and left_pad only: decode without compile")
 

@@ -1,4 +1,4 @@
-"""One token after the other: greedy or sampled."""
+"""Autoregressive decoding, greedy or sampled."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def generate(
 ) -> Tensor:
     """tokens: (B, T) prompts → (B, N) continuations, N ≤ new_tokens.
 
-    left_pad: (B,), the padding at the left of each prompt. stop: what ends a row; decoding ends with the last row.
-    cache: an empty one, where it is not to be the plain one. compile: whether to decode by a compiled step (see
-    `zoo.decode.compiled`), which pays for thousands of tokens. settings: fields of `Sampling`, greedy without, and what
-    else the prompts are told (`zoo.site.Given`), such as `encoder_tokens` or their `prefix`.
+    left_pad: (B,), number of padding tokens at the left of each prompt. stop: sequences that end a row; decoding stops
+    when all rows have ended. cache: an empty cache, plain by default. compile: whether to use a compiled step (see
+    `zoo.decode.compiled`), which pays off from thousands of tokens on. settings: fields of `Sampling`, by default
+    greedy, and further inputs of the prompts (`zoo.site.Given`), such as `encoder_tokens` or `prefix`.
     """
     given, sampling = divided(settings)
     how = checked(Sampling, sampling)
@@ -68,8 +68,8 @@ def steps(
     further: NextLogits | None = None,
     **given: Unpack[Given],
 ) -> Iterator[Tensor]:
-    """(B, 1), one after the other, each chosen from logits: (B, V). tokens: (B, T), the prompts; given: what else they
-    are told. further: computes the logits after single tokens."""
+    """Yield tokens, (B, 1) each, chosen from logits: (B, V). tokens: (B, T), the prompts; given: their further inputs.
+    further: computes the logits after single tokens, by default uncompiled."""
     if cache is None:
         cache = cache_for(model, tokens, new_tokens, given)
     further = further or partial(next_logits, model)
@@ -82,17 +82,17 @@ def steps(
 def next_logits(
     model: Decoder, tokens: Tensor, cache: Cache, left_pad: Tensor | None = None, **given: Unpack[Given]
 ) -> Tensor:
-    """(B, V), after the last of these tokens: (B, T)."""
+    """Logits (B, V) after the last of tokens: (B, T)."""
     return model.read_out(model.hidden(tokens, cache, left_pad, **given)[:, -1:])[:, 0]
 
 
 def cache_for(model: Decoder, tokens: Tensor, new_tokens: int, given: Given) -> Cache:
-    """A plain one for these prompts, (B, T), and what follows them."""
+    """A plain cache for prompts, (B, T), and `new_tokens` after them."""
     encoded = given["encoder_tokens"].shape[1] if "encoder_tokens" in given else None
     return model.new_cache(tokens.shape[0], tokens.shape[1] + new_tokens, encoder_capacity=encoded)
 
 
 def divided(settings: Mapping[str, object]) -> tuple[Given, dict[str, object]]:
-    """Model inputs that accompany the prompts, separated from the other settings."""
+    """Split settings into further inputs of the prompts, and the rest."""
     given = {name: value for name, value in settings.items() if name in Given.__annotations__}
     return cast(Given, given), {name: value for name, value in settings.items() if name not in given}

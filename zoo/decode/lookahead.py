@@ -1,4 +1,4 @@
-"""Lookahead: modules of multi-token prediction draft what the model then checks."""
+"""Lookahead: speculative decoding in which the model's own modules of multi-token prediction draft."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def lookahead(
     cache: Cache | None = None,
     **settings: Any,
 ) -> Speculated:
-    """The output of `generate` with these settings, in fewer forward passes of the model: module k of its multi-token
-    prediction drafts the token k places after the next one (DeepSeek V3, arXiv:2412.19437 §2.2), and the model checks
-    them as in `speculate`. settings: as for `generate`."""
+    """Output distributed as that of `generate` with these settings, in fewer forward passes of the model: module k of
+    multi-token prediction drafts the token k positions after the next one (DeepSeek V3, arXiv:2412.19437 §2.2), and the
+    model checks the drafts as in `speculate`. settings: as for `generate`. Raises UnsupportedError without `mtp`."""
     if model.spec.mtp is None:
         raise UnsupportedError("mtp", "lookahead needs a model with multi-token prediction: set mtp")
     given, sampling = divided(settings)
@@ -42,10 +42,10 @@ def lookahead(
 
 
 class MtpDraft:
-    """The modules of a model, each with a cache.
+    """A drafter that is the model's modules of multi-token prediction, each with a cache.
 
-    Entry i of module k is made of h^{k−1}_i and emb(t_{i+k}), and predicts t_{i+k+1}. Places are those of h: schemes of
-    relative positions do not see the difference to training, where they are those of the token.
+    Entry i of module k is computed from h^{k−1}_i and emb(t_{i+k}), and predicts t_{i+k+1}. Its position is that of h;
+    in training it is that of the token, a difference that relative position schemes do not see.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class MtpDraft:
         self.starts = [0] * len(self.caches)
         """Entries that each module has read for good."""
         self.waiting: list[Tensor | None] = [None] * len(self.caches)
-        """h^{k−1} from there on, (B, n, D), at places that the model has read for good."""
+        """h^{k−1} from those entries on, (B, n, D), at tokens that the model has read for good."""
 
     def propose(self, text: Tensor, stream: Tensor, ahead: int, distribution: Distribution) -> tuple[Tensor, Tensor]:
         drafts, weights = text[:, :0], []
         before, after = self.modules.norms(self.model.norm)
         settled, drafted = before(stream), stream[:, :0]
-        # Fewer than all modules are asked at the end of the text only: the others are not asked again.
+        # Fewer than all modules draft only at the end of the text, where the others are not needed again.
         for k in range(1, ahead + 1):
             settled, drafted = self._read(k, torch.cat((text, drafts), dim=1), settled, drafted)
             last = torch.cat((settled, drafted), dim=1)[:, -1:]
@@ -73,11 +73,11 @@ class MtpDraft:
         return drafts, torch.stack(weights, dim=1)
 
     def _read(self, k: int, text: Tensor, settled: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor]:
-        """settled, drafted: (B, n, D), h^{k−1} at places that the model has read for good, and at those after them that
-        rest on drafts → the same of h^k."""
+        """settled, drafted: (B, n, D), h^{k−1} at tokens that the model has read for good, and at later ones, which
+        depend on drafts → the same of h^k."""
         waiting = self.waiting[k - 1]
         settled = settled if waiting is None else torch.cat((waiting, settled), dim=1)
-        # All modules but the first need a token after the text's last to go with the last of these.
+        # For k > 1 the last entry needs a token after the end of the text, so it waits for the next proposal.
         known = settled.shape[1] - min(settled.shape[1], int(k > 1))
         self.waiting[k - 1] = settled[:, known:]
         unsettled = torch.cat((settled[:, known:], drafted), dim=1)
@@ -89,7 +89,7 @@ class MtpDraft:
         return out, ahead
 
     def _run(self, k: int, hidden: Tensor, text: Tensor) -> Tensor:
-        """h^k: (B, n, D), of these h^{k−1}, the first of which is at `starts`."""
+        """h^k: (B, n, D), from hidden, h^{k−1}, whose first entry is number `starts[k − 1]`."""
         start, count = self.starts[k - 1], hidden.shape[1]
         if not count:
             return hidden

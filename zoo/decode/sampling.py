@@ -12,31 +12,31 @@ from zoo.settings.axis import Spec
 
 
 class Sampling(Spec):
-    """softmax of processed logits. In this order: repetition penalty, temperature, top-k, top-p, min-p, as in
-    transformers. Whatever is cut away, the likeliest token stays."""
+    """softmax of processed logits. The order is repetition penalty, temperature, top-k, top-p, min-p, as in
+    transformers. The likeliest token is never cut."""
 
     temperature: NonNegativeFloat = 0.0
     """Divisor of the logits; 0 takes the likeliest token (greedy)."""
     top_k: PositiveInt | None = None
-    """Only the k likeliest tokens, and those that tie with the last of them (Fan et al. 2018, arXiv:1805.04833)."""
+    """Keep only the k likeliest tokens, and ties with the last of them (Fan et al. 2018, arXiv:1805.04833)."""
     top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """Only the smallest set of likeliest tokens that has mass p (Holtzman et al. 2019, arXiv:1904.09751)."""
+    """Keep only the smallest set of likeliest tokens with mass p (Holtzman et al. 2019, arXiv:1904.09751)."""
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Only tokens at least p times as likely as the likeliest (Nguyen et al. 2024, arXiv:2407.01082)."""
+    """Keep only tokens at least p times as likely as the likeliest (Nguyen et al. 2024, arXiv:2407.01082)."""
     repetition_penalty: PositiveFloat = 1.0
-    """θ: the logit of a token that is in the text, prompt included, is divided by θ where it is positive and multiplied
-    by it where it is negative (CTRL, Keskar et al. 2019, arXiv:1909.05858)."""
+    """θ: logits of tokens that occur in the text, prompt included, are divided by θ if positive and multiplied by θ if
+    negative (CTRL, Keskar et al. 2019, arXiv:1909.05858)."""
 
     def choose(
         self, logits: Tensor, text: Tensor, left_pad: Tensor | None = None, generator: torch.Generator | None = None
     ) -> Tensor:
-        """logits: (B, V), text: (B, T) so far → (B, 1)."""
+        """logits: (B, V), text: (B, T) so far → next token, (B, 1)."""
         if self.temperature == 0:
             return self._penalised(logits, text, left_pad).argmax(dim=-1, keepdim=True)
         return draw(self.probabilities(logits, text, left_pad), generator)
 
     def probabilities(self, logits: Tensor, text: Tensor, left_pad: Tensor | None = None) -> Tensor:
-        """logits: (B, V), text: (B, T) so far → (B, V), in float32 or more: what a token is drawn from."""
+        """logits: (B, V), text: (B, T) so far → probabilities of the next token, (B, V), in float32 or more."""
         if self.temperature == 0:
             chosen = self.choose(logits, text, left_pad)
             kind = torch.promote_types(logits.dtype, torch.float32)
@@ -44,7 +44,8 @@ class Sampling(Spec):
         return self.processed(logits, text, left_pad).softmax(dim=-1)
 
     def processed(self, logits: Tensor, text: Tensor, left_pad: Tensor | None = None) -> Tensor:
-        """(B, V) logits, −∞ for what cannot be drawn, in float32 or more. The temperature is positive."""
+        """(B, V): processed logits, −∞ for tokens that cannot be drawn, in float32 or more. Needs a temperature above
+        0."""
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         logits = self._penalised(logits, text, left_pad) / self.temperature
         if self.top_k is not None:
@@ -67,8 +68,8 @@ class Sampling(Spec):
 
 
 def draw(weights: Tensor, generator: torch.Generator | None) -> Tensor:
-    """weights: (B, V), need not sum to one → (B, 1). Drawn where the generator is: one on the CPU draws the same
-    tokens for a model on any device."""
+    """weights: (B, V), need not sum to one → (B, 1). Drawn on the generator's device: a generator on the CPU draws the
+    same tokens for a model on any device."""
     where = weights.device if generator is None else generator.device
     return torch.multinomial(weights.to(where), 1, generator=generator).to(weights.device)
 
@@ -82,7 +83,7 @@ def _nucleus(logits: Tensor, mass: float) -> Tensor:
 
 
 def _occurring(text: Tensor, left_pad: Tensor | None, like: Tensor) -> Tensor:
-    """(B, V): whether the token is in the row's text; padding is not."""
+    """(B, V): whether each token occurs in the row's text, without padding."""
     counts = torch.zeros(like.shape, dtype=torch.long, device=like.device)
     if left_pad is None:
         real = torch.ones_like(text)

@@ -19,7 +19,7 @@ from zoo.settings.explain import checked
 from zoo.site import Given
 
 Distribution = Callable[[Tensor, Tensor], Tensor]
-"""logits: (B, V), text: (B, T) that they follow → (B, V), what the next token is drawn from."""
+"""logits: (B, V), text: (B, T) that they follow → probabilities of the next token: (B, V)."""
 
 
 class Speculation(Sampling):
@@ -35,20 +35,20 @@ class Speculated(NamedTuple):
     tokens: Tensor
     """(B, N)."""
     passes: int
-    """Forward passes of the model, including the prompt's. Without a draft there would be N."""
+    """Forward passes of the model, including the prompt's but no re-reads after rollbacks; N without a draft."""
     drafted: int
-    """Tokens that were proposed, per row."""
+    """Draft tokens proposed per row."""
     accepted: int
     """Draft tokens that every row accepted."""
 
 
 class Drafter(Protocol):
-    """Proposes what the model may say next."""
+    """Proposes draft tokens for the model to check."""
 
     def propose(self, text: Tensor, stream: Tensor, ahead: int, distribution: Distribution) -> tuple[Tensor, Tensor]:
-        """text: (B, n), of which the model has read all but the last; stream: (B, m, D), what left its last layer at
-        the last m places that it read since the last proposal → tokens: (B, γ) and what they were drawn from:
-        (B, γ, V), γ ≤ ahead."""
+        """text: (B, n), of which the model has read all but the last token; stream: (B, m, D), output of its last layer
+        at the m tokens read for good since the last proposal → draft tokens, (B, γ), and the probabilities that they
+        were drawn from, (B, γ, V), with γ ≤ ahead."""
 
 
 @torch.no_grad()
@@ -64,15 +64,16 @@ def speculate(
     cache: Cache | None = None,
     **settings: Any,
 ) -> Speculated:
-    """The output of `generate` with these settings, in fewer forward passes of the model. Leviathan et al. 2022,
-    arXiv:2211.17192.
+    """Output distributed as that of `generate` with these settings, in fewer forward passes of the model. Leviathan et
+    al. 2022, arXiv:2211.17192.
 
     draft: a smaller model with the same vocabulary. It proposes `ahead` tokens x ~ q; the model reads them in one pass.
-    Each is accepted with probability min(1, p(x)/q(x)), the first that is not is replaced by a draw from
-    max(0, p − q) / Σ max(0, p − q), and where all are, another token is drawn from p: tokens are distributed as p says.
-    p and q are what `settings`, the fields of `Speculation`, make of the logits; greedily the tokens are those of
-    `generate`. Rows of a batch go on together, as far as the row that goes least far. What else the prompts are told
-    (`zoo.site.Given`) both models are told.
+    Each is accepted with probability min(1, p(x)/q(x)). The first rejected one is replaced by a draw from
+    max(0, p − q) / Σ max(0, p − q); if all are accepted, another token is drawn from p. So tokens are distributed as p.
+    p and q are the probabilities that `settings`, fields of `Speculation`, make of the logits; greedy tokens equal
+    those of `generate`. Rows of a batch advance together, as far as the row that accepts least. Both models get further
+    inputs of the prompts (`zoo.site.Given`). Raises ValueError for two vocabulary sizes, UnsupportedError if only one
+    model has an encoder.
     """
     if draft.spec.vocab_size != model.spec.vocab_size:
         sizes = f"{draft.spec.vocab_size} tokens and the model {model.spec.vocab_size}"
@@ -99,7 +100,7 @@ class Writer:
     def write(
         self, prompt: Tensor, new_tokens: int, left_pad: Tensor | None, cache: Cache | None, given: Given
     ) -> Speculated:
-        """prompt: (B, T)."""
+        """Continue prompt: (B, T)."""
         self.left_pad, start = left_pad, prompt.shape[1]
         if cache is None:
             cache = cache_for(self.model, prompt, new_tokens, given)
@@ -129,8 +130,8 @@ class Writer:
     def _check(
         self, text: Tensor, drafts: Tensor, weights: Tensor, cache: Cache, ended: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Read the drafts: (B, γ). → what is added to the text: (B, a + 1), and the stream at the a + 1 places that
-        the model has read for good."""
+        """Read drafts, (B, γ) → tokens to add to the text, (B, a + 1), and the stream at the a + 1 tokens now read for
+        good. a: number of drafts that every row accepts."""
         unread = torch.cat((text[:, -1:], drafts), dim=1)
         undo = cache.mark(unread.shape[1])
         stream = self.model.stream(unread, cache)
@@ -150,8 +151,8 @@ class Writer:
         chances = torch.rand(drafts.shape, generator=self.generator, device=device).to(p)
         proposed = drafts[..., None]
         good = chances * q.gather(2, proposed)[..., 0] < p[:, :count].gather(2, proposed)[..., 0]
-        good |= ended[:, None]  # what follows the end of a row holds nobody up
-        accepted = good.long().cumprod(dim=1).sum(dim=1)
+        good |= ended[:, None]  # an ended row accepts all drafts, so as not to hold up the others
+        accepted = good.long().cumprod(dim=1).sum(dim=1)  # (B,), drafts before the first rejection
         shared = int(accepted.min())
         last = draw(p[:, shared] if shared == count else _left(p[:, shared], q[:, shared]), self.generator)
         if shared < count:
@@ -160,13 +161,13 @@ class Writer:
 
 
 def _left(p: Tensor, q: Tensor) -> Tensor:
-    """max(0, p − q): (B, V), or p where rounding leaves nothing."""
+    """max(0, p − q): (B, V), or p where rounding makes all of it zero."""
     left = (p - q).clamp(min=0)
     return torch.where(left.sum(dim=-1, keepdim=True) > 0, left, p)
 
 
 class ModelDraft:
-    """A model that drafts."""
+    """A drafter that is a smaller model."""
 
     def __init__(
         self,
@@ -184,10 +185,10 @@ class ModelDraft:
 
     def propose(self, text: Tensor, stream: Tensor, ahead: int, distribution: Distribution) -> tuple[Tensor, Tensor]:
         self._settle(text)
-        if not self.cache.length:  # what prompts are told is of their own tokens
+        if not self.cache.length:  # further inputs are for the prompts' tokens
             self.model.stream(text[:, :-1], self.cache, self.left_pad, **self.given)
         drafts, weights = text[:, :0], []
-        # The text is read for good: only what is drafted may be taken back.
+        # The text is read for good: only drafts may be rolled back.
         logits = next_logits(self.model, text[:, self.cache.length :], self.cache)
         self._start, self._undo = self.cache.length, self.cache.mark(ahead)
         for i in range(ahead):
@@ -199,7 +200,7 @@ class ModelDraft:
         return drafts, torch.stack(weights, dim=1)
 
     def _settle(self, text: Tensor) -> None:
-        """Take back what was drafted and is not in the text."""
+        """Roll back the drafts that did not enter the text."""
         if self._undo is None:
             return
         read = self.cache.length - self._start

@@ -1,4 +1,4 @@
-"""Where a continuation ends."""
+"""Stop sequences, which end a continuation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from zoo.kernels.sending import on_device
 
 @dataclass(frozen=True)
 class Stop:
-    """A row ends with the first of these sequences of tokens, which stays in it; what follows is `fill`."""
+    """A row ends with the first of these token sequences, which stays in the row; later tokens become `fill`. Raises
+    ValueError for an empty sequence."""
 
     sequences: Sequence[Sequence[int]]
     fill: int = 0
@@ -23,7 +24,7 @@ class Stop:
             raise ValueError("a stop sequence is empty: every row would end at once")
 
     def lengths(self, new: Tensor) -> Tensor:
-        """new: (B, N) generated tokens → (B,): how many of them are the row's, N + 1 where no sequence has ended it."""
+        """new: (B, N) generated tokens → (B,): each row's length up to its end, N + 1 if no sequence has ended it."""
         ends = torch.full((new.shape[0],), new.shape[1] + 1, device=new.device)
         for sequence in self.sequences:
             size = len(sequence)
@@ -39,7 +40,7 @@ class Stop:
         return self.lengths(new) <= new.shape[1]
 
     def cut(self, new: Tensor) -> Tensor:
-        """(B, N) → (B, n): what follows a row's end is filled, up to the longest row's end."""
+        """(B, N) → (B, n): cut at the longest row's end, with `fill` after the ends of other rows."""
         lengths = self.lengths(new).clamp(max=new.shape[1])
         new = new[:, : int(lengths.max())]
         after = torch.arange(new.shape[1], device=new.device) >= lengths[:, None]
@@ -47,4 +48,4 @@ class Stop:
 
 
 NEVER = Stop(())
-"""Every row goes on to the limit."""
+"""No stop sequences: every row continues to the limit."""

@@ -1,1 +1,1 @@
-"""Fast kernels, and what a compiler and low precision need to be told."""
+"""Fast kernels, and helpers for torch.compile and for precision."""

@@ -1,4 +1,4 @@
-"""Functions that a compiled model calls once, when it is compiled, and whose answers stay in its program."""
+"""Functions that run once, when a model is compiled, and whose results are constants of the program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zoo.kernels.grouped import has_kernel
 
 
 def hold_constants() -> None:
-    """Take their answers as constants of every program that is compiled from now on: `note` would have each graph
-    compiled again at its second pass, and `has_kernel` starts a process."""
+    """Make the results of `note` and `has_kernel` constants of every program compiled from now on. Otherwise `note`
+    would cause a recompilation at the second pass; `has_kernel` starts a process."""
     for function in (note, has_kernel):
         torch.compiler.assume_constant_result(function)

@@ -1,6 +1,6 @@
-"""Functions that torch.compile tells apart.
+"""Copies of a function that torch.compile counts separately.
 
-Torch counts compilations by the code of a function, eight at most, and models of one class share theirs.
+Torch allows eight compilations per code object, which all models of a class share.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from types import FunctionType
 
 
 def distinct_code(function: FunctionType) -> FunctionType:
-    """The function, with a code object that no other has."""
+    """A copy of the function with a code object of its own."""
     own = FunctionType(
         function.__code__.replace(),
         function.__globals__,

@@ -1,9 +1,9 @@
 """The recurrences of linear mixers by the kernels of flash-linear-attention (Yang & Zhang 2024,
-github.com/fla-org/flash-linear-attention), where they are installed: in bfloat16, on CUDA.
+github.com/fla-org/flash-linear-attention), if installed: in bfloat16, on CUDA.
 
-They compute what `scan` and `delta_scan` do, rounded otherwise. Queries, keys and values are rounded to bfloat16, and
-so is the state wherever a chunk reads it; sums, decays and the state itself are in float32. Sizes of blocks are chosen
-by timing them when a kernel first runs, so two processes need not agree to the bit.
+They compute `scan` and `delta_scan` with different rounding. Queries, keys and values are rounded to bfloat16, and so
+is the state wherever a chunk reads it; sums, decays and the state itself are in float32. Block sizes are autotuned when
+a kernel first runs, so two processes need not agree to the bit.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from zoo.kernels.precision import computed_in
 from zoo.kernels.tracing import device_type
 
 OLDEST = 0, 6
-"""Version of fla-core whose operators take what they are given here."""
+"""Oldest version of fla-core whose operators take the arguments used here."""
 CAPABILITY = 8, 0
-"""The first GPUs with bfloat16."""
+"""Compute capability of the first GPUs with bfloat16."""
 WRITTEN_OUT = "scan (written out)"
-"""Backend of a scan that is traced for a GPU."""
+"""Backend name of a scan that is traced for a GPU."""
 LEAST_TOKENS = 64
-"""A chunk of theirs. Shorter texts are read to be continued, and have many lengths."""
+"""Chunk size of the kernels. Shorter texts are prompts to be continued, and have many lengths."""
 LEAST_FEATURES, MOST_FEATURES, ALIGNED = 16, 256, 8
 """Smallest and largest key width of the kernels; rows of keys and values are multiples of 8 features, 16 bytes."""
 
 
 @dataclass(frozen=True)
 class ScanKernels:
-    """A library's kernels for scans. library: its name and version, as results name it; device: the kind that they run
+    """A library's kernels for scans. library: its name and version, as results name it; device: the type that they run
     on; dtype: of their queries, keys and values."""
 
     library: str
@@ -43,17 +43,17 @@ class ScanKernels:
 
 
 _in_use: list[ScanKernels] = []
-"""The kernels that compute scans, at most one. torch.compile cannot trace a ContextVar."""
+"""The kernels that compute scans, at most one entry. torch.compile cannot trace a ContextVar."""
 
 
 def kernels_in_use() -> ScanKernels | None:
-    """The kernels that compute the scans of this process; None where they are computed as they are written."""
+    """The kernels that compute the scans of this process; None for the scan written out in torch."""
     return _in_use[-1] if _in_use else None
 
 
 @contextmanager
 def scan_kernels(kernels: ScanKernels | None) -> Iterator[None]:
-    """Let these kernels compute the scans inside the block; None for the scan as it is written."""
+    """Compute the scans inside the block with these kernels; None for the scan written out in torch."""
     before = list(_in_use)
     _in_use[:] = [] if kernels is None else [kernels]
     try:
@@ -63,8 +63,8 @@ def scan_kernels(kernels: ScanKernels | None) -> Iterator[None]:
 
 
 def use_fla() -> bool:
-    """Let fla's kernels compute the scans of this process, where they are installed (`pip install fla-core`) and the
-    GPU can run them. Returns whether they do."""
+    """Compute the scans of this process with fla's kernels, if they are installed (`pip install fla-core`) and the GPU
+    can run them. Returns whether kernels, these or others set before, are in use."""
     version = _version()
     if not _in_use and version and torch.cuda.get_device_capability() >= CAPABILITY:
         import zoo.kernels.fla_operators  # noqa: F401, PLC0415 (registers them, only where they are used)
@@ -84,8 +84,8 @@ def _version() -> str | None:
 
 
 def can_scan(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether `fla_scan` is in use and can take queries, keys and values like these. A trace for a GPU that is not
-    there (`zoo.kernels.tracing`) follows the scan as it is written, and says so."""
+    """Whether `fla_scan` is in use and can take queries, keys and values like these. A trace for an absent GPU
+    (`zoo.kernels.tracing`) follows the written-out scan, and notes that."""
     if device_type(v) == "cuda" != v.device.type:
         note(WRITTEN_OUT, torch.is_grad_enabled())
         return False
@@ -100,14 +100,14 @@ def can_scan(q: Tensor, k: Tensor, v: Tensor) -> bool:
 def fla_scan(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor | None, state: Tensor | None, keep: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """`scan`, or `delta_scan` where there is a strength, from a state, or zero.
+    """`scan`, or `delta_scan` if a strength is given, from an initial state or zero.
 
     q, k: (B, G, T, n), v: (B, H, T, p), decay: (B, H, T) or (B, H, T, n), strength: (B, H, T), state: (B, H, n, p)
-    → (B, H, T, p) in bfloat16, and the state after it if it is to be kept. Neither state has a gradient.
+    → (B, H, T, p) in bfloat16, and the final state if `keep`. Neither state has a gradient.
     """
     kernels = _in_use[-1]
     note(kernels.library, torch.is_grad_enabled() and v.requires_grad)
-    if strength is None:  # their delta rules alone have keys that several heads share
+    if strength is None:  # only their delta rules take keys that several heads share
         q, k = (x.repeat_interleave(v.shape[1] // x.shape[1], dim=1) for x in (q, k))
     wide = torch.promote_types(kernels.dtype, torch.float32)
     rounded = [x.to(kernels.dtype).transpose(1, 2) for x in (q, k, v)]

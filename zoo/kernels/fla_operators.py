@@ -1,7 +1,7 @@
-"""flash-linear-attention's operators as operators of torch: a compiled step stays one graph, and a step on tensors
-without data finds their shapes.
+"""flash-linear-attention's operators as custom operators of torch: a compiled step stays one graph, and a step on fake
+tensors knows their shapes.
 
-The gradient computes them once more, from their inputs: what they would keep for it has no public name.
+The backward pass recomputes them from their inputs, because what they save for it has no public interface.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ NAMES = {
 
 
 def _compute(parts: Sequence[Any], state: Tensor | None, keep: bool) -> tuple[Tensor, Tensor | None]:
-    """parts: q, k, v, decay and strength or None, all (B, T, H, …), state: (B, H, n, p) → as v, and the state after it
-    if it is to be kept."""
+    """parts: q, k, v, decay and strength or None, all (B, T, H, …), state: (B, H, n, p) → output, of v's shape, and the
+    final state if `keep`."""
     q, k, v, decay, strength = parts
     name = NAMES[decay.dim() == 4, strength is not None]
     operator = getattr(import_module(f"fla.ops.{name}"), f"chunk_{name}")
     delta = {} if strength is None else {"beta": strength}
-    # Of the passes that compute this, only the forward one is inside autocast.
+    # The forward pass runs inside autocast, the recomputation outside it: off, so that both compute the same.
     with torch.autocast(q.device.type, enabled=False):
         out, after = operator(q, k, v, g=decay, **delta, scale=1.0, initial_state=state, output_final_state=keep)
     return out, after
@@ -77,7 +77,7 @@ def _backward(ctx: Any, gradient: Tensor, _: object) -> tuple[Tensor | None, ...
 
 _LIBRARY.impl("scan", _scan, "CompositeExplicitAutograd")
 _LIBRARY.impl("gradients", _gradients, "CompositeExplicitAutograd")
-# An operator of torch has no gradients inside unless it is passed over here.
+# Without a fallthrough, autograd is off inside an operator of torch, and `_gradients` needs it.
 _LIBRARY.impl("gradients", fallthrough_kernel, "Autograd")
 register_fake("ablate_fla::scan", _empty_scan, lib=_LIBRARY)
 register_fake("ablate_fla::gradients", _empty_gradients, lib=_LIBRARY)

@@ -1,8 +1,8 @@
-"""The products of all experts as one kernel, where torch has one that fits: bfloat16 on CUDA.
+"""Grouped matrix products: those of all experts as one kernel, where torch has one that fits, in bfloat16 on CUDA.
 
-`python -m zoo.kernels.grouped` tries it on this machine's GPU. Kernels of this kind are known to leave what an expert
-without rows should get as they find it, and to wait for ever: the first model with experts in a process has it tried,
-in a process that can be ended, and where it is wrong each expert is a product of its own.
+`python -m zoo.kernels.grouped` tests that kernel on this machine's GPU. Such kernels are known to leave the results of
+an expert without rows uninitialised, and to hang. So the first model with experts in a process runs the trial in a
+subprocess that can be killed; if the kernel is faulty, each expert is a product of its own.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from zoo.kernels.precision import computed_in
 from zoo.kernels.tracing import device_type
 
 CAPABILITY = 8, 0
-"""The first GPUs that it runs on."""
+"""Compute capability of the first GPUs that the kernel runs on."""
 ALIGNED = 8
-"""Its rows begin at multiples of 16 bytes, so their length is a multiple of this many features."""
+"""The kernel's rows begin at multiples of 16 bytes, so their length is a multiple of this many features."""
 WRONG = 3
 """Exit status of a trial whose results are wrong."""
 TRIAL = (sys.executable, "-P", "-m", "zoo.kernels.grouped")
 """The command that tries the kernel on this machine's GPU."""
 TRIAL_SECONDS = 300.0
-"""A trial that takes longer hangs: it begins with loading torch, ten seconds, and minutes on a machine that is busy."""
+"""A trial that takes longer counts as hanging. It first loads torch: ten seconds, or minutes on a busy machine."""
 LOADS = ((0, 24, 0, 40, 0), (64, 0, 0, 0, 0), (0, 0, 1, 0, 63))
-"""Rows of each expert in a trial: none at the beginning, between others, and at the end."""
+"""Rows of each expert in a trial, with empty experts at the beginning, between others, and at the end."""
 TOLERANCE = 0.03
-"""Relative error of a sum of products that are rounded to bfloat16."""
+"""Largest relative error of a sum of products that are rounded to bfloat16."""
 
 
 def can_group(rows: Tensor, weight: Tensor) -> bool:
     """Whether `grouped_product` can multiply rows like these, (M, in), by a weight of (E, out, in), and the gradient of
-    their product by its transpose. A GPU that is only pretended (`zoo.kernels.tracing`) has the kernel."""
+    their product by its transpose. A traced GPU (`zoo.kernels.tracing`) counts as having the kernel."""
     aligned = all(size % ALIGNED == 0 for size in weight.shape[1:])
     if not aligned or computed_in(rows) is not torch.bfloat16:
         return False
@@ -48,8 +48,8 @@ def can_group(rows: Tensor, weight: Tensor) -> bool:
 
 
 def trial_fault(command: Sequence[str] = TRIAL, timeout_seconds: float = TRIAL_SECONDS) -> str | None:
-    """Fault of the kernel that a trial finds, in a process of its own; None where it finds none. A trial that cannot
-    begin, as on a GPU that only one process may use, is no evidence against the kernel."""
+    """Fault of the kernel that a trial in a subprocess finds; None if it finds none. A trial that cannot start, as on a
+    GPU that only one process may use, is no evidence against the kernel."""
     inherited = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([str(Path(__file__).parents[1]), *([inherited] if inherited else [])])
     try:
@@ -68,8 +68,8 @@ def trial_fault(command: Sequence[str] = TRIAL, timeout_seconds: float = TRIAL_S
 
 
 def has_kernel(trial: Callable[[], str | None] | None = None) -> bool:
-    """Whether this GPU has a kernel that does it right. trial: returns the kernel's fault, or None, and is called at
-    most once in a process; `trial_fault` unless another is given."""
+    """Whether this GPU has a kernel that computes correctly. trial: returns the kernel's fault or None, and is called
+    at most once per process; `trial_fault` by default."""
     fits = hasattr(F, "grouped_mm") and torch.cuda.get_device_capability() >= CAPABILITY
     return fits and _is_right(trial or trial_fault)
 
@@ -86,7 +86,7 @@ def grouped_product(rows: Tensor, weight: Tensor, bias: Tensor | None, load: Ten
     """y_m = W_e x_m + b_e, where row m is one of expert e's: rows: (M, in), the first load[0] of them for expert 0, and
     so on, weight: (E, out, in), bias: (E, out) → (M, out), in the dtype of autocast.
 
-    The load is not read on the host, so that nothing waits for the device, and a compiled model stays one graph.
+    The load is not read on the host, so that nothing synchronises, and a compiled model stays one graph.
     """
     dtype = computed_in(rows)
     ends = load.cumsum(0, dtype=torch.int32)
@@ -97,7 +97,7 @@ def grouped_product(rows: Tensor, weight: Tensor, bias: Tensor | None, load: Ten
 
 
 def try_kernel(device: str) -> bool:
-    """Whether products and their gradients are those of a loop over experts, with memory that is full of NaN."""
+    """Whether products and their gradients equal those of a loop over experts, with freed memory full of NaN."""
     return all(_agrees(load, shape, device) for load in LOADS for shape in ((32, 64), (64, 32)))
 
 
@@ -136,7 +136,7 @@ def _one_by_one(rows: Tensor, weight: Tensor, load: Sequence[int]) -> Tensor:
 
 
 def poison_freed_memory(device: str) -> None:
-    """Leave freed memory full of NaN, which the allocator hands out again."""
+    """Free memory full of NaN, for the allocator to hand out again."""
     blocks = [
         torch.full((size,), float("nan"), device=device) for size in (2**10, 2**13, 2**16, 2**20) for _ in range(16)
     ]

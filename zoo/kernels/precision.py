@@ -1,7 +1,7 @@
-"""Stretches of the graph that run in float32 or more whatever autocast asks, or at torch's default float32 precision.
+"""Regions of the graph that run in float32 or more regardless of autocast, or at torch's default float32 precision.
 
-`torch.set_float32_matmul_precision("medium")` can double the speed of a CPU's large matrix products, and slows down the
-small ones inside scaled_dot_product_attention. So attention is fenced off: inside, the default kernels run.
+`torch.set_float32_matmul_precision("medium")` can double the speed of a CPU's large matrix products, but slows down the
+small ones inside scaled_dot_product_attention. So attention runs at the default precision.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ _DEFAULT = "highest"
 
 
 def in_float32(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """`function(*tensors)` of the tensors in float32 or more, and with products that autocast does not round."""
+    """`function(*tensors)` with the tensors in float32 or more, and with autocast off."""
     kind = torch.promote_types(tensors[0].dtype, torch.float32)
     with torch.autocast(tensors[0].device.type, enabled=False):
         return function(*(tensor.to(kind) for tensor in tensors))
 
 
 def computed_in(x: Tensor) -> torch.dtype:
-    """The dtype of products of x: autocast's inside it, else its own."""
+    """The dtype of matrix products of x: autocast's if it is on, else that of x."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 def as_autocast_has_it(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Cast as autocast casts the inputs of scaled_dot_product_attention, for kernels that it does not know."""
+    """Tensors cast as autocast casts the inputs of scaled_dot_product_attention, for kernels unknown to autocast."""
     return tuple(tensor.to(computed_in(tensor)) for tensor in tensors)
 
 
 def at_default_precision(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """`function(*tensors)`, it and its backward pass at the default float32 precision.
+    """`function(*tensors)`, with its forward and backward pass at the default float32 precision.
 
-    A plain call on other devices than the CPU, where the setting means reduced precision and not another kernel, and
-    where the default is in force anyway.
+    A plain call if the default is already set, and on devices other than the CPU, where the setting reduces precision
+    instead of selecting another kernel.
     """
     if tensors[0].device.type != "cpu":
         return function(*tensors)
@@ -60,7 +60,7 @@ def at_default_precision(function: Callable[..., Tensor], *tensors: Tensor) -> T
 
 
 class _BackwardBegins(torch.autograd.Function):
-    """The identity on the stretch's output: the first of it that the backward pass comes to."""
+    """The identity on the region's output, where the backward pass enters the region."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class _BackwardBegins(torch.autograd.Function):
 
 
 class _BackwardEnds(torch.autograd.Function):
-    """The identity on the stretch's inputs: the last of it that the backward pass comes to."""
+    """The identity on the region's inputs, where the backward pass leaves the region."""
 
     @staticmethod
     def forward(ctx: Any, outside: str, *tensors: Tensor) -> tuple[Tensor, ...]:

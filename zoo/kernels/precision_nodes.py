@@ -1,6 +1,6 @@
-"""Where a stretch of a compiled program begins and ends that runs at torch's default float32 precision on a CPU.
+"""Operators that begin and end a region of a compiled program at torch's default float32 precision on a CPU.
 
-A setting that Python changes is changed while a program is compiled, not while it runs: these are nodes of the program.
+A setting changed in Python changes when a program is compiled, not when it runs; these operators are program nodes.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from torch import Tensor
 DEFAULT = "highest"
 
 _outside: list[str] = []
-"""The precisions outside the stretches of compiled programs that are being run, the innermost last."""
+"""Precisions outside the regions that are running, the innermost last."""
 
 
 @torch.library.custom_op("zoo::begin_default_precision", mutates_args=())
 def begin(tensors: list[Tensor]) -> list[Tensor]:
-    """Copies of a stretch's inputs, as a node of a compiled program: what is computed from them comes after it."""
+    """Copies of a region's inputs. Everything computed from them runs after this node of the program."""
     _outside.append(torch.get_float32_matmul_precision())
     torch.set_float32_matmul_precision(DEFAULT)
     return [tensor.clone() for tensor in tensors]
@@ -24,7 +24,7 @@ def begin(tensors: list[Tensor]) -> list[Tensor]:
 
 @torch.library.custom_op("zoo::end_default_precision", mutates_args=())
 def end(tensors: list[Tensor]) -> list[Tensor]:
-    """Copies of a stretch's outputs; in the backward pass the two change places."""
+    """Copies of a region's outputs. In the backward pass `begin` and `end` swap roles."""
     torch.set_float32_matmul_precision(_outside.pop())
     return [tensor.clone() for tensor in tensors]
 

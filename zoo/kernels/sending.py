@@ -1,4 +1,4 @@
-"""Numbers of the host's as a tensor on a device."""
+"""Copies of numbers from the host to a device."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 
 
 def on_device(values: Any, device: torch.device) -> Tensor:
-    """`torch.tensor(values, device=device)`, for which the host does not wait until a GPU has come so far: from pinned
-    memory. In a compiled program the values are constants."""
+    """`torch.tensor(values, device=device)` without a synchronisation: a GPU copies from pinned memory. In a compiled
+    program the values are constants."""
     if device.type != "cuda" or torch.compiler.is_compiling():
         return torch.tensor(values, device=device)
     return torch.tensor(values, pin_memory=True).to(device, non_blocking=True)

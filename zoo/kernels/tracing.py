@@ -1,4 +1,4 @@
-"""Traces of a GPU's training step on a machine without one: what chooses by device chooses as it would there."""
+"""Traces of a GPU's training step on a machine without a GPU: code that chooses by device chooses as on the GPU."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Attention = Callable[[Tensor, Tensor, Tensor, float], Tensor]
-"""Stands for a fused attention kernel: queries (B, H, T, d), keys (B, K, S, d), values (B, K, S, e) and the share of
+"""Stand-in for a fused attention kernel: queries (B, H, T, d), keys (B, K, S, d), values (B, K, S, e) and the share of
 the T × S scores that are computed → (B, H, T, e)."""
 
 Norm = Callable[[Tensor, Tensor | None], Tensor]
-"""Stands for a fused RMSNorm: (..., D) and a gain, (D,) → (..., D)."""
+"""Stand-in for a fused RMSNorm: (..., D) and a gain, (D,) → (..., D)."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A pretence. compiled: the loss is written as torch.compile is given it. attention, norm: what stands for
-    fused kernels, which take no tensors of the processor."""
+    """Settings of a trace. compiled: whether to follow the code that torch.compile gets. attention, norm: stand-ins for
+    fused kernels, which take no CPU tensors."""
 
     device: str
     compiled: bool
@@ -35,7 +35,7 @@ _open: list[Trace] = []
 
 @contextmanager
 def traced_for(trace: Trace) -> Iterator[None]:
-    """Pretend inside the block. Tensors stay where they are, and are to have no data."""
+    """Trace for `trace.device` inside the block. Tensors stay on their device and must be fake: without data."""
     _open.append(trace)
     try:
         yield
@@ -44,25 +44,25 @@ def traced_for(trace: Trace) -> Iterator[None]:
 
 
 def is_fake(tensor: Tensor) -> bool:
-    """Whether a tensor has a shape and no data. By name: its class loads a good part of torch's compiler."""
+    """Whether a tensor has a shape but no data. By name: importing its class loads much of torch's compiler."""
     return type(tensor).__name__ == "FakeTensor"
 
 
 def device_type(tensor: Tensor) -> str:
-    """The kind of device that a pass over `tensor` is for: where it is, or what is pretended."""
+    """The type of device that a pass over `tensor` is for: the trace's inside one, else the tensor's."""
     return _open[-1].device if _open else tensor.device.type
 
 
 def is_compiling() -> bool:
-    """Whether torch.compile traces, or a trace follows what it would be given."""
+    """Whether torch.compile is tracing, or a trace follows the code that it would get."""
     return torch.compiler.is_compiling() or (bool(_open) and _open[-1].compiled)
 
 
 def rms_norm(x: Tensor, gain: Tensor | None, eps: float) -> Tensor:
-    """torch's own, which is one kernel on a GPU."""
+    """torch's RMSNorm, which is one kernel on a GPU; its stand-in inside a trace."""
     return _open[-1].norm(x, gain) if _open else F.rms_norm(x, x.shape[-1:], gain, eps)
 
 
 def attention() -> Attention | None:
-    """The stand-in for a fused attention kernel, inside a trace."""
+    """The stand-in for a fused attention kernel inside a trace; None outside."""
     return _open[-1].attention if _open else None
