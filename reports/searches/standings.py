@@ -1,7 +1,7 @@
-"""Where the settings of a search stand by fresh seeds: which cannot be told from the best, and which left the front.
+"""Standings of a search's settings on fresh seeds: which are indistinguishable from the best, and which left the front.
 
 A difference from the best is tested at 5 % over all comparisons (Bonferroni), by the standard deviation between seeds
-of one setting, pooled over settings: a single one has too few seeds.
+of one setting, pooled over settings: a single setting has too few seeds.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class SearchStanding:
-    """Settings, by their first trial, with their scores from seeds that did not select them."""
+    """Settings, identified by their first trial, with scores on seeds that did not select them."""
 
     trial: int
     seeds: int
     means: Mapping[str, float]
-    """Means of the fresh scores, by objective."""
+    """Means of the scores on fresh seeds, by objective."""
     half_widths: Mapping[str, float | None]
-    """Half-widths of 95 % intervals of these means; None with too few seeds to know the noise."""
+    """Half widths of the means' 95 % intervals; None with too few seeds to estimate the noise."""
     is_best: bool
-    """Whether no other is better for certain: of one objective; of several, whether no other dominates its means."""
+    """With one objective: whether it is not surely worse than the leader. With several: whether no other dominates its
+    means."""
 
 
 def standings(document: SearchDocument, fresh: Iterable[FreshScore]) -> Iterator[SearchStanding]:
-    """The best first, by the first objective.
+    """Standings, the best first by the first objective.
 
-    A promoted trial has the scores of its promotion alone. Of one objective only the promoted can be best once there
-    are any: their seeds are the same, so that they differ in nothing else.
+    A promoted trial has only the scores of its promotion. With one objective, only promoted trials can be best once
+    there are any, since they share their seeds and so differ in nothing else.
     """
     raced = {
         leader.trial: np.array(leader.fresh, dtype=float)
@@ -74,7 +75,7 @@ def standings(document: SearchDocument, fresh: Iterable[FreshScore]) -> Iterator
 
 
 def _is_worse(scores: Mapping[int, Floats], trial: int, leader: int, sd: float, freedom: int, sign: float) -> bool:
-    """Whether one setting is worse than the leader beyond the noise."""
+    """Whether a setting is worse than the leader beyond the noise."""
     if trial == leader:
         return False
     ours, best = scores[trial][:, 0], scores[leader][:, 0]
@@ -83,9 +84,10 @@ def _is_worse(scores: Mapping[int, Floats], trial: int, leader: int, sd: float, 
 
 
 def _promoted(document: SearchDocument, fresh: Iterable[FreshScore]) -> dict[int, Floats]:
-    """(seeds, objectives) of each promoted trial with every score of every seed, and of the base, if it is a trial."""
+    """(seeds, objectives) of each promoted trial that has all scores for every seed; likewise of the base, if it is a
+    trial."""
     base, numbers = document.base, dict[str, int]()
-    for trial in reversed(document.trials):  # the first of equal ones
+    for trial in reversed(document.trials):  # reversed: the first of equal trials wins
         numbers[f"trial_{trial.number}"] = trial.number
         if base.runs and trial.runs == base.runs:
             numbers[base.name] = trial.number
