@@ -49,7 +49,7 @@ WIDTHS, SCHEMES = (390, WIDTH, 2560), ("light", "dark")
 QUALITY = 70
 DRAWN = "[...document.querySelectorAll('.drawing')].every(div => div.querySelector('.main-svg'))"
 STEPS, STEP_MS = 300, 100
-"""Number of checks for a page to be drawn, and the pause between checks in milliseconds."""
+"""Number of checks whether a page is drawn, and the pause between checks in milliseconds."""
 
 
 def main() -> None:
@@ -71,7 +71,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """Pages to picture by name, the atlas, and what is said of each study: its name, answer and command."""
+    """Pages to picture by name, the atlas, and the name, answer and command of each study."""
 
     pages: dict[str, Path]
     atlas: Path
@@ -80,7 +80,7 @@ class Found:
 
 
 def _recorded(folder: Path) -> Found:
-    """Pages of the results that ship."""
+    """Pages of the recorded results that ship."""
     results, _ = gathered([RESULTS])
     atlas = ablate.atlas(out=folder)
     pages = {result.study: folder / "results" / f"{result.name}.html" for result in results}
@@ -109,7 +109,7 @@ def _report(result: ablate.StudyResult) -> Path:
 
 
 def _draw(pages: dict[str, Path]) -> None:
-    """A picture of the first screen of each page, which was looked at before."""
+    """Check each page, and save a picture of its first screen."""
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
@@ -146,7 +146,7 @@ def _wait(page: Page) -> None:
 
 
 def _webp(page: Page) -> bytes:
-    """Playwright itself writes no WebP, a fifth of the size of PNG."""
+    """A screenshot as WebP, a fifth of the size of PNG, which Playwright itself cannot write."""
     session: Any = page.context.new_cdp_session(page)
     found = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
     return base64.b64decode(found["data"])

@@ -15,7 +15,7 @@ from reports.reading.collected import Collected
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt, the held-out text around it, and each arm's continuation: (arm, text)."""
+    """A prompt, its continuation in the held-out text, and each arm's continuation: (arm, text)."""
 
     prompt: str
     held_out: str
