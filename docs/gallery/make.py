@@ -1,11 +1,11 @@
-"""Rebuild the gallery: look at each page at three widths, light and dark, and picture its first screen.
+"""Rebuild the gallery: check each page at three widths, light and dark, and save a picture of its first screen.
 
     python docs/gallery/make.py --recorded                    of the recorded results and the atlas, in a minute
     python docs/gallery/make.py [--store runs] [STUDY …]      of reports, after running the studies that the store lacks
 
-A page that is wider than its window, or says anything to the browser's console, ends it. Eight studies at the scale
-`cpu` take about two hours on two cores; what the store has is not trained again.
-Needs the extra `test`, whose Playwright drives an installed Chromium.
+A page that is wider than its window, or that logs to the browser's console, stops the script. Eight studies at the
+scale `cpu` take about two hours on two cores; runs in the store are not trained again. Needs the extra `test`, whose
+Playwright drives an installed Chromium.
 """
 
 from __future__ import annotations

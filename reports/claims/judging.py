@@ -20,7 +20,7 @@ from reports.verdicts import Outcome, Verdict
 from reports.wording.markup import Prose
 
 GRAVITY: tuple[Outcome, ...] = ("does not hold", "not tested", "cannot tell", "holds")
-"""Precedence of outcomes: the first that occurs among the pairs of an order decides."""
+"""Precedence of outcomes among the pairs of an order: the first that occurs decides."""
 SAME_MEASURED = 1.02
 """Largest factor between measured costs that count as the same."""
 NO_MARGIN = "the study states no margin, so no two losses are shown to be the same"

@@ -15,7 +15,7 @@ Settings: TypeAlias = Mapping[str, Any]
 """Attributes to set; names may be dotted paths."""
 
 PLAIN: Attributes = {"data": {"scatter": [{"type": "scatter"}]}}
-"""plotly's template of that name, without colours and lines of its own."""
+"""plotly's template `none`, which has no colours and lines of its own."""
 
 
 class Part(Attributes):

@@ -189,8 +189,8 @@ def unmeasured(data: Collected) -> str | None:
 
 
 def cache_ratio(arm: StudyArm, base: StudyArm) -> tuple[float | None, int | None]:
-    """Ratio of cache bytes, and the context at which it holds, None if it holds at all: windows and states stop
-    growing."""
+    """Ratio of cache bytes, and the context at which it holds (None: at every context), since windows and states stop
+    growing. (None, None) without a cache."""
     kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
     if kv is None or not base_kv:
         return None, None

@@ -156,8 +156,9 @@ def judge(
 ) -> list[ArmContrast]:
     """Judge pairs of arms together, once, at 5 %, corrected by Holm.
 
-    Studies, which keep a fifth of the 5 % for later rounds, use Dunnett's correction; it leaves no room for tests of
-    the noise model. sign: −1 for losses that are negated scores; reasons then use the scores' own sign.
+    Studies, which keep a fifth of the 5 % for later rounds, use Dunnett's correction instead; it has no slack for the
+    tests that choose the noise model. sign: −1 for losses that are negated scores; reasons then use the scores' own
+    sign.
     """
     compared = _pairs(arms, pairs, noise)
     found = [pair.difference(noise) for pair in compared]

@@ -93,7 +93,7 @@ class ArmSummary:
     diverged: tuple[int, ...]
     missing: tuple[int, ...]
     means: Mapping[str, Estimate]
-    """Means over seeds of every numeric column of the frame of runs that a seed has, and of the `excess`."""
+    """Means over seeds by column: numeric columns of the frame of runs with a value for some seed, and `excess`."""
     training_speed: float | None
     """Tokens per second, measured in alternation with the other arms."""
     outlier: Odd | None

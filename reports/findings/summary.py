@@ -44,8 +44,8 @@ SPEEDS = ("tokens_per_second", "mfu", "mfu_published", "matmul_flops_per_second"
 
 
 def summarise_study(study_dir: Path | str, store: Store | None = None) -> StudySummary:
-    """Intervals, paired differences and verdicts of the study in a store's folder. store: reuses the results it has
-    read.
+    """Intervals, paired differences and verdicts of the study in a store's folder. store: if given, results that it has
+    read are not read again.
 
     Raises ReportError if the runs must not be compared.
     """

@@ -2,8 +2,8 @@
 
 Two families of tests are kept apart, each corrected by Holm over the arms at 5 %. One decides *better* or *worse*: at
 most 5 % of studies call an arm better or worse that is neither. The other, if the study gives a margin, decides *no
-difference*: at most 5 % of studies call an arm so that differs by the margin or more. No arm can be misjudged by both,
-since its difference cannot be zero and the margin at once.
+difference*: at most 5 % of studies give this verdict to an arm that differs by the margin or more. No arm can be
+misjudged by both, since its difference cannot be zero and the margin at once.
 
 A study that adds seeds in rounds has looks k with levels α_k, Σ α_k = 0.05, and judges an arm at the look of its number
 of seeds. There a p-value is multiplied by 0.05 / α_k. Whatever the look at which a study stops, P(p_k · 0.05 / α_k ≤ c)

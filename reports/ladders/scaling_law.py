@@ -166,8 +166,8 @@ class ScalingLaw:
         return self._interval(log, constant + scale * math.exp(-exponent * log), alpha)
 
     def flops_of(self, loss: float, sd: float, alpha: float = ALPHA) -> Interval | None:
-        """Compute at which the law has this mean loss, if it was measured with as many runs of standard deviation `sd`
-        (apart from their seeds' influence).
+        """Compute at which the law reaches the mean loss of `seeds` runs, each with standard deviation `sd` apart from
+        its seed's influence.
 
         None if the interval extends beyond the measured range and its reach.
         """

@@ -158,8 +158,8 @@ def _undecided(unsettled: Sequence[Judgement], base: str) -> Iterator[str]:
 
 
 def _rank(lowest: Judgement, base: str) -> str:
-    """`, of lowest loss`, the baseline included; `, second to pre` if only the baseline's is lower. Without a base it
-    is an effect."""
+    """`, of lowest loss`, the baseline included; `, second to pre` if only the baseline's is lower. An empty base means
+    that judgements are of effects."""
     value = lowest.comparison.difference
     if value is None or value.mean < 0 or not base:
         return ", of lowest loss"
