@@ -85,10 +85,12 @@ def effect_tests(contrasts: ArrayLike, losses: ArrayLike, *, tuned: bool = False
     effects = seed_effects(contrasts, values).mean(axis=1)
     (runs, seeds), means = values.shape, values.mean(axis=1)
     if tuned:
+        # the scatter of seeds misses errors of tuning: use the sum of squares between runs that no effect takes
         freedom = runs - 1 - len(effects)
         left = max(np.square(means - means.mean()).sum() - runs * np.square(effects / 2).sum(), 0.0)
         count = runs
     else:
+        # residual after run and seed effects
         freedom = (runs - 1) * (seeds - 1)
         left = np.square(values - means[:, None] - values.mean(axis=0) + values.mean()).sum()
         count = values.size

@@ -127,6 +127,7 @@ def _differences(passages: pl.DataFrame, baseline: str) -> Iterator[TokenDiffere
         for (arm, seed), rows in passages.group_by("arm", "seed", maintain_order=True)
     }
     pieces = next((found for found, _ in runs.values()), ())
+    # all differences have shape (passages, tokens), as the pieces are the same
     same = {key: nats for key, (found, nats) in runs.items() if found == pieces}
     found: dict[str, tuple[Floats, int]] = {}
     for arm in dict.fromkeys(arm for arm, _ in runs):
@@ -188,5 +189,6 @@ def _part(name: str, chosen: NDArray[np.bool_], difference: Floats) -> TokenKind
     groups = int((counts > 0).sum())
     if groups < 2:
         return TokenKind(name, int(counts.sum()), mean, None)
+    # ratio estimator with passages as clusters
     spread = float(np.square(sums - mean * counts).sum()) * groups / (groups - 1)
     return TokenKind(name, int(counts.sum()), mean, math.sqrt(spread) / float(counts.sum()))

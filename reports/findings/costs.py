@@ -125,7 +125,7 @@ def judged_ratios(data: Collected, contrasts: Mapping[Name, Mapping[str, float]]
 
 
 def _log_speeds(costs: CostsDocument, work: Work, weights: Mapping[str, float]) -> Iterator[float]:
-    """−ln of a contrast's tokens per second in each process that counts, relative to the last arm."""
+    """ln of a contrast of tokens per second in each process that counts, relative to the last arm."""
     base = list(weights)[-1]
     for process in costs.processes:
         point = process.judged(work)

@@ -179,6 +179,7 @@ def joined(
     """All judgements under names that share runs with these tests or this ledger, and those under other names."""
     own, others = list(ledger), [(records, _runs(_tests(records))) for records in elsewhere]
     known = _runs([*tests, *_tests(ledger)])
+    # follow shared runs from ledger to ledger until none is added
     while found := [each for each in others if known & each[1]]:
         others = [each for each in others if not known & each[1]]
         own += [record for records, _ in found for record in records]
@@ -218,6 +219,7 @@ def _groups(tests: Iterable[LedgerTest]) -> list[set[str]]:
     groups: list[set[str]] = []
     for test in all_tests:
         arms = _compared(test) | (old if test.measure == LOSS else set())
+        # merge the groups that this test connects
         touched = [group for group in groups if group & arms]
         groups = [group for group in groups if group not in touched] + [arms.union(*touched)]
     return groups

@@ -81,6 +81,7 @@ class StudyNoise:
         first, second = (float(np.var(losses, ddof=1)) / len(losses) for losses in (own, others))
         run = None if any(arm in self.apart.noisier for arm in pair) else self.apart.noise
         if run is None or _is_noisier(min(own, others, key=len), max(own, others, key=len), run):
+            # Welch–Satterthwaite
             error = math.sqrt(first + second)
             parts = first**2 / (len(own) - 1) + second**2 / (len(others) - 1)
             freedom = max(1, math.floor(error**4 / parts)) if parts else 1

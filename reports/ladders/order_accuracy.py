@@ -55,6 +55,7 @@ def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> Orde
     draw = np.random.default_rng(SEED)
     chosen = draw.integers(0, arms, (RESAMPLES, arms))
     means = []  # (resamples, arms): means of the chosen arms over resampled seeds, the same seeds for all arms
+    # bootstrap of seed means as multinomial weights, then of arms: (resamples, seeds) @ (seeds, arms)
     for losses in sizes:
         seeds = losses.shape[1]
         weights = draw.multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES) / seeds
@@ -65,6 +66,7 @@ def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> Orde
     rho = _spearman(observed[0], observed[1]), _spearman(means[0], means[1])
     return OrderPrediction(
         arms,
+        # a share of concordant pairs is (τ + 1) / 2
         _interval((tau[0] + 1) / 2, (tau[1] + 1) / 2, alpha),
         _interval(*tau, alpha),
         _interval(*rho, alpha),
@@ -88,8 +90,10 @@ def accuracy_by_gap(small: ArrayLike, large: ArrayLike) -> tuple[AccuracyFrom, .
     here, there = (means[:, None] - means[None, :] for means in (losses.mean(axis=1) for losses in sizes))
     pairs = np.triu_indices(len(here), 1)
     gaps = np.abs(there[pairs])
+    # 1 if both sizes agree on a pair's order, 0 if not, ½ for a tie
     right = (1 + np.sign(here[pairs]) * np.sign(there[pairs])) / 2
     error = _error_of_a_difference(sizes[0])
+    # P(noise of the small size keeps a pair's true order)
     ceilings = None if error is None else scipy.special.ndtr(gaps / error)
     found = []
     for gap in np.unique(gaps):
@@ -100,8 +104,8 @@ def accuracy_by_gap(small: ArrayLike, large: ArrayLike) -> tuple[AccuracyFrom, .
 
 
 def _error_of_a_difference(losses: Floats) -> float | None:
-    """Standard error of the difference of two arms over shared seeds, from the residual beside arms and seeds; None
-    with one seed, or without noise."""
+    """Standard error of the difference of two arms over shared seeds, from the residual after arm and seed effects;
+    None with one seed, or without noise."""
     arms, seeds = losses.shape
     if seeds < 2:
         return None
@@ -125,6 +129,7 @@ def _kendall(small: Floats, large: Floats, arms: NDArray[np.int_]) -> Floats:
     def order(values: Floats) -> Floats:
         return np.sign(values[:, :, None] - values[:, None, :])
 
+    # (rows, arms, arms): two copies of one arm are no pair
     pairs = arms[:, :, None] != arms[:, None, :]
     agreement = np.where(pairs, order(small) * order(large), 0.0).sum(axis=(1, 2))
     return np.asarray(agreement / np.maximum(pairs.sum(axis=(1, 2)), 1))

@@ -59,11 +59,13 @@ class LawPoints:
 
     def squares(self, exponents: Floats) -> tuple[Floats, Floats, Floats]:
         """S, E and A of the best law for each exponent: the free fit, or the better fit with E or A at zero."""
+        # weighted normal equations of the line loss = E + A·power, for all exponents at once: (exponents,)
         power, weight = np.exp(-exponents[:, None] * self.log_flops), 1 / self.variances
         n, x, xx = weight.sum(), power @ weight, power**2 @ weight
         y, xy = weight @ self.losses, power @ (weight * self.losses)
         with np.errstate(divide="ignore", invalid="ignore"):
             free = (y * xx - xy * x) / (n * xx - x**2), (n * xy - x * y) / (n * xx - x**2)
+        # outside E, A ≥ 0 the best law lies on the boundary
         nothing = np.zeros(len(exponents))
         choices = [free, (nothing, xy / xx), (nothing + y / n, nothing)]
         found = np.array([self._misfit(power, *choice) for choice in choices])
@@ -78,6 +80,7 @@ class LawPoints:
         def found(exponents: Floats) -> Floats:
             there = np.exp(-exponents * log_flops) if math.isfinite(log_flops) else np.zeros(len(exponents))
             power, weight = np.exp(-exponents[:, None] * self.log_flops), 1 / self.variances
+            # the constraint E = loss − A·there leaves a line through the origin with slope A
             x = power - there[:, None]
             scale = x @ (weight * (self.losses - loss)) / (x**2 @ weight)
             most = np.divide(loss, there, out=np.full(len(exponents), np.inf), where=there > 0)
@@ -173,6 +176,7 @@ class ScalingLaw:
         """
         variance = sd**2 / self.seeds
         bound = self.best[0] + float(special.fdtri(1, self.seeds - 1, 1 - alpha))  # the smaller of the two ν
+        # the arm's mean is one more point: the law is refitted with it at each compute
 
         def excess(log: float) -> float:
             more = self.points.and_one(log, loss, variance)
@@ -192,6 +196,7 @@ class ScalingLaw:
         def excess(other: float) -> float:
             return _least(self.points.squares_through(log_flops, other))[0] - self._bound(alpha)
 
+        # profile of S over the fit's noise, then seeds' common shift of the curve, in quadrature
         step = self.noise * self.means[-1]
         low, high = (_crossing(excess, value, sign * step) for sign in (-1, 1))
         own = -float(special.stdtrit(self.seeds - 1, alpha / 2)) * self.shift * value / math.sqrt(self.seeds)

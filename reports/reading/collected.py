@@ -91,6 +91,7 @@ class ArmLogs:
 
 
 def _by_arm(curves: pl.DataFrame) -> dict[str, ArmLogs]:
+    # groups of adjacent rows with equal (arm, digest), and where each starts
     runs = curves.select(pl.struct("arm", "digest").rle_id()).to_series()
     starts = np.flatnonzero(np.diff(runs.to_numpy().astype(np.int64), prepend=-1))
     keys, ends = curves.select("arm", "digest")[starts], np.append(starts, curves.height)
@@ -99,6 +100,7 @@ def _by_arm(curves: pl.DataFrame) -> dict[str, ArmLogs]:
     numbers = {name: curves[name].to_numpy().astype(np.float64) for name in curves.columns if name not in KEYS}
     found, first = {}, 0
     for arm, of_arm in keys.group_by("arm", maintain_order=True):
+        # starts of the arm's runs and the end of the last: slices of the arrays, without copies
         own = ends[first : first + of_arm.height + 1]
         columns = {name: values[own[0] : own[-1]] for name, values in numbers.items()}
         found[str(arm[0])] = ArmLogs(of_arm["digest"].to_list(), own - own[0], columns)

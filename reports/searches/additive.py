@@ -69,20 +69,25 @@ def shares(scores: Floats, terms: Sequence[AdditiveTerm], seed: int = 0) -> Floa
     weights = np.concatenate([[1.0], *(term.weights for term in terms)])
     owner = np.concatenate([[-1], *(np.full(len(term.weights), j) for j, term in enumerate(terms))]).astype(int)
     sizes = np.array([len(term.weights) for term in terms])
+    # sufficient statistics, so that a sweep does not depend on the number of trials
     gram, projected, squares = design.T @ design, design.T @ scores, float(scores @ scores)
     spread, auxiliary, noise = np.full(len(terms), 0.1), np.ones(len(terms)), 0.5
     draws = []
     for sweep in range(SWEEPS):
+        # b given the rest: N(P⁻¹ Xᵀy / σ², P⁻¹) with precision P = XᵀX / σ² + diag(1 / prior), by its Cholesky factor
         prior = np.where(owner < 0, 1e4, spread[owner] * weights)  # flat prior for the mean
         factor = np.linalg.cholesky(gram / noise + np.diag(1 / prior))
         centre = np.linalg.solve(factor.T, np.linalg.solve(factor, projected / noise))
         b = centre + np.linalg.solve(factor.T, rng.standard_normal(len(prior)))
+        # σ² given b: inverse gamma of the residual sum of squares
         left = max(squares - 2 * b @ projected + b @ gram @ b, 1e-9)
         noise = max((left / 2 + 1e-4) / rng.gamma(len(scores) / 2 + 1e-2), 1e-6)
+        # t_j² given b; the half-Cauchy is a scale mixture of inverse gammas with an auxiliary variable per setting
         scaled = np.bincount(owner[1:], (b**2 / weights)[1:], len(terms))
         spread = np.maximum((1 / auxiliary + scaled / 2) / rng.gamma((sizes + 1) / 2), 1e-8)
         auxiliary = (1 / SCALE**2 + 1 / spread) / rng.gamma(1.0, size=len(terms))
         if sweep >= BURNT:
+            # φ are orthonormal, so a setting's variance is the sum of its squared coefficients
             caused = np.bincount(owner[1:], (b**2)[1:], len(terms))
             draws.append(caused / (caused.sum() + noise))
     return np.array(draws)

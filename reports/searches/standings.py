@@ -52,6 +52,7 @@ def standings(document: SearchDocument, fresh: Iterable[FreshScore]) -> Iterator
         return
     rivals = promoted if promoted and len(document.objectives) == 1 else scores
     signs = np.array([1.0 if way == "minimize" else -1.0 for way in document.objectives.values()])
+    # noise between seeds of one setting, pooled: (objectives,)
     freedom = sum(len(of) - 1 for of in scores.values())
     squares = sum(((of - of.mean(axis=0)) ** 2).sum(axis=0) for of in scores.values())
     sd = np.sqrt(squares / freedom) if freedom else None
@@ -63,6 +64,7 @@ def standings(document: SearchDocument, fresh: Iterable[FreshScore]) -> Iterator
             best = is_rival and not (sd is not None and _is_worse(rivals, trial, order[0], sd[0], freedom, signs[0]))
         else:
             own = signs * means[trial]
+            # weakly better everywhere and strictly better somewhere: dominated
             best = not any((signs * of <= own).all() and (signs * of < own).any() for of in means.values())
         halves = None if sd is None else special.stdtrit(freedom, 1 - LEVEL / 2) * sd / math.sqrt(len(scores[trial]))
         yield SearchStanding(

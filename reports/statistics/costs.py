@@ -30,6 +30,7 @@ def judge(logs: Mapping[Key, Sequence[float]], alpha: float = ALPHA) -> dict[Key
     """The ratio of each cost from its ln ratios (at least two), corrected for all costs given."""
     p_values = {key: _p(values) for key, values in logs.items()}
     levels: dict[Key, float] = {}
+    # Holm, step by step: α/m for the smallest p, then α/(m − 1), …
     level, failed = alpha, False
     for place, key in enumerate(sorted(p_values, key=lambda key: p_values[key])):
         level = level if failed else alpha / (len(logs) - place)

@@ -93,13 +93,16 @@ def rounds(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> tuple[Round
     seen = dict.fromkeys(elsewhere, True)
     for judgement in ledger:
         known = seen | {claim: own[claim].p is not None for claim, own in home.items()}
+        # a judgement without any p-value yet is continued by the next: both form one round
         if not found or any(judged.p is not None for judged in found[-1].values()):
             found.append({})
         for judged in judgement:
             if reuses_seeds(judged.claim, known):
                 continue
+            # a test stays in the round of its first appearance
             own = home.setdefault(judged.claim, found[-1])
             stands = own.setdefault(judged.claim, judged)
+            # the first p stands, unless a later look has more seeds
             if stands.p is None or (judged.p is not None and (stands.at == 0 or judged.at > stands.at)):
                 own[judged.claim] = judged
     return tuple(each for each in found if each)
@@ -116,18 +119,22 @@ def joint_of(judged: Round) -> Joint | None:
 
 
 def reuses_seeds(claim: LedgerClaim, known: Mapping[LedgerClaim, bool]) -> bool:
-    """Whether a test is a repetition: its arms were judged before on some but not all of its seeds, or by other looks.
-    known: earlier tests, and whether they had a p-value."""
+    """Whether a test is a repetition: its arms were judged before on a different set of seeds that overlaps with its
+    own, or by other looks. Seeds seen without a p-value may be extended. known: earlier tests, and whether they had a
+    p-value."""
     return any(
         _repeats(claim, other, judged) for other, judged in known.items() if other.contrast.pair == claim.contrast.pair
     )
 
 
 def _repeats(claim: LedgerClaim, other: LedgerClaim, judged: bool) -> bool:
+    # planned looks choose no seeds: only other looks repeat them
     if claim.seeds is None:
         return other.seeds is None and other.looks != claim.looks and judged
+    # a fixed-sample test after looks depends on what these showed
     if other.seeds is None:
         return True
+    # before a p-value, seeds may be added but not dropped
     chosen = other.seeds != claim.seeds if judged else not other.seeds <= claim.seeds
     return chosen and bool(other.seeds & claim.seeds)
 
