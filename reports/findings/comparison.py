@@ -21,9 +21,9 @@ SHOWN = 4
 class Comparison:
     """An arm against the baseline, seed by seed. `difference` is arm − baseline, in nats per token.
 
-    It is the mean over `seeds`, those that trained in both arms without odd ones. `gap` is the difference with the
-    noise by which it is tested, None if it is not tested. `failures` counts the failed seeds, and `overall` is the
-    difference including what they may cost.
+    It is the mean over `seeds`, those that trained in both arms, without odd ones (outliers). `gap` is the difference
+    with the noise by which it is tested, None if it is not tested. `failures` counts the failed seeds, and `overall` is
+    the difference including what they may cost.
 
     `p_holm` belongs to the difference, `p_equivalence` to the tests against the study's margin, both corrected for all
     tests of the question, looks included. They are None with fewer than two pairs, if no pair differs, and if the

@@ -52,7 +52,7 @@ def history(
     ledger: Sequence[LedgerRecord], rule: Rule | None = None, elsewhere: Sequence[Sequence[LedgerRecord]] = ()
 ) -> tuple[HistoryEntry, ...]:
     """All valid comparisons, including those of the same question in other names' ledgers; none if nothing was judged
-    under this name. Repetitions on the same seeds are left out."""
+    under this name. Tests that reuse some of their own seeds are left out."""
     if not ledger:
         return ()
     together, others = joined((), ledger, elsewhere)

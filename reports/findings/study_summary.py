@@ -26,8 +26,8 @@ RANKS: tuple[str, ...] = get_args(Verdict)
 
 @dataclass(frozen=True)
 class EffectSummary:
-    """Effect of one factor of a design, or of an interaction. In `judgement.comparison`, `difference` is the mean loss
-    of one half of the runs minus that of the other half."""
+    """Effect of one factor of a design, or of the interaction of two. In `judgement.comparison`, `difference` is the
+    mean loss of one half of the runs minus that of the other half."""
 
     effect: StudyEffect
     judgement: Judgement

@@ -163,7 +163,7 @@ def _joint(study: StudyDocument, arm: StudyArm, base: StudyArm, plain: Compariso
 
 def _evidence(plain: Comparison, p: float) -> Evidence:
     gap, looked = plain.gap, plain.alpha / ALPHA
-    assert gap is not None  # it has a p
+    assert gap is not None  # an arm with a p has a difference
     return Evidence(gap.value, p, lambda level: gap.interval(level * looked))
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 from numpy.typing import ArrayLike, NDArray
 
 from reports.statistics.estimates import ALPHA, Floats

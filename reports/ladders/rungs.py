@@ -2,10 +2,10 @@
 
     change_s = (L_arm − L_base at the last rung) − (L_arm − L_base at this rung)        of seed s
 
-It uses the seeds that trained in all four runs. A paired t-test decides whether the difference changes. Holm corrects
-it over all arms and rungs, of both axes, of this judgement; the ledger keeps no changes. The difference *flips* if both
-differences exclude zero, on either side of it. It *grows* or *shrinks* if the mean of the two excludes zero. Otherwise
-it *changes*, in an unknown direction.
+A rung is one size or training length of a ladder. The change uses the seeds that trained in all four runs. A paired
+t-test decides whether the difference changes. Holm corrects it over all arms and rungs, of both axes, of this
+judgement; the ledger keeps no changes. The difference *flips* if both differences exclude zero, on opposite sides. It
+*grows* or *shrinks* if the mean of the two excludes zero. Otherwise it *changes*, in an unknown direction.
 
 If every arm's learning rate was tuned at every rung, the interval has room for the uncertainty of all four choices.
 With fixed rates it has none.

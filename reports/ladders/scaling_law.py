@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 from numpy.typing import ArrayLike
 from scipy import special  # scipy.stats takes seconds to load
 
@@ -147,7 +147,8 @@ class ScalingLaw:
         return self.flops[-1] / self.flops[-2] if self.determined else 1.0
 
     def exponent(self, alpha: float = ALPHA) -> Interval:
-        """b. An end is 0 or infinite if the data rule out no exponent on that side of the range `EXPONENTS`."""
+        """b, with its interval. An end is 0 or infinite if the data do not rule out the end of `EXPONENTS` on that
+        side."""
         value = self.best[1]
 
         def excess(log: float) -> float:

@@ -44,7 +44,7 @@ class Collected:
     store_option: str = ""
     """The option that points commands to the store (`Store.option`)."""
     costs: CostsDocument | None = None
-    """The arms' speeds, measured against each other in one process."""
+    """The arms' speeds, measured against each other."""
     began: str | None = None
     """Start of the first run of a registered study (ISO 8601)."""
 

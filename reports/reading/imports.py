@@ -8,8 +8,8 @@ from ablate.store import Store, StoreError
 from ablate.store.documents import ImportDocument, MeasureDocument, ResultDocument, RunDocument, TextMeta
 
 Text = tuple[str, float | None, int | None]
-"""Properties that two losses per byte must share to be comparable: the documents, the held-out fraction, and `given`,
-the documents held out by the source."""
+"""Properties that two losses per byte must share to be comparable: the documents, and the fraction or number of them
+that is held out."""
 
 
 @dataclass(frozen=True)

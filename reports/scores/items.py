@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 
 from ablate.store.documents import JsonObject, LedgerTest
 from reports.findings.judging import difference_claim, differences, score_test

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 import optuna
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution, json_to_distribution
 from optuna.importance import PedAnovaImportanceEvaluator

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import polars as pl
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 
 from reports.figures.base import Figure
 from reports.figures.style import ArmStyle

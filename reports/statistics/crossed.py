@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 from numpy.typing import ArrayLike
 from scipy import special  # scipy.stats takes seconds to load
 

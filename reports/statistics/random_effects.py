@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 from scipy import special  # scipy.stats takes seconds to load
 
 from reports.statistics.estimates import ALPHA

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 
 from ablate.noise.joint import Joint, level_of_each
 from reports.statistics.estimates import ALPHA, holm
