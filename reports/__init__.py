@@ -1,4 +1,4 @@
-"""Analysis of a study: collect → summarise → draw. Reads only the store and never loads torch."""
+"""Analysis of a study: collect, summarise, draw. Reads only the store and never loads torch."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def __getattr__(name: str) -> Any:
 def atlas_files(
     results: Sequence[RecordedResult], sources: Sources, out: Path, pages: Mapping[str, Path]
 ) -> dict[Path, str]:
-    """Pages of the atlas in a folder, by their paths. pages: reports by the name of their result."""
+    """Text of each atlas page, keyed by its path below `out`. pages: reports, keyed by the name of their result."""
     from reports.atlas.site import atlas_pages, report_paths  # noqa: PLC0415 (keeps the import cheap)
 
     found = atlas_pages(results, sources, report_paths(out, pages))
@@ -115,14 +115,14 @@ def atlas_files(
 
 
 def contrasts(summary: StudySummary) -> list[str]:
-    """One sentence for each comparison that the study declares between arms other than the baseline."""
+    """One sentence per declared comparison between arms other than the baseline."""
     from reports.sections.contrasts import sentence as compared  # noqa: PLC0415 (keeps the import cheap)
 
     return [compared(each) for each in summary.contrasts]
 
 
 def rates(summary: StudySummary) -> str:
-    """Sentence on how arms got their learning rates: `Rates as written, not tuned.`"""
+    """Sentence on the source of the arms' learning rates: `Rates as written, not tuned.`"""
     from reports.wording import rate_words  # noqa: PLC0415 (keeps the import cheap)
 
     return rate_words.line(summary.study)
@@ -153,7 +153,7 @@ def notes(summary: StudySummary) -> list[str]:
 
 
 def withheld(summary: StudySummary) -> list[str]:
-    """`post, double: no verdict: …`, a line for each reason."""
+    """Reasons for missing verdicts, one line each: `post, double: no verdict: …`."""
     found: dict[str, list[str]] = {}
     judged = [(arm.name, arm.withheld) for arm in summary.arms]
     for name, reason in [*judged, *((each.effect.name, each.judgement.withheld) for each in summary.effects)]:
@@ -168,7 +168,7 @@ def withheld(summary: StudySummary) -> list[str]:
 
 
 def figures_of(summary: StudySummary) -> dict[str, go.Figure]:
-    """Every figure of the study's page by its key, in the page's order."""
+    """All figures of the study's page by key, in the page's order."""
     import plotly.graph_objects as go  # noqa: PLC0415 (keeps the import cheap)
 
     from reports.sections import draw  # noqa: PLC0415 (keeps the import cheap)
@@ -177,7 +177,7 @@ def figures_of(summary: StudySummary) -> dict[str, go.Figure]:
 
 
 def open_arms(study_dir: Path | str) -> tuple[str, ...]:
-    """The arms that more seeds could settle, decided by the judging part alone: verdicts compare the test part."""
+    """Arms that more seeds could settle, decided on the validation part alone; verdicts compare the test part."""
     from reports.findings import summary  # noqa: PLC0415 (keeps the import cheap)
     from reports.reading.collect import collect  # noqa: PLC0415
     from reports.reading.units import judging  # noqa: PLC0415
@@ -186,14 +186,14 @@ def open_arms(study_dir: Path | str) -> tuple[str, ...]:
 
 
 def search_found(search_dir: Path | str) -> SearchDocument:
-    """A search with scores of fresh seeds, where there are any, and the trials that are the best by these."""
+    """A search's document, with scores on fresh seeds and the best trials by these scores, if there are any."""
     from reports.searches.search import read_search  # noqa: PLC0415 (keeps the import cheap)
 
     return read_search(Path(search_dir), curves=False).document
 
 
 def search_table(search_dir: Path | str) -> tuple[tuple[str, ...], ...]:
-    """The best trials as rows of text, the header first; every trial of a search that is not judged."""
+    """The best trials as rows of text, header first; all trials of a search without verdicts."""
     from reports.searches.search import read_search  # noqa: PLC0415 (keeps the import cheap)
     from reports.searches.search_tables import closing_table  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Optuna without its log: it tells what it does and thinks of a space, and pages and progress say what matters."""
+"""Silence Optuna's log: pages and progress output already report what matters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Nothing below an error is logged inside."""
+    """Suppress Optuna's log messages below level ERROR."""
     logger = logging.getLogger("optuna")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Words in which reports judge arms and claims."""
+"""Verdicts on arms and outcomes of claims."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Verdict: TypeAlias = Literal[
     "baseline",
     "not compared",
 ]
-"""Verdict on an arm, the most telling one first."""
+"""Verdict on an arm, the most informative first."""
 
 Outcome: TypeAlias = Literal["holds", "does not hold", "cannot tell", "not tested"]
 """Outcome of a claim."""

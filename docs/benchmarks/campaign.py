@@ -1,13 +1,13 @@
-"""Campaigns of proposals whose worth is known, with models that are trained: how much of what is kept is nothing?
+"""Campaigns of proposals with known worth, with trained models: which share of the kept changes is worth nothing?
 
 python docs/benchmarks/campaign.py STORE --share 0       # 200 proposals that change nothing
 python docs/benchmarks/campaign.py STORE --share 0.1     # one in ten is worth 0.05 nats
 python docs/benchmarks/campaign.py STORE --calibrate 12  # the worth of each, on twelve seeds
 
-Nothing: `init.stream`, other initial values, as good as the first, so that a proposal has noise of its own. Worth
-something: the base's logits are held below c by c·tanh(x/c), and a proposal takes the next larger c. Beside
-`ablate judge`, the rule "keep whatever improves" reads the first seed of the same runs. Rates are as written. An
-interrupted campaign goes on.
+A worthless proposal changes `init.stream`: other initial values, as good as the first, so that it has noise of its own.
+For the others, the base's logits are bounded by c·tanh(x/c), and a proposal takes the next larger c. Beside `ablate
+judge`, the rule "keep whatever improves" reads the first seed of the same runs. Learning rates are as written. An
+interrupted campaign continues.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CAPS = (
     2.936,
     3.014,
 )
-"""c of the base, and after each proposal that is worth something; about 0.05 nats apart (`--calibrate`)."""
+"""c of the base, and after each worthwhile proposal; steps are worth about 0.05 nats (`--calibrate`)."""
 WORDS = ("norm", "scale", "residual", "stream", "head", "the", "of")
 STUDY = """
 question: Is nothing kept?
@@ -78,7 +78,7 @@ def study(folder: Path, arms: dict[str, dict[str, float]]) -> Path:
 
 
 def campaign(folder: Path, proposals: int, share: float, budget: float) -> None:
-    """Propose, in an order that a seed decides, and show what came of it after every proposal."""
+    """Make the proposals in a seeded order, and print the results after each."""
     path = study(folder, {"wider": {"block.ffn.d_ff": 48}})
     good = set(np.random.default_rng(0).choice(proposals, round(share * proposals), replace=False).tolist())
     name, store = f"nothing-{share:g}", folder / "runs"
@@ -96,7 +96,7 @@ def _decided(store: Path, name: str) -> list[ProposalRecord]:
 
 
 def table(store: Path, records: Sequence[ProposalRecord]) -> str:
-    """Rows of Markdown: of how many of each kind were kept, by the referee and by one seed's improvement."""
+    """Markdown rows: kept proposals of each kind, by `ablate judge` and by one seed's improvement."""
     lines = [
         "| rule | good ones kept | kept that are nothing | share of what is kept that is nothing |",
         "|---|---|---|---|",
@@ -115,7 +115,7 @@ def _is_good(record: ProposalRecord) -> bool:
 
 
 def _improves(store: Path, record: ProposalRecord) -> bool:
-    """Whether the first seed's loss fell. A run that diverged is no improvement."""
+    """Whether the first seed's loss fell. A diverged run is no improvement."""
     assert record.outcome is not None
     document = Store(store).study(record.outcome.test.study, record.scale).read()
     assert document is not None
@@ -125,7 +125,7 @@ def _improves(store: Path, record: ProposalRecord) -> bool:
 
 
 def calibrate(folder: Path, seeds: int, caps: Sequence[float]) -> None:
-    """Print the mean loss at every c and the worth of each step: paired differences, with their standard errors."""
+    """Print the mean loss at every c and the worth of each step: paired differences with their standard errors."""
     arms = {f"c{number}": {"final_softcap": cap, "init.stream": 9999} for number, cap in enumerate(caps)}
     found = ablate.run(study(folder, arms), sets={"seeds": seeds}, store=folder / "runs", **OPTIONS)
     assert found.summary is not None

@@ -1,7 +1,7 @@
-"""K seeds of a model trained in one program, beside one after another: `python docs/benchmarks/ensembles.py [K]`.
+"""K seeds of a model trained in one program or one after another: `python docs/benchmarks/ensembles.py [K]`.
 
-Prints the ratio of processor time, alternating, for two sizes, and the largest relative difference of the gradients.
-One thread, float32, eager.
+Prints the ratio of processor time, measured in alternation, for two sizes, and the largest relative difference of the
+gradients. One thread, float32, eager.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 import zoo
 
 SIZES = {(48, 2): 128, (128, 5): 256}
-"""Width and layers → context, of rows of 8 (the demo's has 16)."""
+"""(width, layers) → context, for batches of 8 rows (the demo's has 16)."""
 ROUNDS = 5
 
 

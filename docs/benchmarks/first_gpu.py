@@ -1,8 +1,8 @@
 """The parts of `first_gpu.sh`: `python docs/benchmarks/first_gpu.py PART DEVICE [ITEM…]`.
 
-PART is versions, default, kernels, steps, compiled, choices, attention or decoding, and ITEM an arm or a choice, all by
-default. With TINY=1 in the environment, models are toys. What fails is named, and the rest goes on: in a new process
-where the error was the device's, after which nothing works in the old one.
+PART is versions, default, kernels, steps, compiled, choices, attention or decoding. ITEM is an arm or a choice;
+default: all. With TINY=1 in the environment, models are toys. A failure is printed and the rest goes on, in a new
+process after a device error, since nothing works in the old one afterwards.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ BACKENDS = {
     "ALiBi": ("flex", "fused", "plain"),
     "base": ("flex", "fused", "plain"),
 }
-"""Those that can do what an arm asks for."""
+"""Attention backends that support each arm."""
 LINEAR = "Gated DeltaNet", "Mamba-2"
-"""Arms that flash-linear-attention has kernels for."""
+"""Arms for which flash-linear-attention has kernels."""
 SIZE = (
     {"d_model": 32, "n_layers": 2, "vocab_size": 256} if TINY else {"d_model": 768, "n_layers": 12, "vocab_size": 32768}
 )
 LARGE = SIZE if TINY else {"d_model": 2048, "n_layers": 20, "vocab_size": 32768}
-"""1 B parameters, of which decoding is bound by memory."""
+"""1 B parameters, at which decoding is memory-bound."""
 DEFAULT = {} if TINY else {"d_model": 384, "n_layers": 8, "vocab_size": 8192}
 """The model of `gpu-hour`."""
 DEFAULT_ROWS = 2 if TINY else 64
@@ -77,7 +77,7 @@ def main(part: str, device: str, *names: str) -> None:
         name = left.pop(0)
         try:
             print(f"{name}: {items[name]()}", flush=True)
-        except Exception as error:  # every kind is what is looked for
+        except Exception as error:  # report any failure
             print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:160]}", flush=True)
             if "CUDA error" in str(error) and left:
                 os.execv(sys.executable, [sys.executable, __file__, part, device, *left])
@@ -96,15 +96,15 @@ def versions(device: str) -> Items:
 
 
 def _kernel_of(heads: int, device: str) -> str:
-    """The attention backend that torch chooses for heads of 64 features in training."""
+    """Attention backend that torch chooses for training with heads of 64 features."""
     shape = 1, heads, LENGTH, 64
     q, k, v = (torch.empty(shape, device=device, dtype=_kind(device), requires_grad=True) for _ in range(3))
     return f"{heads} heads: {chosen_kernel(q, k, v)}"
 
 
 def default_scale(device: str) -> Items:
-    """The step of `gpu-hour`, for arms that differ in what an unfused step overrates: norms. Whole steps are what runs
-    compile; blocks, one by one, compile sooner, and what lies between them is not fused."""
+    """Training steps of `gpu-hour`, for arms whose norms an unfused step overrates. Runs compile whole steps. Blocks
+    compiled one by one compile faster, but the operations between them are not fused."""
     top = measured(torch.device(device), _kind(device))
     arms = {"pre": {}, "double": {"block.norm_placement": "double"}, "gelu": {"block.ffn": "gelu"}}
     return {
@@ -120,7 +120,7 @@ def kernels(device: str) -> Items:
 
 
 def _longest(step: Callable[[], None], device: str) -> str:
-    """Milliseconds of a step by kernel, the longest first."""
+    """Milliseconds per step by kernel, the longest first."""
     _seconds(step, device)
     _seconds(step, device)
     with profile(activities=[ProfilerActivity.CUDA if device == "cuda" else ProfilerActivity.CPU]) as trace:
@@ -136,8 +136,8 @@ def _longest(step: Callable[[], None], device: str) -> str:
 
 
 def choices_alike(device: str) -> Items:
-    """Comparison of every choice between the CPU and the device, in float32 at full precision, so that differences are
-    not due to rounding."""
+    """Compare every choice between the CPU and the device, in float32 at full precision, so that differences are not
+    due to rounding."""
     specs = {str(option): combine([option]) for options in choices().values() for option in options}
     names = list(specs)[:: 20 if TINY else 1]
     return {name: lambda name=name: _difference(specs[name], device) for name in names}
@@ -150,7 +150,7 @@ def _difference(spec: ModelSpec, device: str) -> str:
 
 
 def _numbers(spec: ModelSpec, device: str) -> list[torch.Tensor]:
-    """Loss, gradients, and logits of a prompt and of a token after it through a cache."""
+    """Loss, gradients, and, for causal models, logits of a prompt and of the next token through a cache."""
     model = random_model(spec).to(device)
     tokens = random_tokens(spec, 2, 12).to(device)
     given = {name: value.to(device) for name, value in given_to(spec, 2, 11).items()}
@@ -172,13 +172,13 @@ def steps(device: str, how: str = "eager") -> Items:
     def in_kernels(arm: str) -> str:
         return _step(ARMS[arm], device, how, top) if use_fla() else "fla-core is not installed"
 
-    # Last, because they stay in use.
+    # last, because the kernels stay enabled
     kernels = {f"{arm} in kernels": lambda arm=arm: in_kernels(arm) for arm in LINEAR}
     return {**items, **kernels} if device == "cuda" else items
 
 
 def attention(device: str) -> Items:
-    """Whether `zoo.attend.pick` picks the fastest."""
+    """Training steps by attention backend: whether `zoo.attend.pick` picks the fastest."""
     top = measured(torch.device(device), _kind(device))
 
     def forced(arm: str, backend: str) -> str:
@@ -191,7 +191,7 @@ def attention(device: str) -> Items:
 
 
 def _trainer(edits: Mapping[str, Any], device: str, how: str, rows: int) -> Callable[[], None]:
-    """A training step: forward, backward and AdamW's."""
+    """A training step: forward, backward and AdamW update."""
     model = _model(edits, device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     loss_of = compiled(model.loss) if how == "compiled" else model.loss
@@ -227,7 +227,7 @@ def _step(edits: Mapping[str, Any], device: str, how: str, top: Ceilings, rows: 
 
 
 def decoding(device: str) -> Items:
-    """Greedy, from a prompt of 32 tokens; 0.1 B and 1 B parameters."""
+    """Greedy decoding from a prompt of 32 tokens, with 0.1 B and 1 B parameters."""
     top = measured(torch.device(device), _kind(device))
     tried = [({}, 1, False), ({}, 1, True), (LARGE, 1, True), ({}, 8, False), ({}, 8, True), (LARGE, 1, False)]
     names = [

@@ -1,8 +1,8 @@
-"""Where one run's processor time goes: `python docs/benchmarks/run_profile.py STORE STUDY [SCALE]`.
+"""Processor time of one run by part: `python docs/benchmarks/run_profile.py STORE STUDY [SCALE]`.
 
 Trains, measures and evaluates the baseline with its first seed in this process, as a worker does, and prints each
-part's share. Time is that of the main thread, so that what else a machine does is not counted; the thread beside it,
-which prepares batches, is counted apart. Each part is counted without the parts inside it.
+part's share. Time is that of the main thread, so other work on the machine is not counted. The thread that prepares
+batches is counted separately. Each part excludes the parts within it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# The process that workers are forked from has loaded these (`ablate.running.forkserver`).
+# Loaded, as in the process from which workers are forked (`ablate.running.forkserver`).
 import polars  # noqa: F401
 import torch._dynamo  # noqa: F401
 
@@ -50,7 +50,7 @@ def counted(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def beside(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, timed in a thread other than the one that trains."""
+    """The function, timed in a thread other than the training thread."""
 
     def timed(*args: Any, **kwargs: Any) -> Any:
         begin = time.thread_time()
@@ -87,7 +87,7 @@ def main(store: str, study: str, scale: str | None = None) -> None:
         for owner, name in places:
             setattr(owner, name, counted(part, getattr(owner, name)))
     TrainingReader.batch = beside(BESIDE, TrainingReader.batch)
-    gc.freeze()  # as that process does
+    gc.freeze()  # as the fork server does
     with Store(request.store).claim(request.digest, 300.0) as claim:
         phases.run_phases(request, StopSignal(), claim)
     aside = seconds.pop(BESIDE, 0.0)

@@ -2,8 +2,9 @@
 
 python docs/benchmarks/search.py STORE --repetitions 10 --space free      # also tight, and front
 
-What each search found is trained again with three seeds that no search used. The script's runs are whole and its pruner
-replays their validation losses, charged only for the part that it would have trained. Seconds are processor time.
+The settings that each search finds are trained again with three seeds that no search used. The optuna script's runs are
+trained in full; its pruner replays their validation losses, and is charged only for the part that it would have
+trained. Seconds are processor time.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Contest:
     trials: int
     lab: StudyTrialRunner = field(init=False)
     seconds: dict[str, float] = field(default_factory=dict)
-    """Processor time of each job's training, by its runs: a later method that trains the same pays it too."""
+    """Processor time of each job's training, by its runs: a later method that trains the same runs is charged for it
+    too."""
 
     def __post_init__(self) -> None:
         objectives = ["loss", "kv_bytes_per_token"] if self.space == "front" else ["loss"]
@@ -68,7 +70,7 @@ class Contest:
         prepare_corpora(self.study, self.context.store, lambda *_: None)
 
     def train(self, job: Job) -> float:
-        """Train a job's runs; the processor seconds that it takes, also where another method has trained it."""
+        """Train a job's runs. Returns their processor seconds, even if another method has trained them."""
         began = time.process_time()
         with closing(self.context.engine.run([r for r in job.requests if r.missing()])) as events:
             for _ in events:
@@ -77,7 +79,7 @@ class Contest:
         return self.seconds.setdefault(key, time.process_time() - began)
 
     def fresh(self, params: Params | None) -> list[tuple[float, ...]]:
-        """Scores with seeds that no search used, of settings or of the base."""
+        """Scores with seeds that no search used, for settings or (None) for the base."""
         arm = self.study.arms[0] if params is None else self.lab.space.arm("found", params)
         job = self.lab.seeded(arm, FRESH)
         self.train(job)
@@ -86,7 +88,7 @@ class Contest:
 
 @dataclass
 class Found:
-    """Settings that a search found, a list, within the FLOPs and within the seconds that were allowed."""
+    """Settings that a search found within the allowed FLOPs and within the allowed seconds."""
 
     by_flops: list[Params]
     by_seconds: list[Params]
@@ -104,7 +106,7 @@ def by_ablate(contest: Contest, seed: int) -> Found:
 
 
 def by_script(contest: Contest, sampler: Any, pruner: Any, seconds: float) -> Found:
-    """The loop that a page of optuna's documentation would have one write."""
+    """The loop suggested by a page of optuna's documentation."""
     study = optuna.create_study(sampler=sampler, pruner=pruner, directions=[*contest.lab.spec.objectives.values()])
     flops, spent, found, count = 0.0, 0.0, dict[str, list[Params]](), 0
     for _ in range(MOST_PROPOSALS):
@@ -139,7 +141,7 @@ def by_script(contest: Contest, sampler: Any, pruner: Any, seconds: float) -> Fo
 
 
 def repetition(contest: Contest, seed: int) -> dict[str, Any]:
-    """Fresh scores of what each method found."""
+    """Scores on fresh seeds of the settings that each method found."""
     ours = by_ablate(contest, seed)
     methods: dict[str, tuple[Any, Any]] = {"random": (optuna.samplers.RandomSampler(seed=seed), None)}
     if contest.space == "front":
@@ -164,7 +166,8 @@ def repetition(contest: Contest, seed: int) -> dict[str, Any]:
 
 
 def summary(repetitions: list[dict[str, Any]], space: str) -> str:
-    """Rows of Markdown: the mean of fresh scores at equal FLOPs and seconds, and in how many repetitions ablate won."""
+    """Markdown rows: mean score on fresh seeds at equal FLOPs and seconds, and the number of repetitions that ablate
+    won."""
     lines = ["| method | equal FLOPs | ablate better in | equal seconds | ablate better in |", "|---|--:|--:|--:|--:|"]
     best = area if space == "front" else loss
     for name in (name for name in repetitions[0] if name not in ("seed", "base")):
@@ -190,7 +193,7 @@ def loss(found: list[list[list[float]]]) -> float:
 
 
 def area(found: list[list[list[float]]]) -> float:
-    """Negated hypervolume below a loss of 6 nats and 2,048 cache bytes a token, as a share of that rectangle."""
+    """Negated hypervolume below a loss of 6 nats and 2,048 cache bytes per token, as a share of that rectangle."""
     points = sorted((statistics.fmean(s[0] for s in m) / 6, m[0][1] / 2048) for m in found)
     covered, lowest = 0.0, 1.0
     for x, y in points:
@@ -200,7 +203,7 @@ def area(found: list[list[list[float]]]) -> float:
 
 
 def held(found: list[list[list[float]]]) -> tuple[int, int]:
-    """Members of a front that are on the front of their fresh scores, and members."""
+    """Number of a front's members that are on the front of their fresh scores, and number of members."""
     means = {i: tuple(map(statistics.fmean, zip(*model, strict=True))) for i, model in enumerate(found)}
     return len(fronts(means, ["minimize", "minimize"])[0]) if means else 0, len(means)
 

@@ -1,4 +1,4 @@
-"""Searches compared on functions whose values are known, with noise as of seeds: what they find, without any training.
+"""Searches compared on known functions with noise like that of seeds, without any training.
 
 PYTHONPATH=. python docs/benchmarks/search_known.py --repetitions 10
 """
@@ -33,7 +33,7 @@ def score(params: Params) -> tuple[float]:
 
 
 def tight(params: Params) -> bool:
-    """Layers times width as of the base, to 10 %: one random setting in twelve."""
+    """Whether layers times width is within 10 % of the base's: true for one random setting in twelve."""
     return abs(params["block.ffn.d_ff"] * params["n_layers"] - 12) <= 1.2
 
 
@@ -42,7 +42,7 @@ def free(_: Params) -> bool:
 
 
 class Space(Known):
-    """A laboratory that knows how far settings are from being legal."""
+    """A test space that knows how far settings are from being legal."""
 
     def distances(self, params: Params) -> dict[str, float]:
         return {} if self.legal(params) else {"size": abs(params["block.ffn.d_ff"] * params["n_layers"] - 12) / 12}
@@ -54,7 +54,7 @@ def by_ablate(lab: Space, spec: Any, folder: Path, seed: int) -> Params:
 
 
 def by_script(lab: Space, trials: int, sampler: Any, seed: int) -> Params:
-    """optuna's loop: illegal settings are pruned, and cost nothing."""
+    """optuna's loop; illegal settings are pruned at no cost."""
     study, rng, count = optuna.create_study(sampler=sampler), np.random.default_rng(seed), 0
     while count < trials:
         trial = study.ask()

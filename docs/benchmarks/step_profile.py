@@ -1,7 +1,8 @@
-"""Where a training step's time goes, beside transformers': `python docs/benchmarks/step_profile.py [STEPS]`.
+"""Time of a training step by operation, beside transformers': `python docs/benchmarks/step_profile.py [STEPS]`.
 
-The shape is that of training_cpu.md, in float32, one thread; with TINY=1 in the environment, a toy. Milliseconds of
-a step by kind of operation, each without what it calls; compiled code is one kind, but for what it calls of torch.
+The shape is that of training_cpu.md, in float32, one thread; with TINY=1 in the environment, a toy. Prints milliseconds
+per step by kind of operation, excluding the operations that each calls. Compiled code is one kind, apart from the torch
+operations that it calls.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def steps() -> dict[str, Callable[[Tensor], None]]:
 
 
 def profiled(step: Callable[[Tensor], None], tokens: Tensor, count: int) -> Counter[str]:
-    """Milliseconds of a step by kind."""
+    """Milliseconds per step by kind of operation."""
     step(tokens)
     step(tokens)
     with profile(activities=[ProfilerActivity.CPU]) as trace:

@@ -1,8 +1,8 @@
 """Work of a training step on a GPU, counted on a CPU: `python docs/benchmarks/step_work.py`.
 
-Kernels, bytes and FLOPs of the models of the GPU scales, as Markdown: with norms written out as six operations,
-with torch's fused norm, and compiled; then the update of Muon, matrix by matrix and stacked. Tensors have no data, so
-nothing is measured: milliseconds are a roofline's.
+Prints kernels, bytes and FLOPs of the models of the GPU scales as Markdown: with norms written out as six operations,
+with torch's fused norm, and compiled; then Muon's update, matrix by matrix and stacked. Tensors have no data, so
+nothing is measured: milliseconds come from a roofline model.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="make the store there, unless it is there, and keep it")
     parser.add_argument("--only", nargs="*", help="commands to measure")
     asked = parser.parse_args()
-    for package in ("ablate", "evals", "reports", "zoo"):  # as an installed package is
+    for package in ("ablate", "evals", "reports", "zoo"):  # as in an installed package
         compileall.compile_dir(ROOT / package, quiet=1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.keep or Path(temporary)
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def made(folder: Path, runs: int) -> tuple[Path, Path]:
-    """A study, and a store in which all of it is done."""
+    """A study, and a store in which all its runs are done."""
     folder.mkdir(parents=True, exist_ok=True)
     arms = "{" + ", ".join(f"w{n}: {{block.ffn.d_ff: {48 + 8 * n}}}" for n in range(ARMS - 1)) + "}"
     study = toy_study(folder, arms, steps=STEPS)
@@ -75,8 +75,8 @@ def made(folder: Path, runs: int) -> tuple[Path, Path]:
 
 
 class Template:
-    """The texts of a run's documents, in which the next run's numbers take the place of these: each made by its model,
-    sealed and hashed as the store does it, and neither flushed nor renamed. That takes a tenth of the time."""
+    """Texts of a run's documents with placeholder numbers, which each run replaces by its own. They are built by their
+    models, sealed and hashed as the store does, but neither flushed nor renamed, which takes a tenth of the time."""
 
     LOSS, SEED, DIGEST = 2.123456789, 987654321, "the digest"
 
@@ -125,7 +125,8 @@ class Template:
 
 
 def cost(command: list[str], page: str | None) -> tuple[float, float]:
-    """Processor seconds and the peak of memory. page: of a server, which is asked for that one page."""
+    """Processor seconds and peak memory (MiB) of a command. page: the address to request, if the command is a
+    server."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     if page is None:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,11 +1,11 @@
-"""Rebuild the gallery: look at each page at three widths, light and dark, and picture its first screen.
+"""Rebuild the gallery: check each page at three widths, light and dark, and save a picture of its first screen.
 
     python docs/gallery/make.py --recorded                    of the recorded results and the atlas, in a minute
     python docs/gallery/make.py [--store runs] [STUDY …]      of reports, after running the studies that the store lacks
 
-A page that is wider than its window, or says anything to the browser's console, ends it. Eight studies at the scale
-`cpu` take about two hours on two cores; what the store has is not trained again.
-Needs the extra `test`, whose Playwright drives an installed Chromium.
+A page that is wider than its window, or that logs to the browser's console, stops the script. Eight studies at the
+scale `cpu` take about two hours on two cores; runs in the store are not trained again. Needs the extra `test`, whose
+Playwright drives an installed Chromium.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WIDTHS, SCHEMES = (390, WIDTH, 2560), ("light", "dark")
 QUALITY = 70
 DRAWN = "[...document.querySelectorAll('.drawing')].every(div => div.querySelector('.main-svg'))"
 STEPS, STEP_MS = 300, 100
-"""Number of checks for a page to be drawn, and the pause between checks in milliseconds."""
+"""Number of checks whether a page is drawn, and the pause between checks in milliseconds."""
 
 
 def main() -> None:
@@ -71,7 +71,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """Pages to picture by name, the atlas, and what is said of each study: its name, answer and command."""
+    """Pages to picture by name, the atlas, and the name, answer and command of each study."""
 
     pages: dict[str, Path]
     atlas: Path
@@ -80,7 +80,7 @@ class Found:
 
 
 def _recorded(folder: Path) -> Found:
-    """Pages of the results that ship."""
+    """Pages of the recorded results that ship."""
     results, _ = gathered([RESULTS])
     atlas = ablate.atlas(out=folder)
     pages = {result.study: folder / "results" / f"{result.name}.html" for result in results}
@@ -109,7 +109,7 @@ def _report(result: ablate.StudyResult) -> Path:
 
 
 def _draw(pages: dict[str, Path]) -> None:
-    """A picture of the first screen of each page, which was looked at before."""
+    """Check each page, and save a picture of its first screen."""
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
@@ -146,7 +146,7 @@ def _wait(page: Page) -> None:
 
 
 def _webp(page: Page) -> bytes:
-    """Playwright itself writes no WebP, a fifth of the size of PNG."""
+    """A screenshot as WebP, a fifth of the size of PNG, which Playwright itself cannot write."""
     session: Any = page.context.new_cdp_session(page)
     found = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
     return base64.b64decode(found["data"])

@@ -1,6 +1,6 @@
-"""Builds the site from the repository as it is: README and the findings are pages, links to files outside `docs` lead
-to copies of these, the notebook is shown with its outputs, the reference is generated from code, long records have a
-page for each entry, and search ranks guides above them."""
+"""Build hooks of the documentation site. README and findings become pages, links to files outside `docs` lead to
+copies, the notebook is shown with its outputs, the reference is generated from code, long records have one page per
+entry, and search ranks guides above them."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ BESIDE = (
     "studies/FINDINGS.md",
     "studies/LOG.md",
 )
-"""Pages that are not in `docs`."""
+"""Pages outside `docs`."""
 LEFT_OUT = "studies/archive"
-"""Read in the repository alone."""
+"""Files that can only be read in the repository."""
 ATLAS = "claims"
 """Folder of the atlas on the site."""
 RECORDS = ("docs/store_documents.md", "docs/faults.md", "studies/LOG.md", "CHANGELOG.md")
-"""Pages that have a page for each of their entries: they are read by the entry, and would be up to 20 screens tall."""
+"""Pages split into one page per entry: readers look up single entries, and a whole page would be up to 20
+screens tall."""
 GUIDE, RECORD = 2.0, 0.2
-"""Ranks of pages that say how, and pages that say what was; others have 1."""
+"""Search ranks of guides and of records; other pages have 1."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -53,7 +54,7 @@ def on_files(files: Files, config: Any) -> Files:
         for page, text in records.entries(site_path(path), (ROOT / path).read_text(encoding="utf-8")).items():
             files.append(File.generated(config, page, content=text))
     for path, text in atlas().items():
-        if not path.endswith(".md"):  # which would be rendered
+        if not path.endswith(".md"):  # Markdown files would be rendered
             files.append(File.generated(config, f"{ATLAS}/{path}", content=text))
     files.append(File.generated(config, "site.css", abs_src_path=str(Path(__file__).with_name("site.css"))))
     pages = [*(ROOT / path for path in BESIDE), *(ROOT / "docs").rglob("*.md")]
@@ -64,7 +65,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_post_build(config: Any) -> None:
-    """Add the Markdown that pages of the atlas offer to copy."""
+    """Write the Markdown files that atlas pages offer for copying."""
     for path, text in atlas().items():
         if path.endswith(".md"):
             (Path(config.site_dir) / ATLAS / path).write_text(text, encoding="utf-8")
@@ -98,19 +99,19 @@ def rank(here: str, record: str | None) -> float:
 
 
 def unlinked(found: re.Match[str], folder: str) -> str:
-    """The text of a link to a folder or a file that has no page; any other link as it is."""
+    """The bare text of a link to a folder or to a file without a page; any other link unchanged."""
     path = os.path.normpath(os.path.join(folder, found[2]))  # noqa: PTH118 (as below)
     return found[1] if (ROOT / path).is_dir() or path.startswith(LEFT_OUT) else found[0]
 
 
 def rewritten(found: re.Match[str], folder: str, here: str) -> str:
-    """A link from the repository's layout to the site's."""
+    """Rewrite a link from the repository's layout to the site's."""
     path = os.path.normpath(os.path.join(folder, found[1]))  # noqa: PTH118 (as above)
     return f"]({os.path.relpath(site_path(path), os.path.dirname(here) or '.')}{found[2] or ''})"  # noqa: PTH120
 
 
 def targets(page: Path) -> set[str]:
-    """Files of the repository that a page links to."""
+    """Repository files to which a page links."""
     folder = page.parent.relative_to(ROOT)
     links = LINK.finditer(page.read_text(encoding="utf-8"))
     found = {os.path.normpath(folder / link[1]) for link in links}

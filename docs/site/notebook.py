@@ -1,4 +1,4 @@
-"""The notebook of the documentation: executed (`python docs/site/notebook.py`), and as a page of the site.
+"""The documentation's notebook: executed (`python docs/site/notebook.py`), and as a page of the site.
 
 Cells run in one namespace of this process, in an empty folder, so neither Jupyter nor a kernel has to be installed.
 """
@@ -26,7 +26,7 @@ def read(path: Path = PATH) -> list[Cell]:
 
 
 def executed(cells: list[Cell], folder: Path) -> list[Cell]:
-    """The same cells with the outputs that they have now. What a cell raises ends it."""
+    """The same cells with the outputs of a new execution. An exception in a cell propagates."""
     before, names = Path.cwd(), {"__name__": "__main__"}
     os.chdir(folder)
     try:
@@ -50,7 +50,7 @@ def _executed(cell: Cell, number: int, names: dict[str, Any]) -> Cell:
 
 
 def _result(value: Any, number: int) -> dict[str, Any]:
-    """Output entry of a cell for the value of its last expression, in Jupyter's format."""
+    """Output entry for the value of a cell's last expression, in Jupyter's format."""
     data = {"text/plain": _lines(repr(value))}
     if hasattr(value, "_repr_html_"):
         data["text/html"] = _lines(value._repr_html_())
@@ -62,7 +62,7 @@ def _lines(text: str) -> list[str]:
 
 
 def page(cells: list[Cell]) -> str:
-    """Notebook rendered as Markdown."""
+    """The notebook as Markdown."""
     return "\n\n".join(part for cell in cells for part in _parts(cell)) + "\n"
 
 
@@ -78,14 +78,14 @@ def _output(output: dict[str, Any]) -> str:
         return _wrapped("".join(output["text"]))
     data = output["data"]
     if "text/html" in data:
-        # A blank line would end the block of HTML.
+        # a blank line would end the HTML block
         lines = [line for line in "".join(data["text/html"]).splitlines() if line.strip()]
         return "<div>\n" + "\n".join(lines) + "\n</div>"
     return _wrapped("".join(data["text/plain"]))
 
 
 def _wrapped(text: str) -> str:
-    """Sentences are longer than a page is wide."""
+    """Preformatted text that wraps, since sentences are longer than a page is wide."""
     return f'<pre style="white-space: pre-wrap"><code>{html.escape(text.rstrip())}</code></pre>'
 
 

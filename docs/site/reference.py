@@ -1,4 +1,4 @@
-"""Pages of the site that are generated from code, so that no command, setting or variant is without one."""
+"""Reference pages of the site, generated from code so that every command, setting and variant has one."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ PYTHON = """# Python
 | name | what it is |
 |---|---|"""
 FIRST = ("run", "plan", "compare")
-"""Names that the Python reference opens with."""
+"""Names with which the Python reference opens."""
 MODELS = ("base", "arms", "factors", "grid", "scales")
-"""Keys of a study under which the settings of models stand, or all settings again."""
+"""Keys of a study that contain settings of models, or repeat all settings."""
 LARGE = 8
-"""Keys below a setting from which on they have a page of their own."""
+"""Fewest keys below a setting that give it a page of its own."""
 COLUMNS = "| setting | values | default | what it is |\n|---|---|---|---|"
 
 Page: TypeAlias = tuple[str, Iterator[str]]
-"""Path below `reference`, and lines."""
+"""(path below `reference`, lines)."""
 
 
 def pages() -> dict[str, str]:
@@ -85,7 +85,7 @@ def command(name: str) -> Iterator[str]:
 
 
 def settings() -> Iterator[Page]:
-    """Every key of a study file but for those of models: a page for each section, and for a large part of one."""
+    """All keys of a study file except those of models: one page per section, and per large part of a section."""
     known = {key: schema for key, schema in study_schema()["properties"].items() if key.partition(".")[0] not in MODELS}
     inside = Counter(part_of(key) for key in known if key.count(".") > 1)
     large = {part for part, keys in inside.items() if keys >= LARGE}
@@ -103,7 +103,7 @@ def settings() -> Iterator[Page]:
 
 
 def part_of(key: str) -> str:
-    """The setting of a section that a key is or is below: `data.tokenizer`."""
+    """The setting of a section that a key is or lies below: `data.tokenizer`."""
     return ".".join(key.split(".")[:2])
 
 
@@ -123,7 +123,7 @@ def setting_row(shown: str, key: str, schema: Mapping[str, Any]) -> str:
 
 
 def default_of(key: str) -> str:
-    """Default of a key that a study has without choosing anything; empty for one of other choices."""
+    """Default of a key in a study that chooses nothing; empty for keys of other choices."""
     first, *rest = key.split(".")
     field = StudySections.model_fields[first]
     value = "required" if field.is_required() else field.get_default(call_default_factory=True)
@@ -133,7 +133,7 @@ def default_of(key: str) -> str:
 
 
 def variants() -> Iterator[Page]:
-    """Documentation, settings and cost of all that has a name."""
+    """Documentation, settings and cost of every named variant."""
     wholes = {name: (cls, cls) for name, cls in WHOLES.items()}
     paths, found = dict(paths_of_parts()), {"model": wholes, **catalogued()}
     yield "variants", all_axes(found)
@@ -163,7 +163,7 @@ def variant(axis: str, name: str, documented: Any, cls: type[Any], paths: Mappin
 
 
 def paths_of_parts() -> Iterator[tuple[tuple[str, str], str]]:
-    """Where a model takes a variant: the first place, by the folder of its axis and its name."""
+    """((folder of its axis, name), path) of each place for a variant, reversed, so that `dict` keeps the first."""
     for of in reversed(list(axes().values())):
         for option in of:
             for path, value in option.edits.items():
@@ -216,12 +216,12 @@ def python() -> Iterator[Page]:
 def signature(path: str, value: Any) -> str:
     try:
         return f"{path}{inspect.signature(value)}"
-    except ValueError:  # of a class without one
+    except ValueError:  # a class without a signature
         return path
 
 
 def written(text: str) -> str:
-    """A docstring as it is, with long lines broken."""
+    """A docstring as preformatted text that wraps."""
     return f'<pre style="white-space: pre-wrap">{html.escape(text)}</pre>'
 
 
@@ -230,8 +230,8 @@ def in_yaml(value: object) -> str:
 
 
 def cell(text: str) -> str:
-    """Text of a table's cell: one line, and no bar that would end it, nor a tag."""
-    parts = " ".join(text.split()).split("`")  # every second one is code
+    """Text of a table cell: one line, with bars and tags escaped."""
+    parts = " ".join(text.split()).split("`")  # every second part is code
     return "".join(code(part) if number % 2 else escaped(part) for number, part in enumerate(parts))
 
 

@@ -1,1 +1,1 @@
-"""The atlas: what is known of every claim and every variant, as a site of static pages."""
+"""The atlas: recorded evidence on every claim and every variant, as a site of static pages."""

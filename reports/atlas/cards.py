@@ -1,6 +1,6 @@
-"""Cards of the atlas: one for each claim, and one for the question of each study that has a result or states no claim.
+"""Cards of the atlas: one per claim, and one for the question of each study that has a result or states no claim.
 
-A card has a row for every recorded result that bears on it, and for the smaller rungs of their ladders.
+A card has a row for each recorded result that bears on it, and for the smaller rungs of their ladders.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reports.wording import words
 from reports.wording.input_words import inputs
 
 Standing = Literal["holds", "does not hold", "depends", "cannot tell", "not tested", "not run", "measured"]
-"""Outcome of a claim over all its results: `depends` where it holds in some and not in others. `measured` is a question
+"""Outcome of a claim over all its results: `depends` if it holds in some and not in others. `measured` marks a question
 without a claim."""
 STANDINGS: tuple[Standing, ...] = (
     "does not hold",
@@ -36,7 +36,7 @@ UNSTATED = "the recorded result does not state this claim"
 
 @dataclass(frozen=True)
 class CardRow:
-    """A result as it is drawn: its effect with the interval, and what decided."""
+    """A result for display: its effect with the interval, and the reason for the outcome."""
 
     label: str
     conditions: str
@@ -45,12 +45,12 @@ class CardRow:
     """Outcome of the claim, or verdict on the arm."""
     reason: str = ""
     seeds: tuple[float, ...] = ()
-    """Paired differences seed by seed."""
+    """Paired differences by seed."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """A claim or question with everything that is recorded of it."""
+    """A claim or question with all its recorded results."""
 
     key: str
     study: str
@@ -60,7 +60,7 @@ class Card:
     source: str
     topics: tuple[str, ...]
     parts: frozenset[str]
-    """Parts of the arms that it is about, by setting and kind."""
+    """Parts of the arms in question, by setting and kind."""
     standing: Standing
     rows: tuple[CardRow, ...]
     results: tuple[RecordedResult, ...]
@@ -71,7 +71,7 @@ class Card:
 
     @property
     def entry(self) -> str:
-        """Id of its claim in the handbook; empty where it has none."""
+        """Id of its claim in the handbook; empty if it has none."""
         return (self.claim.claim if self.claim else None) or ""
 
     @property
@@ -81,7 +81,7 @@ class Card:
 
     @property
     def published(self) -> float | None:
-        """The published effect with its sign, or as a ratio; None where the claim names none."""
+        """The published effect with its sign, or as a ratio; None if the claim names no size."""
         claim = self.claim
         if claim is None or claim.by is None or claim.expect not in ("better", "worse"):
             return None
@@ -92,14 +92,14 @@ class Card:
 
     @property
     def published_words(self) -> str:
-        """`by 0.02 nats`, `within 0.01`; empty where the claim names no size."""
+        """`by 0.02 nats`, `within 0.01`; empty if the claim names no size."""
         if self.claim is None or not self.claim.by:
             return ""
         return f"{'within' if self.claim.expect == 'same' else 'by'} {size(self.claim)}"
 
     @property
     def costs(self) -> str:
-        """Costs of its arm that differ measurably, in the first result that has them: `training time 1.10×`."""
+        """Costs of its arm that differ measurably, in the first result that has any: `training time 1.10×`."""
         named = {self.claim.arm} if self.claim else set()
         for result in self.results:
             arms = [arm for arm in result.arms if arm.costs and (not named or arm.name in named)]
@@ -118,7 +118,7 @@ def _costs_of(arm: RecordedArm, named: bool) -> str:
 
 
 def cards(results: Sequence[RecordedResult], studies: Sequence[StatedStudy]) -> tuple[Card, ...]:
-    """Every card: those with results first, in the order of `STANDINGS`, then by study."""
+    """All cards, in the order of `STANDINGS`, then by study."""
     stated = {study.name: study for study in studies}
     recorded: dict[str, list[RecordedResult]] = {}
     for result in results:
@@ -144,7 +144,7 @@ def _cards_of(name: str, results: Sequence[RecordedResult], study: StatedStudy |
 
 
 def _identity(claim: StudyClaim) -> str:
-    """The same claim at another scale may have another published size."""
+    """Key of a claim without its published size, which may differ between scales."""
     return "|".join(map(str, (claim.arm, claim.against, claim.expect, claim.order, claim.measure)))
 
 
@@ -163,7 +163,7 @@ def _parts(arms: Iterable[str], results: Sequence[RecordedResult], study: Stated
 
 
 def _question(name: str, results: Sequence[RecordedResult], study: StatedStudy | None) -> Card:
-    """The question of a study: its arms beside the baseline, or its effects."""
+    """The card of a study's question: its arms beside the baseline, or its effects."""
     edits = _edits(results, study)
     question = results[0].question if results else study.question if study else name
     source = (results[0].citation if results else study.citation if study else "") or ""
@@ -219,7 +219,7 @@ def _claim(
 
 
 def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[CardRow]:
-    """The result's own row, after those of the smaller rungs of its ladder."""
+    """Rows of the smaller rungs of the result's ladder, then the result's own row."""
     judged = next((each for each in result.claims if _identity(each) == _identity(claim)), None)
     arm = result.arm(claim.arm) if claim.arm else None
     on_loss = claim.measure == LOSS and arm is not None and claim.against in (None, result.baseline)
@@ -240,7 +240,7 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[CardRow]:
 
 
 def paired(result: RecordedResult, arm: RecordedArm) -> tuple[float, ...]:
-    """Differences of an arm from the baseline, seed by seed."""
+    """Differences of an arm from the baseline, by seed."""
     base = result.arm(result.baseline)
     known = base.seeds if base else {}
     return tuple(loss - known[seed] for seed, loss in arm.seeds.items() if seed in known)

@@ -1,4 +1,4 @@
-"""The summary of the atlas as Markdown: at most 1,500 words and one picture."""
+"""Summary of the atlas as Markdown: at most 1,500 words and one picture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from reports.results.document import RecordedResult
 MOST_WORDS = 1_500
 Detail: TypeAlias = Literal["arms", "claims", "answers", "outcomes"]
 DETAILS: tuple[Detail, ...] = get_args(Detail)
-"""A row for each arm and claim, for each claim, or a line for each result with or without its answer."""
+"""Levels of detail, the fullest first: a row per arm and claim, a row per claim, or a line per result with or without
+its answer."""
 PLURAL = {"holds": "hold", "does not hold": "do not hold", "depends": "depend"}
 ABOUT = """# What the studies found
 
@@ -39,13 +40,13 @@ These studies have not been run since results are recorded; the archive has what
 
 
 def findings_files(results: Sequence[RecordedResult], sources: Sources, path: Path) -> dict[Path, str]:
-    """The summary, and its picture beside it, by their paths. Raises ReportError where it is too long."""
+    """The summary, and the picture beside it, by path. Raises ReportError if it is too long."""
     found, image = cards(results, sources.studies), path.parent / f"{path.stem}.svg"
     return {image: picture(found), path: findings(found, results, image.name)}
 
 
 def findings(found: Sequence[Card], results: Sequence[RecordedResult], image: str) -> str:
-    """The text, as detailed as there is room for. Raises ReportError where there is none."""
+    """The text, as detailed as the limit of words allows. Raises ReportError if none fits."""
     texts = ("\n".join(_lines(found, results, image, detail)) + "\n" for detail in DETAILS)
     fitting = next((text for text in texts if words_in(text) <= MOST_WORDS), None)
     if fitting is None:
@@ -54,7 +55,7 @@ def findings(found: Sequence[Card], results: Sequence[RecordedResult], image: st
 
 
 def unclaimed(found: Sequence[Card]) -> list[Card]:
-    """The same cards, those of whole studies without the arms that a claim is about."""
+    """The same cards; those of whole studies lose the arms that a claim covers."""
     claimed = {(card.study, f"{each.arm} against {each.against}") for card in found if (each := card.claim)}
     return [
         replace(card, rows=tuple(row for row in card.rows if card.claim or (card.study, row.label) not in claimed))
@@ -63,7 +64,7 @@ def unclaimed(found: Sequence[Card]) -> list[Card]:
 
 
 def words_in(text: str) -> int:
-    """Number of words; bars of tables are none."""
+    """Number of words, not counting the bars of tables."""
     return sum(any(map(str.isalnum, word)) for word in text.split())
 
 
@@ -98,7 +99,7 @@ def _outcomes(claims: Sequence[Card]) -> str:
 
 
 def _studies(own: Sequence[Card], answers: bool) -> Iterator[str]:
-    """A line for each result: outcomes of the study's claims, and its answer."""
+    """One line per result: outcomes of the study's claims, and its answer."""
     claims: dict[str, list[Card]] = {}
     results: dict[str, RecordedResult] = {}
     for card in own:
@@ -120,20 +121,20 @@ def _rows(card: Card) -> Iterator[str]:
 
 
 def _linked(study: str, result: RecordedResult | None = None) -> str:
-    """The name with a link to its file, beside the summary or in a folder there, as the result's command says."""
+    """The name with a link to its file, beside the summary or in a subfolder, which the result's command names."""
     folders = re.findall(rf"\bstudies/(\S+/){re.escape(study)}\.yaml", result.command) if result else []
     return f"[{study}]({''.join(folders[:1])}{study}.yaml)"
 
 
 WIDTH, LEFT, ROW, TOP = 760, 330, 24, 34
 MOST_LETTERS = 48
-"""Letters of a row's label."""
+"""Most letters of a row's label."""
 COLOURS = {"holds": "#0b7a55", "better": "#0b7a55", "does not hold": "#b3261e", "worse": "#b3261e"}
 STYLE = "text{font:12px system-ui,sans-serif;fill:#1e2227}.muted{fill:#5d6670}rect{fill:#fff}"
 
 
 def picture(found: Sequence[Card]) -> str:
-    """Every recorded effect on the loss in a row, as SVG."""
+    """All recorded effects on the loss, one row each, as SVG."""
     rows = [
         (f"{card.study}: {row.label if card.claim is None else card.title}", row)
         for card in unclaimed(found)

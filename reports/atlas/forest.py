@@ -1,4 +1,4 @@
-"""The forest plot of a card: one strip for each row, on an axis that all share, placed in per cent of the width."""
+"""Forest plot of a card: one strip per row, on a common axis, with positions in per cent of the width."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from reports.sections.claims import MARKS
 from reports.wording import words
 
 SHAPE_OF = {**SHAPES, **MARKS, "stalled": SHAPES["failed"], "diverged": SHAPES["failed"]}
-"""Outline of a mark by outcome or verdict; a ring for what is open."""
+"""SVG path of a mark by outcome or verdict; undecided ones have `RING`."""
 RATIOS = (0.1, 0.125, 0.2, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 2.0, 4.0, 5.0, 8.0, 10.0)
-"""Marks of an axis of ratios."""
+"""Ticks of an axis of ratios."""
 TEXT_WIDTH = 13.0
-"""Width of a ratio below an axis, in per cent of the axis on a phone."""
+"""Width of a tick's text, in per cent of the axis on a phone."""
 MOST_TICKS = 5
 
 
 @dataclass(frozen=True)
 class Strip:
-    """A row with everything placed: `mark` is the mean, `bar` the interval."""
+    """A row with positions: `mark` is the mean, `bar` the interval."""
 
     row: CardRow
     kind: str
-    """Class in style sheets."""
+    """CSS class of the outcome."""
     shape: str
     mark: float | None
     bar: tuple[float, float] | None
@@ -37,7 +37,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class Forest:
-    """Strips, the place of no effect and of the published one, and the axis."""
+    """Strips, the positions of no effect and of the published effect, and the axis."""
 
     strips: tuple[Strip, ...]
     zero: float
@@ -63,7 +63,7 @@ def forest(card: Card) -> Forest:
 
 
 def axis_over(values: Sequence[float]) -> Axis:
-    """An axis with everything on it, and with room on both sides of zero."""
+    """An axis that contains all values, with room on both sides of zero."""
     room = 0.12 * max(map(abs, values)) or 0.01
     return Axis(min(*values, -room), max(*values, room))
 
@@ -78,12 +78,12 @@ def _values(card: Card) -> Iterator[float]:
 
 
 def _at(card: Card, value: float) -> float:
-    """Ratios lie on a logarithmic axis, around 1."""
+    """Position on the axis before scaling: ratios are logarithmic, so that 1 is at zero."""
     return math.log(value) if card.is_ratio else value
 
 
 def ratio_ticks(axis: Axis) -> tuple[tuple[float, str], ...]:
-    """Round ratios from 1 outwards, each as far from the one before it as its text is wide."""
+    """Round ratios from 1 outwards, at least a text's width apart."""
     inside = [each for each in RATIOS if not axis.cuts(math.log(each))]
     middle, kept = inside.index(1.0), [1.0]
     for side in (inside[middle::-1], inside[middle:]):

@@ -15,19 +15,19 @@ FILTERS: Mapping[str, tuple[str, ...]] = {
     "grade": get_args(Grade),
     "answer": get_args(Answer),
 }
-"""Filters of the page, beside words and topics, with every value in its order."""
+"""Filters of the page, apart from words and topics, with all their values in order."""
 
 
 @dataclass(frozen=True)
 class HandbookRow:
-    """A claim with what the atlas knows of it."""
+    """A claim with the cards that refer to it."""
 
     entry: HandbookClaim
     cards: tuple[Card, ...]
 
     @property
     def unstated(self) -> tuple[str, ...]:
-        """Studies that show it in their reports and do not state it as a claim."""
+        """Studies that show it in their reports without stating it as a claim."""
         stating = {card.study for card in self.cards}
         return tuple(study for study in self.entry.studies if study not in stating)
 
@@ -41,13 +41,13 @@ def rows(handbook: Sequence[HandbookClaim], cards: Sequence[Card]) -> tuple[Hand
 
 
 def choices(handbook: Sequence[HandbookClaim]) -> dict[str, tuple[str, ...]]:
-    """Values of each filter that some claim has."""
+    """Values of each filter that occur among the claims."""
     found = {name: {getattr(entry, name) for entry in handbook} for name in FILTERS}
     used = {name: tuple(value for value in values if value in found[name]) for name, values in FILTERS.items()}
     return {"topic": tuple(dict.fromkeys(entry.topic for entry in handbook)), **used}
 
 
 def answers(handbook: Sequence[HandbookClaim]) -> dict[str, int]:
-    """Number of claims by what tests them."""
+    """Number of claims by the kind of test."""
     found = Counter(entry.answer for entry in handbook)
     return {answer: found[answer] for answer in get_args(Answer) if answer in found}

@@ -25,7 +25,7 @@ COLUMNS = {
     "published": "published",
     "source": "source",
 }
-"""Title of each column, by its key."""
+"""Column titles by key."""
 ASSUMED = "*"
 LEGEND = (
     "`*`: assumed, the source does not say. Parameters are counted from the spec; published ones are as the source has "
@@ -34,7 +34,7 @@ LEGEND = (
 
 
 def rows(models: Sequence[PublishedModel]) -> list[list[str]]:
-    """A row of text for each model, the oldest first."""
+    """One row of text per model, oldest first."""
     return [[cell(model, key) for key in COLUMNS] for model in oldest_first(models)]
 
 

@@ -1,8 +1,8 @@
-"""Tables of recorded results in a Markdown page that is otherwise written by hand, between markers:
+"""Generated tables of recorded results in a handwritten Markdown page, between markers:
 
 <!-- results -->                        every recorded result: study, answer, size
-<!-- results rope_base@cpu mqar@cpu --> the same of these
-<!-- results norm_placement@cpu -->     every arm of one
+<!-- results rope_base@cpu mqar@cpu --> the same for these results
+<!-- results norm_placement@cpu -->     every arm of one result
 <!-- end of results -->
 """
 
@@ -27,9 +27,9 @@ TABLE = re.compile(rf"(?P<start><!-- results(?P<names>(?: \S+)*) -->\n).*?(?P<en
 
 
 def tables_file(results: Sequence[RecordedResult], studies: Mapping[str, Path], page: Path) -> dict[Path, str]:
-    """The page with its tables brought up to date, by its path. studies: files by name, for links.
+    """The page with its tables updated, by path. studies: files by name, for links.
 
-    Raises ReportError without markers.
+    Raises ReportError without markers, and for a name without a recorded result.
     """
     links = {name: os.path.relpath(path.resolve(), page.resolve().parent) for name, path in studies.items()}
     try:
@@ -39,7 +39,10 @@ def tables_file(results: Sequence[RecordedResult], studies: Mapping[str, Path], 
 
 
 def with_tables(text: str, results: Sequence[RecordedResult], links: Mapping[str, str]) -> str:
-    """The text with its tables as they follow from the results. links: addresses of studies by name."""
+    """The text with its tables regenerated from the results. links: paths of studies by name.
+
+    Raises ReportError without markers, and for a name without a recorded result.
+    """
     known = {result.name: result for result in results}
 
     def table(found: re.Match[str]) -> str:
@@ -73,7 +76,7 @@ def _answers(results: Sequence[RecordedResult], links: Mapping[str, str], names:
 
 
 def _arms(result: RecordedResult) -> Iterator[str]:
-    """Every arm beside the baseline, the answer, and its conditions."""
+    """Every arm relative to the baseline, the answer, and its conditions."""
     yield f"| arm | loss ({result.unit}) | difference | verdict |"
     yield "|---|--:|--:|---|"
     for arm in result.arms:
@@ -90,7 +93,7 @@ def _loss(arm: RecordedArm) -> str:
     """`4.466 ± 0.013`."""
     if arm.loss is None:
         return NONE
-    mean = fmean(arm.seeds.values())  # the recorded mean is rounded already
+    mean = fmean(arm.seeds.values())  # unrounded, unlike the recorded mean
     if arm.loss.low is None or arm.loss.high is None:
         return f"{mean:.3f}"
     half = (arm.loss.high - arm.loss.low) / 2

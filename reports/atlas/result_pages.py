@@ -1,4 +1,4 @@
-"""The result figure of a recorded result: every arm in a row, as its report had it, without the runs."""
+"""Result figure of a recorded result: one row per arm, as in its report, without the runs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from reports.wording.words import interval, plus_minus
 
 MOST_COLUMNS = 5
 DECLARED = ("kv-", "parameters", "flops-per-token")
-"""Beginnings of the keys of costs that follow from the architecture."""
+"""Prefixes of the keys of costs that follow from the architecture."""
 
 
 def ranked_result(result: RecordedResult) -> Ranked:
-    """The figure. A design, whose arms are compared with nothing, has a row for each effect."""
+    """The result figure, with one row per arm, or per effect of a design, whose arms are not compared."""
     labels = {key: cost.label for arm in result.arms for key, cost in arm.costs.items()}
     costs = []
     for key, label in labels.items():
@@ -64,7 +64,7 @@ def _arms(result: RecordedResult, costs: Sequence[Cost]) -> Iterator[RankedRow]:
 
 
 def _estimate(found: RecordedInterval, values: tuple[float, ...]) -> Estimate:
-    """With the ends that the file leaves out as infinite."""
+    """An estimate from a recorded interval; an end that is null is infinite if the other end is known."""
     if found.low is None and found.high is None:
         return Estimate(found.mean, None, None, None, values)
     low, high = (-math.inf if found.low is None else found.low), (math.inf if found.high is None else found.high)

@@ -1,4 +1,4 @@
-"""The pages of the atlas, and writing them. No page asks the network for anything."""
+"""The pages of the atlas. No page makes network requests."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from reports.sections.claims import MARKS
 
 STYLES = ("atlas/atlas.css",)
 SHAPE_OF = {**MARKS, "measured": SHAPES["baseline"]}
-"""Outline of the mark of a standing; a ring for what is open."""
+"""SVG path of a standing's mark; undecided ones have `RING`."""
 ADDRESS = re.compile(r"https?://[^\s,;)<]+[^\s,;).<]")
 
 
 def atlas_pages(
     results: Sequence[RecordedResult], sources: Sources, reports: Mapping[str, Path] | None = None
 ) -> dict[str, str]:
-    """Text of every page by its path. reports: pages of results by name, as seen from the atlas's folder."""
+    """Text of every page by path. reports: paths of reports by result name, relative to the atlas's folder."""
     found = cards(results, sources.studies)
     variants = variant_pages(sources.catalogue, found, sources.models)
     known = {(page.entry.axis, page.entry.name): page.entry.slug for page in variants}
@@ -107,7 +107,7 @@ def _page(name: str, script: str, shared: Mapping[str, object], **context: Any) 
 
 
 def cited(text: str) -> Markup:
-    """Text with links to arXiv and to the addresses in it, which are opened only on request."""
+    """Text with its URLs and arXiv identifiers as links."""
     shown = ADDRESS.sub(r'<a rel="noreferrer" href="\g<0>">\g<0></a>', str(escape(text)))
     return Markup(ARXIV.sub(_link, shown))
 
@@ -118,5 +118,5 @@ def _link(found: re.Match[str]) -> str:
 
 
 def report_paths(folder: Path, pages: Mapping[str, Path]) -> dict[str, Path]:
-    """Reports by the name of their result, as seen from the atlas's folder."""
+    """Reports by the name of their result, relative to the atlas's folder."""
     return {name: Path(os.path.relpath(page.resolve(), folder.resolve())) for name, page in pages.items()}

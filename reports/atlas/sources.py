@@ -1,4 +1,4 @@
-"""The sources of the atlas beside recorded results: studies as they are written, and the catalogue of the zoo."""
+"""Sources of the atlas apart from recorded results: study files, the zoo's catalogue, models and the handbook."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ARXIV = re.compile(r"arXiv:(\d\d)(\d\d)\.\d{4,5}")
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 BROKEN = 80
-"""A line of documentation longer than this goes on in the next one."""
+"""A documentation line longer than this continues in the next one."""
 
 
 @dataclass(frozen=True)
 class StatedStudy:
-    """A study file: its question, its arms' edits by path, and what it claims."""
+    """A study file: its question, its arms' edits by path, and its claims."""
 
     name: str
     question: str
@@ -37,7 +37,7 @@ class VariantSetting:
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A name of the zoo with its documentation, and the settings that it has."""
+    """A variant of the zoo with its documentation and settings."""
 
     axis: str
     name: str
@@ -51,12 +51,12 @@ class CatalogueEntry:
 
     @property
     def summary(self) -> str:
-        """The first paragraph in one line."""
+        """The first paragraph as one line."""
         return " ".join(self.doc.partition("\n\n")[0].split())
 
     @property
     def text(self) -> str:
-        """The documentation with each line that was broken for its length joined to the next."""
+        """The documentation with wrapped lines joined."""
         joined: list[str] = []
         broken = False
         for line in self.doc.splitlines():
@@ -69,19 +69,19 @@ class CatalogueEntry:
 
     @property
     def formula(self) -> str:
-        """The first sentence that is an equation; empty where the documentation has none."""
+        """The first sentence with an equation; empty if the documentation has none."""
         sentences = re.split(r"(?<=[.:])\s+(?=[A-Z(])", self.summary) + self.doc.splitlines()
         return next((each.strip().rstrip(".,:") for each in sentences if " = " in each or " ← " in each), "")
 
     @property
     def papers(self) -> tuple[str, ...]:
-        """arXiv identifiers that the documentation names."""
+        """arXiv identifiers in the documentation."""
         return tuple(dict.fromkeys(found.group() for found in ARXIV.finditer(self.doc)))
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """A row of the table of models: values by column, which columns its source does not say, and a note."""
+    """A row of the table of models: values by column, the columns that its source does not state, and a note."""
 
     values: Mapping[str, str]
     parts: frozenset[str]
@@ -96,7 +96,7 @@ class PublishedModel:
 
 @dataclass(frozen=True)
 class Sources:
-    """Everything beside results."""
+    """All sources apart from results."""
 
     studies: Sequence[StatedStudy] = ()
     catalogue: Sequence[CatalogueEntry] = ()
@@ -105,7 +105,7 @@ class Sources:
 
 
 def year_of(source: str | None) -> int | None:
-    """The year of the latest publication that a citation names."""
+    """Year of the latest publication that a citation names; None if it names none."""
     text = source or ""
     years = [2000 + int(found.group(1)) for found in ARXIV.finditer(text)] or [int(y) for y in YEAR.findall(text)]
     return max(years, default=None)

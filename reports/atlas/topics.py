@@ -1,4 +1,4 @@
-"""The part of the model that a claim is about, from the settings in which its arms differ."""
+"""The part of the model that a claim is about, derived from the settings in which its arms differ."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ TOPICS = {
     "block and shape": ("topology", "sharing", "n_layers", "d_model", "canon"),
     "training and data": ("train", "data", "objective", "optimizer", "start", "lora", "teacher", "tokenizer"),
 }
-"""Settings by topic. The innermost setting of a path that is listed decides."""
+"""Settings by topic. The innermost listed setting of a path decides."""
 OTHER = "block and shape"
 INCIDENTAL = ("train.lr", "d_ff", "multiple_of", "batch", "steps")
-"""Ends of paths that tuning and matching edit beside what an arm is about."""
+"""Suffixes of paths that tuning and matching edit in addition to an arm's own change."""
 _TOPIC_OF = {setting: topic for topic, settings in TOPICS.items() for setting in settings}
 
 
 def topics_of(edits: Iterable[Plain]) -> tuple[str, ...]:
-    """Topics of these arms in the order of `TOPICS`. What tuning and matching edit counts only if nothing else does."""
+    """Topics of these arms, in the order of `TOPICS`. Incidental settings count only if there are no others."""
     paths = [path for each in edits for path in _paths("", each)]
     about = [path for path in paths if not path.endswith(INCIDENTAL)] or paths
     found = {_topic(path) for path in about}

@@ -1,4 +1,4 @@
-"""Everything known of each variant: the claims about it, and the published models that have it."""
+"""Pages of variants: the claims about each, and the published models that have it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ AXES = {
     "scaling": "positions.scalings",
     "position": "positions",
 }
-"""Axis of a setting, where it is not the setting's plural."""
+"""Axes of settings whose axis is not the setting's plural."""
 NORMS = ("qk_norm", "v_norm", "embedding_norm")
-"""Further settings that take a norm."""
+"""Further settings whose values are norms."""
 PLAIN = "parts"
-"""The axis of parts that have settings and no variants."""
+"""The axis of parts that have settings but no variants."""
 
 
 @dataclass(frozen=True)
 class VariantPage:
-    """An entry of the catalogue with everything that bears on it."""
+    """A catalogue entry with its cards and models."""
 
     entry: CatalogueEntry
     cards: tuple[Card, ...]

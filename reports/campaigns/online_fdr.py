@@ -1,6 +1,6 @@
-"""The false-discovery rate of a campaign: proposals tested one after the other, without an end in sight. Pure.
+"""False-discovery rate of a campaign: an open-ended sequence of proposals tested one after another. Pure.
 
-The t-th p-value is a discovery where p_t ≤ α_t, and α_t depends on the past alone. Each discovery earns new level:
+The t-th p-value is a discovery if p_t ≤ α_t, and α_t depends on the past alone. Each discovery earns new level:
 
     LORD++     α_t = W₀·γ_t + (α − W₀)·γ_{t−τ₁} + α·Σ_{j≥2} γ_{t−τ_j}
     SAFFRON    α_t = min(λ, (1 − λ)·[W₀·γ_{t−C₀} + (α − W₀)·γ_{t−τ₁−C₁} + α·Σ_{j≥2} γ_{t−τ_j−C_j}])
@@ -18,7 +18,7 @@ proposals of which 0 to 50 % are good, two-sided tests at a power of 94 % each:
     LORD++               ≤ 1 %            ≤ 1 %                            26 to 70 %
     SAFFRON              3 to 4 %         4 to 6 %                         40 to 91 %
 
-LORD++ is for campaigns against one set of baseline runs, SAFFRON for proposals with baseline runs of their own.
+LORD++ suits campaigns against one set of baseline runs, SAFFRON proposals with baseline runs of their own.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ def saffron(p_values: Sequence[float], alpha: float = ALPHA) -> tuple[Decision, 
 def _invest(
     p_values: Sequence[float], alpha: float, wealth: float, spending: Floats, candidate: float = 0.0
 ) -> tuple[Decision, ...]:
-    """Both rules: t − τ_j − C_j is 1 + the number of non-candidates since τ_j, so their clock ticks at those alone.
+    """Both rules: t − τ_j − C_j is 1 + the number of non-candidates since τ_j, so only non-candidates advance the
+    clock.
 
-    `levels[k]` is the level at clock k; a discovery adds its own spending from the present clock on.
+    `levels[k]` is the level at clock k; a discovery adds its own spending from the current clock on.
     """
     levels, clock, found = (1 - candidate) * wealth * spending, 0, []
     reward = alpha - wealth

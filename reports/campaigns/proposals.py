@@ -1,11 +1,12 @@
-"""Decisions on proposals to change a base: each has seeds of its own, and a level that depends on those before.
+"""Decisions on proposals to change a base: each has its own seeds, and a level that depends on earlier proposals.
 
-The p-value is one-sided: that the change is no better. It is a discovery, and kept, where p ≤ α_t of SAFFRON
-(`reports.campaigns.online_fdr`), so that of all changes kept in a campaign at most α are expected to be none. Base and
-change train on seeds that no other proposal used: p-values are independent, which the rule needs.
+The one-sided p-value tests the null that the change is no better. The change is a discovery, and kept, if p ≤ α_t of
+SAFFRON (`reports.campaigns.online_fdr`): of all changes kept in a campaign, at most a share α is expected to be no
+improvement. Base and change train on seeds that no other proposal used, so p-values are independent, which the rule
+needs.
 
-A proposal that shows no sign of an improvement on its first seeds ends there. That makes no p-value smaller: where
-p ≤ ½, it is that of all seeds.
+A proposal that shows no sign of an improvement on its first seeds ends there. That makes no p-value smaller: if p ≤ ½,
+it is the p-value of all seeds.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.study_summary import StudySummary
 
 FALSE_DISCOVERIES = 0.1
-"""α: the share of kept changes that may be none, in expectation."""
+"""α: the expected share of kept changes that are no improvement."""
 LEAST_SEEDS, MOST_SEEDS = 3, 12
-"""Seeds of the first look, and of all."""
+"""Numbers of seeds: at the first look, and in all."""
 CONFIRMED = 0.05
-"""Level of the test at a second scale, where only what passed the first is tested."""
+"""Level of the test at a second scale, which only changes that passed the first take."""
 WORTH = 0.01
-"""Nats below which an improvement is not worth a change, unless the study has a margin."""
+"""Smallest improvement in nats worth a change, unless the study has a margin."""
 
 
 @dataclass(frozen=True)
 class Ruling:
-    """A decision, its reason, and the level that p was held against."""
+    """A decision, its reason, and the level with which p was compared."""
 
     decision: Decision
     reason: str
@@ -54,7 +55,7 @@ def tested(summary: StudySummary, change: str) -> ProposalTest:
 
 
 def compared(base: ArmLosses, change: ArmLosses, noise: StudyNoise, scale: str, study: str) -> ProposalTest:
-    """The comparison of a change with its base, by the rules of pages. One-sided p = P(T ≤ t)."""
+    """The comparison of a change with its base, by the pages' rules. One-sided p = P(T ≤ t)."""
     (found,) = judge((base, change), [(change.name, base.name)], noise)
     one_sided = None
     if found.p is not None and found.difference is not None:
@@ -72,7 +73,7 @@ def compared(base: ArmLosses, change: ArmLosses, noise: StudyNoise, scale: str, 
 
 
 def _finite(end: float | None) -> float | None:
-    """None for an interval that has no end on this side."""
+    """The end of an interval; None if the interval is unbounded on this side."""
     return None if end is None or math.isinf(end) else end
 
 
@@ -91,9 +92,9 @@ def is_hopeless(test: ProposalTest) -> bool:
 def rule(
     test: ProposalTest, before: Sequence[float], worth: float, alpha: float = FALSE_DISCOVERIES, first: bool = False
 ) -> Ruling:
-    """Decide on a test, given the p-values of all proposals before.
+    """Decide on a test, given the p-values of all earlier proposals.
 
-    worth: the improvement below which a change is not worth keeping. first: whether it ended at the first look.
+    worth: smallest improvement worth keeping a change for. first: whether the test ended at the first look.
     """
     (*_, own) = saffron([*before, 1.0 if test.p is None else test.p], alpha)
     if test.p is None or test.difference is None or test.untold:
@@ -128,7 +129,7 @@ def confirm(ruling: Ruling, second: ProposalTest) -> Ruling:
 
 
 def latest(records: Iterable[ProposalRecord]) -> list[ProposalRecord]:
-    """The last line of each proposal, in the order of their decisions."""
+    """The last record of each proposal, in the order of decisions."""
     found: dict[int, ProposalRecord] = {}
     for record in records:
         found.pop(record.number, None)
@@ -137,13 +138,13 @@ def latest(records: Iterable[ProposalRecord]) -> list[ProposalRecord]:
 
 
 def p_values(records: Sequence[ProposalRecord]) -> list[float]:
-    """Those of the proposals that were decided, in the order of their decisions."""
+    """p-values of the decided proposals, in the order of decisions; 1 for those without a test."""
     decided = [record.outcome.test.p for record in records if record.outcome is not None]
     return [1.0 if p is None else p for p in decided]
 
 
 def kept(records: Sequence[ProposalRecord]) -> list[ProposalRecord]:
-    """The changes that are part of the base by now."""
+    """Changes that are part of the base by now."""
     return [record for record in records if record.outcome is not None and record.outcome.decision == "keep"]
 
 

@@ -16,7 +16,7 @@ INTRODUCTION = (
 
 
 def line(found: JudgedClaim) -> str:
-    """One claim with its outcome, for a terminal."""
+    """A claim and its outcome on one line, for a terminal."""
     said = ", ".join(filter(None, (measured(found), could_see(found))))
     after = f" ({said})" if said else ""
     source = f" [{origin(found.claim)}]" if origin(found.claim) else ""
@@ -25,7 +25,7 @@ def line(found: JudgedClaim) -> str:
 
 
 def stated(found: JudgedClaim) -> str:
-    """`stated 2026-11-25`, and whether a result was known by then."""
+    """`stated 2026-11-25`, with a note if the claim was edited after a result."""
     return f"stated {found.claim.planned}" + ", edited after a result" * found.claim.edited
 
 
@@ -40,7 +40,7 @@ def measured(found: JudgedClaim) -> str:
 
 
 def ratio(found: Estimate) -> str:
-    """`0.97× (0.95 to 0.99)`; `0.125×` where it is exact."""
+    """`0.97× (0.95 to 0.99)`, or `0.125×` if exact."""
     if found.sd is None or found.low is None or found.high is None:
         return f"{found.mean:.3g}×"
     digits = words.decimals(found.half_width)
@@ -48,7 +48,7 @@ def ratio(found: Estimate) -> str:
 
 
 def could_see(found: JudgedClaim) -> str:
-    """`would have seen 0.04 nats`, where the study cannot tell."""
+    """`would have seen 0.04 nats`, if the study cannot tell."""
     if found.seen is None or found.outcome != "cannot tell" or not math.isfinite(found.seen):
         return ""
     if found.claim.measure in COSTS:

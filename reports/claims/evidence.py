@@ -1,8 +1,8 @@
 """Evidence on one arm against another by the measure that a claim names. Pure.
 
-Losses have the study's own verdict, costs the intervals of `reports.findings.costs`, scores those of
-`reports.scores.items`. Accuracies on the task that was trained are compared over seeds, at 5 % divided by the number
-of accuracies that the study's claims compare.
+Losses use the study's own verdict, costs the intervals of `reports.findings.costs`, scores those of
+`reports.scores.items`. Accuracies on the trained task are compared over seeds, at 5 % divided by the number of
+accuracies that the study's claims compare.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from reports.statistics.estimates import ALPHA, Estimate, estimate, exact
 from reports.verdicts import Verdict
 
 SAME_COST = 1.005
-"""Factor below which declared costs are the same."""
+"""Factor below which declared costs count as equal."""
 SWAPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better"}
 UNDECIDED = "fewer than two seeds trained in both arms, or all differ by the same amount"
 
@@ -35,10 +35,9 @@ UNDECIDED = "fewer than two seeds trained in both arms, or all differ by the sam
 class ClaimEvidence:
     """Measured `effect` of an arm: a difference, or a ratio of costs.
 
-    `seen` is the smallest one that would have been found with 80 % probability. `ahead` is the interval of how far the
-    arm is ahead of the other, in the measure's unit, or as a logarithm for costs; a difference below `alike` is none.
-    `verdict` is one of better, worse, no difference, inconclusive, cannot tell and no verdict, `reason` why it is one
-    of the last two.
+    `seen` is the smallest effect that would have been found with 80 % probability. `ahead` is the interval of the arm's
+    lead, in the measure's unit, or as a logarithm for costs; a lead below `alike` is none. `verdict` is one of better,
+    worse, no difference, inconclusive, cannot tell and no verdict; `reason` explains the last two.
     """
 
     verdict: Verdict
@@ -49,13 +48,13 @@ class ClaimEvidence:
     reason: str = ""
 
     def swapped(self) -> ClaimEvidence:
-        """The same with the other arm's lead; the effect stays."""
+        """The same evidence with the arms' roles swapped; the effect stays."""
         ahead = None if self.ahead is None else (-self.ahead[1], -self.ahead[0])
         return replace(self, verdict=SWAPPED.get(self.verdict, self.verdict), ahead=ahead)
 
 
 def evidence(summary: StudySummary, arm: str, against: str | None, measure: str) -> ClaimEvidence:
-    """Evidence on an arm, or a factor of a design, which is compared with nothing (`against` is None)."""
+    """Evidence on an arm against another, or on a factor of a design (`against` is None)."""
     if measure == LOSS:
         return _loss(summary, arm, against)
     if measure in COSTS:
@@ -70,7 +69,7 @@ def untested(reason: str, effect: Estimate | None = None) -> ClaimEvidence:
 
 
 def _pair(summary: StudySummary, arm: str, against: str | None) -> tuple[Judgement | None, bool]:
-    """The study's comparison of two arms, and whether it has them the other way round."""
+    """The study's comparison of two arms, and whether it has them in reverse order."""
     for found in summary.judgements:
         if found.arm == arm and against in (None, found.base):
             return found, False
@@ -98,7 +97,7 @@ def _loss(summary: StudySummary, arm: str, against: str | None) -> ClaimEvidence
 
 
 def _ahead(found: Comparison) -> tuple[float, float] | None:
-    """With what failed seeds may have cost."""
+    """Interval of the arm's lead, including what failed seeds may have cost."""
     difference, overall = found.difference, found.overall if found.failures.any else None
     if difference is None or difference.low is None or difference.high is None:
         return None
@@ -124,7 +123,7 @@ def _cost(summary: StudySummary, arm: str, against: str | None, measure: str) ->
 
 
 def _declared(summary: StudySummary, arm: str, against: str | None, measure: str) -> Estimate | None:
-    """Exact ratio of what the architecture declares."""
+    """Exact ratio of a cost that the architecture determines."""
     if against is None:
         effect = next(each for each in summary.effects if each.effect.name == arm)
         ratio = effect.comparison.costs.kv_ratio if measure == "kv_bytes" else None
@@ -141,7 +140,7 @@ def _measured(ratio: Estimate | None, inverted: bool, reason: str) -> ClaimEvide
 
 
 def _of_ratio(ratio: Estimate) -> ClaimEvidence:
-    """Less is better; one that is exact differs where it does visibly."""
+    """Evidence from a cost ratio: less is better. An exact ratio counts as equal within a factor of `SAME_COST`."""
     low, high = math.log(ratio.low or ratio.mean), math.log(ratio.high or ratio.mean)
     exact, alike = ratio.sd is None, math.log(SAME_COST)
     verdict: Verdict = "better" if high < 0 else "worse" if low > 0 else "inconclusive"
@@ -152,7 +151,7 @@ def _of_ratio(ratio: Estimate) -> ClaimEvidence:
 
 
 def _detectable(sd: float | None, count: int, half: float) -> float | None:
-    """Smallest detectable effect of a t-test over `count` values, at the level of an interval of this half width."""
+    """Smallest detectable effect of a t-test over `count` values, at the level of an interval with this half width."""
     if not sd:
         return None
     error = sd / math.sqrt(count)
@@ -178,7 +177,7 @@ def _accuracy(summary: StudySummary, arm: str, against: str) -> ClaimEvidence:
 
 
 def _score(summary: StudySummary, arm: str, against: str, measure: str) -> ClaimEvidence:
-    """Score of an evaluation, which the study compares with the baseline alone."""
+    """Evidence from an evaluation's score, which the study compares with the baseline alone."""
     task, _, metric = measure.rpartition("/")
     reverse = arm == summary.baseline
     other = against if reverse else arm

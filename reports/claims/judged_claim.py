@@ -1,4 +1,4 @@
-"""The shape of a claim with what the study says of it."""
+"""A claim with its outcome."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from reports.wording.markup import Prose
 class JudgedClaim:
     """A claim and its outcome.
 
-    `effect` is the measured one, of the arm against the other: a difference in nats or in the score's unit, or a ratio
-    of costs; of an order, that of the pair which decided. `seen` is the smallest effect that would have been found with
-    80 % probability, in the same unit. `reason` says in a sentence what decided.
+    `effect` is the measured effect of the arm against the other: a difference in nats or in the score's unit, or a
+    ratio of costs; for an order of arms, that of the deciding pair. `seen` is the smallest effect that would have been
+    found with 80 % probability, in the same unit. `reason` explains the outcome in a sentence.
     """
 
     claim: StudyClaim

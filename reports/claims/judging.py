@@ -1,9 +1,9 @@
 """Outcomes of the claims that a study states. Pure.
 
-Where the study judges a pair of arms, its verdict decides; the size that a claim names (`by`) decides only where no
-difference was found, and then an interval that excludes it contradicts the claim. *The same* means a difference within
-the margin, so that one which is shown, but may be as small, contradicts nothing. What was not found and could not have
-been seen is *cannot tell*, what the study does not judge at all *not tested*.
+If the study judges a pair of arms, its verdict decides. The size that a claim names (`by`) decides only if no
+difference was found; an interval that excludes it then contradicts the claim. *The same* means a difference within the
+margin, so a difference that is shown, but may be within the margin, contradicts nothing. A difference that was not
+found and could have been missed is *cannot tell*; one that the study does not judge is *not tested*.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from reports.verdicts import Outcome, Verdict
 from reports.wording.markup import Prose
 
 GRAVITY: tuple[Outcome, ...] = ("does not hold", "not tested", "cannot tell", "holds")
-"""Of the pairs of an order the first of these decides."""
+"""Precedence of outcomes among the pairs of an order: the first that occurs decides."""
 SAME_MEASURED = 1.02
-"""Largest factor between costs that are claimed to be the same."""
+"""Largest factor between measured costs that count as the same."""
 NO_MARGIN = "the study states no margin, so no two losses are shown to be the same"
 NO_SIZE = "the claim does not say which difference counts as none (`by`)"
 
@@ -34,7 +34,7 @@ SETTLED: dict[Verdict, Decision] = {
     "cannot tell": ("cannot tell", ""),
     "no verdict": ("not tested", ""),
 }
-"""Outcome by the verdict on the arm that is expected in front; without words of its own the evidence has them."""
+"""Outcome by the verdict on the arm expected to be ahead. If the reason is empty, the evidence's reason is used."""
 
 
 def judge_claims(summary: StudySummary) -> tuple[JudgedClaim, ...]:
@@ -64,7 +64,7 @@ def _judge_pair(summary: StudySummary, claim: StudyClaim, arm: str, against: str
 
 
 def _ahead(found: ClaimEvidence, claim: StudyClaim) -> Decision:
-    """Whether the arm is ahead, as claimed; `found` is already seen from the side that the claim expects in front."""
+    """Whether the arm is ahead, as claimed. found: evidence seen from the arm that the claim expects to be ahead."""
     if found.verdict in SETTLED:
         outcome, reason = SETTLED[found.verdict]
         return outcome, reason or found.reason
@@ -90,14 +90,14 @@ def _same(found: ClaimEvidence, claim: StudyClaim) -> Decision:
 
 
 def _counts_as_none(found: ClaimEvidence, claim: StudyClaim) -> float | None:
-    """The largest difference that counts as none: of losses, the study's margin."""
+    """Largest difference that counts as none; for losses, the study's margin."""
     if claim.measure == LOSS:
         return found.alike
     return _by(claim) or (math.log(SAME_MEASURED) if claim.measure in COSTS else None)
 
 
 def _within(low: float, high: float, largest: float) -> Decision:
-    """Whether an interval has only differences that count as none, or only others."""
+    """Whether an interval lies entirely within the differences that count as none, or entirely outside them."""
     if -largest <= low and high <= largest:
         return "holds", "the interval lies within what counts as none"
     if low > largest or high < -largest:
@@ -117,7 +117,7 @@ def _stalls(summary: StudySummary, name: str) -> Decision:
 
 
 def _by(claim: StudyClaim) -> float | None:
-    """The claimed size on the scale of `Evidence.ahead`."""
+    """The claimed size on the scale of `ClaimEvidence.ahead`."""
     if claim.by is None:
         return None
     return math.log(claim.by) if claim.measure in COSTS else claim.by

@@ -1,6 +1,6 @@
-"""A published table beside what a study finds of the same rows. Pure.
+"""A published table beside the study's findings on the same rows. Pure.
 
-Each row is a claim of the study and is judged as such (`reports.claims.judging`); nothing is tested anew.
+Each row is a claim of the study and is judged as one (`reports.claims.judging`); there are no further tests.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ AGREEMENT: Mapping[Outcome, Agreement] = {
 
 @dataclass(frozen=True)
 class ReplicatedRow:
-    """A published row, the study's judgement of it, and the `power`: the probability with which the study finds a
-    difference as large as the published one; None where none was published in nats, or nothing was judged."""
+    """A published row and the study's judgement of it. `power` is the probability that the study finds a difference as
+    large as the published one; None if none was published in nats, or nothing was judged."""
 
     row: StudyPublishedRow
     judged: JudgedClaim
@@ -40,7 +40,7 @@ class ReplicatedRow:
 
 
 def replicated(summary: StudySummary) -> tuple[ReplicatedRow, ...]:
-    """Rows of the published table; none where the study replicates none."""
+    """Rows of the published table; empty if the study replicates none."""
     table = summary.study.published
     if table is None:
         return ()
@@ -50,7 +50,7 @@ def replicated(summary: StudySummary) -> tuple[ReplicatedRow, ...]:
 
 
 def _power(summary: StudySummary, row: StudyPublishedRow, judged: JudgedClaim) -> float | None:
-    """None where the noise, or what tuning leaves open, is not known."""
+    """Power of a row; None if the noise, or the uncertainty of tuning, is unknown."""
     pair = {row.arm, row.against}
     found = next((each.comparison for each in summary.judgements if {each.arm, each.base} == pair), None)
     sized = row.expect in ("better", "worse") and judged.outcome != "not tested"

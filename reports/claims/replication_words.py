@@ -1,4 +1,4 @@
-"""A published table beside ours, in words."""
+"""A published table beside the study's results, in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NONE = "–"
 
 
 def table(rows: Sequence[ReplicatedRow]) -> tuple[tuple[str, ...], ...]:
-    """Rows of text, the header first."""
+    """Rows of text, header first."""
     return (HEADER, *map(_row, rows))
 
 
@@ -41,7 +41,7 @@ def theirs(row: StudyPublishedRow) -> str:
 
 
 def notes(table: StudyPublished, rows: Sequence[ReplicatedRow]) -> list[str]:
-    """Lines below the table: source and conditions, the count of outcomes, what marks mean."""
+    """Lines below the table: source and conditions, counts of outcomes, and the meaning of marks."""
     counts = Counter(row.outcome for row in rows)
     said = ", ".join(f"{outcome}: {counts[outcome]}" for outcome in ("agrees", "disagrees", "cannot tell"))
     found = [

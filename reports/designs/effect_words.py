@@ -32,7 +32,7 @@ SAID = (
 
 
 def headline(summary: StudySummary, design: StudyDesign) -> str:
-    """The answer: which factors matter, and what each does."""
+    """The answer: which factors matter, and by how much."""
     by: dict[str, list[EffectSummary]] = {}
     for each in summary.effects:
         by.setdefault(each.verdict, []).append(each)
@@ -59,7 +59,7 @@ def _told(found: EffectSummary) -> str:
 
 
 def sentence(summary: StudySummary, found: EffectSummary) -> str:
-    """One effect with what it rests on, and what it may be instead."""
+    """One effect with its test and its aliases."""
     comparison = found.comparison
     if comparison.difference is None:
         return f"{found.verdict}: no seed finished in all {len(summary.arms)} runs."
@@ -99,7 +99,7 @@ def aliases(effect: StudyEffect) -> str:
 
 
 def _signed_aliases(effect: StudyEffect) -> Iterator[tuple[bool, Sequence[str]]]:
-    """Each with whether the runs show its difference from the effect, rather than their sum."""
+    """Each alias, with whether the runs determine its difference from the effect rather than the sum of both."""
     for alias in effect.aliases:
         yield (len(alias) + len(effect.factors)) % 2 == 1, alias
 
@@ -152,7 +152,7 @@ def closing_table(summary: StudySummary) -> Table:
 
 
 def table(summary: StudySummary) -> Table:
-    """Everything that is known of each effect."""
+    """All findings on each effect."""
     columns: Columns[EffectSummary] = {
         "effect": lambda each: each.effect.name,
         "verdict": lambda each: each.verdict,

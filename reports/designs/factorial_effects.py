@@ -49,13 +49,13 @@ class _Blocks:
         return [[1 if arm.name in effect.arms else -1 for arm in self.study.arms] for effect in self.design.effects]
 
     def table(self, column: str) -> Floats:
-        """(runs, seeds); NaN where a run has no such number."""
+        """(runs, seeds); NaN if a run lacks the number."""
         values = {(arm, seed): value for arm, seed, value in self.finished.select("arm", "seed", column).rows()}
         rows = [[values[arm.name, seed] for seed in self.seeds] for arm in self.study.arms]
         return np.array(rows, dtype=np.float64)
 
     def tests(self) -> tuple[EffectTest | None, ...]:
-        """None where there is nothing to test by: fewer than two seeds, or no scatter."""
+        """Test of each effect; None if it cannot be tested: fewer than two seeds, or no scatter."""
         if len(self.seeds) < FEWEST_SEEDS:
             return (None,) * len(self.signs)
         found = effect_tests(self.signs, self.table("loss"), tuned=bool(self.study.tuning))
@@ -67,7 +67,7 @@ class _Blocks:
         )
 
     def plain(self) -> list[Comparison]:
-        """Each effect by itself."""
+        """Each effect before correction for the others."""
         losses = seed_effects(self.signs, self.table("loss")) if self.seeds else np.empty((len(self.signs), 0))
         found = []
         for effect, values in zip(self.design.effects, losses, strict=True):
@@ -86,7 +86,7 @@ class _Blocks:
 
 
 def judge_effects(data: Collected) -> tuple[EffectSummary, ...]:
-    """Every effect that the design judges, corrected for each other and for all that was judged before."""
+    """Every effect that the design judges, corrected for the others and for all earlier judgements."""
     design = data.study.design
     if design is None:
         return ()
@@ -146,7 +146,7 @@ def _standing(
     standings: Mapping[LedgerClaim, Standing],
     alike: Mapping[LedgerClaim, float | None],
 ) -> Comparison:
-    """The comparison among all that are judged; with an interval of its own where it is not judged."""
+    """The comparison, corrected among all that are judged; if it is not judged, with its uncorrected interval."""
     assert found.test is not None
     claim = difference_claim(found.test)
     standing = standings.get(claim)

@@ -1,7 +1,7 @@
-"""Report sections of the evaluations: twins of the files in `evals/evaluations`, of the same names.
+"""Report sections of evaluations: counterparts (twins) of the files in `evals/evaluations`, with the same names.
 
-An evaluation needs no twin: its scores are compared, drawn and printed without. A twin gives its table a frame and
-draws it. Nothing lists twins either: they are sections of the report (`reports.sections`).
+An evaluation needs no twin: its scores are compared, drawn and printed without one. A twin reads the evaluation's table
+into a frame and draws it. No list of twins exists: they are sections of the report (`reports.sections`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from reports.sections import Section, sections
 from reports.wording import words
 
 Lines = Iterator[tuple[str, str, str]]
-"""Task, metric, and why there is no score."""
+"""Task, metric, and reason for a missing score."""
 
 
 class EvaluationSection(Section):
-    """The section of the evaluation of the same name. Its frame has that name too."""
+    """The section of the evaluation of the same name, which is also its frame's name."""
 
     place: ClassVar[int] = 135
     schema: ClassVar[Schema]
-    """Columns of the frame: what the evaluation says of its whole table, and of each row. What neither has is null."""
+    """Columns of the frame, from the evaluation's table (`about`) and from each row; null if neither has them."""
     loss_columns: ClassVar[tuple[str, ...]] = ()
-    """Those in nats per token. Where there are any, the scores of the evaluation are losses too."""
+    """Columns in nats per token. If there are any, the evaluation's scores are losses too."""
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
@@ -41,7 +41,7 @@ class EvaluationSection(Section):
 
     @classmethod
     def row(cls, about: Mapping[str, JsonScalar], row: JsonObject) -> Row:
-        """A row of the frame, but for its key."""
+        """A row of the frame without its key."""
         known = {**about, **row}
         return {name: known[name] for name in cls.schema if name in known}
 
@@ -51,7 +51,7 @@ class EvaluationSection(Section):
 
     @classmethod
     def missed(cls, about: Mapping[str, JsonScalar], row: JsonObject) -> tuple[str, str]:
-        """The task and the metric of which a row with a reason has no score, for the command line."""
+        """Task and metric whose score is missing, for a row with a reason; printed by the command line."""
         return cls.name(), ""
 
     @classmethod
@@ -61,13 +61,13 @@ class EvaluationSection(Section):
 
 
 def twins() -> dict[str, type[EvaluationSection]]:
-    """The sections that are of evaluations, by name."""
+    """The sections of evaluations by name."""
     return {name: each for name, each in sections().items() if issubclass(each, EvaluationSection)}
 
 
 def lines(document: EvalsDocument) -> list[tuple[str, ...]]:
-    """Task, metric, value, standard error and chance of every score, and in place of the value the reason where there
-    is none."""
+    """Task, metric, value, standard error and chance of every score; the reason takes the value's place if there is
+    none."""
     found = [
         (
             task,

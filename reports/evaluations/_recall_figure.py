@@ -1,4 +1,4 @@
-"""The figure of associative recall: loss by how far back a bigram was seen."""
+"""Figure of associative recall: loss by the distance to a bigram's last occurrence."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from reports.wording.table import frame_table
 NAMES = {"ar_hits": "all recall hits", "frequent": "seen, frequent in training", "unseen": "not seen before"}
 UNSEEN = "new"
 TICKS = 5
-"""Room on a phone."""
+"""Most ticks that fit on a phone."""
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Some of the targets: a `part` of all, or the hits at a distance from `first` to `last`.
+    """A subset of the targets: a `part` of all, or the hits at distances from `first` to `last`.
 
-    `loss` is over seeds, in nats per token, at `last`; `difference` is that from the baseline in pairs of seeds, which
-    read the same targets, None for the baseline itself. `half_width` is that of the loss's
-    95 % interval over stretches of text and seeds.
+    `loss` is over seeds, in nats per token, at x = `last`. `difference` from the baseline is paired by seed, over the
+    same targets; None for the baseline itself. `half_width` is that of the loss's 95 % interval over stretches of text
+    and seeds.
     """
 
     part: str
@@ -51,8 +51,8 @@ class Targets:
 
 @dataclass(frozen=True)
 class RecallCurve:
-    """One arm in the longest windows that all arms could read. `frequent`: bigrams that occur more often in the
-    training text are no hits; None for hits of all. `reasons` say why an arm read no longer windows."""
+    """One arm in the longest windows that all arms could read. `frequent`: bigrams that occur more often than this in
+    the training text are no hits; None if all are hits. `reasons` say why an arm read no longer windows."""
 
     arm: str
     context: int
@@ -130,7 +130,7 @@ def _line(figure: Drawing, look: ArmStyle, curve: RecallCurve, far: int, baselin
 
 
 def _hover(targets: Sequence[Targets], baseline: str) -> list[str]:
-    """`; less attention: +0.1230 (+0.1010 to +0.1450)` for each point, nothing for the baseline's."""
+    """`; less attention: +0.1230 (+0.1010 to +0.1450)` for each point; empty for the baseline's points."""
     found = []
     for each in targets:
         mean, interval = _difference(each.difference)
@@ -140,7 +140,7 @@ def _hover(targets: Sequence[Targets], baseline: str) -> list[str]:
 
 
 def _difference(difference: Estimate | None) -> tuple[str, str]:
-    """The mean over pairs of seeds and its interval; there is none of a single pair."""
+    """The mean over pairs of seeds, and its interval, which a single pair lacks."""
     if difference is None:
         return words.NONE, words.NONE
     mean = words.signed(difference.mean, 4)
@@ -150,7 +150,7 @@ def _difference(difference: Estimate | None) -> tuple[str, str]:
 
 
 def _traces(curve: RecallCurve) -> tuple[tuple[Targets, ...], tuple[Targets, ...]]:
-    """The curves behind an arm's line, and those behind its single point (unseen recall)."""
+    """The targets of an arm's line, and those of its single point (unseen bigrams)."""
     return curve.hits, tuple(part for part in curve.parts if part.part == "unseen")
 
 
@@ -159,7 +159,7 @@ def _x(targets: tuple[Targets, ...], far: int) -> list[float]:
 
 
 def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tuple[Switch, ...]:
-    """Loss, or its difference from the baseline's with the same seeds."""
+    """Switch between the loss and its difference from the baseline's with the same seeds."""
     traces = [targets for curve in found for targets in _traces(curve)]
     if not any(each.difference for targets in traces for each in targets):
         return ()

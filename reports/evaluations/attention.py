@@ -20,17 +20,17 @@ from reports.wording.table import frame_table
 
 COLUMNS = 4
 SIDE = 230
-"""Pixels of a map."""
+"""Height of a map in pixels."""
 _COLOURS = ("247,251,255", "222,235,247", "198,219,239", "158,202,225", "107,174,214", "66,146,198", "33,113,181")
 BLUES = [[place / 8, f"rgb({colour})"] for place, colour in enumerate((*_COLOURS, "8,81,156", "8,48,107"))]
-"""ColorBrewer's."""
+"""ColorBrewer's Blues."""
 MOST_WEIGHTS = 200_000
-"""Most weights on a page, over all arms (about 1 MB); past that, only the first arms are shown."""
+"""Most weights on a page, over all arms (about 1 MB); beyond that, only the first layers are shown."""
 
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """A layer of an arm's model of the first seed. heads: rows of 1, 2, … T weights; pieces: the T tokens."""
+    """One layer of the arm's model of the first seed. heads: rows of 1, 2, … T weights; pieces: the T tokens."""
 
     arm: str
     layer: int
@@ -40,7 +40,7 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class Attention(EvaluationSection):
-    """`reasons` say which arms have no maps, and why."""
+    """Attention maps; `reasons` say which arms have none, and why."""
 
     place: ClassVar[int] = 140
     schema: ClassVar[Schema] = {
@@ -65,7 +65,7 @@ class Attention(EvaluationSection):
         return cls(maps, reasons) if maps or reasons else None
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """One heat map for each head, and a choice of arm and layer."""
+        """One heat map per head, with a choice of arm and layer."""
         sizes = accumulate(len(each.heads) * len(each.pieces) ** 2 for each in self.maps)
         found = [each for each, size in zip(self.maps, sizes, strict=True) if size <= MOST_WEIGHTS]
         left_out = len(self.maps) - len(found)
@@ -74,7 +74,7 @@ class Attention(EvaluationSection):
         heads = max(len(each.heads) for each in found)
         options = tuple(_option(each, heads, style[each.arm]) for each in found)
         more = f" {left_out} more layers are in the store." if left_out else ""
-        rows = []  # means over the tokens that have one before them
+        rows = []  # means over the tokens that have a predecessor
         for each in found:
             for number, head in enumerate(each.heads):
                 later = head[1:]
@@ -103,7 +103,7 @@ class Attention(EvaluationSection):
 
 
 def _option(found: AttentionMap, heads: int, look: ArmStyle) -> SwitchOption:
-    """A map per head, empty where the layer has fewer."""
+    """One map per head, empty if the layer has fewer heads."""
     names = [f"{place} {label(repr(piece)[1:-1], 16)}" for place, piece in enumerate(found.pieces)]
     rows = [[[*row, *[None] * (len(names) - len(row))] for row in head] for head in found.heads]
     rows += [[] for _ in range(heads - len(rows))]
@@ -113,7 +113,7 @@ def _option(found: AttentionMap, heads: int, look: ArmStyle) -> SwitchOption:
 
 def _drawing(first: SwitchOption, heads: int) -> Drawing:
     lines = -(-heads // COLUMNS)
-    # Names in small letters, and colours below the maps: beside each other they have little room on a phone.
+    # Small names, and the colour bar below the maps, since a phone has little room beside them.
     figure = Drawing.grid(lines, min(COLUMNS, heads), horizontal=0.03, vertical=0.3 / lines / 2)
     figure.name_panels([f"head {head}" for head in range(heads)], font={"size": 11})
     figure.update_layout(blank("", "").layout)

@@ -27,7 +27,7 @@ COLUMNS = ("arm", "accuracy", "lowest seed", "highest seed", "standard error", "
 
 @dataclass(frozen=True)
 class Rung:
-    """One value of a difficulty. `accuracy` is over seeds, `stderr` covers examples and seeds."""
+    """Accuracy at one value of a difficulty. `accuracy` is over seeds; `stderr` covers examples and seeds."""
 
     accuracy: CurvePoint
     stderr: float | None
@@ -36,7 +36,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class AccuracyCurve:
-    """One arm on a task, against one of its difficulties; other difficulties are averaged over.
+    """One arm on a task, against one of its difficulties, averaged over the others.
 
     `reasons` say why values are missing.
     """
@@ -54,7 +54,7 @@ class AccuracyCurve:
 
 @dataclass(frozen=True)
 class Diagnostics(EvaluationSection):
-    """For every arm, one curve for each difficulty that has several values; one curve where none has."""
+    """Accuracy curves: for each arm, one per difficulty that has several values, or a single curve if none has."""
 
     place: ClassVar[int] = 85
     schema: ClassVar[Schema] = {
@@ -66,7 +66,7 @@ class Diagnostics(EvaluationSection):
         "stderr": pl.Float64,
         "chance": pl.Float64,
     }
-    """`level` is JSON: the value of each difficulty, by its name."""
+    """`level` is JSON: the value of each difficulty by name."""
 
     curves: tuple[AccuracyCurve, ...]
 
@@ -94,7 +94,7 @@ class Diagnostics(EvaluationSection):
         return str(about["task"]), f"accuracy ({', '.join(f'{name} {value}' for name, value in level.items())})"
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """One for each difficulty, a line per arm."""
+        """One figure per difficulty, one line per arm."""
         for name, found in itertools.groupby(self.curves, key=lambda curve: curve.difficulty):
             yield figure_of(name, [curve for curve in found if curve.rungs], style)
 
@@ -133,7 +133,7 @@ def figure_of(name: str, found: Sequence[AccuracyCurve], style: Mapping[str, Arm
     figure.add_scatter(
         x=sorted(chances),
         y=[short(chances[x]) for x in sorted(chances)],
-        mode="lines" if len(chances) > 1 else "markers",  # a line through one point is nothing
+        mode="lines" if len(chances) > 1 else "markers",  # a line through one point is invisible
         name="chance",
         line=NEUTRAL,
         marker={"symbol": "line-ew-open", "size": 24, "color": NEUTRAL["color"]},

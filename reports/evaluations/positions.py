@@ -1,4 +1,4 @@
-"""Loss by position in windows longer than training's, averaged over seeds."""
+"""Loss by position in windows longer than the training context, averaged over seeds."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ from reports.wording import words
 from reports.wording.table import frame_table
 
 SHOWN = 16
-"""The loss axis leaves out the places before this share of the training context: there all models know little."""
+"""The loss axis leaves out positions before 1/SHOWN of the training context, where all models know little."""
 TICKS = 8
 EXTENDED = ("dash", "dot", "dashdot", "longdash")
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Tokens that were predicted from `first` to `last` tokens. `loss` is over seeds, in nats per token, at `last`.
+    """Tokens predicted from `first` to `last` tokens of context. `loss` is over seeds, in nats per token, at x =
+    `last`.
 
     `stderr` covers stretches of text and seeds.
     """
@@ -53,9 +54,10 @@ class Bucket:
 
 @dataclass(frozen=True)
 class PositionCurve:
-    """One arm in the longest windows that it read; `reasons` say why there are no longer ones, by their multiple.
+    """One arm in the longest windows that it read; `reasons` say, by multiple of the context, why there are no longer
+    ones.
 
-    `extension` is the scaling of its positions, where they were stretched to the length of the window.
+    `extension` is the scaling of its positions, if these were stretched to the length of the window.
     """
 
     arm: str
@@ -76,7 +78,7 @@ class PositionCurve:
 
 @dataclass(frozen=True)
 class Positions(EvaluationSection):
-    """One curve per arm that was asked, and one more for each extension."""
+    """Loss by position: one curve per evaluated arm, and one more for each extension."""
 
     place: ClassVar[int] = 100
     title: ClassVar[str] = "Beyond the training context"
@@ -111,13 +113,13 @@ class Positions(EvaluationSection):
         return cls.name(), f"loss_{row['multiple']}x{extension}"
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """One line per arm, in the longest windows that it read, and one for each extension of its positions."""
+        """One line per arm, in the longest windows that it read, and one per extension of its positions."""
         found = [curve for curve in self.curves if curve.buckets]
         if found:
             yield _figure(found, self.curves, summary, style)
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
-        """Added loss at the longest windows that each arm has read."""
+        """Added loss in the longest windows that each arm read."""
         scores = {(arm.name, score.metric): score for arm in summary.arms for score in arm.scores}
         for curve in self.curves:
             found = scores.get((curve.arm, f"extrapolation_gap_{curve.multiple}x"))
@@ -138,7 +140,7 @@ def _curve(arm: str, extension: Any, rows: pl.DataFrame) -> PositionCurve:
     for (first, last), seeds in longest.sort("last").group_by("first", "last", maintain_order=True):
         losses, bits, end = seeds["nats_per_token"], seeds["bits_per_byte"], int(str(last))
         if losses.null_count():
-            continue  # without a loss in some seed the others' mean would flatter
+            continue  # if a seed has no loss, the others' mean would be too favourable
         buckets.append(
             Bucket(
                 first=int(str(first)),
@@ -176,7 +178,7 @@ def _figure(
     figure.add_vline(x=context, line=NEUTRAL)
     ends = bucket_ticks((bucket.last for curve in found for bucket in curve.buckets), TICKS)
     figure.update_xaxes(type="log", tickmode="array", tickvals=ends, ticktext=[words.whole(end) for end in ends])
-    # where a model has read enough to be told from others
+    # where a model has read enough to differ from others
     figure.update_yaxes(range=range_of([b.loss for c in found for b in c.buckets if b.last * SHOWN > c.context]))
     return Figure(
         key="positions",
@@ -226,7 +228,7 @@ def _stretched(extensions: list[str]) -> str:
 
 
 def _refusals(curves: tuple[PositionCurve, ...]) -> str:
-    """Why some arms end before others: ` learned has no windows of 2× and 4×: positions end at 256.`"""
+    """Reasons why some arms end before others: ` learned has no windows of 2× and 4×: positions end at 256.`"""
     plain = [curve for curve in curves if curve.extension is None]
     lines = [text for curve in plain for text in no_windows(curve.arm, curve.reasons)]
     without: dict[tuple[str, str], list[str]] = {}

@@ -1,4 +1,4 @@
-"""Associative recall on text: the loss of tokens that complete a bigram seen before, by how far back it is."""
+"""Associative recall on text: the loss of tokens that complete a bigram seen before, by distance."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PLACE = ["part", "first", "last"]
 
 @dataclass(frozen=True)
 class Recall(EvaluationSection):
-    """One curve per arm that was asked. The targets are the same in each: windows that an arm could not read are left
-    out of all."""
+    """Recall curves of the evaluated arms. The targets are the same for all: windows that some arm could not read are
+    left out."""
 
     place: ClassVar[int] = 110
     schema: ClassVar[Schema] = {
@@ -43,14 +43,14 @@ class Recall(EvaluationSection):
         "stderr": pl.Float64,
         "bits_per_byte": pl.Float64,
     }
-    """`part` is `distance` for hits from `first` to `last` tokens back, or what the targets are."""
+    """`part` is `distance` for hits from `first` to `last` tokens back, else the name of the set of targets."""
     loss_columns: ClassVar[tuple[str, ...]] = ("nats_per_token", "stderr")
 
     curves: tuple[RecallCurve, ...]
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
-        """Without parts of which the text has no target."""
+        """The frame without parts that have no target in the text."""
         (frame,) = super().collect(documents).values()
         return {cls.name(): frame.filter(pl.col("reason").is_not_null() | (pl.col("tokens") > 0))}
 
@@ -69,7 +69,7 @@ class Recall(EvaluationSection):
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
-        """With few kinds of tokens every bigram is frequent."""
+        """A warning if there are no recall hits: with few kinds of tokens, every bigram is frequent."""
         read = data.frames[cls.name()].drop_nulls("part")
         if read.height and read.filter(part="ar_hits").is_empty():
             most = read["frequent"][0]
@@ -81,7 +81,7 @@ class Recall(EvaluationSection):
         return cls.name(), f"loss_{row['multiple']}x"
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """One line per arm over the distances, and at its right a point for the tokens that were not seen before."""
+        """One line per arm over the distances, with a point at its right for tokens whose bigram is new."""
         found = [curve for curve in self.curves if curve.hits]
         if found:
             yield figure_of(found, self.curves, summary, style)
@@ -103,7 +103,7 @@ def _curve(arm: str, asked: pl.DataFrame, chosen: pl.DataFrame, baseline: str) -
 
 
 def _targets(own: pl.DataFrame, base: pl.DataFrame) -> Iterator[Targets]:
-    """Those without a loss in some seed are left out: the others' mean would flatter."""
+    """Targets with a loss for every seed: where a seed has none, the others' mean would be too favourable."""
     joined = own.join(
         base.select("seed", *PLACE, base="nats_per_token"), on=["seed", *PLACE], how="left", nulls_equal=True
     )

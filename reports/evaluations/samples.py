@@ -15,7 +15,7 @@ from reports.reading.collected import Collected
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt, the text that it is from, and what each arm wrote after it: (arm, text)."""
+    """A prompt, its continuation in the held-out text, and each arm's continuation: (arm, text)."""
 
     prompt: str
     held_out: str
@@ -24,7 +24,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Samples(EvaluationSection):
-    """Those of the first seed that all arms with samples have. `reasons` say which arms have none, and why."""
+    """Samples of the first seed that all arms with samples share. `reasons` say which arms have none, and why."""
 
     place: ClassVar[int] = 170
     title: ClassVar[str] = "Samples"
@@ -49,10 +49,10 @@ class Samples(EvaluationSection):
             return None
         written = rows.drop_nulls("sample")
         having = [set(seeds) for seeds in written.group_by("arm").agg("seed")["seed"]]
-        seeds = set.intersection(*having) if having else set()  # those that all arms have, of which the first is shown
+        seeds = set.intersection(*having) if having else set()  # seeds that all arms have; the first is shown
         written = written.filter(pl.col("seed") == min(seeds)) if seeds else written[:0]
         by_arm = [written.filter(arm=arm).iter_rows(named=True) for arm in written["arm"].unique(maintain_order=True)]
-        prompts = []  # only those that are the same in all arms are side by side
+        prompts = []  # only prompts that are the same for all arms are shown side by side
         for texts in zip(*by_arm, strict=False):
             prompt = texts[0]["prompt"]
             if all(text["prompt"] == prompt for text in texts):
@@ -66,7 +66,7 @@ class Samples(EvaluationSection):
 
     @classmethod
     def printed(cls, table: Stored) -> str:
-        """Each prompt, and what the model wrote after it."""
+        """Each prompt and the model's continuation."""
         return "".join(
             f"--- {number}: prompt\n{row['prompt']}\n--- {number}: sample\n{row['sample']}\n\n"
             for number, row in enumerate(table.rows, 1)

@@ -1,4 +1,4 @@
-"""Tasks of lm-eval: those that had no data, and those that groups such as BLiMP are made of."""
+"""lm-eval tasks: those without data, and the members of groups such as BLiMP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reports.reading.keys import KEYS
 from reports.wording.table import frame_table
 
 MOST = 80
-"""Tasks that are drawn: those in which arms lie furthest apart."""
+"""Most tasks drawn: those in which arms differ most."""
 
 Scores = dict[str, dict[str, MeanScore]]
 """Scores by task and arm."""
@@ -31,13 +31,12 @@ Scores = dict[str, dict[str, MeanScore]]
 
 @dataclass(frozen=True)
 class Tasks(EvaluationSection):
-    """Where do arms differ within groups, and which tasks are at chance? The scores of single tasks and of groups are
-    drawn with those of all evaluations (`reports.sections.scores`)."""
+    """Scores within groups: where arms differ, and which tasks are at chance. The scores of single tasks and of groups
+    are drawn with those of all evaluations (`reports.sections.scores`)."""
 
     place: ClassVar[int] = 90
     schema: ClassVar[Schema] = {"task": pl.String, "group": pl.String, "reason": pl.String}
-    """A row for each task that had no data; `group` is the largest whose score is without it, null where there is
-    none."""
+    """One row per task without data; `group` is the largest group whose score lacks the task, null if there is none."""
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
@@ -69,7 +68,7 @@ class Tasks(EvaluationSection):
                     yield f"{group} was not evaluated: none of its {tasks.height} tasks was, {since}"
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """A row for each task, from where the baseline is best to where it is worst."""
+        """One row per task, in descending order of the baseline's score."""
         metric, scores = _scores(summary)
         if len(scores) > 1:
             yield _figure(metric, scores, summary, style)
@@ -105,7 +104,7 @@ def _figure(metric: str, scores: Scores, summary: StudySummary, style: Mapping[s
 
 
 def _scores(summary: StudySummary) -> tuple[str, Scores]:
-    """Those of the metric that most of the tasks have; of a task without a value nothing is drawn."""
+    """The most common metric, and its scores; tasks without a value are not drawn."""
     found = [
         (arm.name, score)
         for arm in summary.arms
@@ -122,7 +121,7 @@ def _scores(summary: StudySummary) -> tuple[str, Scores]:
 
 def _drawing(metric: str, scores: Scores, style: Mapping[str, ArmStyle]) -> Drawing:
     columns = zip(*(task.split("_")[:-1] for task in scores), strict=False)
-    # `blimp_` where all of them begin with it
+    # prefix such as `blimp_` that all share
     shared = "".join(f"{each[0]}_" for each in takewhile(lambda each: len(set(each)) == 1, columns))
     names = [two_lines(label(task.removeprefix(shared), 46)) for task in scores]
     figure = blank(

@@ -1,4 +1,4 @@
-"""Where an arm's loss differs from the baseline's, token by token."""
+"""Differences of an arm's loss from the baseline's, token by token."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Pieces = tuple[tuple[str, ...], ...]
 MOST_PASSAGES = 3
 """Number of passages shown in full: those that differ most, summed over all arms."""
 CONTEXTS = 5
-"""Tokens shown of either kind, those where the arm wins most and those where it loses most."""
+"""Number of tokens shown of either kind: where the arm gains most, and where it loses most."""
 BEFORE = 12
-"""Tokens of context before each of them."""
+"""Tokens of context shown before each of them."""
 SHADES = (0.1, 0.5, 2.0)
 CLASSES: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("space and line ends", lambda piece: not piece.strip()),
@@ -35,7 +35,7 @@ CLASSES: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("rest of words", lambda piece: piece[0].isalpha()),
     ("punctuation", lambda piece: True),
 )
-"""The first that holds."""
+"""Classes of tokens and their tests; the first match counts."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class TokenKind:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A token, what precedes it, and the difference there."""
+    """A token, the text before it, and the difference there."""
 
     before: str
     piece: str
@@ -59,9 +59,9 @@ class Excerpt:
 
 @dataclass(frozen=True)
 class TokenDifferences:
-    """An arm against the baseline, token by token, mean over the seeds that both have.
+    """An arm against the baseline, token by token, averaged over the seeds that both have.
 
-    passages: (piece, difference) of each token. Negative: the arm predicts it better.
+    passages: (piece, difference) of each token; negative if the arm predicts it better.
     """
 
     arm: str
@@ -82,8 +82,8 @@ class TokenDifferences:
 
 @dataclass(frozen=True)
 class TokenLosses(EvaluationSection):
-    """Arms are compared token by token only where their passages have the same pieces. `reasons` say which arms have
-    nothing to show, and why."""
+    """Token-by-token comparisons of arms whose passages have the same pieces. `reasons` say which arms have none, and
+    why."""
 
     place: ClassVar[int] = 180
     title: ClassVar[str] = "Token by token"
@@ -109,7 +109,7 @@ class TokenLosses(EvaluationSection):
         reasons = rows.drop_nulls("reason").select("arm", "reason").unique(maintain_order=True).iter_rows()
         arms = list(passages["arm"].unique(maintain_order=True))
         known = {baseline, *(each.arm for each in differences)}
-        # arms with tokenizers of their own cut the text into other pieces, at other places
+        # arms with different tokenizers split the text differently
         why = f"its tokens or seeds differ from those of {baseline}"
         unlike = [(arm, why) for arm in arms if arm not in known and baseline in arms]
         return cls(baseline, differences, (*reasons, *unlike))
@@ -127,6 +127,7 @@ def _differences(passages: pl.DataFrame, baseline: str) -> Iterator[TokenDiffere
         for (arm, seed), rows in passages.group_by("arm", "seed", maintain_order=True)
     }
     pieces = next((found for found, _ in runs.values()), ())
+    # all differences have shape (passages, tokens), as the pieces are the same
     same = {key: nats for key, (found, nats) in runs.items() if found == pieces}
     found: dict[str, tuple[Floats, int]] = {}
     for arm in dict.fromkeys(arm for arm, _ in runs):
@@ -162,7 +163,7 @@ def _of_arm(arm: str, seeds: int, pieces: Pieces, difference: Floats, shown: lis
 
 
 def _parts(pieces: Pieces, difference: Floats) -> Iterator[TokenKind]:
-    """All tokens, then by class, then by how many tokens of the passage were read: in quarters."""
+    """All tokens, then each class, then quarters of the passage by position."""
     yield _part("all", np.ones(difference.shape, dtype=bool), difference)
     of = np.array([[class_of(piece) for piece in passage] for passage in pieces])
     for name, _ in CLASSES:
@@ -177,16 +178,17 @@ def _parts(pieces: Pieces, difference: Floats) -> Iterator[TokenKind]:
 
 
 def class_of(piece: str) -> str:
-    """The class of a token. One that stands for no text is space."""
+    """The class of a token. A piece without text is space."""
     return next(name for name, holds in CLASSES if holds(piece))
 
 
 def _part(name: str, chosen: NDArray[np.bool_], difference: Floats) -> TokenKind:
-    """Mean over the chosen tokens; passages are independent, tokens of one are not."""
+    """Mean over the chosen tokens; passages are independent, tokens of one passage are not."""
     counts, sums = chosen.sum(axis=1), (difference * chosen).sum(axis=1)
     mean = float(sums.sum() / counts.sum())
     groups = int((counts > 0).sum())
     if groups < 2:
         return TokenKind(name, int(counts.sum()), mean, None)
+    # ratio estimator with passages as clusters
     spread = float(np.square(sums - mean * counts).sum()) * groups / (groups - 1)
     return TokenKind(name, int(counts.sum()), mean, math.sqrt(spread) / float(counts.sum()))

@@ -1,4 +1,4 @@
-"""Figures, each with the table of what it shows."""
+"""Figures, each with a table of its data."""
 
 from __future__ import annotations
 

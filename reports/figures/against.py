@@ -1,4 +1,4 @@
-"""Axes of what is told against a baseline: ratios of costs, and differences of losses and scores."""
+"""Axes relative to a baseline: ratios of costs, and differences of losses and scores."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from reports.wording.tables import Better
 
 ARROWS = {("x", "low"): "←", ("x", "high"): "→", ("y", "low"): "↓", ("y", "high"): "↑"}
 RELATIVE, BROKEN = ", relative", "<br>relative"
-"""Where the name of an axis is broken, since phones are narrow."""
+"""Where the name of an axis is broken into two lines, since phones are narrow."""
 FACTORS = 1.5
-"""A ratio so far from 1 has ticks that are factors, others percentages."""
+"""Axes with a ratio this far from 1 have factors as ticks; others have percentages."""
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 MOST_TICKS = 6
 REACH = 3
@@ -27,8 +27,8 @@ REACH = 3
 
 @dataclass(frozen=True)
 class Against(ABC):
-    """`values` are those of each point, None where it has none. Intervals are shown as far as they reach no farther
-    beyond the points than `REACH` times what these lie apart."""
+    """An axis of values relative to a baseline, one value per point, None if unknown. Intervals extend the axis by at
+    most `REACH` times the span of the points."""
 
     name: str
     values: tuple[Estimate | None, ...]
@@ -36,15 +36,15 @@ class Against(ABC):
 
     @abstractmethod
     def place(self, value: float) -> float:
-        """Where it stands on the axis, in the axis's own unit."""
+        """Position on the axis, in the axis's own unit."""
 
     @abstractmethod
     def text(self, value: Estimate | None) -> str:
-        """With its interval."""
+        """The value with its interval."""
 
     @abstractmethod
     def ticks(self) -> Attributes:
-        """Attributes of the axis beside its title and range."""
+        """Attributes of the axis apart from its title and range."""
 
     @property
     def known(self) -> list[Estimate]:
@@ -63,7 +63,7 @@ class Against(ABC):
 
     @property
     def is_cut(self) -> bool:
-        """Whether an interval reaches beyond the axis."""
+        """Whether an interval extends beyond the axis."""
         first, last = self.range
         return min(self._ends(0)) < first or max(self._ends(1)) > last
 
@@ -75,7 +75,7 @@ class Against(ABC):
     @property
     @abstractmethod
     def least(self) -> float:
-        """Half of the axis where all points agree."""
+        """Half of the axis's length if all points agree."""
 
     def share(self, value: Estimate | None) -> float:
         """Position of a value as a share of the axis's length; 0 for a missing value."""
@@ -83,7 +83,8 @@ class Against(ABC):
         return 0.0 if value is None else (self.place(value.mean) - first) / (last - first)
 
     def spans(self) -> list[Span | None]:
-        """Intervals of all points, lower being better; a point without an interval is unbounded."""
+        """Intervals of all points, with lower being better; unbounded for a point without an interval, None for a
+        missing one."""
         return [None if value is None else self._span(value) for value in self.values]
 
     def _span(self, value: Estimate) -> Span:
@@ -91,7 +92,7 @@ class Against(ABC):
         return (low, high) if self.better == "low" else (-high, -low)
 
     def option(self, letter: str) -> SwitchOption:
-        """Traces and layout that change when this axis is switched on."""
+        """Traces and layout to change when this axis is selected."""
         title = f"{label(self.name, 90).replace(RELATIVE, BROKEN)} · better {ARROWS[letter, self.better]}"
         layout = {"title.text": title, "range": [short(end) for end in self.range], **self.ticks()}
         return SwitchOption(
@@ -123,7 +124,7 @@ class LossDifferences(Against):
 
 @dataclass(frozen=True)
 class Ratios(Against):
-    """Logarithmic: half is as far from the same as twice."""
+    """A logarithmic axis: half is as far from equal as twice."""
 
     def place(self, value: float) -> float:
         return math.log10(value)
@@ -140,7 +141,7 @@ class Ratios(Against):
         low, high = self.range
         far = max(abs(self.place(value.mean)) for value in self.known) > math.log10(FACTORS)
         far |= 10**high - 10**low > MOST_TICKS * STEPS[-1]
-        if far:  # powers of two, `1/2×`; fewer of them where they are many
+        if far:  # powers of two, `1/2×`; thinned if there are many
             first, last = math.ceil(low / math.log10(2)), math.floor(high / math.log10(2))
             every = max(1, math.ceil((last - first + 1) / MOST_TICKS))
             shown = [power for power in range(first, last + 1) if power % every == 0]

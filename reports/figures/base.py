@@ -1,4 +1,4 @@
-"""The parts that figures are made of: a figure with its words and numbers, and common traces."""
+"""Components of figures: a figure with its text and data, and common traces."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from reports.wording import words
 from reports.wording.table import Table
 
 MOST_SEEDS = 1000
-"""Seeds of an arm that are drawn and listed one by one: more hide each other."""
+"""Most seeds of an arm drawn and listed one by one; more would hide each other."""
 TABLE_ROWS = 12
 NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
 FAR = 1e3
-"""Length of an error bar without an end, which is drawn to the frame."""
+"""Length of an unbounded error bar, which is drawn up to the frame."""
 GOES_ON = "Bars that reach the frame go on beyond it."
 
 
 @dataclass(frozen=True)
 class SwitchOption:
-    """One choice of a switch: attributes of all traces, one value for each, and of the layout. None leaves a trace."""
+    """One choice of a switch: attributes of all traces, one value per trace (None leaves it unchanged), and of the
+    layout."""
 
     label: str
     traces: dict[str, list[Any]]
@@ -34,7 +35,7 @@ class SwitchOption:
 
 @dataclass(frozen=True)
 class Switch:
-    """A choice that the reader has, drawn as a select element. `chosen` is how the figure begins."""
+    """A choice for the reader, drawn as a select element. `chosen` is the initial option."""
 
     key: str
     label: str
@@ -44,10 +45,10 @@ class Switch:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing, its words and the numbers behind it. `title`, `note` and `alt` are plain text.
+    """A drawing, its text and its data. `title`, `note` and `alt` are plain text.
 
-    Traces of one arm have its label as their legend group: by it the page picks out what the reader chooses.
-    `combined[i][j]` are attributes of all traces that depend on the first switch at i and the second at j.
+    Traces of one arm have its label as their legend group, by which the page highlights the arms that the reader
+    chooses. `combined[i][j]` are attributes of all traces that depend on the first switch at i and the second at j.
     """
 
     key: str
@@ -62,8 +63,8 @@ class Figure:
 
 
 def forest(title: str, rows: Sequence[tuple[ArmStyle, Estimate | None]]) -> tuple[Drawing, str, str]:
-    """Differences from top to bottom: means with intervals, and seeds, of the first `MOST_SEEDS`, as open points. With
-    it words for the seeds that are drawn, and a note where the axis cuts an interval off."""
+    """Forest plot of differences: means with intervals, and the first `MOST_SEEDS` seeds as open points. Also returns a
+    phrase for the seeds drawn, and a note if the axis cuts an interval off."""
     figure = blank(title, "", 130 + 46 * len(rows))
     for look, value in reversed(rows):
         if value is not None:
@@ -89,7 +90,7 @@ def forest(title: str, rows: Sequence[tuple[ArmStyle, Estimate | None]]) -> tupl
 
 
 def mean_point(figure: Drawing, look: ArmStyle, name: str, x: Estimate, y: Estimate | None, row: str = "") -> None:
-    """The mean with its interval in both directions; `row` is the category where there is no y."""
+    """The mean with its interval in both directions; `row` is the category if there is no y."""
     figure.add_scatter(
         x=[short(x.mean)],
         y=[row if y is None else short(y.mean)],
@@ -115,14 +116,15 @@ def _bars(look: ArmStyle, value: Estimate) -> dict[str, object]:
 
 
 def reach(value: Estimate, side: int) -> float:
-    """From the mean to the lower end, or with side 1 to the upper one; nothing without an interval."""
+    """Distance from the mean to the lower end, or with side 1 to the upper end; 0 without an interval."""
     if value.low is None or value.high is None:
         return 0.0
     return min(FAR, short(value.high - value.mean if side else value.mean - value.low))
 
 
 def _frame_open(figure: Drawing, found: Sequence[Estimate]) -> bool:
-    """Ends the axis of differences, zero on it, a little beyond what has an end, if some interval has none."""
+    """If some interval is unbounded, limit the axis to zero and the finite values, with a margin. Returns whether it
+    did."""
     ends = [end for value in found for end in (value.low, value.high) if end is not None]
     if all(map(math.isfinite, ends)):
         return False
@@ -133,7 +135,7 @@ def _frame_open(figure: Drawing, found: Sequence[Estimate]) -> bool:
 
 
 def band(figure: Drawing, look: ArmStyle, curve: Curve, scale: float, opacity: float) -> None:
-    """The range over seeds, filled; nothing for a single seed."""
+    """The range over seeds as a filled band; nothing for a single seed."""
     if all(point.seeds < 2 for point in curve.points):
         return
     up, down = curve.points, curve.points[::-1]
@@ -151,7 +153,7 @@ def band(figure: Drawing, look: ArmStyle, curve: Curve, scale: float, opacity: f
 
 
 def line(figure: Drawing, look: ArmStyle, curve: Curve, width: float = 2.2, named: bool = True) -> None:
-    """A mean over seeds with markers."""
+    """The mean over seeds, with markers."""
     figure.add_scatter(
         x=[short(point.x) for point in curve.points],
         y=[short(point.mean) for point in curve.points],
@@ -166,7 +168,7 @@ def line(figure: Drawing, look: ArmStyle, curve: Curve, width: float = 2.2, name
 
 
 def thin_line(figure: Drawing, look: ArmStyle, curve: Curve) -> None:
-    """Draw the curve of one seed, behind the mean."""
+    """The curve of one seed, thin and faint."""
     figure.add_scatter(
         x=[short(point.x) for point in curve.points],
         y=[short(point.mean) for point in curve.points],
@@ -180,7 +182,7 @@ def thin_line(figure: Drawing, look: ArmStyle, curve: Curve) -> None:
 
 
 def thinned(points: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """At most `TABLE_ROWS` points, the last always among them."""
+    """At most `TABLE_ROWS` points, always including the last."""
     step = max(1, -(-len(points) // TABLE_ROWS))
     return list(points[::-1][::step])[::-1]
 
@@ -190,43 +192,45 @@ def mean_and_range(point: CurvePoint) -> tuple[str, str, str]:
 
 
 def ends(curves: Sequence[Curve], kind: str) -> str:
-    """Alternative text of a figure over training: where each arm ends."""
+    """Alternative text of a figure over training: the final value of each arm."""
     last = [(curve.arm, curve.points[-1].mean) for curve in curves if curve.kind == kind]
     return "At the end: " + "; ".join(f"{arm} {words.signed(value, 4)}" for arm, value in last)
 
 
 def short(value: float) -> float:
-    """Six significant digits: enough to draw, a third of the bytes."""
+    """Six significant digits: enough for drawing, in a third of the bytes."""
     return float(f"{value:.6g}")
 
 
 EARLY = 0.3
-"""Share of training left out of the loss axes at first: the fall from the start dwarfs the rest."""
+"""Share of training that loss axes leave out at first: the initial fall dwarfs the rest."""
 APART = 2
-"""A curve that ends this many times as far above the others as these lie apart is left out of the range likewise."""
+"""A curve is also left out of the range if its end is more than this many times as far above the others as these are
+apart."""
 
 
 def late_range(curves: Sequence[Curve]) -> list[float]:
-    """From the lowest loss to the highest after the early part of training, of curves that end together; a margin."""
+    """Range from the lowest to the highest loss after the early part of training, for curves that end close together,
+    with a margin."""
     late = [p for curve in _together(curves) for p in curve.points if p.x >= EARLY * curve.points[-1].x]
     return range_of(late)
 
 
 def range_of(points: Sequence[CurvePoint]) -> list[float]:
-    """From the lowest to the highest, with a margin."""
+    """Range from the lowest to the highest value, with a margin."""
     low, high = min(p.low for p in points), max(p.high for p in points)
     margin = 0.05 * (high - low) or 0.05
     return [low - margin, high + margin]
 
 
 def bucket_ticks(ends: Iterable[int], most: int) -> list[int]:
-    """The ends of buckets, every second or third where there are many; the last is among them."""
+    """At most `most` of the buckets' ends, evenly thinned, always including the last."""
     every = sorted(set(ends))
     return every[:: -math.ceil(len(every) / most)][::-1]
 
 
 def no_windows(arm: str, reasons: Iterable[tuple[int, str]]) -> Iterator[str]:
-    """` learned has no windows of 2× and 4×: positions end at 256.` of multiples of the training context."""
+    """` learned has no windows of 2× and 4×: positions end at 256.`, for multiples of the training context."""
     by: dict[str, list[str]] = {}
     for multiple, reason in reasons:
         by.setdefault(reason, []).append(f"{multiple}×")
@@ -239,7 +243,7 @@ def bucket_name(first: int, last: int) -> str:
 
 
 def _together(curves: Sequence[Curve]) -> list[Curve]:
-    """Without those that end far above the rest, such as arms that stalled."""
+    """The curves without those that end far above the rest, such as stalled arms."""
     kept = sorted(curves, key=lambda curve: curve.points[-1].mean)
     while len(kept) > 2:
         first, before, last = (kept[place].points[-1].mean for place in (0, -2, -1))
@@ -251,18 +255,18 @@ def _together(curves: Sequence[Curve]) -> list[Curve]:
 
 ONE_LINE = 16
 BREAKS = "…+_=- "
-"""After which characters of a name its second line may begin."""
+"""Characters after which a name may be broken into two lines."""
 SPREAD = 0.6
-"""Share of a row's height that its arms take up, where they lie below each other."""
+"""Share of a row's height that its arms occupy, if they are placed below each other."""
 
 
 def name_rows(figure: Drawing, labels: Sequence[str]) -> None:
-    """Categories from top to bottom."""
+    """Label the rows, from top to bottom."""
     figure.update_yaxes(type="category", tickvals=labels, ticktext=[two_lines(name) for name in labels])
 
 
 def two_lines(name: str) -> str:
-    """A long name broken between words near its middle, so that a phone has room left for what is drawn."""
+    """A long name, broken between words near its middle to leave room on a phone."""
     places = [place for place, letter in enumerate(name, 1) if letter in BREAKS and place < len(name)]
     if len(name) <= ONE_LINE or not places:
         return name
@@ -276,12 +280,13 @@ def beside_row(number: int, arms: int) -> float:
 
 
 def stacked(titles: Sequence[str], labels: Sequence[str], row: int = 30) -> Drawing:
-    """Panels below each other, with these categories or some of them, every one with an axis of its own; `row` is the
-    height of a category in pixels."""
+    """Panels below each other with the same categories, each with its own x axis. row: height of a category in
+    pixels."""
     frame = blank("", "").layout
     height = 60 + len(titles) * (76 + row * len(labels))
     figure = Drawing.grid(len(titles), 1, vertical=64 / height if len(titles) > 1 else 0)
-    figure.name_panels(titles, x=1, xanchor="right", font={"size": 13})  # long names have the room of the labels too
+    # right-aligned, so that long names may use the room of the labels too
+    figure.name_panels(titles, x=1, xanchor="right", font={"size": 13})
     figure.update_xaxes(**frame.xaxis)
     figure.update_yaxes(**frame.yaxis)
     figure.update_layout({name: value for name, value in frame.items() if name not in ("xaxis", "yaxis")})

@@ -1,4 +1,4 @@
-"""`ablate bench` as a figure: how much of the machine's ceiling each library uses in each phase."""
+"""`ablate bench` as a figure: the share of the machine's ceiling that each library reaches in each phase."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Document: TypeAlias = Mapping[str, Any]
 
 
 def bench_figure(document: Document, sides: Sequence[str], phases: Mapping[str, str]) -> Drawing:
-    """document: that of `ablate bench --json`. sides: the libraries. phases: titles by name. Whiskers reach to
-    the quartiles of the rounds; behind them stand the median tokens per second."""
+    """document: output of `ablate bench --json`. sides: the libraries. phases: titles by name. Whiskers extend to the
+    quartiles of the rounds; the text gives the median tokens per second."""
     figure = blank("share of the machine's ceiling (%)", "", 140 + 90 * len(phases))
     for side, look in looks(sides).items():
         found = [document["phases"][phase][side] for phase in phases]
@@ -46,7 +46,7 @@ def bench_figure(document: Document, sides: Sequence[str], phases: Mapping[str, 
 
 
 def bench_page(document: Document, sides: Sequence[str], phases: Mapping[str, str], words: str) -> str:
-    """A whole HTML page of it that works offline. words: what the figure is of."""
+    """A complete HTML page of the figure that works offline. words: its title."""
     import plotly.graph_objects as go  # noqa: PLC0415 (slow to load, and figures of reports do without)
 
     figure = bench_figure(document, sides, phases)

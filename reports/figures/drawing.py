@@ -1,7 +1,7 @@
-"""A figure as plotly's script takes it: traces and a layout, which are plain data.
+"""A figure as plotly.js takes it: traces and a layout, as plain data.
 
-plotly's own objects check every attribute as it is set, which takes longer than all else of a page. Tests have them
-check what reports draw, and `ablate.StudyResult.figure` gives them.
+plotly's own objects check every attribute as it is set, which takes longer than all other work on a page. Tests have
+plotly check the drawings of reports, and `ablate.StudyResult.figure` returns plotly objects.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeAlias
 
 Attributes: TypeAlias = dict[str, Any]
-"""plotly's attributes of a trace or a layout, or a figure of them as its script takes it."""
+"""plotly attributes of a trace or a layout, or a figure of them as plotly.js takes it."""
 Settings: TypeAlias = Mapping[str, Any]
-"""Attributes to set: names may be dotted paths."""
+"""Attributes to set; names may be dotted paths."""
 
 PLAIN: Attributes = {"data": {"scatter": [{"type": "scatter"}]}}
-"""plotly's template of that name has no colours and lines of its own."""
+"""plotly's template `none`, which has no colours and lines of its own."""
 
 
 class Part(Attributes):
-    """Attributes of a trace or of a part of the layout, by name. One that is not set is None."""
+    """Attributes of a trace or of a part of the layout, by name. An unset attribute is None."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -33,7 +33,7 @@ class Part(Attributes):
         return found
 
     def set(self, settings: Settings) -> None:
-        """Set attributes. Maps are merged, a name may be a dotted path, and None takes an attribute away."""
+        """Set attributes. Mappings are merged, a name may be a dotted path, and None removes an attribute."""
         for name, value in settings.items():
             first, _, rest = name.partition(".")
             if rest:
@@ -53,14 +53,14 @@ class Part(Attributes):
 
 
 class Panel(NamedTuple):
-    """The axes of one coordinate system: `x2` and `y2` of the second."""
+    """The axes of one coordinate system: `x2` and `y2` for the second."""
 
     x: str
     y: str
 
 
 class Drawing:
-    """Traces in one panel, or in a grid of panels that are counted row by row."""
+    """Traces in one panel, or in a grid of panels counted row by row."""
 
     def __init__(self, layout: Settings, columns: int = 1, panels: int = 1) -> None:
         self.data: list[Part] = []
@@ -70,14 +70,14 @@ class Drawing:
 
     @classmethod
     def of(cls, figure: Attributes) -> Self:
-        """A figure that others made, as plotly's script takes it."""
+        """A finished figure, as plotly.js takes it."""
         found = cls(figure["layout"])
         found.data = [Part.of(trace) for trace in figure["data"]]
         return found
 
     @classmethod
     def grid(cls, rows: int, columns: int, horizontal: float = 0.0, vertical: float = 0.0) -> Self:
-        """Panels of one size. horizontal and vertical: room between them, as a share of the whole."""
+        """Panels of equal size. horizontal and vertical: gaps between them, as a share of the whole."""
         found = cls({"template": PLAIN}, columns, rows * columns)
         across, up = _domains(columns, horizontal), _domains(rows, vertical)[::-1]
         for place, panel in enumerate(found._panels):
@@ -94,7 +94,7 @@ class Drawing:
             self.add_annotation(text=title, xref="paper", yref="paper", showarrow=False, **{**middle, **attributes})
 
     def share_y(self) -> None:
-        """All panels of a row have the y axis of its first."""
+        """Share the y axis of the first panel in each row."""
         for place, panel in enumerate(self._panels):
             if place % self._columns:
                 first = self._panels[place - place % self._columns]
@@ -121,12 +121,12 @@ class Drawing:
         return self._panels[(row - 1) * self._columns + col - 1]
 
     def add_vline(self, x: float, line: Attributes, row: int | None = None, col: int | None = None) -> None:
-        """An upright line from end to end of a panel, or of each that has traces."""
+        """A vertical line across a panel, or across each panel that has traces."""
         for panel in self._drawn(row, col):
             self.add_shape(type="line", x0=x, x1=x, xref=panel.x, y0=0, y1=1, yref=f"{panel.y} domain", line=line)
 
     def add_hline(self, y: float, line: Attributes, name: str = "") -> None:
-        """A level line across each panel that has traces, with its name above its right end."""
+        """A horizontal line across each panel that has traces, with its name above its right end."""
         for panel in self._drawn(None, None):
             across = f"{panel.x} domain"
             self.add_shape(type="line", x0=0, x1=1, xref=across, y0=y, y1=y, yref=panel.y, line=line)
@@ -152,12 +152,12 @@ class Drawing:
         self.layout.set({**(settings or {}), **more})
 
     def update_xaxes(self, *, row: int | None = None, col: int | None = None, **settings: Any) -> None:
-        """Set attributes of a panel's x axis, or of all."""
+        """Set attributes of one panel's x axis, or of all."""
         for panel in self._panels if row is None or col is None else [self._panel(row, col)]:
             self.layout.set({axis_name(panel.x): settings})
 
     def update_yaxes(self, *, row: int | None = None, col: int | None = None, **settings: Any) -> None:
-        """Set attributes of a panel's y axis, or of all."""
+        """Set attributes of one panel's y axis, or of all."""
         for panel in self._panels if row is None or col is None else [self._panel(row, col)]:
             self.layout.set({axis_name(panel.y): settings})
 
@@ -166,7 +166,7 @@ class Drawing:
             trace.set(settings)
 
     def to_plotly_json(self) -> Attributes:
-        """Traces and layout as plotly's script takes them."""
+        """Traces and layout as plotly.js takes them."""
         return {"data": self.data, "layout": self.layout}
 
 
@@ -176,7 +176,7 @@ def axis_name(axis: str) -> str:
 
 
 def _domains(count: int, between: float) -> list[list[float]]:
-    """Where equal parts of the whole begin and end."""
+    """[start, end] of each of `count` equal parts of the whole."""
     size = (1.0 - between * (count - 1)) / count
     starts = [sum([size] * place) + place * between for place in range(count)]
     return [[start, min(1.0, start + size)] for start in starts]

@@ -1,4 +1,4 @@
-"""Where the names of points stand, so that they cover each other as little as possible."""
+"""Placement of point names with as little overlap as possible."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 520.0, 380.0
-"""Pixels of a drawing on a small screen, inside its axes."""
+"""Pixels inside the axes of a drawing on a small screen."""
 WIDE = 1000.0
-"""Pixels across of a figure that takes the whole width of a page."""
+"""Width in pixels of a figure that spans the page."""
 LETTER, LINE, GAP, MARK = 7.5, 17.0, 5.0, 9.0
-"""Pixels: a letter's width, a line's height, the gap between a name and its point, and the space around other
-points, so that a name is nearest to its own."""
+"""Pixels: a letter's width, a line's height, the gap between a name and its point, and the space around other points,
+so that a name is nearest to its own."""
 PLACES = {"top right": (1, 1), "top left": (-1, 1), "bottom right": (1, -1), "bottom left": (-1, -1)}
-"""Beside the bars of a point's intervals, not on them."""
+"""Positions beside the error bars of a point, not on them."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class _Box:
 
 
 def label_places(points: Sequence[tuple[float, float]], names: Sequence[str], width: float = WIDTH) -> list[str]:
-    """Plotly's `textposition` of each name. Points are in shares of the drawing's width, in pixels, and height."""
+    """Plotly's `textposition` of each name. points: as shares of the drawing's width (in pixels) and height."""
     return [place for place, _ in _placed(points, names, width)]
 
 
 def readable(points: Sequence[tuple[float, float]], names: Sequence[str], width: float = WIDTH) -> list[str]:
-    """The names, empty for those that would cover one before them."""
+    """The names; empty for those that would overlap an earlier one."""
     return [name for _, name in _placed(points, names, width, covering=False)]
 
 
 def _placed(
     points: Sequence[tuple[float, float]], names: Sequence[str], width: float, covering: bool = True
 ) -> list[tuple[str, str]]:
-    """Where each name stands, and the name: nothing of one that would cover another, unless names may be `covering`."""
+    """(position, name) of each point. The name is empty if it would overlap another, unless names may be `covering`."""
     at = [(x * width, y * HEIGHT) for x, y in points]
     marks = [_Box(x - MARK, y - MARK, x + MARK, y + MARK) for x, y in at]
     taken: list[_Box] = []
@@ -57,7 +57,7 @@ def _placed(
         boxes = free or every
         costs = {}
         for place, box in boxes.items():
-            # names that run out of the drawing are cut off, which is worse than covering; and the farther, the worse
+            # names beyond the edge are cut off: worse than overlap, and the worse the farther they reach
             outside = box.outside(width)
             costs[place] = sum(map(box.covers, others)) + (3 + outside if outside else 0)
         best = min(costs, key=costs.__getitem__)

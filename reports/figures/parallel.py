@@ -1,7 +1,7 @@
 """Scored trials of a search in parallel coordinates: an axis for the score and each setting, a line for each trial.
 
-Drawn as lines of an ordinary figure: Plotly's own parallel coordinates need WebGL and the whole of its script, and a
-click on them says nothing.
+Drawn as lines of an ordinary figure: Plotly's own parallel coordinates need WebGL and the full plotly.js, and do not
+report clicks.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from reports.figures.setting_axes import SettingAxis, score_axis
 from reports.figures.style import GRID, PALETTE, blank
 
 AXIS_PIXELS = 104
-"""Width that an axis needs; a narrower screen scrolls."""
+"""Width in pixels that an axis needs; a narrower screen scrolls."""
 TITLE_LETTERS = 15
 GROUPS = (("best tenth", 0.1, PALETTE[1], 2.4), ("best half", 0.5, PALETTE[0], 1.2), ("others", 1.0, "#9aa4ae", 0.8))
-"""Trials by the share of those that are better: name, largest share, colour, width of the line."""
+"""Groups of trials by rank: name, largest share of better trials, colour, width of the line."""
 ALIKE = (("trials", 1.0, PALETTE[0], 1.2),)
 
 
@@ -32,7 +32,7 @@ def parallel(
     title: str,
     better: Literal["low", "high", "neither"],
 ) -> Drawing:
-    """A line for each trial, coloured by how many are better, if any score is."""
+    """One line per trial, coloured by the share of better trials, unless better is `neither`."""
     axes = [score_axis(scores, title), *settings]
     figure = blank("", "", 400)
     order = sorted(range(len(trials)), key=lambda i: scores[i], reverse=better == "high")

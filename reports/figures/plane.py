@@ -1,4 +1,4 @@
-"""Points in a plane of costs and qualities, all against a baseline, with names beside them and a choice of axes."""
+"""Points in a plane of costs and qualities relative to a baseline, with names beside them and switchable axes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from reports.figures.style import ArmStyle, blank, label
 from reports.statistics.front import surely_beaten
 
 MOST_NAMED = 12
-"""With more points, names stand beside so many at most, where they cover no other, and the rest show on hovering alone:
-of rivals, those that are surely beaten; of points that are no rivals, those that may be as good as their baseline; and
-then those farthest from the best. Bars are fainter, and marks smaller and see-through."""
+"""Most points that all have names. With more, only up to this many are named, where names do not overlap; the others
+show theirs on hovering. Among rivals, points that are surely beaten are unnamed; among other points, those that may be
+no better than their baseline; then those farthest from the best. Bars are fainter, and marks smaller and translucent.
+"""
 
 
 @dataclass(frozen=True)
 class Plane:
-    """One point for each look. Every axis has a value for each point; the first of either kind is drawn at first.
+    """One point per look. Every axis has one value per point; the first axis of either kind is drawn initially.
 
-    Points are `rivals` where they have one baseline, so that one may beat another, but for those at the places that are
-    `unjudged`. Hovering tells what each is `about`, where that is known. `width`: pixels across on a usual screen, by
-    which names are placed.
+    Points are `rivals` if they share one baseline, so that one may beat another; points at the `unjudged` indices
+    neither beat nor are beaten. Hovering shows what each point is `about`, if known. `width`: pixels across on a usual
+    screen, used to place names.
     """
 
     looks: Sequence[ArmStyle]
@@ -49,7 +50,7 @@ class Plane:
 
     @property
     def explained(self) -> str:
-        """Caption for the markers and bars that only some figures have, on the first axes."""
+        """Caption for markers and bars that only some figures have, for the first axes."""
         x, y = self.across[0], self.up[0]
         beaten = any(self._beaten(x, y))
         opened = "Open markers: clearly worse than another arm on both axes." if beaten else ""
@@ -84,12 +85,13 @@ class Plane:
         return figure
 
     def rows(self, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-        """Table rows, with the quality axes first."""
+        """Table rows, quality axes first."""
         for place, name in enumerate(names):
             yield (name, *(axis.text(axis.values[place]) for axis in (*self.up, *self.across)))
 
     def _together(self, x: Against, y: Against) -> Attributes:
-        """Trace attributes that depend on both axes: points that are surely beaten, name positions and hover text."""
+        """Trace attributes that depend on both axes: symbols of points that are surely beaten, name positions and hover
+        text."""
         beaten = self._beaten(x, y)
         dull = beaten if self.rivals else [value is None or not value.excludes(0) for value in y.values]
         named = self._named(y, dull)
@@ -120,7 +122,7 @@ class Plane:
         return len(self.looks) > MOST_NAMED
 
     def _named(self, y: Against, dull: Sequence[bool]) -> set[int]:
-        """Places of the points with a name beside them, the baseline among them."""
+        """Indices of the points with a name beside them, including the baseline."""
         every = range(len(self.looks))
         if not self._is_crowded:
             return set(every)

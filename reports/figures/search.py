@@ -1,4 +1,4 @@
-"""Figures of a search: its front or history, and its trials by their settings."""
+"""Figures of a search: its front or history, and its trials by setting."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from reports.wording.arm_names import setting_name
 from reports.wording.table import Table
 
 FEWEST = 3
-"""With fewer scored trials there is nothing to draw."""
+"""Fewest scored trials for a figure."""
 CONTOUR = 2
-"""Settings in a contour: the most important ones."""
+"""Number of settings in a contour: the most important ones."""
 
 
 def draw_search(search: SearchSummary, importances: Mapping[str, tuple[Importance, ...]]) -> tuple[Figure, ...]:
-    """Front or history, then for every objective parallel coordinates, slices, a contour and importances."""
+    """Front or history, then for every objective parallel coordinates, slices, importances and a contour."""
     if len(search.scored) < FEWEST:
         return ()
     with silenced():
@@ -58,7 +58,7 @@ def _whole(search: SearchSummary) -> Iterator[Figure]:
 
 
 def _history(search: SearchSummary, place: int, name: str) -> Drawing:
-    """Trials keep their numbers: optuna's own figure counts those that were scored."""
+    """Scores by trial number, and the best so far. optuna's own figure renumbers the scored trials."""
     known = [(t.number, v) for t in search.scored if (v := (t.values or ())[place]) is not None]
     known.sort()
     better = min if search.objectives[name] == "minimize" else max
@@ -82,7 +82,7 @@ def _history(search: SearchSummary, place: int, name: str) -> Drawing:
 
 
 def _show_base(drawing: Drawing, search: SearchSummary, place: int) -> None:
-    """A line where the base scores, which nobody selected."""
+    """A line at the score of the base, which was not selected."""
     base = search.document.base
     value = base.values[place] if base.values else None
     if value is not None:
@@ -113,12 +113,12 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
 
 
 def _varies(search: SearchSummary, path: str) -> bool:
-    """Whether the trials have two values of a setting or more: no surface has a single one."""
+    """Whether trials have at least two values of a setting, as a contour needs."""
     return len({str(trial.params[path]) for trial in search.scored}) > 1
 
 
 def _importance(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Figure:
-    """Shares with their intervals: optuna's bars have none."""
+    """Shares with their intervals, which optuna's bars lack."""
     known = list(reversed(found))
     titles = titles_of([each.path for each in found])
     drawing = blank("share of explained variance", "", 120 + 32 * len(known))
@@ -144,7 +144,7 @@ def _figure(search: SearchSummary, key: str, title: str, note: str, drawing: Dra
 
 
 def _study(search: SearchSummary, places: Sequence[int]) -> optuna.Study:
-    """An optuna study in memory of the scored trials, with some of their objectives."""
+    """An in-memory optuna study of the scored trials, with some of their objectives."""
     ways = list(search.objectives.values())
     study = in_memory([ways[place] for place in places])
     for trial in search.scored:
@@ -154,7 +154,8 @@ def _study(search: SearchSummary, places: Sequence[int]) -> optuna.Study:
 
 
 def _styled(drawing: go.Figure, height: int = 380) -> Drawing:
-    """The page's fonts and ground, and no title: the page has one. Of a path the last part is a title."""
+    """A drawing with the page's fonts and background, and without a title, which the page has. Axis titles keep the
+    last part of a path."""
     look = blank("", "", height)
     for each in (drawing.for_each_xaxis, drawing.for_each_yaxis):
         each(lambda axis: axis.title.update(text=setting_name(axis.title.text or "")))
@@ -177,21 +178,21 @@ def _styled(drawing: go.Figure, height: int = 380) -> Drawing:
 
 
 LOGARITHMIC = 8
-"""An axis whose largest value is so many times its smallest one has a logarithmic scale."""
+"""Ratio of the largest to the smallest value above which an axis is logarithmic."""
 MOST_NAMED = 16
-"""Trials of the front that have their numbers beside them; of more, the page shows those on hovering alone."""
+"""Most trials of the front with their numbers beside them; with more, numbers show only on hovering."""
 
 
 def front_figure(search: SearchSummary) -> Figure:
-    """The first objective upwards, the second across: of a front in loss and cost, down and left is better."""
+    """The first objective upwards, the second across: for loss and cost, down and left is better."""
     names = list(search.objectives)
     up, across = names
     figure = blank(objective_title(across), objective_title(up), 460)
     others = [trial for trial in search.scored if trial.number not in search.best_numbers]
     front = sorted(search.best, key=lambda trial: trial.scores[1])
-    # steps through what is reached: where less is better, a trial's loss can be had at any greater cost
+    # steps bound the reachable region: where less is better, a trial's loss is available at any greater cost
     shape = "hv" if search.objectives[across] == "minimize" else "vh"
-    # of the members that fresh seeds were spent on
+    # half widths of the members with scores on fresh seeds
     spent = [search.standing(trial.number) for trial in front]
     halves = [(each.half_widths[up] if each else None) or 0.0 for each in spent]
     figure.add_scatter(**_points(search, others, "other trials"), mode="markers", marker={"color": "#888", "size": 7})

@@ -1,4 +1,4 @@
-"""Settings of a search as axes: where each trial stands on one, ticks that are read at a glance, and trials by each."""
+"""Settings of a search as axes: each trial's position, readable ticks, and trials by each setting."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from reports.wording.arm_names import setting_name
 
 MOST_TICKS = 5
 LONGEST_TICK = 12
-"""Characters of a tick's text."""
+"""Most characters of a tick's text."""
 
 Tick = tuple[float, str]
 
 
 @dataclass(frozen=True)
 class SettingAxis:
-    """A setting as an axis. Choices stand at whole numbers, values of a logarithmic range at their logarithms."""
+    """A setting as an axis. Choices are placed at whole numbers, values of a logarithmic range at their logarithms."""
 
     path: str
     title: str
     places: tuple[float, ...]
-    """Places of the trials, in their order; NaN where a trial lacks the setting."""
+    """Positions of the trials, in order; NaN if a trial lacks the setting."""
     low: float
     high: float
     ticks: tuple[Tick, ...]
 
     def share(self, place: float) -> float:
-        """Share of the way from the low end to the high one."""
+        """Position as a share of the axis from its low to its high end."""
         return (place - self.low) / (self.high - self.low or 1.0)
 
 
 def resolving(scores: Sequence[float], way: str) -> tuple[float, float]:
-    """Range of an axis of scores in which the best tenth takes a tenth or more: bad scores may lie outside, where
-    zooming out finds them."""
+    """Range of a score axis in which the best tenth occupies a tenth or more. Bad scores may lie outside, where zooming
+    out shows them."""
     sign = 1.0 if way == "minimize" else -1.0
     ordered = sorted(sign * score for score in scores)
     best, tenth, worst = ordered[0], ordered[len(ordered) // 10], ordered[-1]
@@ -51,7 +51,7 @@ def resolving(scores: Sequence[float], way: str) -> tuple[float, float]:
 
 
 def score_axis(scores: Sequence[float], title: str) -> SettingAxis:
-    """The scores of trials as one more axis."""
+    """The scores of trials as an axis."""
     low, high = min(scores), max(scores)
     return SettingAxis("", title, tuple(scores), low, high, tuple(_ticks(low, high, whole=False)))
 
@@ -64,7 +64,7 @@ def setting_axes(trials: Sequence[TrialRecord], paths: Sequence[str]) -> list[Se
 
 
 def titles_of(paths: Sequence[str]) -> dict[str, str]:
-    """`kv heads` for `block.mixer.kv_heads`; in full where two paths end alike."""
+    """`kv heads` for `block.mixer.kv_heads`; the full path if two paths end alike."""
     tails = Counter(map(setting_name, paths))
     return {path: path if tails[setting_name(path)] > 1 else setting_name(path) for path in paths}
 
@@ -89,7 +89,7 @@ def _axis(path: str, title: str, trials: Sequence[TrialRecord]) -> SettingAxis:
 
 
 def _log_ticks(low: float, high: float) -> Iterator[Tick]:
-    """Powers of ten, with their doubles and halves where there is room."""
+    """Powers of ten, with factors between them where there is room."""
     for factors in ((1, 2, 5), (1, 3), (1,)):
         values = [factor * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for factor in factors]
         inside = [value for value in values if low - 1e-9 <= math.log10(value) <= high + 1e-9]
@@ -110,9 +110,9 @@ def _ticks(low: float, high: float, whole: bool) -> Iterator[Tick]:
 
 COLUMNS = 3
 PANEL, BETWEEN, ABOVE = 170, 76, 40
-"""Pixels: the height of a panel, of the room between two, and of that for the legend."""
+"""Pixels: height of a panel, of the gap between two, and of the legend."""
 PANEL_PIXELS = 210
-"""Width that a panel needs; a narrower screen scrolls."""
+"""Width in pixels that a panel needs; a narrower screen scrolls."""
 TITLE = {"font": {"size": 12}, "standoff": 6}
 
 

@@ -1,4 +1,4 @@
-"""The look that all figures share, and text that is safe inside them."""
+"""Common style of all figures, and escaping of text in them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from reports.figures.drawing import PLAIN, Drawing
 from reports.wording.arm_names import brief
 
 PALETTE = ("#2b83c6", "#e37502", "#862fff", "#d0066a", "#7f72f8", "#c28261", "#d60026", "#b683a9")
-"""Chosen to be told apart by eyes that lack red, green or blue cones too, and to stand out from both grounds, 3 to 1;
-those that most studies need come first."""
+"""Colours that colour-blind readers can tell apart too, with a contrast of 3 to 1 to both backgrounds. Those that most
+studies need come first."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
 GRID = "rgba(128,128,128,0.22)"
@@ -32,27 +32,28 @@ CONFIG: dict[str, bool | str | list[str]] = {
         "autoScale2d",
     ],
 }
-"""Without logo, upload or anything else that could leave the page. Pictures are saved by buttons of the page's own."""
+"""Plotly's configuration without logo, upload or anything else that could leave the page. The page has its own buttons
+for saving pictures."""
 
 
 @dataclass(frozen=True)
 class ArmStyle:
-    """Colour, dash and symbol of one arm in every figure: arms never differ by colour alone."""
+    """Colour, dash and symbol of one arm in every figure; arms never differ by colour alone."""
 
     colour: str
     dash: str
     symbol: str
     label: str
-    """Its name, safe and short, and no other arm's."""
+    """Its name, escaped, shortened and unique."""
 
     def fill(self, opacity: float) -> str:
-        """The colour, see-through."""
+        """The colour with this opacity."""
         red, green, blue = (int(self.colour[i : i + 2], 16) for i in (1, 3, 5))
         return f"rgba({red},{green},{blue},{opacity})"
 
 
 def looks(arms: Sequence[str]) -> dict[str, ArmStyle]:
-    """One look per arm, by its place in the study, so that it is the same in all figures."""
+    """One style per arm, by its index in the study, so that all figures agree."""
     named = {arm: label(name) for arm, name in brief(arms).items()}
     shortened = Counter(named.values())
     return {
@@ -67,9 +68,9 @@ def looks(arms: Sequence[str]) -> dict[str, ArmStyle]:
 
 
 def label(text: str, longest: int = LONGEST_LABEL) -> str:
-    """Any text as plain text in a figure: Plotly reads a subset of HTML in every label.
+    """Escape text for a figure, since Plotly reads a subset of HTML in every label.
 
-    Of a long one the middle is left out: grid cells that begin alike differ at the end.
+    The middle of a long text is left out: grid cells that begin alike differ at the end.
     """
     half = longest // 2
     short = text if len(text) <= longest else f"{text[:half]}…{text[-half + 1 :]}"
@@ -77,7 +78,7 @@ def label(text: str, longest: int = LONGEST_LABEL) -> str:
 
 
 def blank(x_title: str, y_title: str, height: int = 380) -> Drawing:
-    """An empty figure with titled axes on a transparent ground; the page sets the text colour."""
+    """An empty figure with titled axes on a transparent background; the page sets the text colour."""
     axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "automargin": True}
     title = {"standoff": 8, "font": {"size": 13}}
     return Drawing(

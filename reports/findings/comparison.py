@@ -14,25 +14,26 @@ from reports.statistics.stalled import FailureRates
 from reports.verdicts import Verdict
 
 SHOWN = 4
-"""Decimals of losses in nats, at most."""
+"""Most decimals shown for losses in nats."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """An arm against the baseline, seed by seed. `difference` is arm − baseline, in nats per token.
 
-    It is over the `seeds` that trained in both, odd ones left out, and `gap` says what it is tested by, None where it
-    is not. `failures` counts the other seeds, and `overall` is the difference with what they may cost.
+    It is the mean over `seeds`, those that trained in both arms, without odd ones (outliers). `gap` is the difference
+    with the noise by which it is tested, None if it is not tested. `failures` counts the failed seeds, and `overall` is
+    the difference including what they may cost.
 
-    `p_holm` is that of the difference, `p_equivalence` that of the tests against the study's margin, both corrected for
-    all that was judged for the question, looks included; they are None with fewer than two pairs or none that differ,
-    and where the verdict is withheld. The interval of `difference` lies on one side of zero where `p_holm` is
-    significant. A test that is `repeated` has neither. `tuning_room` is how much further the interval reaches for the
-    noise of tuning. `alpha` is the level of its look. `detectable` is the smallest true difference that was found with
-    80 % probability, as far as the scatter of so few seeds says it; so many `seeds_needed` more would settle the pair
-    with that probability, None where none would or where seeds are not added by plan. `test` is what the ledger keeps.
-    Where the best setting of either lies beyond those that were tried, the interval has no end on one side, the room is
-    infinite, and neither of those two is known.
+    `p_holm` belongs to the difference, `p_equivalence` to the tests against the study's margin, both corrected for all
+    tests of the question, looks included. They are None with fewer than two pairs, if no pair differs, and if the
+    verdict is withheld. The interval of `difference` lies on one side of zero where `p_holm` is significant. A
+    `repeated` test has neither. `tuning_room` is how much the noise of tuning widens the interval. `alpha` is the level
+    of the look. `detectable` is the smallest true difference found with 80 % probability, with the uncertainty of so
+    few seeds. `seeds_needed` more seeds would settle the pair with that probability; None if no number would, or if the
+    study adds no seeds by plan. `test` is the ledger's record. If the best setting of either arm lies beyond those
+    tried, the interval is unbounded on one side, `tuning_room` is infinite, and `detectable` and `seeds_needed` are
+    None.
 
     `costs` are ratios of the arm to the baseline.
     """
@@ -51,7 +52,7 @@ class Comparison:
     repeated: bool = False
     tuning_room: float = 0.0
     usual: bool = True
-    """False where odd seeds of either arm are left out: what is said holds for runs that go well."""
+    """False if odd seeds of either arm are left out: statements then hold for runs that go well."""
     costs: ArmCosts = NO_COSTS
 
     @property
@@ -60,22 +61,22 @@ class Comparison:
 
     @property
     def shows_no_difference(self) -> bool:
-        """None as large as the margin."""
+        """Whether the difference is shown to be smaller than the margin."""
         return self.p_equivalence is not None and self.p_equivalence < ALPHA
 
     @property
     def has_equal_losses(self) -> bool:
-        """Whether every seed ended with the same loss in both: the arms compute the same."""
+        """Whether every seed ended with the same loss in both arms: the arms compute the same."""
         return self.difference is not None and not any(self.difference.values)
 
     @property
     def shows_nothing(self) -> bool:
-        """Whether no seed's losses differ by what numbers of nats show, so that its interval is 0.0000 to 0.0000."""
+        """Whether all differences round to zero at the decimals shown, so that the interval reads 0.0000 to 0.0000."""
         return self.difference is not None and not any(round(each, SHOWN) for each in self.difference.values)
 
     @property
     def waits_for_rates(self) -> bool:
-        """Whether settings beyond those that were tried decide, so that no number of seeds would."""
+        """Whether the answer depends on settings beyond those tried, so that no number of seeds would settle it."""
         if self.difference is None:
             return False
         end = self.difference.low if self.difference.mean > 0 else self.difference.high
@@ -84,7 +85,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A comparison of two arms with its verdict on the first; `withheld` is why there is none."""
+    """A comparison of two arms with the verdict on the first. `withheld` is the reason for a missing verdict."""
 
     arm: str
     base: str

@@ -1,7 +1,7 @@
-"""Costs of arms: training and decoding speed as measured in alternation, peak memory, bytes of caches. Pure.
+"""Costs of arms: training and decoding speed measured in alternation, peak memory, cache bytes. Pure.
 
-Two arms are compared where at least three processes could measure both. A measurement that does not count has no number
-at all, but a reason.
+Speeds of two arms are compared if at least three processes measured both. A measurement that does not count yields a
+reason instead of a number.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from reports.statistics.estimates import Estimate
 TIMED: tuple[Work, ...] = ("training", "decoding")
 MEMORY = "memory"
 FEWEST_RUNS = 2
-"""Runs of both arms from which on peak memory is compared."""
+"""Fewest seeds finished in both arms for a comparison of peak memory."""
 
 Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class ArmCosts:
-    """Ratios of an arm to another: of tokens per second in `training` and in `decoding`, of peak `memory`, and of bytes
-    of the KV cache, these at `kv_context` tokens, the longest known; None there where all lengths have one ratio.
+    """Ratios of an arm to another: tokens per second in `training` and `decoding`, peak `memory`, and bytes of the KV
+    cache at `kv_context` tokens, the longest known; `kv_context` is None if all lengths have one ratio.
 
-    The interval of a measured ratio excludes 1 where the arms differ, all arms and kinds of cost judged together.
-    unmeasured: why speeds are not known; None where they are, and where the study asks for none.
+    The interval of a measured ratio excludes 1 where the arms differ, with all arms and kinds of cost judged together.
+    unmeasured: reason why speeds are unknown; None if they are known or not asked for.
     """
 
     training: Estimate | None = None
@@ -52,8 +52,8 @@ NO_COSTS = ArmCosts()
 
 @dataclass(frozen=True)
 class StudyCosts:
-    """pairs: of each arm to the one that it is compared with. speeds: tokens per second by arm and work. reason: why
-    some speeds are not known."""
+    """pairs: costs of each arm relative to its comparison arm. speeds: tokens per second by arm and work. reason: why
+    some speeds are unknown."""
 
     pairs: Mapping[Pair, ArmCosts] = field(default_factory=dict)
     speeds: Mapping[str, Mapping[Work, float]] = field(default_factory=dict)
@@ -61,10 +61,10 @@ class StudyCosts:
 
 
 def study_costs(data: Collected) -> StudyCosts:
-    """Every pair that the study compares, with the speed of every arm that was measured."""
+    """Costs of every pair that the study compares, and the speed of every arm measured."""
     pairs = {(arm.name, base.name): (arm, base) for arm, base in data.study.pairs}
     ratios = judged_ratios(data, {pair: {pair[0]: 1.0, pair[1]: -1.0} for pair in pairs})
-    # an encoder generates nothing
+    # encoders do not decode
     decode = [pair for pair, arms in pairs.items() if all(arm.kv_bytes_per_token is not None for arm in arms)]
     asked = {*((pair, "training") for pair in pairs), *((pair, "decoding") for pair in decode)}
     missing = {pair for pair, work in asked if (pair, work) not in ratios}
@@ -86,7 +86,7 @@ def study_costs(data: Collected) -> StudyCosts:
 
 
 def effect_costs(data: Collected, design: StudyDesign) -> dict[str, ArmCosts]:
-    """Ratio of costs for each factor of a design; interactions have none."""
+    """Ratios of costs for each factor of a design; interactions have none."""
     arms = {arm.name: arm for arm in data.study.arms}
     effects = {effect.name: set(effect.arms) for effect in design.effects if len(effect.factors) == 1}
     weights = {
@@ -108,9 +108,9 @@ def effect_costs(data: Collected, design: StudyDesign) -> dict[str, ArmCosts]:
 
 
 def judged_ratios(data: Collected, contrasts: Mapping[Name, Mapping[str, float]]) -> dict[tuple[Name, str], Estimate]:
-    """For each contrast, weights of arms that add up to 0: what it multiplies speeds and memory by, as far as known.
+    """Ratios of speed and memory for each contrast, as far as known. contrasts: weights of arms that sum to 0.
 
-    All of them are judged together.
+    All ratios are corrected together.
     """
     logs: dict[tuple[Name, str], Sequence[float]] = {}
     for name, weights in contrasts.items():
@@ -125,7 +125,7 @@ def judged_ratios(data: Collected, contrasts: Mapping[Name, Mapping[str, float]]
 
 
 def _log_speeds(costs: CostsDocument, work: Work, weights: Mapping[str, float]) -> Iterator[float]:
-    """ln of tokens per second of a contrast in each process that counts; all arms against the last."""
+    """ln of a contrast of tokens per second in each process that counts, relative to the last arm."""
     base = list(weights)[-1]
     for process in costs.processes:
         point = process.judged(work)
@@ -136,7 +136,7 @@ def _log_speeds(costs: CostsDocument, work: Work, weights: Mapping[str, float]) 
 
 
 def _log_memory(runs: pl.DataFrame, weights: Mapping[str, float]) -> list[float]:
-    """ln of peak memory of a contrast for each seed that finished in all its arms."""
+    """ln of a contrast's peak memory for each seed that finished in all its arms."""
     finished = runs.filter(pl.col("arm").is_in(list(weights)), status="finished").drop_nulls("peak_memory_bytes")
     weight = pl.col("arm").replace_strict(weights, return_dtype=pl.Float64)
     by_seed = finished.group_by("seed", maintain_order=True).agg(
@@ -146,7 +146,8 @@ def _log_memory(runs: pl.DataFrame, weights: Mapping[str, float]) -> list[float]
 
 
 def speeds(data: Collected) -> dict[str, dict[Work, float]]:
-    """Tokens per second of each arm at what arms are judged by: the geometric mean over processes that count."""
+    """Tokens per second of each arm at the setting by which arms are judged: the geometric mean over processes that
+    count."""
     if data.costs is None:
         return {}
     found: dict[str, dict[Work, float]] = {}
@@ -161,8 +162,8 @@ def speeds(data: Collected) -> dict[str, dict[Work, float]]:
 
 
 def speeds_at(point: CostPoint, baseline: str) -> dict[str, float]:
-    """Tokens per second of each arm in one process: that of the baseline, or else of the first arm, times their ratio
-    in rounds that both have. The machine may be faster in some rounds than in others."""
+    """Tokens per second of each arm in one process: the speed of the baseline (or else the first arm) times the ratio
+    in rounds that both have, since the machine may be faster in some rounds than in others."""
     base = baseline if baseline in point.seconds else next(iter(point.seconds), baseline)
     known = [seconds for seconds in point.counted(base) if seconds is not None]
     logs = {arm: point.log_ratio(arm, base, fewest=1) for arm in point.seconds}
@@ -170,7 +171,7 @@ def speeds_at(point: CostPoint, baseline: str) -> dict[str, float]:
 
 
 def unmeasured(data: Collected) -> str | None:
-    """Why speeds are not known; None of a study that asks for none."""
+    """Reason why speeds are unknown; None if the study asks for none."""
     study = data.study
     if study.measure is None or study.scale in UNJUDGED or len(study.arms) < 2:
         return None
@@ -188,7 +189,8 @@ def unmeasured(data: Collected) -> str | None:
 
 
 def cache_ratio(arm: StudyArm, base: StudyArm) -> tuple[float | None, int | None]:
-    """Ratio of cache bytes, and the context where that matters: windows and states stop growing."""
+    """Ratio of cache bytes, and the context at which it holds (None: at every context), since windows and states stop
+    growing. (None, None) without a cache."""
     kv, base_kv = arm.kv_bytes_per_token, base.kv_bytes_per_token
     if kv is None or not base_kv:
         return None, None

@@ -1,4 +1,4 @@
-"""A study's findings as JSON, printed by `ablate run --json`. Null where there is no number."""
+"""A study's findings as JSON, printed by `ablate run --json`. Missing numbers are null."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def documents(summary: StudySummary) -> JsonObject:
 
 
 def claim_document(found: JudgedClaim) -> JsonObject:
-    """A claim, with every field that a study may give it, and its outcome."""
+    """A claim with all its fields, and its outcome."""
     effect = found.effect
     low, high = (effect and ends_as_json(effect.low, effect.high)) or (None, None)
     return {
@@ -82,7 +82,7 @@ def _effect(found: EffectSummary) -> JsonObject:
 
 
 def _costs(found: ArmCosts | None) -> JsonObject | None:
-    """Ratios to the baseline, of speeds as measured against it."""
+    """Cost ratios to the baseline; speeds were measured in alternation with it."""
     if found is None:
         return None
     ratios = {"training_speed": found.training, "decoding_speed": found.decoding, "peak_memory": found.memory}

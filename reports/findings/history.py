@@ -1,4 +1,4 @@
-"""A ledger, read aloud: every comparison that was ever judged, by question, and what it is worth now. Pure."""
+"""The history of a ledger: every comparison ever judged, by question, and its current significance. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ DECIDE: Mapping[Rule, Callable[[Sequence[float]], tuple[Decision, ...]]] = {"lor
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """A comparison in the order in which it was first judged.
+    """A comparison, in the order of first judgement.
 
-    `p` is its own, `p_corrected` that after correction for the whole ledger, so that at most 5 % of questions err at
-    all. `level` and `discovery` are those of an online rule for the false-discovery rate, where one was chosen: at most
-    5 % of its discoveries are expected to be wrong.
+    `p` is its own, `p_corrected` is corrected for the whole ledger, so that at most 5 % of questions have any error.
+    `level` and `discovery` belong to an online rule for the false-discovery rate, if one was chosen: at most 5 % of its
+    discoveries are expected to be wrong.
     """
 
     question: int
@@ -51,8 +51,8 @@ class HistoryEntry:
 def history(
     ledger: Sequence[LedgerRecord], rule: Rule | None = None, elsewhere: Sequence[Sequence[LedgerRecord]] = ()
 ) -> tuple[HistoryEntry, ...]:
-    """All valid comparisons, with those of other names' ledgers that are of the same question; none where nothing was
-    judged under its own. One that repeated some of its own seeds is not among them."""
+    """All valid comparisons, including those of the same question in other names' ledgers; none if nothing was judged
+    under this name. Tests that reuse some of their own seeds are left out."""
     if not ledger:
         return ()
     together, others = joined((), ledger, elsewhere)

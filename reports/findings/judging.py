@@ -1,9 +1,9 @@
 """Verdicts of a study's tests, corrected for every earlier judgement of its question. Pure.
 
-Tests of a difference and tests of a tie are two families. In each, the tests of one judgement that no earlier one had
-are a round, Holm's correction runs within the round, and rounds share 5 % (`reports.statistics.ledger`). A design may
-ask for Benjamini and Hochberg's within its round: then the false-discovery rate over all rounds is at most 5 %, since
-V / R ≤ Σ V_r / R_r.
+Tests of a difference and tests of a tie are two families. In each, the tests that appear first in one judgement form a
+round, Holm's correction runs within the round, and rounds share 5 % (`reports.statistics.ledger`). A design may ask for
+Benjamini and Hochberg's within its round: then the false-discovery rate over all rounds is at most 5 %, since V / R ≤ Σ
+V_r / R_r.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reports.statistics.simultaneous import Correction, Evidence, of_p, together
 @dataclass(frozen=True)
 class Standing:
     """A test in its family. `p` is corrected: below 0.05 is significant. `level` is what its round may spend, `tests`
-    how many share it, and `joint` how these depend on each other, if that is known."""
+    the number of tests in the round, and `joint` their joint distribution, if known."""
 
     p: float | None
     interval: Interval
@@ -33,12 +33,12 @@ class Standing:
     joint: Joint | None = None
 
     def of_each(self, alpha: float = ALPHA) -> float:
-        """The level of a test by itself, in a round that may spend its share of `alpha`."""
+        """Level of one test by itself, in a round that may spend its share of `alpha`."""
         return level_of_each(alpha * self.level / ALPHA, self.tests, self.joint)
 
 
 Pair = tuple[str, str]
-"""The names of an arm and of the one that it is compared with."""
+"""Names of an arm and of the arm it is compared with."""
 Records = Sequence[LedgerRecord]
 
 
@@ -50,7 +50,7 @@ def ledger_test(
     p_tie: float | None = None,
     joint: Joint | None = None,
 ) -> LedgerTest:
-    """The comparison of two arms' losses, as the ledger keeps it."""
+    """The ledger's record of the comparison of two arms' losses."""
     return LedgerTest(
         arm=arm.name,
         baseline=base.name,
@@ -70,7 +70,7 @@ def ledger_test(
 
 
 def at_any_rate(*arms: StudyArm) -> tuple[str, ...]:
-    """Digests of the arms but for their learning rates; none where one is of a store from before."""
+    """Digests of the arms without their learning rates; empty if one arm's was stored before these digests existed."""
     found = tuple(arm.identity_at_any_rate for arm in arms if arm.identity_at_any_rate is not None)
     return found if len(found) == len(arms) else ()
 
@@ -78,9 +78,9 @@ def at_any_rate(*arms: StudyArm) -> tuple[str, ...]:
 def score_test(
     study: StudyDocument, arm: StudyArm, score: str, seeds: Iterable[int], p: float | None, grouped: bool
 ) -> LedgerTest:
-    """The comparison of an arm's score with the baseline's, as the ledger keeps it. A question of its own.
+    """The ledger's record of a comparison of an arm's score with the baseline's, which is a question of its own.
 
-    seeds: those evaluated. grouped: whether the task is one of a group, whose tasks are yet another question.
+    seeds: those evaluated. grouped: whether the task belongs to a group; tasks of groups are yet another question.
     """
     of_losses, seen = ledger_test(study, arm, study.baseline_arm, p), tuple(sorted(seeds))
     family = "scores in groups of" if grouped else "scores of"
@@ -107,11 +107,12 @@ def differences(
     correction: Correction = "holm",
     elsewhere: Sequence[Records] = (),
 ) -> dict[LedgerClaim, Standing]:
-    """Verdicts by test, all of one family, with intervals that exclude zero where the corrected p is significant.
+    """Corrected tests of one family, with intervals that exclude zero where the corrected p is significant.
 
-    A test is left out whose seeds were judged before, in part, for this question or `elsewhere`: repeating it because
-    of what it showed is no test. So is one that was judged with room for the noise of tuning and now has none.
-    elsewhere: the ledgers of other names. One that has a test of these is of the same question (`as_one`).
+    A test is left out if some of its seeds were judged before, for this question or `elsewhere`: repeating it because
+    of its result is no test. It is also left out if it was judged before with room for the noise of tuning, and now has
+    none. elsewhere: the ledgers of other names. A ledger that has one of these tests is of the same question
+    (`as_one`).
     """
     ledger, told = as_one(tests, ledger, elsewhere)
     found: dict[LedgerClaim, Standing] = {}
@@ -120,7 +121,7 @@ def differences(
     for number, round_ in enumerate(rounds(judged, map(difference_claim, _told(told))), start=1):
         level, joint = ALPHA * share(number), joint_of(round_)
         known = [evidence.get(claim) if claim in own else None for claim in round_]
-        # the first p stands, whatever arms are in the pool of noise by now
+        # the first p stands, whichever arms the noise is pooled over by now
         counted = [
             replace(each, p=test.p) if each and test.p is not None else of_p(test.p)
             for each, test in zip(known, round_.values(), strict=True)
@@ -136,7 +137,7 @@ def differences(
 def ties(
     tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()
 ) -> dict[LedgerClaim, float | None]:
-    """Corrected p-values by the claim of the difference, but for late margins."""
+    """Corrected p-values of ties, keyed by the claim of the difference; tests with late margins are left out."""
     late = late_margins(tests, ledger, elsewhere)
     ledger, told = as_one(tests, ledger, elsewhere)
     found = corrected(judgements(_tie, lambda test: test.p_tie, tests, ledger), map(difference_claim, _told(told)))
@@ -147,7 +148,8 @@ def ties(
 def late_margins(
     tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()
 ) -> dict[LedgerClaim, float]:
-    """Margins by claims that were judged before without them: who knows a difference can set one that is larger."""
+    """Margins of claims that were first judged without a margin or with another one: once a difference is known, a
+    larger margin can be chosen."""
     first: dict[LedgerClaim, float | None] = {}
     for test in _tests(as_one(tests, ledger, elsewhere)[0]):
         if test.p is not None:
@@ -159,11 +161,11 @@ def late_margins(
 def as_one(
     tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()
 ) -> tuple[list[LedgerRecord], list[LedgerRecord]]:
-    """The judgements of the tests' question, the oldest first, and what was judged for others.
+    """The judgements of the tests' question, the oldest first, and those of other questions.
 
-    Whoever copies a study under another name and leaves out arms asks the same question of the same runs: a ledger that
-    has one of these tests, or of those in a ledger that has, is part of this one. Of what was judged under one name,
-    other budgets, sizes and data are other questions.
+    A copy of a study under another name, with fewer arms, asks the same question of the same runs. So a ledger is part
+    of this one if it shares a test with these, or with another ledger that does. Under one name, other budgets, sizes
+    and data are other questions.
     """
     found, others = joined(tests, ledger, elsewhere)
     groups = _groups([*tests, *_tests(found)])
@@ -174,9 +176,10 @@ def as_one(
 def joined(
     tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records]
 ) -> tuple[list[LedgerRecord], list[LedgerRecord]]:
-    """All that was judged under names that share runs with these tests or this ledger, and what was under others."""
+    """All judgements under names that share runs with these tests or this ledger, and those under other names."""
     own, others = list(ledger), [(records, _runs(_tests(records))) for records in elsewhere]
     known = _runs([*tests, *_tests(ledger)])
+    # follow shared runs from ledger to ledger until none is added
     while found := [each for each in others if known & each[1]]:
         others = [each for each in others if not known & each[1]]
         own += [record for records, _ in found for record in records]
@@ -186,35 +189,37 @@ def joined(
 
 
 def share_runs(one: Records, other: Records) -> bool:
-    """Whether both ledgers have judged the same runs, so that they are of one question."""
+    """Whether both ledgers have judged the same runs, and so belong to one question."""
     return bool(_runs(_tests(one)) & _runs(_tests(other)))
 
 
 def looks_at(tests: Sequence[LedgerTest], ledger: Records, elsewhere: Sequence[Records] = ()) -> int:
-    """Number of times that the question of these tests was judged, this time included."""
+    """Number of times that the question of these tests was judged, including now."""
     own, _ = as_one(tests, ledger, elsewhere)
     return len(rounds(judgements(difference_claim, lambda test: test.p, tests, own)))
 
 
 def questions(ledger: Records) -> list[list[LedgerRecord]]:
-    """The ledger in parts that have no arm in common, at whatever rates, in the order of their first judgements."""
+    """The ledger split into parts without an arm in common (learning rates aside), in the order of their first
+    judgement."""
     return sorted((_within(ledger, group) for group in _groups(_tests(ledger))), key=lambda part: part[0].judged)
 
 
 UNKNOWN = "*"
-"""Stands for the arms of losses that were compared before digests of arms at any rate were written."""
+"""Placeholder for the arms of losses compared before digests without learning rates were stored."""
 
 
 def _groups(tests: Iterable[LedgerTest]) -> list[set[str]]:
-    """Digests of arms by question: of one are those that a test compares, and those that share a test with them.
+    """Digests of arms by question: arms that share a test belong to one question.
 
-    Where it is not known of some losses which arms they compare, all losses are one question.
+    If the arms of some loss comparison are unknown, all losses are one question.
     """
     all_tests = list(tests)
     old = {UNKNOWN} if any(UNKNOWN in _compared(test) for test in all_tests) else set[str]()
     groups: list[set[str]] = []
     for test in all_tests:
         arms = _compared(test) | (old if test.measure == LOSS else set())
+        # merge the groups that this test connects
         touched = [group for group in groups if group & arms]
         groups = [group for group in groups if group not in touched] + [arms.union(*touched)]
     return groups
@@ -225,7 +230,7 @@ def _compared(test: LedgerTest) -> set[str]:
 
 
 def _within(ledger: Records, arms: set[str]) -> list[LedgerRecord]:
-    """The judgements of tests that compare some of these arms."""
+    """The judgements restricted to tests that compare some of these arms."""
     found = (
         record.model_copy(update={"tests": tuple(test for test in record.tests if arms & _compared(test))})
         for record in ledger
@@ -238,7 +243,7 @@ def _tests(ledger: Records) -> Iterator[LedgerTest]:
 
 
 def _runs(tests: Iterable[LedgerTest]) -> set[object]:
-    """Key of a test: tests of the same runs have the same."""
+    """Keys of tests; tests of the same runs have the same key."""
     return {claim.runs for claim in map(difference_claim, tests) if claim.runs}
 
 
@@ -248,7 +253,7 @@ def judgements(
     tests: Sequence[LedgerTest],
     ledger: Records,
 ) -> Ledger:
-    """Earlier ones, then this one, as `reports.statistics.ledger` reads them."""
+    """Earlier judgements, then this one, in the form of `reports.statistics.ledger`."""
     earlier = [_as_tuned(record.tests, ledger[:number]) for number, record in enumerate(ledger)]
     return [
         [Judged(claim(test), p(test), test.at, _joint(test)) for test in each]
@@ -261,14 +266,14 @@ def _joint(test: LedgerTest) -> Joint | None:
 
 
 def _as_tuned(tests: Sequence[LedgerTest], ledger: Records) -> list[LedgerTest]:
-    """Without those that were judged before as tests of arms that the study tuned, and are now of rates that were
-    written down since: the noise of tuning is not gone."""
+    """Tests without those judged before with tuned arms and now without tuning: writing the tuned rates into the study
+    does not remove the noise of tuning."""
     tuned = {difference_claim(test) for record in ledger for test in record.tests if test.tuned}
     return [test for test in tests if test.tuned or difference_claim(test) not in tuned]
 
 
 def _told(elsewhere: Iterable[LedgerRecord]) -> Iterator[LedgerTest]:
-    """Earlier tests that had a verdict."""
+    """Earlier tests that have a p-value."""
     return (test for record in elsewhere for test in record.tests if test.p is not None)
 
 

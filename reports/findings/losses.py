@@ -1,4 +1,4 @@
-"""Judge a table of anybody's losses by the rules of the pages: the same noise model, corrections and words. Pure."""
+"""Judge a table of losses from any source with the same noise model, corrections and verdicts as the pages. Pure."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from reports.verdicts import Verdict
 from reports.wording.arm_names import listed_seeds
 
 PAIRED = 0.75
-"""Share of two arms' runs that must be on seeds of both for these to be paired; below it arms are compared by their
-means. Which it is depends on no loss, so that either test keeps its level. Pairs of fewer runs see less than the means
-of all unless seeds explain more than half of the variance."""
+"""Share of two arms' runs whose seeds both arms must have for pairing; below it, arms are compared by their means. The
+choice depends on no loss, so either test keeps its level. With a smaller share, pairing is less sensitive than
+comparing all runs' means, unless seeds explain more than half of the variance."""
 
 
 @dataclass(frozen=True)
 class ArmLosses:
-    """One arm: its final losses by seed (infinite where a run failed), tuning losses by rate, and what it cost."""
+    """One arm: final losses by seed (infinite for a failed run), tuning losses by learning rate, and its cost."""
 
     name: str
     judging: Mapping[Hashable, float]
     tuning: Mapping[float, Sequence[float]]
     rate: float | None = None
-    """The rate of the judging runs."""
+    """Learning rate of the final runs."""
     cost: float | None = None
-    """Mean over runs."""
+    """Mean cost over runs."""
 
     @cached_property
     def finished(self) -> dict[Hashable, float]:
@@ -47,17 +47,17 @@ class ArmLosses:
 
     @property
     def reliability(self) -> Reliability:
-        """Count of its runs and of those that failed."""
+        """Counts of runs and of failed runs."""
         return Reliability(len(self.judging) - len(self.finished), len(self.judging))
 
 
 @dataclass(frozen=True)
 class ArmContrast:
-    """An arm against another: the difference of their losses at their best rates, and what may be said of it.
+    """An arm against another: the difference of their losses at their best learning rates, and the verdict.
 
     `low` and `high` are the ends of an interval that excludes zero where `p`, corrected for all contrasts, is below
-    0.05; an end may be infinite. They and `p` are None where nothing can be tested, for the `reason`; the difference is
-    None only where an arm has no finite loss.
+    0.05; an end may be infinite. They and `p` are None if nothing can be tested, with the `reason`. The difference is
+    None only if an arm has no finite loss.
     """
 
     arm: str
@@ -70,15 +70,15 @@ class ArmContrast:
     reason: str
     detectable: float | None
     paired: int
-    """Number of seeds over which the arms are paired; 0 where they are compared by their means."""
+    """Number of paired seeds; 0 if the arms are compared by their means."""
     unused: tuple[UnusedRun, ...]
     """Finished runs of either arm that the difference does not use."""
 
 
 @dataclass(frozen=True)
 class UnusedRun:
-    """A finished run that a contrast does not use, and why: its seed is `missing` or `failed` in the other arm, or
-    it is `odd` in either."""
+    """A finished run that a contrast does not use, and why: its seed is `missing` or `failed` in the other arm, or it
+    is `odd` in either."""
 
     arm: str
     seed: Hashable
@@ -87,25 +87,25 @@ class UnusedRun:
 
 @dataclass(frozen=True)
 class _Pair:
-    """The runs by which two arms are compared."""
+    """The runs that a comparison of two arms uses."""
 
     arm: ArmLosses
     base: ArmLosses
     scatter: Scatter
-    """Scatter by which they are judged."""
+    """Noise model by which they are judged."""
     shared: tuple[Hashable, ...]
-    """Seeds that finished in both, if these are paired."""
+    """Seeds that finished in both arms, if the arms are paired."""
 
     @cached_property
     def left_out(self) -> Mapping[str, Hashable]:
-        """The odd seed of either arm, by arm, if means leave it out. Pairs leave out the run of the other arm, too."""
+        """The odd seed of each arm, if means leave it out. Pairing leaves out the other arm's run of that seed, too."""
         odd = self.scatter.odd
         names = (self.arm.name, self.base.name)
         return {name: odd[name].seed for name in names if name in odd and odd[name].left_out}
 
     @cached_property
     def seeds(self) -> list[Hashable]:
-        """Seeds that are paired, odd ones left out."""
+        """Paired seeds without odd ones."""
         odd = set(self.left_out.values())
         return [seed for seed in self.shared if seed not in odd]
 
@@ -115,12 +115,12 @@ class _Pair:
         return [self.arm.judging[seed] - self.base.judging[seed] for seed in self.seeds]
 
     def losses(self, arm: ArmLosses) -> list[float]:
-        """Losses of one of the two whose mean is compared, where seeds are not paired."""
+        """Losses of one arm that its mean uses, if seeds are not paired."""
         odd = {self.left_out[arm.name]} if arm.name in self.left_out else set()
         return [loss for seed, loss in arm.finished.items() if seed not in odd]
 
     def difference(self, noise: StudyNoise) -> Difference | None:
-        """The difference with its noise; None where it cannot be tested."""
+        """The difference with its noise; None if it cannot be tested."""
         names = self.arm.name, self.base.name
         if self.shared:
             return noise.difference(names, self.differences)
@@ -128,14 +128,14 @@ class _Pair:
 
     @property
     def estimate(self) -> float | None:
-        """The difference alone; None where an arm has no finite loss."""
+        """The difference alone; None if an arm has no finite loss."""
         if self.seeds:
             return fmean(self.differences)
         own, others = self.losses(self.arm), self.losses(self.base)
         return fmean(own) - fmean(others) if own and others else None
 
     def unused(self) -> tuple[UnusedRun, ...]:
-        """Finished runs that are not compared."""
+        """Finished runs that the comparison does not use."""
         used, found = set(self.seeds), []
         for each, other in ((self.arm, self.base), (self.base, self.arm)):
             odd = {seed for name, seed in self.left_out.items() if self.shared or name == each.name}
@@ -156,8 +156,9 @@ def judge(
 ) -> list[ArmContrast]:
     """Judge pairs of arms together, once, at 5 %, corrected by Holm.
 
-    Studies, which keep a fifth of it for later, use Dunnett's: he leaves no room for the tests of noise.
-    sign: −1 for losses that are negated scores, of which reasons speak in the scores' own sign.
+    Studies, which keep a fifth of the 5 % for later rounds, use Dunnett's correction instead; it has no slack for the
+    tests that choose the noise model. sign: −1 for losses that are negated scores; reasons then use the scores' own
+    sign.
     """
     compared = _pairs(arms, pairs, noise)
     found = [pair.difference(noise) for pair in compared]
@@ -179,7 +180,7 @@ def judge(
 
 
 def noise_of(arms: Sequence[ArmLosses]) -> StudyNoise:
-    """The noise of all runs together: with seeds as blocks for arms that are paired, without for others."""
+    """Noise model of all runs together: seeds are blocks for paired arms, and no blocks for the others."""
     tunings = [_tuning(arm) for arm in arms if arm.tuning]
     judging = {arm.name: arm.finished for arm in arms}
     means = {arm.name: fmean(arm.finished.values()) for arm in arms if arm.finished}
@@ -190,8 +191,8 @@ def noise_of(arms: Sequence[ArmLosses]) -> StudyNoise:
 
 
 def smallest_detectable(arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: StudyNoise) -> float | None:
-    """The difference that each of the pairs would find with 80 % probability, rates aside; None where a pair's noise is
-    not known."""
+    """Difference that each of the pairs would find with 80 % probability, ignoring the choice of learning rates; None
+    if a pair's noise is unknown."""
     gaps = [pair.difference(noise) for pair in _pairs(arms, pairs, noise)]
     seen = [detectable(gap.error, gap.freedom, ALPHA / len(pairs)) for gap in gaps if gap is not None]
     return max(seen) if len(seen) == len(pairs) and all(map(math.isfinite, seen)) else None
@@ -208,7 +209,8 @@ def _pairs(arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: S
 
 
 def _shared(arm: ArmLosses, base: ArmLosses) -> tuple[Hashable, ...]:
-    """Seeds that finished in both; none if that is one alone, or the arms were not to be paired (`PAIRED`)."""
+    """Seeds that finished in both arms; empty for a single seed, or if the arms share too few seeds to be paired
+    (`PAIRED`)."""
     if 2 * len(arm.judging.keys() & base.judging.keys()) < PAIRED * (len(arm.judging) + len(base.judging)):
         return ()
     found = tuple(seed for seed in arm.finished if seed in base.finished)
@@ -216,7 +218,7 @@ def _shared(arm: ArmLosses, base: ArmLosses) -> tuple[Hashable, ...]:
 
 
 def _tuning(arm: ArmLosses) -> StudyTuning:
-    """The tuning runs of an arm, as studies store theirs."""
+    """An arm's tuning runs in the form that studies store."""
     trials = tuple(
         StudyTrial(settings={RATE: rate}, losses=tuple(loss if math.isfinite(loss) else None for loss in of), runs=())
         for rate, of in sorted(arm.tuning.items())
@@ -266,7 +268,7 @@ def _why_untested(pair: _Pair) -> str:
 def _reasons(
     found: ArmContrast, verdict: Verdict, pair: _Pair, noise: StudyNoise, margin: float | None, sign: int
 ) -> list[str]:
-    """Grounds of a verdict, and what forbids one."""
+    """Reasons for a verdict, or against one."""
     arm, base = pair.arm, pair.base
     said = [f"{found.paired} paired seeds" if pair.shared else _unpaired(arm, base)]
     if pair.shared and found.paired < len(pair.shared):

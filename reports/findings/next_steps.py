@@ -1,4 +1,4 @@
-"""Next steps: after every verdict a command, with its time and its chance. Pure."""
+"""Next steps: a command for every verdict, with its time and its chance of success. Pure."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from reports.reading.outcomes import FAILED
 from reports.statistics.ledger import share
 
 WANTED = 0.02
-"""Nats that are worth settling where the study gives no margin."""
+"""Difference in nats worth settling if the study gives no margin."""
 FEWEST = 3
-"""Number of seeds that a study begins with."""
+"""Number of seeds with which a study begins."""
 MOST = 40
-"""Seeds beyond which a longer or larger study settles more than more seeds do."""
+"""Number of seeds above which a longer or larger study settles more than more seeds do."""
 FURTHER = 4
-"""Times as long a budget where no arm learned the task."""
+"""Least factor by which a follow-up budget is longer."""
 SETTLED = {"better", "worse", "no difference"}
 
 
 @dataclass(frozen=True)
 class NextStep:
-    """A command, what it is for, the seconds that it takes one run after another, and the chance that it settles what
-    it is for; None where these are not known.
+    """A command, its purpose, its time in seconds with one run after another, and the probability that it settles its
+    purpose; None if unknown.
 
-    tunes: whether the seconds include those of tuning."""
+    tunes: whether the seconds include tuning.
+    """
 
     command: str
     reason: str
@@ -46,13 +47,13 @@ class NextStep:
     tunes: bool = False
 
     def document(self, at_once: int = 1) -> dict[str, JsonValue]:
-        """The document that `ablate run --json` prints; at_once: how many runs share the work."""
+        """The document that `ablate run --json` prints. at_once: number of concurrent runs."""
         seconds = None if self.seconds is None else self.seconds / at_once
         return {"command": self.command, "reason": self.reason, "seconds": seconds, "chance": self.chance}
 
 
 def next_steps(summary: StudySummary) -> tuple[NextStep, ...]:
-    """The commands that follow from the verdicts, the most telling one first."""
+    """The commands that follow from the verdicts, the most informative first."""
     return tuple({step.command: step for step in _steps(summary)}.values())
 
 
@@ -62,7 +63,7 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
         yield _at_scale(summary, "cpu", "answer the question")
     elif study.pilot and all_undertrained(study.arms):
         longer = wanting(arm.length for arm in study.arms)
-        # a study that says `pilot: true` would be one at any length
+        # a study with `pilot: true` would stay a pilot at any length
         yield _longer(summary, longer, f"train for long enough to judge: {longer:g} × as long", "--set pilot=false")
     elif study.pilot:
         yield _judge_afresh(summary, "--set pilot=false")
@@ -87,12 +88,11 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
 
 
 def _longer(summary: StudySummary, factor: float, reason: str, *options: str) -> NextStep:
-    """The step that trains so many times as long, for which rates that were tuned at the shorter budget are tuned
-    again."""
+    """Step that trains `factor` times as long. Learning rates tuned at the shorter budget are tuned again."""
     study = summary.study
     spent = study.budget.model_dump(include={"flops", "tokens", "seconds"}, exclude_none=True)
     more = [budget_option(name, amount * factor) for name, amount in spent.items()]
-    is_carried = study.rates.how == "carried"  # what tuning would cost is not known then
+    is_carried = study.rates.how == "carried"  # the cost of tuning is unknown then
     tune = ["--set tune=auto"] if is_carried else []
     seeds = len(study.arms[0].runs)
     seconds = None if is_carried else training_seconds(summary, seeds, factor, tunes=True)
@@ -100,14 +100,14 @@ def _longer(summary: StudySummary, factor: float, reason: str, *options: str) ->
 
 
 def _judge_afresh(summary: StudySummary, *options: str) -> NextStep:
-    """The step that asks the same of as many seeds that nobody has seen."""
+    """Step that repeats the question with as many new seeds."""
     seeds = max(len(summary.study.arms[0].runs), 2)
     command = summary.command(*options, _fresh(summary, seeds))
     return NextStep(command, "judge the question on fresh seeds", training_seconds(summary, seeds))
 
 
 def _rates(summary: StudySummary) -> Iterator[NextStep]:
-    """Arms that trained with no rate, or whose best rate was the last one tried."""
+    """Steps for arms that trained at no learning rate, or whose best rate was at the edge of those tried."""
     study = summary.study
     trained = {_but_rate(arm) for arm in summary.arms if arm.seeds}
     stalled = [arm.name for arm in summary.arms if arm.verdict in FAILED and _but_rate(arm) not in trained]
@@ -121,17 +121,16 @@ def _rates(summary: StudySummary) -> Iterator[NextStep]:
 
 
 def _but_rate(arm: ArmSummary) -> frozenset[tuple[str, str]]:
-    """The edits of an arm without its learning rate: where another arm trains with them, the rate is the question."""
+    """An arm's edits without the learning rate: if another arm trains with them, the rate is the question."""
     return frozenset((path, value) for path, value in arm.edits if path != RATE)
 
 
 def _seeds(summary: StudySummary) -> tuple[list[NextStep], str]:
-    """Fresh seeds that find a difference of the margin, or of 0.02 nats, with 80 % probability, or why seeds do not
-    help.
+    """New seeds that find a difference of the margin, or of 0.02 nats, with 80 % probability; or the reason why seeds
+    do not help.
 
-    Seeds that were judged are not judged again: fresh ones are a test of their own, at what the rounds before it left
-    of the 5 %. What tuning leaves open is left open by all of them, so that the seeds have to find a difference as much
-    smaller.
+    Seeds are not judged twice: new ones are a test of their own, at the share of the 5 % that earlier rounds left. The
+    uncertainty of tuning is common to all seeds, so they have to find a difference that is smaller by that amount.
     """
     noise, arms = summary.noise.run, len(summary.arms)
     if noise is None:
@@ -156,7 +155,7 @@ def _seeds(summary: StudySummary) -> tuple[list[NextStep], str]:
 
 
 def _fresh(summary: StudySummary, seeds: int) -> str:
-    """An option that asks for so many seeds that no arm has had, here or in an earlier judgement of the question."""
+    """Option for `seeds` new seeds that no arm has had, here or in an earlier judgement of the question."""
     earlier, _ = as_one(summary.tests, summary.ledger, summary.elsewhere)
     seen = (seed for record in earlier for test in record.tests for seed in test.seen)
     return fresh_seeds(max([*_trained_with(summary.study), *seen]), seeds)
@@ -168,8 +167,7 @@ def _trained_with(study: StudyDocument) -> list[int]:
 
 
 def _larger(summary: StudySummary, why_not: str) -> NextStep:
-    """The next scale that the study has; where there is none, a longer training. why_not: why no seeds are asked for
-    instead."""
+    """The study's next scale or, without one, a longer training. why_not: reason for not asking for seeds instead."""
     study, larger = summary.study, summary.study.next_scale
     holds = any(judgement.verdict in SETTLED for judgement in summary.judgements)
     because = f" ({why_not})" if why_not else ""
@@ -184,7 +182,7 @@ def _larger(summary: StudySummary, why_not: str) -> NextStep:
 
 
 def _at_scale(summary: StudySummary, scale: str, reason: str) -> NextStep:
-    """The step that runs it at another scale, with the time that was foretold for that scale."""
+    """Step that runs the study at another scale, with the time forecast for that scale."""
     command, found = summary.command(scale=scale), summary.study.forecast
     if found is None or found.scale != scale:
         return NextStep(command, reason)
@@ -193,12 +191,12 @@ def _at_scale(summary: StudySummary, scale: str, reason: str) -> NextStep:
 
 def step_words(step: NextStep, at_once: int = 1) -> str:
     """`Next, to find a difference of 0.02 nats, if there is one …: ablate run … (about 12 minutes of training, 80 %
-    chance)`; at_once: how many runs share the work."""
+    chance)`. at_once: number of concurrent runs."""
     return f"Next, to {step.reason}: {step.command} ({promise(step, at_once)})"
 
 
 def promise(step: NextStep, at_once: int = 1) -> str:
-    """`about 12 minutes of training, 80 % chance`: what a step takes, and how likely it settles what it is for."""
+    """Time of a step, and the probability that it settles its purpose: `about 12 minutes of training, 80 % chance`."""
     takes = "run ablate plan instead to see how long it takes"
     if step.seconds is not None:
         minutes = math.ceil(step.seconds / at_once / 60)
@@ -209,9 +207,9 @@ def promise(step: NextStep, at_once: int = 1) -> str:
 
 
 def training_seconds(summary: StudySummary, seeds: int, factor: float = 1.0, *, tunes: bool = False) -> float | None:
-    """Time of so many seeds of every arm at every rung, one run after another; None before any run has ended.
+    """Time for `seeds` runs of every arm at every rung, one after another; None before any run has finished.
 
-    factor: how much longer the runs are. tunes: whether tuning is done again, as it was.
+    factor: how many times longer the runs are. tunes: whether to add a repetition of the tuning runs.
     """
     pace = _seconds_per_flop(summary)
     if pace is None:
@@ -225,7 +223,7 @@ def training_seconds(summary: StudySummary, seeds: int, factor: float = 1.0, *, 
 
 
 def missing_seconds(summary: StudySummary) -> float | None:
-    """Time of the runs that have not ended, each from its beginning."""
+    """Time for the runs that have not ended, each from its start."""
     pace = _seconds_per_flop(summary)
     return None if pace is None else pace * sum(len(arm.missing) * arm.budget.flops for arm in summary.arms)
 
@@ -237,7 +235,7 @@ def _seconds_per_flop(summary: StudySummary) -> float | None:
 
 
 def _tuning_flops(arms: Iterable[StudyArm], tuning: Iterable[StudyTuning]) -> Iterator[float]:
-    """FLOPs of all runs of each pass."""
+    """FLOPs of all tuning runs of each pass."""
     sizes = {arm.name: arm.flops for arm in arms}
     for each in tuning:
         for part in (each, *each.coarse):

@@ -1,4 +1,4 @@
-"""The noise of a study, from judging and tuning runs together, and what each arm's tuning leaves open. Pure."""
+"""A study's noise, from final and tuning runs together, and the uncertainty left by each arm's tuning. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from reports.statistics.interval import Interval
 
 NO_SCATTER = Scatter(None)
 UNEVEN, DOUBT = 1.5, 0.1
-"""Ratio of two arms' numbers of seeds above which their noise is pooled only if a test at this level finds it alike."""
+"""If one of two arms has more than UNEVEN times as many seeds, their noise is pooled only if a test at level DOUBT does
+not find the smaller arm noisier."""
 
 
 @dataclass(frozen=True)
 class TunedChoice:
-    """Penalty of the settings that an arm took; of a rate tuned alone, the interval of the best one and the
-    curve (points of rate and loss) that says so."""
+    """Penalty for the settings that an arm chose. For a learning rate tuned alone, also the interval of the best rate
+    and the fitted curve, as points (rate, loss)."""
 
     penalty: Penalty
     rate: Interval | None = None
@@ -37,8 +38,8 @@ class TunedChoice:
 
 @dataclass(frozen=True)
 class StudyNoise:
-    """One noise model for all runs of a study (`ablate.noise.scatter`), by arm what tuning leaves open, the mean losses
-    that arms reach, and the scatter of runs about their arm alone, for arms that are not paired by seed."""
+    """Noise model of all runs of a study (`ablate.noise.scatter`), the tuning of arms, the arms' mean losses, and the
+    scatter of runs about their arm's mean (`apart`), for arms that are not paired by seed."""
 
     scatter: Scatter
     tunings: tuple[StudyTuning, ...] = ()
@@ -51,15 +52,15 @@ class StudyNoise:
         return self.scatter.noise
 
     def of_pair(self, *arms: str) -> Noise | None:
-        """Noise of one run of either arm; None where one is noisier than the rest, where both move together so that
-        their differences are quieter, or nothing is known."""
+        """Noise of one run of either arm. None if an arm is noisier than the rest, if the two move together so that
+        their differences are quieter, or if the noise is unknown."""
         apart = any(arm in self.scatter.noisier for arm in arms) or frozenset(arms) in self.scatter.quiet
         return None if apart else self.run
 
     def difference(self, pair: tuple[str, str], values: Sequence[float], shared: float = 0.0) -> Difference | None:
-        """First arm − second, from paired differences by seed, with all its noise; None where these tell nothing.
+        """First arm − second, from paired differences by seed, with all its noise; None if these allow no test.
 
-        shared: the standard error of what all seeds have in common.
+        shared: standard error common to all seeds.
         """
         found = seed_difference(np.asarray(values), self.of_pair(*pair))
         if found is None:
@@ -68,16 +69,19 @@ class StudyNoise:
         return replace(found, shared=shared, own=own, other=other)
 
     def unpaired(self, pair: tuple[str, str], own: Sequence[float], others: Sequence[float]) -> Difference | None:
-        """The difference of two means whose seeds have nothing in common; None with fewer than two in either.
+        """Difference of two means over unrelated seeds; None with fewer than two seeds in either arm, or without
+        scatter.
 
-        A pair with a noisier arm, or of a study whose runs are all paired, has Welch's error and degrees of freedom;
-        so has one of unequal numbers of seeds where the smaller has the larger scatter, which a pooled one understates.
+        Welch's error and degrees of freedom are used for a pair with a noisier arm, and in a study whose runs are all
+        paired. They are also used for unequal numbers of seeds where the smaller arm has the larger scatter, which
+        pooling would understate.
         """
         if min(len(own), len(others)) < 2:
             return None
         first, second = (float(np.var(losses, ddof=1)) / len(losses) for losses in (own, others))
         run = None if any(arm in self.apart.noisier for arm in pair) else self.apart.noise
         if run is None or _is_noisier(min(own, others, key=len), max(own, others, key=len), run):
+            # Welch–Satterthwaite
             error = math.sqrt(first + second)
             parts = first**2 / (len(own) - 1) + second**2 / (len(others) - 1)
             freedom = max(1, math.floor(error**4 / parts)) if parts else 1
@@ -88,35 +92,35 @@ class StudyNoise:
         return Difference(difference, error, freedom, 0.0, *penalties) if error else None
 
     def of_tuning(self, arm: str) -> Noise | None:
-        """Noise of one tuning run of an arm: not less than where it is noisier than the rest."""
+        """Noise of one tuning run of an arm: the pooled noise, or the arm's own where that is larger."""
         rows = self.scatter.noisier.items()
         own = [sd for row, sd in rows if row == arm or (isinstance(row, tuple) and row[0] == arm)]
         return self.run and replace(self.run, sd=max([self.run.sd, *own]))
 
     def penalty(self, arm: str) -> Penalty:
-        """Distribution of what an arm may have lost by its choice of settings."""
+        """Distribution of the loss that an arm's choice of settings may have cost."""
         return self.choices[arm].penalty if arm in self.choices else NOTHING
 
     @property
     def odd(self) -> Mapping[str, Odd]:
-        """Judging runs that ended far from the other seeds of their arm, by arm."""
+        """Final runs that ended far from the other seeds of their arm, by arm."""
         return {str(row): odd for row, odd in self.scatter.odd.items() if isinstance(row, str)}
 
     @property
     def noisier(self) -> tuple[str, ...]:
-        """Arms whose judging runs are noisier than the rest."""
+        """Arms whose final runs are noisier than the rest."""
         return tuple(row for row in self.scatter.noisier if isinstance(row, str))
 
     @property
     def quiet(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of arms that differ plainly less from seed to seed than from the others."""
+        """Pairs of arms whose differences vary clearly less between seeds than those from other arms."""
         pairs = self.scatter.alike.items()
         found = ((str(other), str(row)) for row, other in pairs if frozenset({row, other}) in self.scatter.quiet)
         return tuple(found)
 
     @cached_property
     def choices(self) -> Mapping[str, TunedChoice]:
-        """Choices of the arms that tuned."""
+        """Choices of the arms that were tuned, by arm."""
         most = self.losses or {}
         return {
             each.arm: _choice(each, self.of_tuning(each.arm), most.get(each.arm, math.inf)) for each in self.tunings
@@ -124,14 +128,14 @@ class StudyNoise:
 
 
 def _is_noisier(fewer: Sequence[float], more: Sequence[float], run: Noise) -> bool:
-    """Whether much fewer losses scatter more than the pooled noise leads one to expect, by a test at `DOUBT`."""
+    """Whether the losses of an arm with far fewer seeds scatter more than the pooled noise, by a test at `DOUBT`."""
     ratio = float(np.var(fewer, ddof=1)) / run.sd**2
     uneven = len(more) > UNEVEN * len(fewer)
     return uneven and float(special.fdtrc(len(fewer) - 1, run.freedom, ratio)) < DOUBT
 
 
 def study_noise(tunings: Sequence[StudyTuning], runs: pl.DataFrame) -> StudyNoise:
-    """The noise of the finished judging runs and of tuning runs of full length at the settings that arms took."""
+    """Noise of the finished runs, and of full-length tuning runs at the settings that arms chose."""
     finished = runs.filter(status="finished").drop_nulls("loss") if runs.height else runs
     judging: dict[str, dict[int, float]] = {}
     for arm, seed, loss in finished.select("arm", "seed", "loss").iter_rows() if finished.height else ():
@@ -141,16 +145,16 @@ def study_noise(tunings: Sequence[StudyTuning], runs: pl.DataFrame) -> StudyNois
 
 
 def tuning_tables(tunings: Iterable[StudyTuning]) -> list[SeedLosses]:
-    """A row for each arm: (arm, place of the trial of the settings taken).
+    """One row per arm, keyed (arm, index of the trial with the chosen settings).
 
-    A run at another rate begins with the same weights and reads the same batches as the one at the rate taken: together
-    they would count as two and tell little more than one. Shorter runs are noisier.
+    A run at another learning rate starts from the same weights and reads the same batches as the run at the chosen
+    rate. The two would count as two runs, but carry little more information than one. Shorter runs are noisier.
     """
     table: dict[tuple[str, int], dict[int, float]] = {}
     for each in tunings:
         reliable = [(place, trial) for place, trial in enumerate(each.trials) if trial in each.reliable]
         if reliable and each.fraction == 1 and each.trains:
-            # the settings taken, or the best where these were not tried
+            # the chosen settings, or the best if these were not tried
             _, _, place = min((trial.settings != each.chosen, trial.loss or 0.0, place) for place, trial in reliable)
             losses = each.trials[place].losses
             table[each.arm, place] = dict(enumerate(loss for loss in losses if loss is not None))
@@ -158,7 +162,7 @@ def tuning_tables(tunings: Iterable[StudyTuning]) -> list[SeedLosses]:
 
 
 def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> TunedChoice:
-    """At an edge, and where no seed trained, nothing bounds what the arm may have lost."""
+    """Penalty of an arm's choice; unbounded at an edge of the settings tried, and if no seed trained."""
     if not tuning.trains or tuning.edges or noise is None or not tuning.reliable:
         return TunedChoice(UNBOUNDED)
     if list(tuning.chosen) != [RATE]:
@@ -176,7 +180,7 @@ def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> TunedChoic
 
 
 def _rate_losses(tuning: StudyTuning) -> dict[float, list[float]]:
-    """Losses by rate; one at which a seed failed is infinite."""
+    """Losses by learning rate; infinite for a rate at which a seed failed."""
 
     def losses(trial: StudyTrial) -> list[float]:
         known = [loss for loss in trial.losses if loss is not None]

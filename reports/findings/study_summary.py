@@ -1,4 +1,4 @@
-"""The shapes of what a study found: frozen tuples that tables, figures and pages draw from."""
+"""Findings of a study: frozen dataclasses from which tables, figures and pages draw."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RANKS: tuple[str, ...] = get_args(Verdict)
 @dataclass(frozen=True)
 class EffectSummary:
     """Effect of one factor of a design, or of the interaction of two. In `judgement.comparison`, `difference` is the
-    mean loss of half of the runs minus that of the other half."""
+    mean loss of one half of the runs minus that of the other half."""
 
     effect: StudyEffect
     judgement: Judgement
@@ -45,7 +45,7 @@ class EffectSummary:
 class MeanScore:
     """One metric of one task, averaged over seeds; `stderr` and the 95 % interval cover items and seeds.
 
-    `value` is None where a seed has none: a mean without an infinite perplexity would flatter.
+    `value` is None if a seed has none: a mean that leaves out an infinite perplexity would be too favourable.
     """
 
     task: str
@@ -62,7 +62,7 @@ class MeanScore:
 class ArmBudget:
     """Planned budget of one run of an arm.
 
-    `train_seconds` is what it took, `allowed_seconds` what it was given where the budget is in seconds.
+    `train_seconds` is the mean time that runs took, `allowed_seconds` their limit if the budget is in seconds.
     """
 
     tokens: int
@@ -77,10 +77,10 @@ class ArmBudget:
 class ArmSummary:
     """One arm over the `seeds` that trained. `comparison` is None for the baseline.
 
-    Text has bits per byte; synthetic tasks have an accuracy and, where the lowest possible loss is known, an `excess`
+    Text has bits per byte. Synthetic tasks have an accuracy and, if the lowest possible loss is known, an `excess`
     above it in nats per token.
 
-    Beside its own `edits`, `tuned` are the settings that tuning chose, and `matching` those that gave it the baseline's
+    `edits` are the arm's own; `tuned` are settings chosen by tuning, and `matching` those that match the baseline's
     parameters.
     """
 
@@ -93,9 +93,9 @@ class ArmSummary:
     diverged: tuple[int, ...]
     missing: tuple[int, ...]
     means: Mapping[str, Estimate]
-    """Over seeds, of every number in the frame of runs that a seed has, by column; and of the `excess`."""
+    """Means over seeds by column: numeric columns of the frame of runs with a value for some seed, and `excess`."""
     training_speed: float | None
-    """Tokens per second, as measured in alternation with the other arms."""
+    """Tokens per second, measured in alternation with the other arms."""
     outlier: Odd | None
     """A seed far from the others."""
     kv_bytes_per_token: float | None
@@ -108,7 +108,7 @@ class ArmSummary:
     comparison: Comparison | None
     verdict: Verdict
     withheld: str | None
-    """Why there is no verdict."""
+    """Reason for a missing verdict."""
 
     @property
     def loss(self) -> Estimate | None:
@@ -139,12 +139,11 @@ class ArmSummary:
 
 @dataclass(frozen=True)
 class NoiseSummary:
-    """Scatter over seeds in nats per token: of the loss within an arm, of the paired differences.
+    """Scatter over seeds in nats per token: `loss_sd` of the loss within an arm, `difference_sd` of paired differences.
 
-    `detectable` are the smallest true differences that would have shown with 80 % probability: in the arm where
-    least suffices, and in the one that takes most. `run` is that of one run, pooled over the study's; `noisier` arms
-    have their own, and each pair of `quiet` arms, which differ less from seed to seed than
-    from the others, counts as one.
+    `detectable` holds the smallest true differences that would have shown with 80 % probability, in the most and in the
+    least sensitive comparison. `run` is the noise of one run, pooled over the study's. `noisier` arms have their own
+    noise, and so has each pair of `quiet` arms, whose differences vary less between seeds than those from other arms.
     """
 
     run: Noise | None
@@ -156,16 +155,16 @@ class NoiseSummary:
 
 
 class SectionSummary:
-    """Findings of one section of the report. `reports.sections` says what it draws."""
+    """Findings of one section of the report; `reports.sections` defines its figures."""
 
     @classmethod
     def name(cls) -> str:
-        """Name of the section: that of its module."""
+        """Name of the section: its module's name."""
         return cls.__module__.rpartition(".")[2]
 
     @property
     def is_the_question(self) -> bool:
-        """Whether the study was made to ask what this section answers, which then opens the headline."""
+        """Whether this section answers the study's question, and so opens the headline."""
         return False
 
     def answer(self, summary: StudySummary) -> str:
@@ -175,14 +174,13 @@ class SectionSummary:
 
 @dataclass(frozen=True)
 class StudySummary:
-    """All that a report says. `environment` maps a key to its distinct values over the runs, `ledger` is what was
-    judged under its name before, `elsewhere` what was under others, `contrasts` are those between arms other than the
-    baseline, `changes` say whether differences change with size and length, `unmeasured` why speeds are not
-    known. A study with a factorial design has
-    `effects`; its arms are compared with nothing.
+    """All findings that a report shows. `environment` maps a key to its distinct values over the runs, `ledger` holds
+    earlier judgements under the study's name, `elsewhere` those under other names, `contrasts` the comparisons between
+    arms other than the baseline, `changes` whether differences change with size and length, `unmeasured` the reason why
+    speeds are unknown. A study with a factorial design has `effects`; its arms are not compared.
 
-    `sections` are those that have something to show, by name, in the order of the page; `grouped` are tasks of which a
-    group has the score too: figures draw the group, tables have both.
+    `sections` are those with something to show, by name, in page order. `grouped` are tasks of which a group has the
+    score too: figures draw only the group, tables have both.
     """
 
     study: StudyDocument
@@ -200,26 +198,26 @@ class StudySummary:
     grouped: frozenset[str]
     sections: Mapping[str, SectionSummary]
     claims: tuple[JudgedClaim, ...] = ()
-    """Outcomes of what the study claims, in its order."""
+    """Outcomes of the study's claims, in its order."""
     inputs: Inputs = NO_INPUTS
-    """Data, vocabularies and contexts of the arms."""
+    """Training data, vocabularies and contexts of the arms."""
     store_option: str = ""
-    """The option by which commands find its store."""
+    """The option that points commands to its store."""
     began: str | None = None
     """Start of the first run of a registered study (ISO 8601)."""
 
     def section(self, kind: type[Shown]) -> Shown | None:
-        """The result of a section; None if it has nothing to show."""
+        """The findings of a section; None if it has nothing to show."""
         found = self.sections.get(kind.name())
         return found if isinstance(found, kind) else None
 
     def command(self, *options: str, scale: str | None = None) -> str:
-        """The command that runs the study in its store, edited as it was (`StudyDocument.command`)."""
+        """The command that runs the study in its store, with the same edits (`StudyDocument.command`)."""
         return self.study.command(*options, self.store_option, scale=scale)
 
     @property
     def judgements(self) -> tuple[Judgement, ...]:
-        """Every arm against the baseline, then the contrasts that the study declares, then the effects of a design."""
+        """Every arm against the baseline, then the declared contrasts, then the effects of a design."""
         first = (
             Judgement(arm.name, self.baseline, arm.comparison, arm.verdict, arm.withheld)
             for arm in self.arms
@@ -229,12 +227,12 @@ class StudySummary:
 
     @property
     def tests(self) -> tuple[LedgerTest, ...]:
-        """Every comparison of losses that it judges, as the ledger keeps it."""
+        """Ledger records of all comparisons of losses that the study judges."""
         return tuple(each.comparison.test for each in self.judgements if each.comparison.test is not None)
 
     @property
     def score_tests(self) -> tuple[LedgerTest, ...]:
-        """Every comparison of scores that it judges, as the ledger keeps it."""
+        """Ledger records of all comparisons of scores that the study judges."""
         return tuple(item.test for arm in self.arms for item in arm.items if item.test is not None)
 
     @property

@@ -40,21 +40,21 @@ from reports.statistics.estimates import ALPHA, Estimate, combined_stderr, estim
 from reports.verdicts import Verdict
 
 SPEEDS = ("tokens_per_second", "mfu", "mfu_published", "matmul_flops_per_second")
-"""Numbers that count of no run that shared its machine."""
+"""Columns of speed that are dropped for runs that shared their machine."""
 
 
 def summarise_study(study_dir: Path | str, store: Store | None = None) -> StudySummary:
-    """Intervals, paired differences and verdicts of the study in a store's folder. A `store` that has read its results
-    does not read them again.
+    """Intervals, paired differences and verdicts of the study in a store's folder. store: if given, results that it has
+    read are not read again.
 
-    Raises ReportError where the runs must not be compared.
+    Raises ReportError if the runs must not be compared.
     """
     return summarise(collect(study_dir, store))
 
 
 def summarise(data: Collected) -> StudySummary:
-    """Pure: frames in, tuples out. Raises ReportError when runs were trained on different data."""
-    # Runs read one corpus, or each that of its arm where arms have tokenizers of their own.
+    """Findings from frames. Pure. Raises ReportError if runs were trained on different data."""
+    # All runs read one corpus; with one tokenizer per arm, each run reads its arm's corpus.
     planned = {arm.name: arm.data for arm in data.study.arms} if data.study.per == "byte" else {}
     read = data.runs.drop_nulls("data").select("arm", "data").rows()
     digests = sorted({digest for arm, digest in read if digest != planned.get(arm)})
@@ -92,7 +92,7 @@ def summarise(data: Collected) -> StudySummary:
 
 
 def _late_margin(data: Collected, judged: Mapping[Pair, Judgement]) -> Iterator[str]:
-    """A warning where the margin was set once the differences were known."""
+    """Warning that a margin was set after the differences were known."""
     tests = [each.comparison.test for each in judged.values() if each.comparison.test is not None]
     for margin in set(late_margins(tests, data.ledger, data.elsewhere).values()):
         yield (
@@ -102,10 +102,10 @@ def _late_margin(data: Collected, judged: Mapping[Pair, Judgement]) -> Iterator[
 
 
 def open_arms(summary: StudySummary) -> tuple[str, ...]:
-    """The arms that more seeds could settle, by themselves or in a contrast.
+    """Arms that more seeds could settle, by themselves or in a contrast.
 
-    An arm whose difference is plain, and of which only failed seeds forbid the verdict, is not among them. All runs of
-    a design inform every effect, so one that is open leaves all of them open.
+    An arm with a clear difference whose verdict is prevented only by failed seeds is not among them. All runs of a
+    design inform every effect, so one open effect leaves all arms open.
     """
     if any(_is_open(each.verdict, each.comparison) for each in summary.effects):
         return tuple(arm.name for arm in summary.arms if arm.name != summary.baseline)
@@ -246,14 +246,14 @@ UNKNOWN = (
 
 
 def step_time_errors(data: Collected) -> Mapping[Pair, float]:
-    """Standard error in nats of each pair's difference under a budget in seconds; infinite where it is not known, empty
-    for other budgets.
+    """Standard error in nats of each pair's difference under a budget in seconds: infinite if unknown, empty for other
+    budgets.
 
-    All seeds of an arm get the steps that its measured step time leaves room for, so an error of that time is in no
-    scatter over seeds. A step time that is wrong by ε (of its logarithm) changes the number of steps by that share, and
-    the loss by about ε·|dL/d ln steps|. The slope is that of the arm's validation curve over its second half: under a
-    decaying rate that is steeper than what a longer schedule would gain, so the error is overstated rather than
-    understated.
+    All seeds of an arm get the number of steps that its measured step time allows, so an error of that time does not
+    appear in the scatter over seeds. A relative error ε of the step time (in its logarithm) changes the number of steps
+    by that share, and the loss by about ε·|dL/d ln steps|. The slope is that of the arm's validation curve over its
+    second half. With a decaying learning rate it is steeper than the gain of a longer schedule, so the error is
+    overstated rather than understated.
     """
     if data.study.budget.seconds is None:
         return {}
@@ -261,7 +261,7 @@ def step_time_errors(data: Collected) -> Mapping[Pair, float]:
     for arm in data.study.arms:
         processes, relative = arm.step_time_processes or 0, math.inf  # standard error of ln step time
         if arm.step_time_error is not None and processes >= 2:
-            # larger where few processes tell it: times Student's quantile over the normal
+            # wider if few processes estimate it: times Student's quantile over the normal
             student = special.stdtrit(processes - 1, ALPHA / 2)
             relative = arm.step_time_error * float(student / special.ndtri(ALPHA / 2))
         # |dL/d ln steps| over the second half of the arm's runs
@@ -273,6 +273,6 @@ def step_time_errors(data: Collected) -> Mapping[Pair, float]:
         errors[arm.name] = relative * (fmean(slopes) if slopes else math.inf)
     found = {}
     for arm, base in data.study.pairs:
-        shared = arm.calibration is not None and arm.calibration == base.calibration  # one step time, whatever it is
+        shared = arm.calibration is not None and arm.calibration == base.calibration  # one step time: its error cancels
         found[arm.name, base.name] = 0.0 if shared else math.hypot(errors[arm.name], errors[base.name])
     return found

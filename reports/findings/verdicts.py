@@ -1,15 +1,15 @@
 """The verdict on an arm: tests against the baseline, corrected for the number of arms and of looks. Pure.
 
-Two families of tests are kept apart, each corrected by Holm over the arms at 5 %. One says *better* or *worse*: at most
-5 % of studies call an arm better or worse that is neither. The other, where the study gives a margin, says *no
-difference*: at most 5 % of studies do so of an arm that differs by the margin or more. An arm cannot be wronged by
-both, since it cannot differ by nothing and by the margin at once.
+Two families of tests are kept apart, each corrected by Holm over the arms at 5 %. One decides *better* or *worse*: at
+most 5 % of studies call an arm better or worse that is neither. The other, if the study gives a margin, decides *no
+difference*: at most 5 % of studies give this verdict to an arm that differs by the margin or more. No arm can be
+misjudged by both, since its difference cannot be zero and the margin at once.
 
 A study that adds seeds in rounds has looks k with levels α_k, Σ α_k = 0.05, and judges an arm at the look of its number
 of seeds. There a p-value is multiplied by 0.05 / α_k. Whatever the look at which a study stops, P(p_k · 0.05 / α_k ≤ c)
-≤ Σ_k α_k · c / 0.05 = c by the union bound, for every c, so that the products are p-values and Holm applies to them. An
-arm that is settled stays so while others get more seeds: where Holm rejects some p-values, it does so whatever becomes
-of those that it does not.
+≤ Σ_k α_k · c / 0.05 = c by the union bound, for every c, so the products are p-values and Holm applies to them. A
+settled arm stays settled while others get more seeds: Holm's rejections do not depend on the p-values that it does not
+reject.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ from reports.verdicts import Verdict
 
 
 def level(study: StudyDocument, *arms: StudyArm) -> float:
-    """α of the look at which a comparison stands: that of its number of seeds, or the next. 0.05 where seeds are fixed.
+    """α of the look at which a comparison stands: the look of its number of seeds, or the next. 0.05 if seeds are
+    fixed.
 
-    Seeds are those that the study asks of all these arms, whether or not their runs have ended.
+    Seeds are those that the study plans for all these arms, whether or not their runs have ended.
     """
     if not study.looks:
         return ALPHA
@@ -52,7 +53,7 @@ def level(study: StudyDocument, *arms: StudyArm) -> float:
 
 
 def last_level(study: StudyDocument) -> float:
-    """α of the last look: what more seeds are judged by."""
+    """α of the last look, the level at which more seeds are judged."""
     return study.looks[-1].alpha if study.looks else ALPHA
 
 
@@ -68,10 +69,10 @@ def compare(
 ) -> dict[Pair, Comparison]:
     """Every pair that the study compares, over the seeds that trained in both arms.
 
-    runs: all of them. ledger: what was judged for the question before. withheld: pairs that are not judged yet, though
-    they count. losses: the final ones by document, where known. elsewhere: what was judged under other names, by name.
-    shared: standard errors that all seeds of a pair have in common, beside that of documents. noise: of these runs,
-    where it is known.
+    runs: those of all arms. ledger: earlier judgements of the question. withheld: pairs that are not judged yet, but
+    count as tests. losses: final losses by document, if known. elsewhere: judgements under other names. shared:
+    standard errors that all seeds of a pair have in common, apart from that of documents. noise: of these runs;
+    computed if None.
     """
     noise = noise or study_noise(study.tuning, runs)
     plain = {
@@ -105,7 +106,7 @@ def _compare(
     noise: StudyNoise,
     shared: Mapping[Pair, float],
 ) -> Comparison:
-    """The comparison alone, before correction for the other tests."""
+    """The comparison before correction for the other tests."""
     alpha = level(study, arm, base)
     own, theirs = (runs.filter(arm=each.name, status="finished") for each in (arm, base))
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
@@ -131,7 +132,7 @@ def _compare(
 
 
 def reliability(runs: pl.DataFrame) -> Reliability:
-    """Failures among the runs that ended. Their cost is unknown if a run has no worst-case loss to compare with."""
+    """Failures among the runs that ended. The cost of a failure is unknown if a finished run has no worst-case loss."""
     trained, failed = runs.filter(status="finished"), runs.filter(pl.col("status").is_in(FAILED)).height
     cost = (trained["uniform"] - trained["loss"]).to_list()
     known = cost and None not in cost
@@ -148,9 +149,9 @@ def _p_values(study: StudyDocument, plain: Comparison) -> tuple[float | None, fl
 
 
 def _joint(study: StudyDocument, arm: StudyArm, base: StudyArm, plain: Comparison, noise: StudyNoise) -> Joint | None:
-    """Dependence of the test on those of other arms against the same one; None where seeds are added or left out.
+    """Joint distribution with the tests of other arms against the same baseline; None if seeds are added or left out.
 
-    An arm that cannot be tested counts as one more, and never errs.
+    An arm that cannot be tested counts as one more test that never errs.
     """
     if study.looks or noise.run is None:
         return None
@@ -162,14 +163,14 @@ def _joint(study: StudyDocument, arm: StudyArm, base: StudyArm, plain: Compariso
 
 def _evidence(plain: Comparison, p: float) -> Evidence:
     gap, looked = plain.gap, plain.alpha / ALPHA
-    assert gap is not None  # it has a p
+    assert gap is not None  # an arm with a p has a difference
     return Evidence(gap.value, p, lambda level: gap.interval(level * looked))
 
 
 def _standing(
     study: StudyDocument, found: Comparison, standing: Standing | None, p_equivalence: float | None
 ) -> Comparison:
-    """The comparison among all that are judged."""
+    """The comparison, corrected among all that are judged."""
     difference, gap = found.difference, found.gap
     if difference is None or gap is None:
         return replace(found, repeated=standing is None)
@@ -187,7 +188,7 @@ def _standing(
         shown = max(0.0, abs(difference.mean) - room)
         sd = gap.error * math.sqrt(seeds)
         needed = seeds_needed(shown, sd, seeds, standing.tests, study.margin, last, gap.freedom)
-    if standing.p is None:  # no verdict: an interval that is corrected for as many tests
+    if standing.p is None:  # no verdict: an interval corrected for as many tests
         within = _corrected(difference, gap, standing.of_each(found.alpha))
     else:
         within = replace(difference, low=standing.interval.low, high=standing.interval.high)
@@ -216,14 +217,14 @@ def never_trained(runs: pl.DataFrame) -> Verdict | None:
 
 
 def judgement(pair: Pair, runs: pl.DataFrame, found: Comparison, reason: str | None) -> Judgement:
-    """The verdict on a pair. runs: of its first arm; reason: why nothing is judged yet."""
+    """The verdict on a pair. runs: those of its first arm. reason: why nothing is judged yet."""
     withheld = reason or (REPEATED if found.repeated else None)
     said = never_trained(runs) or decide(found, withheld=withheld is not None)
     return Judgement(*pair, found, said, withheld)
 
 
 def decide(comparison: Comparison, *, withheld: bool = False) -> Verdict:
-    """The verdict on a comparison. Fewer than two pairs, or seeds that all give the same difference, cannot tell."""
+    """The verdict on a comparison: cannot tell with fewer than two pairs, or if all seeds give the same difference."""
     if withheld:
         return "no verdict"
     if comparison.difference is None or comparison.p_holm is None:
@@ -232,10 +233,10 @@ def decide(comparison: Comparison, *, withheld: bool = False) -> Verdict:
 
 
 def verdict_of(difference: float, p: float, p_tie: float | None, failures: FailureRates) -> Verdict:
-    """The rule, from corrected p-values of a difference and of a tie, None without a margin. Lower loss is better.
+    """The rule, from corrected p-values of a difference and of a tie (None without a margin). Lower loss is better.
 
-    A difference shown to be smaller than the margin is none, whatever its sign. What it means that seeds failed is
-    said in `reports.statistics.stalled`.
+    A difference shown to be smaller than the margin is none, whatever its sign. `reports.statistics.stalled` gives the
+    rules for failed seeds.
     """
     if p_tie is not None and p_tie < ALPHA and failures.may_be_alike:
         return "no difference"
@@ -247,19 +248,19 @@ def verdict_of(difference: float, p: float, p_tie: float | None, failures: Failu
 
 
 FEWEST = 10
-"""Documents below which nothing is said of others: the differences then speak of this text."""
+"""Fewest documents for a statement about other documents; below it, differences hold for this text alone."""
 TOLERANCE = 1e-5
-"""Nats by which the mean over documents may miss the difference of the losses, which are rounded by themselves."""
+"""Tolerance in nats between the mean over documents and the difference of the losses, which are rounded separately."""
 
 
 def document_error(
     losses: pl.DataFrame | None, pair: tuple[str, str], seeds: Sequence[int], values: Sequence[float]
 ) -> float:
-    """Standard error of a pair's mean difference over held-out documents alone; 0 where the store does not tell.
+    """Standard error of a pair's mean difference over held-out documents alone; 0 if the store cannot tell.
 
-    With one loss per seed and document, both are random effects that cross (`reports.statistics.crossed`). The error
-    over seeds is that of the study's noise model; what documents add beyond it is given here, and no seed reduces it.
-    losses: of each arm, seed and document, the sum `nats` over a `weight`. values: the pair's differences by seed.
+    With one loss per seed and document, both are crossed random effects (`reports.statistics.crossed`). The error over
+    seeds is that of the study's noise model; this is what documents add to it, and no number of seeds reduces it.
+    losses: the sum `nats` and its `weight`, by arm, seed and document. values: the pair's differences by seed.
     """
     if losses is None or len(seeds) < 2:
         return 0.0

@@ -18,11 +18,11 @@ FEW_SEEDS = 3
 POWER_LIMIT = "power limit"
 SLOWED_SHARE = 0.05
 OF_A_GPU = ("fused (", "flex", "varlen")
-"""Words of attention backends that only a GPU has."""
+"""Substrings of the names of GPU-only attention backends."""
 
 
 def find(data: Collected) -> tuple[str, ...]:
-    """All warnings, the gravest first, then those of sections."""
+    """All warnings, the most serious first, then those of sections."""
     checks = (_failed, _missing, _few_seeds, _unlike, _unmatched, _off_time, _kernels, _slowed, _dirty)
     own = (text for check in checks for text in check(data))
     return (*own, *(text for section in sections().values() for text in section.warnings(data)))
@@ -31,7 +31,7 @@ def find(data: Collected) -> tuple[str, ...]:
 def environment(data: Collected) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Each key of the runs' environments and numerics, with its distinct values."""
     seen: dict[str, dict[str, None]] = {}
-    for found in dict.fromkeys(data.environments.values()):  # thousands of runs have a few
+    for found in dict.fromkeys(data.environments.values()):  # thousands of runs share a few
         for key, value in found:
             seen.setdefault(key, {})["unknown" if value is None else str(value)] = None
     for key in ("dtype", "matmul", "data"):
@@ -40,7 +40,7 @@ def environment(data: Collected) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _kernels(data: Collected) -> Iterator[str]:
-    """Kernels of a GPU are up to twice apart in speed, and which is taken depends on windows and biases."""
+    """Attention kernels of a GPU differ up to twofold in speed, and windows and biases decide which one is used."""
     known = data.runs.drop_nulls("attention").unique(["arm", "attention"], maintain_order=True)
     arms = {str(kernel): list(part["arm"]) for (kernel,), part in known.group_by("attention", maintain_order=True)}
     if len(arms) > 1 and any(name in kernel for kernel in arms for name in OF_A_GPU):
@@ -49,7 +49,7 @@ def _kernels(data: Collected) -> Iterator[str]:
 
 
 def _slowed(data: Collected) -> Iterator[str]:
-    """A GPU at its power limit is as fast as it can be; one that is hot is slower than others of its kind."""
+    """A GPU at its power limit is as fast as it can be; a hot one is slower than others of its kind."""
     shares: dict[str, list[float]] = {}
     for state in data.gpus.values():
         for reason, share in state.slowed_by.items():
@@ -131,7 +131,7 @@ def _used(arm: StudyArm, matched: str) -> float | None:
 
 
 def _off_time(data: Collected) -> Iterator[str]:
-    """Runs that took another time than the budget: what step times were when they were measured has changed."""
+    """Warn of runs whose time differed from the budget: step times have changed since they were measured."""
     allowed = data.study.budget.seconds
     if allowed is None:
         return

@@ -1,6 +1,6 @@
-"""Reasons for which a comparison must not be judged yet, whatever its runs show so far. Pure.
+"""Reasons for withholding a verdict, whatever the runs show so far. Pure.
 
-Who looks at results as they come in, and stops when they please, finds differences that are not there.
+Looking at results as they come in, and stopping at will, finds differences that do not exist.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ REPEATED = (
 )
 UNLEARNT = "no arm learned the task, so that losses compare guesses: train for longer, or ask something easier"
 LEARNT = 0.05
-"""A task is learnt from an accuracy this share of the way up from guessing to 1."""
+"""A task counts as learnt from an accuracy this share of the way up from guessing to 1."""
 
 
 def guesses(runs: pl.DataFrame) -> bool:
-    """Whether runs on a synthetic task have ended, and none of them is better than guessing."""
+    """Whether runs on a synthetic task have finished and none is better than guessing."""
     ended = runs.filter(status="finished").drop_nulls(("accuracy", "chance"))
     learnt = ended.filter(pl.col("accuracy") > pl.col("chance") + LEARNT * (1 - pl.col("chance")))
     return not ended.is_empty() and learnt.is_empty()
 
 
 def why_withheld(study: StudyDocument, runs: pl.DataFrame, of: str = "study") -> str | None:
-    """Why nothing is judged that rests on these runs, all of one study or `of` a part of it; None where it may be.
+    """Reason why nothing that rests on these runs may be judged; None if it may. of: the part of the study that they
+    are.
 
-    Noise is pooled over a study, so that it is judged when all of its runs have ended.
+    Noise is pooled over a study, so it is judged once all of its runs have ended.
     """
     if study.scale in UNJUDGED:
         return f"the scale {study.scale} shows that a study runs, not what it finds"

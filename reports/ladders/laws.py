@@ -1,12 +1,12 @@
-"""Ladders of three sizes or more: how loss falls with compute, whether the gap has a trend, and what it is worth. Pure.
+"""Ladders of three sizes or more: how loss falls with compute, the trend of the gap, and its worth in compute. Pure.
 
     L = E + A·C^(−b)                            a power law per arm        (`reports.ladders.scaling_law`)
     L_arm − L_base = c + s·log₁₀ C              the trend of the gap       (`reports.ladders.trend`)
-    compute factor = C_base(L_arm) / C_arm      what the baseline would need for the arm's loss, over what the arm used
+    compute factor = C_base(L_arm) / C_arm      compute that the baseline needs for the arm's loss, over the arm's own
     effective speed-up = compute factor × (FLOP/s of the arm / FLOP/s of the baseline)
 
-Seeds are random effects: the runs of one seed at all sizes share what it does alike at each. Where the sizes do not
-determine a law there is no number of it, and why is said instead. Trends are corrected (Holm) over the arms.
+Seeds are random effects: the runs of one seed share its influence at all sizes. If the sizes do not determine a law, a
+reason replaces its numbers. Trends are corrected (Holm) over the arms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reports.statistics.interval import Interval
 from reports.statistics.simultaneous import Evidence, difference_intervals
 
 POINTS = 12
-"""Points of a fitted line, within the sizes."""
+"""Points of a fitted line within the range of sizes."""
 BEYOND = 3
 """Points of a fitted line beyond the largest size."""
 
@@ -35,12 +35,12 @@ TOO_FEW = {
     2: "two sizes do not show how loss falls with compute",
     3: "three sizes cannot fix an irreducible loss, so there is no exponent",
 }
-"""Why so many sizes have no law."""
+"""Reason why there is no law, by the number of sizes."""
 
 
 @dataclass(frozen=True)
 class LadderSize:
-    """An arm at one size; `flops` is of one run."""
+    """An arm at one size; `flops` are those of one run."""
 
     name: str
     parameters: int
@@ -50,7 +50,7 @@ class LadderSize:
 
 @dataclass(frozen=True)
 class LinePoint:
-    """The fitted loss at a compute, with the interval of the mean over seeds."""
+    """The fitted loss at a compute, with the interval of its mean over seeds."""
 
     flops: float
     loss: Interval
@@ -77,7 +77,7 @@ class SpeedUp:
 
 @dataclass(frozen=True)
 class GapTrend:
-    """The slope of the gap in nats per tenfold compute; `p` is corrected over the arms."""
+    """Slope of the gap in nats per tenfold compute; `p` is corrected over the arms."""
 
     slope: Interval
     p: float
@@ -85,7 +85,7 @@ class GapTrend:
 
 @dataclass(frozen=True)
 class LadderArm:
-    """One arm over all sizes. `undetermined` is why there is no law."""
+    """One arm over all sizes. `undetermined` is the reason for a missing law."""
 
     arm: str
     sizes: tuple[LadderSize, ...]
@@ -98,9 +98,9 @@ class LadderArm:
 def summarise_ladder(
     runs: pl.DataFrame, baseline: str, throughput: Mapping[str, Estimate] | None = None
 ) -> tuple[LadderArm, ...]:
-    """Every arm, from one row per run: rung, arm, seed, parameters, flops, status, loss (null: none).
+    """Findings on every arm, from one row per run: rung, arm, seed, parameters, flops, status, loss (null if missing).
 
-    Sizes are in the order of their compute. throughput: FLOP/s of an arm at the last over the baseline's, where known.
+    Sizes are in order of compute. throughput: ratio of an arm's FLOP/s to the baseline's at the last size, if known.
     """
     ratios = throughput or {}
     names = runs["arm"].unique(maintain_order=True).to_list()
@@ -129,7 +129,7 @@ def _size(rows: pl.DataFrame) -> LadderSize:
 
 
 def _table(runs: pl.DataFrame, value: str) -> tuple[Floats, Floats]:
-    """Compute (sizes,), and values (sizes, seeds) of the seeds that trained at every size."""
+    """Compute (sizes,), and values (sizes, seeds) for the seeds that trained at every size."""
     sizes = runs.partition_by("rung", maintain_order=True)
     trained = [dict(rows.filter(status="finished").select("seed", value).iter_rows()) for rows in sizes]
     seeds = sorted(set.intersection(*map(set, trained))) if trained else []
@@ -137,7 +137,7 @@ def _table(runs: pl.DataFrame, value: str) -> tuple[Floats, Floats]:
 
 
 def _fit(runs: pl.DataFrame, name: str) -> ScalingLaw | None:
-    """None with fewer than three sizes or two seeds, or where seeds do not differ."""
+    """The fitted law; None with fewer than three sizes or two seeds, or if seeds do not differ."""
     flops, losses = _table(runs.filter(arm=name), "loss")
     if len(set(flops)) < scaling_law.FEWEST_SIZES or losses.shape[1] < 2 or not np.ptp(losses, axis=1).any():
         return None
@@ -155,7 +155,7 @@ def _law(fit: ScalingLaw | None) -> Law | None:
 
 
 def _undetermined(runs: pl.DataFrame, name: str, fit: ScalingLaw | None) -> str | None:
-    """Why there is no law."""
+    """Reason why there is no law; None if there is one."""
     sizes = runs.filter(arm=name, status="finished")["flops"].n_unique()
     if sizes in TOO_FEW:
         return TOO_FEW[sizes]
@@ -170,7 +170,7 @@ def _undetermined(runs: pl.DataFrame, name: str, fit: ScalingLaw | None) -> str 
 
 
 def trends(runs: pl.DataFrame, baseline: str) -> dict[str, GapTrend]:
-    """Trends of arms that trained at three sizes or more in two seeds or more, as did the baseline."""
+    """Trends of arms that trained at three sizes or more with two seeds or more in common with the baseline."""
     others = [name for name in runs["arm"].unique(maintain_order=True) if name != baseline]
     found = {name: _trend(runs, name, baseline) for name in others}
     known = {name: each for name, each in found.items() if each is not None and not math.isnan(each.p)}
@@ -199,7 +199,8 @@ def _trend(runs: pl.DataFrame, name: str, baseline: str) -> trend.Trend | None:
 def _speed_up(
     runs: pl.DataFrame, name: str, baseline: str, fit: ScalingLaw | None, ratio: Estimate | None
 ) -> SpeedUp | None:
-    """At the largest compute. None where the baseline's law does not reach the arm's loss, with its interval."""
+    """Speed-up at the largest compute. None if the baseline's law, within its reach, does not cover the arm's loss with
+    its interval."""
     if fit is None or not fit.determined:
         return None
     top = runs.filter(rung=runs["rung"][-1], status="finished")
@@ -208,7 +209,7 @@ def _speed_up(
     if loss is None or gap is None or gap.sd is None or len(loss.values) != fit.seeds:
         return None
     noise = fit.noise * loss.mean
-    # the difference between two runs of a seed carries the noise of both: any excess is the arm's own
+    # the difference between two runs of a seed has the noise of both: any excess is the arm's own
     sd = math.sqrt(max(noise**2, gap.sd**2 - noise**2))
     needed = fit.flops_of(loss.mean, sd)
     if needed is None:
@@ -217,7 +218,7 @@ def _speed_up(
     factor = Interval(*(end / used for end in (needed.value, needed.low, needed.high)))
     if ratio is None:
         return SpeedUp(factor, None, None)
-    # the product has the ends of both in quadrature, as logarithms; a single ratio has none
+    # ends of the product: both intervals in quadrature, as logarithms; an exact ratio adds nothing
     value = factor.value * ratio.mean
     low, high = ratio.low or ratio.mean, ratio.high or ratio.mean
     down = math.hypot(math.log(factor.value / factor.low), math.log(ratio.mean / low))

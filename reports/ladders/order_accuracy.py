@@ -4,15 +4,15 @@
     Kendall's τ         (concordant − discordant) / pairs
     Spearman's ρ        correlation of the ranks
 
-of mean losses over the seeds that each size has. Intervals are percentiles of a bootstrap over arms and, within each
-size, over seeds, which all arms share; two copies of one arm are not a pair. They are about other arms of the same kind
-with as many seeds. Resampling seeds as well as arms counts seed noise twice, so that most intervals are conservative
-(93 to 100 % coverage with 8 to 16 arms of 3 seeds). Resampling arms alone covers 70 % where hardly a pair disagrees.
+All use mean losses over the seeds of each size. Intervals are percentiles of a bootstrap over arms and, within each
+size, over seeds, which all arms share; two copies of one arm are not a pair. They hold for other arms of the same kind
+with as many seeds. Resampling seeds as well as arms counts seed noise twice, so most intervals are conservative (93 to
+100 % coverage with 8 to 16 arms of 3 seeds). Resampling arms alone covers 70 % if hardly a pair disagrees.
 
-A pair whose arms differ by less than the noise is a coin toss at any size, so accuracy is also given over the pairs
-that are at least a gap apart at the large size, with a ceiling: what seeds would leave if the small size had exactly
-the large one's differences, the mean over those pairs of Φ(|difference| / √(2σ²/n)), with σ the noise of a run at the
-small size and n its seeds.
+A pair whose arms differ by less than the noise is a coin toss at any size. So accuracy is also given over the pairs
+that are at least a gap apart at the large size, with a ceiling: the accuracy that seed noise would allow if the small
+size had exactly the large one's differences. It is the mean over those pairs of Φ(|difference| / √(2σ²/n)), with σ the
+noise of a run at the small size and n its seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 from numpy.typing import ArrayLike, NDArray
 
 from reports.statistics.estimates import ALPHA, Floats
@@ -43,9 +43,10 @@ class OrderPrediction:
 
 
 def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> OrderPrediction:
-    """From losses (arms, seeds) of the same arms in the same order; sizes may have unlike numbers of seeds.
+    """Agreement from losses (arms, seeds) of the same arms in the same order. Sizes may have different numbers of
+    seeds.
 
-    Raises ValueError with fewer than four arms.
+    Raises ValueError with fewer than four arms, or if the sizes have different numbers of arms.
     """
     sizes = [np.asarray(losses, dtype=np.float64) for losses in (small, large)]
     arms = len(sizes[0])
@@ -53,7 +54,8 @@ def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> Orde
         raise ValueError(f"needs the same {FEWEST_ARMS} arms or more at both sizes, not {arms} and {len(sizes[1])}")
     draw = np.random.default_rng(SEED)
     chosen = draw.integers(0, arms, (RESAMPLES, arms))
-    means = []  # (resamples, arms): of the chosen arms over seeds drawn anew, the same for all arms
+    means = []  # (resamples, arms): means of the chosen arms over resampled seeds, the same seeds for all arms
+    # bootstrap of seed means as multinomial weights, then of arms: (resamples, seeds) @ (seeds, arms)
     for losses in sizes:
         seeds = losses.shape[1]
         weights = draw.multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES) / seeds
@@ -64,6 +66,7 @@ def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> Orde
     rho = _spearman(observed[0], observed[1]), _spearman(means[0], means[1])
     return OrderPrediction(
         arms,
+        # a share of concordant pairs is (τ + 1) / 2
         _interval((tau[0] + 1) / 2, (tau[1] + 1) / 2, alpha),
         _interval(*tau, alpha),
         _interval(*rho, alpha),
@@ -72,7 +75,8 @@ def prediction(small: ArrayLike, large: ArrayLike, alpha: float = ALPHA) -> Orde
 
 @dataclass(frozen=True)
 class AccuracyFrom:
-    """Accuracy over the `pairs` that are `gap` or more apart at the large size. `ceiling`: None with one seed."""
+    """Accuracy over the `pairs` that are at least `gap` apart at the large size. `ceiling` is None with one seed, or
+    without noise."""
 
     gap: float
     pairs: int
@@ -81,13 +85,15 @@ class AccuracyFrom:
 
 
 def accuracy_by_gap(small: ArrayLike, large: ArrayLike) -> tuple[AccuracyFrom, ...]:
-    """Accuracy over pairs of at least each gap that occurs, the smallest first; losses as in `prediction`."""
+    """Accuracy over pairs of at least each gap that occurs, the smallest gap first; losses as in `prediction`."""
     sizes = [np.asarray(losses, dtype=np.float64) for losses in (small, large)]
     here, there = (means[:, None] - means[None, :] for means in (losses.mean(axis=1) for losses in sizes))
     pairs = np.triu_indices(len(here), 1)
     gaps = np.abs(there[pairs])
+    # 1 if both sizes agree on a pair's order, 0 if not, ½ for a tie
     right = (1 + np.sign(here[pairs]) * np.sign(there[pairs])) / 2
     error = _error_of_a_difference(sizes[0])
+    # P(noise of the small size keeps a pair's true order)
     ceilings = None if error is None else scipy.special.ndtr(gaps / error)
     found = []
     for gap in np.unique(gaps):
@@ -98,8 +104,8 @@ def accuracy_by_gap(small: ArrayLike, large: ArrayLike) -> tuple[AccuracyFrom, .
 
 
 def _error_of_a_difference(losses: Floats) -> float | None:
-    """Standard error of the difference of two arms over shared seeds, from what arms and seeds do not explain; None
-    with one seed, or without noise."""
+    """Standard error of the difference of two arms over shared seeds, from the residual after arm and seed effects;
+    None with one seed, or without noise."""
     arms, seeds = losses.shape
     if seeds < 2:
         return None
@@ -109,8 +115,8 @@ def _error_of_a_difference(losses: Floats) -> float | None:
 
 
 def repeatability(losses: ArrayLike) -> float | None:
-    """Share of the pairs of arms that two seeds of one size put in the same order, over all pairs of seeds: what the
-    noise of single seeds leaves. From losses (arms, seeds); None with one seed."""
+    """Share of the pairs of arms that two seeds of one size put in the same order, averaged over all pairs of seeds: a
+    measure of the noise of single seeds. losses: (arms, seeds). None with one seed."""
     table = np.asarray(losses, dtype=np.float64)
     everyone = np.arange(len(table))[None]
     found = [_kendall(one[None], other[None], everyone) for one, other in combinations(table.T, 2)]
@@ -118,18 +124,19 @@ def repeatability(losses: ArrayLike) -> float | None:
 
 
 def _kendall(small: Floats, large: Floats, arms: NDArray[np.int_]) -> Floats:
-    """τ of each row over its pairs of unlike arms. A tied pair counts as half right."""
+    """τ of each row over its pairs of different arms. A tied pair counts as half right."""
 
     def order(values: Floats) -> Floats:
         return np.sign(values[:, :, None] - values[:, None, :])
 
+    # (rows, arms, arms): two copies of one arm are no pair
     pairs = arms[:, :, None] != arms[:, None, :]
     agreement = np.where(pairs, order(small) * order(large), 0.0).sum(axis=(1, 2))
     return np.asarray(agreement / np.maximum(pairs.sum(axis=(1, 2)), 1))
 
 
 def _spearman(small: Floats, large: Floats) -> Floats:
-    """ρ of each row, 0 where all of one size are equal."""
+    """ρ of each row; 0 if all values of one size are equal."""
     ranks = [scipy.stats.rankdata(values, axis=1) for values in (small, large)]
     centred = [each - each.mean(axis=1, keepdims=True) for each in ranks]
     products = (centred[0] * centred[1]).sum(axis=1)

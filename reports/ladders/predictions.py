@@ -1,7 +1,5 @@
-"""Whether the order of the arms at a small size of a ladder is that at the largest (`reports.ladders.order_accuracy`).
-
-Pure.
-"""
+"""Whether the order of the arms at a small size of a ladder matches that at the largest
+(`reports.ladders.order_accuracy`). Pure."""
 
 from __future__ import annotations
 
@@ -21,32 +19,33 @@ from reports.ladders.order_accuracy import (
 
 @dataclass(frozen=True)
 class SizeOrder:
-    """The arms at one size: the mean loss of each over its seeds, in the order of the study."""
+    """The arms at one size: each arm's mean loss over its seeds, in the order of the study."""
 
     size: str
     flops: float
     """FLOPs of one run of the first arm."""
     losses: tuple[float, ...]
     repeatability: float | None
-    """Share of pairs that two of its seeds put in the same order; None with one seed."""
+    """Share of pairs that two seeds of this size put in the same order; None with one seed."""
 
 
 @dataclass(frozen=True)
 class SizePredictions:
-    """Accuracy with which each smaller size predicts the order at the last. `left_out`: arms of which a run failed."""
+    """Accuracy with which each smaller size predicts the order at the last. `left_out`: arms with a failed or missing
+    run."""
 
     arms: tuple[str, ...]
     left_out: tuple[str, ...]
     sizes: tuple[SizeOrder, ...]
     predictions: tuple[OrderPrediction, ...]
-    """One for each size but the last."""
+    """Prediction by each size but the last."""
     by_gap: tuple[tuple[AccuracyFrom, ...], ...]
-    """The accuracy of each by how far arms are apart at the last size."""
+    """Accuracy of each of these sizes, by the distance of arms at the last size."""
 
 
 def predict(runs: pl.DataFrame) -> SizePredictions | None:
-    """From one row per run: rung, axis, arm, seed, status, flops, loss. None with too few arms that trained at
-    every size, or with one size. Lengths are no sizes."""
+    """Predictions from one row per run: rung, axis, arm, seed, status, flops, loss. None with one size, or with too few
+    arms that trained at every size. Rungs of length are ignored."""
     runs = runs.filter(pl.col("axis").is_null() | (pl.col("axis") == "size"))
     arms: list[str] = runs["arm"].unique(maintain_order=True).to_list()
     sizes: list[str] = runs["rung"].unique(maintain_order=True).to_list()
@@ -54,7 +53,7 @@ def predict(runs: pl.DataFrame) -> SizePredictions | None:
     kept = [arm for arm in arms if arm not in gaps]
     if len(sizes) < 2 or len(kept) < FEWEST_ARMS:
         return None
-    tables = []  # of each size (arms, seeds), over the seeds that all these arms have
+    tables = []  # of each size (arms, seeds), over the seeds that all these arms share
     for size in sizes:
         here = [runs.filter(rung=size, arm=arm) for arm in kept]
         shared = set.intersection(*(set(each["seed"]) for each in here))

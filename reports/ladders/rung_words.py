@@ -14,7 +14,7 @@ MOST_OPEN = 6
 
 
 def sentences(changes: Sequence[Change]) -> Iterator[str]:
-    """One for each change; those of which nothing can be told in one line where they are many."""
+    """One sentence per change; undecided changes share one line if they are many."""
     unknown = [each for each in changes if each.word == "cannot tell"]
     many = len(unknown) > MOST_OPEN
     yield from (sentence(each) for each in changes if not (many and each.word == "cannot tell"))
@@ -48,7 +48,7 @@ def _said(found: Change) -> str:
 
 
 def introduction(summary: StudySummary) -> str:
-    """Introduction: the comparisons made, and the origin of learning rates."""
+    """Introduction: the comparisons made, and the source of learning rates."""
     study, count = summary.study, len(summary.changes)
     rungs = listed([rung.name for rung in study.ladder[:-1]])
     over = f"corrected (Holm) over these {count} comparisons and not" if count > 1 else "not corrected"
@@ -78,15 +78,17 @@ VERBS: dict[Word, str] = {"grows": "grows", "shrinks": "shrinks", "flips": "chan
 
 
 def clauses(changes: Sequence[Change]) -> str:
-    """` With length (half_length to full), the difference of double shrinks; cannot tell for post.`, for each axis.
+    """` With length (half_length to full), the difference of double shrinks; cannot tell for post.`, one sentence per
+    axis.
 
-    Nothing where nothing is judged yet.
+    Empty if nothing is judged yet.
     """
     return "".join(_clause(axis, list(_farthest(changes, axis))) for axis in AXES)
 
 
 def _farthest(changes: Sequence[Change], axis: Axis) -> Iterator[Change]:
-    """The farthest change of each arm along an axis; rungs of an axis are listed from the farthest on."""
+    """The change of each arm from the farthest rung along an axis; the ladder lists an axis's rungs from the farthest
+    on."""
     seen = set[str]()
     for each in changes:
         if each.axis == axis and each.arm not in seen and each.word != "no verdict":

@@ -2,13 +2,13 @@
 
     change_s = (L_arm − L_base at the last rung) − (L_arm − L_base at this rung)        of seed s
 
-over the seeds that trained in all four. A paired t-test says whether the difference changes, and Holm corrects it over
-every arm and rung, of both axes, of this judgement: the ledger keeps no changes. It *flips* where both differences
-exclude zero, on either side of it; it *grows* or *shrinks* where the mean of the two does; else it *changes*, and which
-it does is open.
+A rung is one size or training length of a ladder. The change uses the seeds that trained in all four runs. A paired
+t-test decides whether the difference changes. Holm corrects it over all arms and rungs, of both axes, of this
+judgement; the ledger keeps no changes. The difference *flips* if both differences exclude zero, on opposite sides. It
+*grows* or *shrinks* if the mean of the two excludes zero. Otherwise it *changes*, in an unknown direction.
 
-Where arms tuned their rates, each at every rung, the interval has room for what all four choices may have cost. With
-fixed rates it has none.
+If every arm's learning rate was tuned at every rung, the interval has room for the uncertainty of all four choices.
+With fixed rates it has none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from reports.statistics.interval import ends_as_json
 from reports.statistics.simultaneous import Evidence, difference_intervals, of_p
 
 FRAME = "ladder"
-"""The frame of the runs of all rungs, which the section of that name collects."""
+"""Name of the frame of all rungs' runs, collected by the section of that name."""
 Axis = Literal["size", "length"]
 Word = Literal["grows", "shrinks", "flips", "changes", "cannot tell", "no verdict"]
 UNKNOWN = of_p(None)
@@ -39,7 +39,7 @@ UNKNOWN = of_p(None)
 
 @dataclass(frozen=True)
 class Gap:
-    """An arm's paired difference from the baseline at one rung, over the seeds that trained in both there.
+    """An arm's paired difference from the baseline at one rung, over the seeds that trained in both arms there.
 
     `flops` are the baseline's; `axis` is None at the last rung.
     """
@@ -55,9 +55,9 @@ class Gap:
 class Change:
     """Change of an arm's difference from the baseline between a rung (a size or length) and the last one.
 
-    `before` and `after` are that difference at both, over the same seeds, and `change` is after − before, with an
-    interval that excludes zero where `p`, corrected for all changes of the study, is significant. `reason` is why there
-    is no verdict, or what forbids one.
+    `before` and `after` are the differences at the two rungs over the same seeds. `change` is after − before, with an
+    interval that excludes zero where `p`, corrected for all changes of the study, is significant. `reason` says why
+    there is no verdict, or what prevents one.
     """
 
     arm: str
@@ -105,7 +105,7 @@ def gaps(data: Collected) -> tuple[Gap, ...]:
 def changes(data: Collected, repeated: Collection[str] = ()) -> tuple[Change, ...]:
     """Changes of every arm from every other rung to the last, corrected together.
 
-    repeated: arms whose seeds at the last rung were judged before, so that their changes have no verdict either.
+    repeated: arms whose seeds at the last rung were judged before; their changes have no verdict either.
     """
     plain = [_plain(data, arm, rung, arm in repeated) for arm in _others(data) for rung in data.study.ladder[:-1]]
     runs = data.frames[FRAME]
@@ -125,7 +125,7 @@ def _others(data: Collected) -> list[str]:
 
 
 def _pairs(runs: pl.DataFrame, arm: str, baseline: str) -> pl.DataFrame:
-    """Runs of an arm that trained, each beside the baseline's of the same rung and seed."""
+    """Finished runs of an arm, each joined with the baseline's run of the same rung and seed."""
     done = runs.filter(status="finished")
     return done.filter(arm=arm).join(done.filter(arm=baseline), on=["rung", "seed"], suffix="_base").sort("seed")
 
@@ -151,13 +151,13 @@ def _plain(data: Collected, arm: str, rung: StudyRung, repeated: bool) -> Change
     unjudged = why_withheld(data.study, runs, "comparison") or (REPEATED if repeated else None)
     if unjudged:
         return replace(found, word="no verdict", reason=unjudged)
-    failed = runs.filter(pl.col("status").is_in(FAILED))  # what is left says nothing of the arm
+    failed = runs.filter(pl.col("status").is_in(FAILED))  # the remaining seeds do not represent the arm
     told = [f"seed {run['seed']} of {run['arm']} {run['status']} at {run['rung']}" for run in failed.to_dicts()]
     return replace(found, reason=", ".join(told) or None)
 
 
 def _evidence(found: Change, baseline: str, known: Mapping[str, StudyNoise]) -> Evidence | None:
-    """None where nothing may be, or can be, tested. known: the noise at each rung."""
+    """Evidence for a change; None if it may not, or cannot, be tested. known: the noise at each rung."""
     if found.reason is not None or found.change is None:
         return None
     test = seed_difference(np.asarray(found.change.values), None)
@@ -166,7 +166,7 @@ def _evidence(found: Change, baseline: str, known: Mapping[str, StudyNoise]) -> 
     (arm_last, base_last), (arm_here, base_here) = (
         (known[rung].penalty(found.arm), known[rung].penalty(baseline)) for rung in (found.last, found.rung)
     )
-    # noise of tuning: two of the four results can enlarge the change, two can shrink it
+    # Uncertainty of tuning: a better choice of two of the four would enlarge the change, of the other two shrink it.
     test = replace(test, own=arm_last.plus(base_here), other=base_last.plus(arm_here))
     return Evidence(found.change.mean, test.p(), test.interval)
 

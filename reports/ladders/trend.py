@@ -1,15 +1,15 @@
-"""Whether something grows along sizes: a straight line through the values of the same seeds at each of K sizes. Pure.
+"""Whether a quantity grows along sizes: a straight line through the values of the same seeds at each of K sizes. Pure.
 
-    y_ks = α + β·x_k + u_k + b_s·x_k + e_ks        u: how a size departs from the line, b: how a seed's slope departs
+    y_ks = α + β·x_k + u_k + b_s·x_k + e_ks        u: a size's deviation from the line, b: a seed's deviation in slope
 
 Two t-intervals of β are right for two kinds of noise, and the wider of them for both:
 
     over seeds     slopes β_s of the n seeds            β̄ ± t(n − 1) · sd(β_s) / √n
     over sizes     least squares of the K means         β̄ ± t(K − 2) · √(Σ r_k² / (K − 2) / Σ (x_k − x̄)²)
 
-The first alone takes what a size does to all seeds for a trend, such as a rate that suits one arm there: where u is as
-large as the means' own noise it finds trends that are not there in 9 to 14 % of ladders, at four times that in 40 to
-59 %. The wider finds them in 1 to 5 %. Its price is power: at three sizes t(1) is 12.7.
+The first alone mistakes a size's influence on all seeds for a trend, such as a learning rate that suits one arm there.
+If u is as large as the means' own noise, it finds trends that do not exist in 9 to 14 % of ladders, and at four times
+that in 40 to 59 %. The wider interval finds them in 1 to 5 %. Its price is power: at three sizes t(1) is 12.7.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Trend:
     freedom: tuple[int, int]
 
     def interval(self, alpha: float = ALPHA) -> Interval:
-        """The wider one."""
+        """The wider of the two intervals."""
         wide = (
             -float(special.stdtrit(f, alpha / 2)) * error for error, f in zip(self.errors, self.freedom, strict=True)
         )
@@ -45,7 +45,7 @@ class Trend:
 
     @property
     def p(self) -> float:
-        """The level at which the interval ends at zero; NaN where all values are equal."""
+        """Level at which the interval ends at zero; NaN if all values are equal."""
         if not any(self.errors):
             return math.nan
         found = (
@@ -56,9 +56,9 @@ class Trend:
 
 
 def trend(x: ArrayLike, table: ArrayLike) -> Trend:
-    """From values (sizes, seeds) at places x (sizes,).
+    """Trend of values (sizes, seeds) at x (sizes,).
 
-    Raises ValueError for fewer than three sizes or two seeds, or with gaps.
+    Raises ValueError for fewer than three sizes or two seeds, or for gaps.
     """
     places, values = np.asarray(x, dtype=np.float64), np.asarray(table, dtype=np.float64)
     sizes, seeds = values.shape

@@ -1,4 +1,4 @@
-"""The page of a campaign: its proposals in order, what was kept, and how the base improved."""
+"""The page of a campaign: its proposals in order, the changes kept, and the improvement of the base."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reports.wording import words
 
 @dataclass(frozen=True)
 class CampaignStep:
-    """The base after a proposal: improvement since the campaign began, with its interval, in nats."""
+    """The base after a proposal: its improvement since the start of the campaign, with its interval, in nats."""
 
     number: int
     mean: float
@@ -30,14 +30,14 @@ class CampaignStep:
 
 
 def render_campaign(store: Store, name: str) -> Path:
-    """Draw the page beside the campaign's file, and return its path."""
+    """Write the page beside the campaign's file, and return its path."""
     records = latest(store.read_campaign(name))
     path = store.campaign_path(name).with_suffix(".html")
     return write_text(path, campaign_page(name, records))
 
 
 def campaign_page(name: str, records: Sequence[ProposalRecord]) -> str:
-    """The page as text."""
+    """The page as HTML text."""
     decided = [record for record in records if record.outcome is not None]
     rows = [_row(record) for record in decided]
     path = steps(decided)
@@ -70,14 +70,14 @@ def headline(decided: Sequence[ProposalRecord]) -> str:
 
 
 def steps(decided: Sequence[ProposalRecord]) -> list[CampaignStep]:
-    """Sums of what was kept after each proposal. Each has seeds of its own, so squared half-widths add up."""
+    """Total improvement after each proposal. Each proposal has its own seeds, so squared half widths add up."""
     gains = [_gain(record) for record in decided]
     totals = accumulate(gains, lambda a, b: (a[0] + b[0], math.hypot(a[1], b[1])), initial=(0.0, 0.0))
     return [CampaignStep(place, mean, mean - half, mean + half) for place, (mean, half) in enumerate(totals)]
 
 
 def _gain(record: ProposalRecord) -> tuple[float, float]:
-    """Improvement of the base by a proposal, and half the width of its interval."""
+    """Improvement of the base by a proposal, and the half width of its interval; zero if it was not kept."""
     outcome = record.outcome
     if outcome is None or outcome.decision != "keep" or outcome.test.difference is None:
         return 0.0, 0.0
@@ -109,7 +109,7 @@ def _row(record: ProposalRecord) -> RankedRow:
 
 
 def _mark(outcome: ProposalOutcome) -> Verdict:
-    """The verdict nearest to the decision, whose mark and colour it has."""
+    """The verdict nearest to the decision, for its mark and colour."""
     if outcome.decision == "keep":
         return "better"
     if outcome.decision == "undecided":
@@ -119,7 +119,7 @@ def _mark(outcome: ProposalOutcome) -> Verdict:
 
 @dataclass(frozen=True)
 class CampaignDrawing:
-    """The improvement as paths, in a box 100 wide and 100 high: the line, and its band."""
+    """The improvement as SVG paths in a box of 100 by 100: the line, and its band."""
 
     line: str
     band: str
@@ -137,7 +137,7 @@ def _drawing(path: Sequence[CampaignStep]) -> CampaignDrawing | None:
         return round(100 * (top - value) / (top - bottom), 2)
 
     def stairs(values: Sequence[float]) -> list[tuple[float, float]]:
-        """Flat until the next proposal."""
+        """Points of a step function, flat until the next proposal."""
         points = [(0.0, up(values[0]))]
         for i in range(1, len(values)):
             points += [(across[i], up(values[i - 1])), (across[i], up(values[i]))]

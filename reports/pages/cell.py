@@ -1,4 +1,4 @@
-"""Notebook view of a study: the answer, and every arm in a row. No script and no Plotly, so that it shows anywhere."""
+"""Notebook view of a study: the answer, and one row per arm. No script and no Plotly, so that it displays anywhere."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from reports.wording.answers import headline, qualifiers
 from reports.wording.title_words import small_print
 
 SCOPE = ".ablate-result"
-"""The page's colours hold inside the cell alone."""
+"""CSS selector that restricts the page's colours to the cell."""
 
 
 def render_cell(summary: StudySummary) -> str:
-    """HTML without a document around it, of a few kilobytes for each arm."""
+    """An HTML fragment of a few kilobytes per arm."""
     style = source("palette.css").replace(":root", SCOPE) + source("ranked.css")
     return (
         environment()

@@ -26,13 +26,15 @@ SECONDS = 120
 
 
 class ExportError(AblateError):
-    """A browser was there, and did not draw the figures."""
+    """A browser is installed, but did not draw the figures."""
 
 
 def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path], list[str]]:
-    """Write `<key>.svg` for each figure, and each table as `.md` and `.tex`; the paths, and the figures left out.
+    """Write `<key>.svg` for each figure, and each table as `.md` and `.tex`. Returns the paths, and the keys of figures
+    left out.
 
-    Figures are drawn by an installed Chromium, offline. Without one all are left out.
+    Figures are drawn by an installed Chromium, offline. Without one, all figures are left out. Raises ExportError if
+    the browser fails.
     """
     summary = summarise_study(study_dir)
     figures = draw(summary)
@@ -57,7 +59,7 @@ def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path],
 
 
 def _svg(figures: tuple[Figure, ...], summary: StudySummary) -> dict[str, str]:
-    """Each figure as Plotly draws it, by key; nothing without a browser."""
+    """SVG text of each figure by key, drawn by Plotly; empty without a browser."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None or not figures:
         return {}
@@ -70,7 +72,7 @@ def _svg(figures: tuple[Figure, ...], summary: StudySummary) -> dict[str, str]:
         page.write_text(
             render("export.html.j2", ("stamp.js", "export.js"), {"width": WIDTH, "figures": drawings}), encoding="utf-8"
         )
-        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # root has none
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium has no sandbox for root
         options = ["--headless", "--disable-gpu", f"--user-data-dir={folder}/profile", "--virtual-time-budget=60000"]
         command = [browser, *sandbox, *options, "--dump-dom", page.as_uri()]
         try:
@@ -84,7 +86,7 @@ def _svg(figures: tuple[Figure, ...], summary: StudySummary) -> dict[str, str]:
 
 
 class _Drawn(HTMLParser):
-    """The images that the page of the export holds when its script is done."""
+    """Images that the export page holds once its script is done, by alternative text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

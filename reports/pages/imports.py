@@ -1,6 +1,6 @@
 """Imported models: a table for the index, and a figure beside the arms that read the same text.
 
-They saw other data and spent other budgets, so they get no verdict and are compared in absolute numbers alone.
+They saw other data and spent other budgets, so they get no verdict and are compared only in absolute numbers.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from reports.wording.table import Columns, Table
 
 COSTS = ("parameters", "KV cache, bytes per token", "decoding, ms per token")
 HERE, ELSEWHERE = ("circle", PALETTE[0]), ("star-diamond", PALETTE[1])
-"""Marker and colour of an arm that was trained here, and of an imported model."""
+"""Marker and colour of arms trained here, and of imported models."""
 MARGIN, LEAST_ROOM = 0.22, 0.1
-"""Space left for names at either end of an axis: a share of the range of its points, and the space if that is zero."""
+"""Space for names at either end of an axis, as a share of the range of its points; and the space if that range
+is zero."""
 Range: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class ModelPoint:
-    """A model of the figure: bits per byte, and its costs in the order of `COSTS`, None where one is not known."""
+    """A model in the figure: bits per byte, and costs in the order of `COSTS`, None if unknown."""
 
     name: str
     link: str
@@ -48,7 +49,7 @@ class ModelPoint:
 
 
 def imports_table(models: Sequence[ImportedModel]) -> Table:
-    """One row for each model."""
+    """One row per model."""
     columns: Columns[ImportedModel] = {
         "model": lambda model: model.document.name,
         "text": lambda model: model.source,
@@ -63,7 +64,7 @@ def imports_table(models: Sequence[ImportedModel]) -> Table:
 
 
 def scores_table(models: Sequence[ImportedModel]) -> Table:
-    """One row for each score of each model."""
+    """One row per score of each model."""
     rows = (
         (model.document.name, each.task, each.metric, words.score(each.value), optional(each.stderr))
         for model in models
@@ -73,7 +74,7 @@ def scores_table(models: Sequence[ImportedModel]) -> Table:
 
 
 def imported_groups(store: Store, models: Sequence[ImportedModel], studies: Sequence[Studied]) -> Iterator[Group]:
-    """One for each text that an imported model read, with the arms of studies on the same text."""
+    """One group per text that an imported model read, including the arms of studies on the same text."""
     by: dict[Text, list[ImportedModel]] = {}
     for model in models:
         if model.text is not None and model.result.bits_per_byte is not None:
@@ -186,7 +187,7 @@ def _drawing(points: Sequence[ModelPoint], first: SwitchOption, up: Range) -> Dr
 
 
 def _range(values: Sequence[float]) -> Range:
-    """An axis with room for names beside the outermost points."""
+    """Range of an axis with room for names beside the outermost points."""
     low, high = min(values), max(values)
     room = MARGIN * (high - low) or LEAST_ROOM
     return low - room, high + room

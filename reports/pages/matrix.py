@@ -1,4 +1,4 @@
-"""The compatibility matrix as a page: what cannot be combined and why, and the whole table."""
+"""The compatibility matrix as a page: combinations that are refused, with reasons, and the whole table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reports.pages.templating import render_plain
 
 @dataclass(frozen=True)
 class Reason:
-    """Why some choices cannot be combined; `number` is how the table refers to it."""
+    """Reason why some choices cannot be combined; the table refers to it by `number`."""
 
     number: int
     text: str
@@ -20,7 +20,8 @@ class Reason:
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """Where two choices meet: on one axis they exclude each other, else they are refused for a reason or are not."""
+    """A pair of choices. On the same axis they exclude each other; else they are refused for a reason, or allowed
+    (None)."""
 
     same_axis: bool
     reason: Reason | None
@@ -34,10 +35,11 @@ class MatrixRow:
 
 
 def render_matrix(axes: Mapping[str, list[str]], conflicts: Mapping[str, list[list[str]]]) -> str:
-    """The page as text, of the choices by axis, and of those that a reason excludes: [axis, choice, axis, choice]."""
+    """The page as HTML text. axes: choices by axis. conflicts: excluded pairs [axis, choice, axis, choice] by
+    reason."""
     choices = [(axis, name) for axis, names in axes.items() for name in names]
     reasons = [Reason(number, text, _pairs(rows)) for number, (text, rows) in enumerate(conflicts.items(), start=1)]
-    refused: dict[Any, Reason] = {}  # by pair of (axis, choice), both ways round
+    refused: dict[Any, Reason] = {}  # by pair of (axis, choice), in both orders
     for reason, excluded in zip(reasons, conflicts.values(), strict=True):
         for axis, name, other, choice in excluded:
             refused[(axis, name), (other, choice)] = refused[(other, choice), (axis, name)] = reason
@@ -60,7 +62,7 @@ def render_matrix(axes: Mapping[str, list[str]], conflicts: Mapping[str, list[li
 
 
 def _pairs(rows: list[list[str]]) -> tuple[str, ...]:
-    """`mixer mla with mixer.kv_heads 2, 1`: the partners of one choice on one axis together."""
+    """`mixer mla with mixer.kv_heads 2, 1`: partners of one choice that lie on one axis are merged."""
     partners: dict[tuple[str, str, str], list[str]] = {}
     for axis, name, other, choice in rows:
         partners.setdefault((axis, name, other), []).append(choice)

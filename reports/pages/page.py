@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML file that asks the network for nothing."""
+"""The report: one self-contained HTML file that makes no network requests."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ WORDS = {
 INDEX = "../../index.html"
 """Link from a report to the index of its store."""
 RANKED = frozenset({"differences", "effects"})
-"""Figures of which the result figure, where every arm has a row, shows all."""
+"""Figures that the result figure, with a row for every arm, replaces."""
 UNSAFE = re.compile(r"[^\w.-]+")
 """Characters replaced in file names."""
 
 
 def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> Path:
-    """Draw a study, summarised unless a `summary` is given, into its folder, and keep what it judges in the ledger."""
+    """Write a study's report into its folder, and record its tests in the ledger. summary: computed by default."""
     summary, store = summary or summarise_study(study_dir), Store.of_study(study_dir)
     record(summary, store)
     home = INDEX if store.index_path.exists() else None
@@ -73,7 +73,7 @@ def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> 
 
 
 def record(summary: StudySummary, store: Store) -> None:
-    """Add what is judged on this page to the ledger, or looked at without a verdict, unless it is there."""
+    """Add the page's tests, with or without a verdict, to the ledger, unless they are there."""
     tests = (*summary.tests, *summary.score_tests)
     explores = summary.study.pilot or summary.study.scale in UNJUDGED
     looked = not explores and any(arm.seeds for arm in summary.arms)
@@ -85,13 +85,13 @@ def record(summary: StudySummary, store: Store) -> None:
 
 
 def record_look(study_dir: Path | str) -> None:
-    """The same of a study that is not drawn: its losses were seen, so its seeds may not be chosen by them."""
+    """Record a study that is not drawn: its losses were seen, so its seeds may not be selected by them."""
     record(summarise_study(study_dir), Store.of_study(study_dir))
 
 
 def render_page(summary: StudySummary, progress: StudyProgress | None = None, home: str | None = None) -> str:
-    """The page as text. Whatever comes from a study is escaped. With `progress` it is one that is served, and reloads
-    while the study runs. `home` is the address of the index of studies."""
+    """The page as HTML text. All text from a study is escaped. progress: makes it a served page, which reloads while
+    the study runs. home: address of the index of studies."""
     found = galleries(summary)
     source, name = title_words.source(summary), name_of(summary.study)
     drawn_already = [figure for figures in found.values() for figure in figures if figure.key in RANKED]
@@ -147,7 +147,7 @@ def drawn(figure: Figure, source: str, name: str) -> Attributes:
 
 
 def stamp(figure: Figure, source: str, name: str) -> dict[str, str]:
-    """Title and source on an exported picture, and its file name. Plotly reads a subset of HTML."""
+    """Title and source for an exported picture, escaped since Plotly reads a subset of HTML, and its file name."""
     title, source = escape(figure.title, quote=False), escape(source, quote=False)
     return {"title": title, "source": source, "filename": f"{UNSAFE.sub('-', name)}-{figure.key}"}
 

@@ -1,6 +1,6 @@
-"""The result figure: every arm in a row, the lowest loss first, with what it costs. HTML and SVG, without a script.
+"""The result figure: one row per arm with its costs, the lowest loss first. HTML and SVG, without a script.
 
-Positions across a row are percentages of its width, so that the figure fits any screen as it is.
+Positions across a row are percentages of its width, so that the figure fits any screen.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from reports.verdicts import Verdict
 from reports.wording import words
 
 VISIBLE = 0.02
-"""A cost that no arm changes by more than this share has no column."""
+"""A cost that differs by no more than this share in every arm has no column."""
 SCREEN = 12
-"""Number of rows that fit a screen; of more, arms on the front of loss and cost come first."""
+"""Number of rows that fit a screen; with more, arms on the front of loss and cost come first."""
 FARTHEST = 5
-"""The axis ends where this many times the median reach of a row does: one arm far off leaves room for the others."""
+"""The axis ends at this multiple of the rows' median extent, so that one distant arm leaves room for the others."""
 MARGIN = 4.0
 """Per cent of the width left free at either end."""
 MOST_TICKS = 6
@@ -33,28 +33,28 @@ SHAPES = {
     "no difference": "M-6,-6 H6 V6 H-6 Z",
     "failed": "M-5,-5 L5,5 M5,-5 L-5,5",
 }
-"""Outline of the mark of a verdict, in pixels around its place; a ring for what is open."""
+"""SVG path of a verdict's mark, in pixels around its centre; undecided verdicts have `RING`."""
 RING = "M-5.5,0 a5.5,5.5 0 1,0 11,0 a5.5,5.5 0 1,0 -11,0"
 
 
 @dataclass(frozen=True)
 class RankedCell:
-    """A cost of an arm beside the baseline's: text, interval, and a bar from the middle to `end` per cent."""
+    """A cost of an arm relative to the baseline's: text, interval, and a bar from the middle to `end` per cent."""
 
     text: str
     interval: str
     kind: str
-    """`cheaper`, `dearer` or `same`, which no measurement tells apart."""
+    """`cheaper`, `dearer`, or `same` if measurements do not distinguish it."""
     end: float
 
 
 @dataclass(frozen=True)
 class RankedRow:
-    """An arm or effect. `difference` is None where there is nothing to draw; `note` then says why."""
+    """An arm or effect. `difference` is None if there is nothing to draw; `note` then gives the reason."""
 
     name: str
     label: str
-    """The name as it is read."""
+    """The name in readable form."""
     gloss: str
     verdict: Verdict
     difference: Estimate | None
@@ -62,11 +62,12 @@ class RankedRow:
     note: str
     costs: Mapping[str, Estimate]
     beaten: bool | None = None
-    """Whether another row is surely better in loss and in the first cost; None where rows are too few to say."""
+    """Whether another row is surely better in loss and in the first cost; None if there are too few rows for this to
+    matter."""
 
     @property
     def kind(self) -> str:
-        """Class of the verdict in style sheets, and key of its shape."""
+        """CSS class of the verdict, and key of its shape."""
         return "failed" if self.verdict in FAILED else self.verdict
 
     @property
@@ -75,7 +76,7 @@ class RankedRow:
 
     @property
     def reach(self) -> float:
-        """Distance from zero of what the row draws, as far as it has an end."""
+        """Largest distance from zero that the row draws, ignoring unbounded ends."""
         value = self.difference
         if value is None:
             return 0.0
@@ -102,7 +103,7 @@ class Axis:
         return cls(min(low, -least), max(high, least))
 
     def place(self, value: float) -> float:
-        """Percentage of the width, at an end for what lies beyond it."""
+        """Position in per cent of the width; values beyond the axis are placed at its end."""
         share = (min(self.high, max(self.low, value)) - self.low) / (self.high - self.low)
         return round(MARGIN + (100 - 2 * MARGIN) * share, 2)
 
@@ -110,11 +111,11 @@ class Axis:
         return not self.low <= value <= self.high
 
     def dots(self, values: Sequence[float]) -> list[float]:
-        """Places of the seeds that are on the axis."""
+        """Positions of the seeds that lie on the axis."""
         return [self.place(value) for value in values if not self.cuts(value)]
 
     def ticks(self, most: int = MOST_TICKS) -> tuple[tuple[float, str], ...]:
-        """Places and texts of round numbers."""
+        """Positions and texts of round numbers."""
         rough = (self.high - self.low) / most
         power = 10 ** math.floor(math.log10(rough))
         step = next(step for step in (power, 2 * power, 5 * power, 10 * power) if step >= rough)
@@ -140,7 +141,7 @@ class Ranked:
         return Axis.of(self.rows)
 
     def brief(self, most: int) -> Ranked:
-        """The rows that lie farthest from the baseline, which stays, without costs."""
+        """The baseline and the rows farthest from it, at most `most`, without costs."""
         apart = sorted(self.rows, key=lambda row: (row.kind != "baseline", row.difference is None, -row.reach))[:most]
         return replace(self, rows=tuple(row for row in self.rows if row in apart), columns=(), most_ticks=3)
 
@@ -149,13 +150,13 @@ class Ranked:
         return len(self.rows) > SCREEN
 
     def cell(self, row: RankedRow, cost: Cost) -> RankedCell | None:
-        """A cost of a row; None where it is not known."""
+        """A cost of a row; None if it is unknown."""
         value = row.costs.get(cost.key)
         if value is None:
             return None
         told = value.low == value.high or value.excludes(1)
         kind = "same" if not told or abs(value.mean - 1) < VISIBLE / 4 else "cheaper" if value.mean < 1 else "dearer"
-        # a column's bars end at the doublings of its farthest ratio, and at one at least
+        # a column's bars are scaled to its most extreme ratio in doublings, at least one
         known = (each.costs.get(cost.key) for each in self.rows)
         reach = max(1.0, *(abs(math.log2(each.mean)) for each in known if each is not None))
         interval = "" if value.low == value.high else f"{value.low:.2f} to {value.high:.2f}"

@@ -1,4 +1,4 @@
-"""From a summary to the rows of the result figure: what each arm reached, what to know of it, and what it costs."""
+"""Rows of the result figure from a summary: each arm's result, notes and costs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from reports.wording import arm_descriptions, cost_words, failure_words, words
 from reports.wording.arm_names import brief, listed, spelled
 
 MOST_COLUMNS = 5
-"""Costs that have a column."""
+"""Most costs with a column."""
 
 
 def ranked(summary: StudySummary) -> Ranked:
-    """The figure of a study, with a row for each arm, or for each effect of a design."""
+    """The result figure of a study, with one row per arm, or per effect of a design."""
     section = summary.section(TradeOff)
     costs = section.distinct if section else ()
     if summary.effects:  # costs of factors: times, memory and the bytes of the cache
@@ -46,7 +46,7 @@ def ranked(summary: StudySummary) -> Ranked:
 
 
 def _point(row: RankedRow, cost: Cost) -> tuple[tuple[float, float], tuple[float, float]] | None:
-    """Intervals of the difference and of a cost."""
+    """Intervals of the difference and of a cost; None if either is unknown."""
     loss, ratio = row.difference, row.costs.get(cost.key)
     if loss is None or ratio is None:
         return None
@@ -82,7 +82,7 @@ def _said(comparison: Comparison | None, verdict: Verdict) -> str:
 
 
 def _note(summary: StudySummary, arm: ArmSummary) -> str:
-    """Seeds that must be known beside the number: those that failed or are missing, or one far from the others."""
+    """Notes beside the number: failed or missing seeds, or a seed far from the others."""
     failed, total = failure_words.failed(arm), len(arm.seeds) + arm.failed + len(arm.missing)
     missing = odd = ""
     if arm.missing:
@@ -110,7 +110,7 @@ def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[RankedRow
 
 
 def differs(cost: Cost) -> bool:
-    """Whether some arm's differs visibly, and by more than measurements scatter."""
+    """Whether some arm's cost differs visibly and beyond measurement noise."""
     known = cost.ratios.values()
     return any(abs(each.mean - 1) > VISIBLE and (cost.declared or each.excludes(1)) for each in known)
 
@@ -127,6 +127,6 @@ def said_alike(others: Sequence[Cost]) -> str:
 
 
 def _is_same(cost: Cost) -> bool:
-    """Whether no arm's differs visibly, for all that measurements scatter."""
+    """Whether no arm's cost differs visibly, even at the ends of its interval."""
     ends = [end for each in cost.ratios.values() for end in (each.low, each.high) if end is not None]
     return cost.declared or (bool(ends) and max(abs(end - 1) for end in ends) <= VISIBLE)

@@ -1,4 +1,4 @@
-"""The report of a search: one self-contained HTML file that asks the network for nothing."""
+"""The report of a search: one self-contained HTML file that makes no network requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def render(folder: Path) -> Path:
 
 
 def render_page(search: SearchSummary) -> str:
-    """The page as text. Whatever comes from a study is escaped."""
+    """The page as HTML text. All text from a study is escaped."""
     found = {name: importances(search, place) for place, name in enumerate(search.objectives) if search.is_judged}
     figures = draw_search(search, found)
     lead, *others = figures or (None,)
@@ -47,7 +47,7 @@ def render_page(search: SearchSummary) -> str:
 
 
 def _trial(search: SearchSummary, trial: TrialRecord) -> JsonObject:
-    """A trial with its runs, for the page's details."""
+    """A trial and its runs, for the page's details."""
     runs = [search.runs[digest] for digest in trial.runs if digest in search.runs]
     return {
         "number": trial.number,

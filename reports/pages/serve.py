@@ -1,4 +1,4 @@
-"""Serves a store's pages to this machine alone, rendered anew when something was written to the store."""
+"""HTTP server of a store's pages for this machine only; pages are rendered again when the store changes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from reports.searches.search import SearchSummary, read_search
 
 LOCALHOST = "127.0.0.1"
 NAMES = (LOCALHOST, "localhost")
-"""Accepted host names; any other could let a foreign page read this server (DNS rebinding)."""
+"""Accepted host names; accepting others would let a foreign page read this server (DNS rebinding)."""
 TIMEOUT_SECONDS = 10
 """Longest silence of a client within a request."""
 CONNECTIONS = 64
-"""Connections that are served at once."""
+"""Most connections served at once."""
 Written = tuple[bytes, frozenset[tuple[str, int, int]]]
-"""Stamps of the files that frames are read from, and path, time and size of all others."""
+"""Stamps of the files from which frames are read, and (path, time, size) of all others."""
 
 
 @dataclass
 class _Study:
-    """Latest rendered pages of a study, and the state of the files that they show; None where these cannot be read."""
+    """Latest rendered pages of a study, and the state of the files that they show; None if these cannot be read."""
 
     written: Written | None
     entry: IndexEntry
@@ -42,7 +42,7 @@ class _Study:
 
 
 class ServedStore:
-    """The pages of a store. A study is read again when a file of its runs has changed, a search always."""
+    """The pages of a store. A study is read again if a file of its runs changed, a search on every request."""
 
     def __init__(self, root: Path | str) -> None:
         self.store = Store(root)
@@ -51,7 +51,7 @@ class ServedStore:
         self._lock = threading.Lock()
 
     def page(self, path: str) -> str | None:
-        """The page at a path of the address; None where there is none."""
+        """The page at a URL path; None if there is none."""
         with self._lock:
             asked = path.removeprefix("/")
             if asked in ("", link_to(self.store, self.store.index_path)):
@@ -75,7 +75,7 @@ class ServedStore:
         if study.entry.summary is None:
             return None
         progress = study.entry.progress
-        assert progress is not None  # that of a search is
+        assert progress is not None  # only a search has none
         if progress not in study.pages:
             study.pages = {progress: render_page(study.entry.summary, progress, home="/")}
         return study.pages[progress]
@@ -83,7 +83,7 @@ class ServedStore:
     def _search(self, folder: SearchFolder) -> str | None:
         try:
             summary = read_search(folder.path)
-        except (ReportError, StoreError, OSError):  # the entry says which
+        except (ReportError, StoreError, OSError):  # the index entry has the error
             return None
         if folder not in self._searches or self._searches[folder][0] != summary:
             from reports.pages.search_page import render_page as render_search  # noqa: PLC0415 (optuna is slow to import)
@@ -97,7 +97,7 @@ class ServedStore:
             documents = StudyDocuments.of(folder.path, self.store)
             written = _written(documents)
             progress = study_progress(self.store, documents.study, documents.statuses)
-        except (ReportError, StoreError, OSError):  # the entry says which
+        except (ReportError, StoreError, OSError):  # the index entry has the error
             return _Study(None, entry_of(self.store, folder))
         if known is None or known.written != written or known.entry.progress != progress:
             known = self._studies[folder] = _Study(written, entry_of(self.store, folder, documents, progress))
@@ -105,7 +105,7 @@ class ServedStore:
 
 
 def _written(documents: StudyDocuments) -> Written:
-    """The state of every document and log that the study's page is made of."""
+    """The state of every document and log that a study's page uses."""
     store, study, path = documents.store, documents.study, documents.folder.document_path
     runs = {key.digest for key in documents.keys}
     smaller = {run.digest for rung in study.ladder for arm in rung.arms for run in arm.runs} - runs
@@ -116,10 +116,10 @@ def _written(documents: StudyDocuments) -> Written:
 
 
 class _Server(ThreadingHTTPServer):
-    """One thread for each connection, up to `CONNECTIONS`: others are closed at once, and a browser asks again."""
+    """One thread per connection, up to `CONNECTIONS`; further ones are closed at once, and a browser asks again."""
 
     request_queue_size = 2 * CONNECTIONS
-    """Number of clients that may wait to be accepted; of more, the kernel lets some try again a second later."""
+    """Most clients waiting to be accepted; beyond that, the kernel makes some retry a second later."""
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
@@ -138,13 +138,13 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Quiet about clients that hang up: closing a tab does."""
+        """Ignore clients that disconnect, as closing a tab does."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
 
 def server(root: Path | str, port: int) -> ThreadingHTTPServer:
-    """Listens on this machine's own address only; port 0 is any free one."""
+    """A server that listens on the loopback address only; port 0 means any free port."""
     site = ServedStore(root)
 
     class Handler(BaseHTTPRequestHandler):
@@ -171,6 +171,6 @@ def server(root: Path | str, port: int) -> ThreadingHTTPServer:
                 self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """Silent: the terminal is for errors."""
+            """Print nothing: the terminal is for errors."""
 
     return _Server((LOCALHOST, port), Handler)

@@ -1,4 +1,4 @@
-"""The index of a store: every study with its question, its verdicts and a small figure, and every search."""
+"""The index of a store: every study with its question, verdicts and a small figure, and every search."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from reports.wording import answers, tables, words
 
 SCRIPTS = ("index.js",)
 MOST_ROWS = 6
-"""Arms that a card shows: those whose difference is plainest."""
+"""Most arms that a card shows: those with the largest differences."""
 
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """A study of the index, or a search, whose `progress` is not known. One that cannot be reported has an `error` and
-    nothing after it; one that cannot be read has the name of its folder."""
+    """A study or a search in the index; a search has no `progress`. If it cannot be reported it has an `error` and no
+    later field; if it cannot be read, its name is that of its folder."""
 
     key: str
     link: str
@@ -47,7 +47,7 @@ class IndexEntry:
     headline: str = ""
     statuses: str = ""
     verdicts: tuple[tuple[str, int], ...] = ()
-    """How many arms have each verdict, the most telling one first."""
+    """Number of arms with each verdict, the most informative first."""
     ranked: Ranked | None = None
     summary: StudySummary | None = None
     runs: frozenset[str] = frozenset()
@@ -59,7 +59,8 @@ class IndexEntry:
 
 
 def render_site(root: Path | str) -> Path:
-    """Write a store's index, and the report of each of its studies and searches. The index first: they link to it."""
+    """Write a store's index, and the reports of its studies and searches. The index comes first, since reports link to
+    it."""
     store = Store(root)
     entries = [entry_of(store, folder) for folder in store.studies()]
     searches = [search_entry(store, folder) for folder in store.searches()]
@@ -68,7 +69,7 @@ def render_site(root: Path | str) -> Path:
     store.write_trade_offs(trade_offs_of(store, entries, imports))
     for folder, entry in zip(store.studies(), entries, strict=True):
         if entry.summary is not None:
-            # summarised again where more was judged since, as by the page of another scale: verdicts count that
+            # summarised again if more was judged since, such as by another scale's page, since verdicts count that
             still = store.read_ledger(entry.summary.study.name) == entry.summary.ledger
             render_study(folder.path, entry.summary if still else None)
     for search, entry in zip(store.searches(), searches, strict=True):
@@ -98,7 +99,7 @@ def shared_runs(entries: list[IndexEntry]) -> dict[str, str]:
 
 
 def render_index(entries: list[IndexEntry], imports: Imports, refresh: bool = False) -> str:
-    """The page as text, the newest study first. `refresh`: it is served, and reloads."""
+    """The page as HTML text, newest study first. refresh: the page is served, and reloads."""
     newest = sorted(entries, key=lambda entry: entry.created, reverse=True)
     return render(
         "index.html.j2",
@@ -117,7 +118,7 @@ def render_index(entries: list[IndexEntry], imports: Imports, refresh: bool = Fa
 def entry_of(
     store: Store, folder: StudyFolder, documents: StudyDocuments | None = None, progress: StudyProgress | None = None
 ) -> IndexEntry:
-    """A study as the index shows it. documents, progress: where they have been read."""
+    """A study's entry in the index. documents, progress: if already read."""
     entry = IndexEntry(f"study-{folder.path.name}", link_to(store, folder.report_path), folder.path.name)
     try:
         documents = documents or StudyDocuments.of(folder.path, store)
@@ -140,7 +141,7 @@ def entry_of(
 
 
 def _said(entry: IndexEntry, document: StudyDocument | SearchDocument) -> IndexEntry:
-    """The entry with what the document says of itself."""
+    """The entry with the document's name, scale, question and date."""
     return replace(
         entry,
         name=document.name,
@@ -151,12 +152,12 @@ def _said(entry: IndexEntry, document: StudyDocument | SearchDocument) -> IndexE
 
 
 def link_to(store: Store, page: Path) -> str:
-    """A page's address, from the index."""
+    """A page's URL relative to the index."""
     return quote(page.relative_to(store.root).as_posix())
 
 
 def search_entry(store: Store, folder: SearchFolder) -> IndexEntry:
-    """A search as the index shows it."""
+    """A search's entry in the index."""
     from reports.searches import search_words  # noqa: PLC0415 (optuna takes long to import)
 
     entry = IndexEntry("", link_to(store, folder.report_path), folder.path.name)

@@ -1,5 +1,4 @@
-"""The templates beside this file, and how they are filled: everything that comes from outside is escaped, and no page
-asks the network for anything."""
+"""Rendering of the templates beside this file. All outside text is escaped, and no page makes network requests."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 FIGURES = ("rows.js", "stamp.js", "labels.js", "figures.js")
-"""The scripts of every page with figures."""
+"""Scripts of every page with figures."""
 STYLES = ("palette.css", "report.css", "ranked.css", "claims.css")
-"""The styles of every page; later ones win."""
+"""Styles of every page; later ones take precedence."""
 MOST_ROWS = 200
-"""Rows of a long table that a page has as HTML."""
+"""Most rows of a long table that a page has as HTML."""
 
 
 @cache
@@ -39,21 +38,21 @@ def environment() -> Environment:
 
 
 def coded(sentence: str) -> Markup:
-    """A sentence as HTML, with what stands between backticks as code."""
+    """A sentence as HTML, with text between backticks as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(sentence))))
 
 
 def source(name: str) -> str:
-    """A file beside the templates, as it stands."""
+    """Text of a template file, unrendered."""
     loader = environment().loader
     assert loader is not None
     return loader.get_source(environment(), name)[0]
 
 
 def render(template: str, scripts: tuple[str, ...], data: Any, **context: Any) -> str:
-    """A page of figures: one template with Plotly, our own scripts, and what they find as `data`, `figures` among it.
+    """A page with figures: a template with Plotly, our own scripts, and their `data`, which includes `figures`.
 
-    Plotly and the data are packed, since a page that is sent should be small. The browser unpacks them.
+    Plotly and the data are compressed to keep the page small; the browser unpacks them.
     """
     script = "".join(map(source, ("unpack.js", *scripts)))
     plotly = plotly_js(data["figures"].values())
@@ -74,7 +73,7 @@ def render(template: str, scripts: tuple[str, ...], data: Any, **context: Any) -
 
 
 def render_plain(template: str, styles: tuple[str, ...], script: str = "", **context: Any) -> str:
-    """A page without figures: one template with its styles beside those of every page, and a script of ours."""
+    """A page without figures: a template with its styles in addition to the common ones, and an optional script."""
     return (
         environment()
         .get_template(template)
@@ -93,8 +92,8 @@ def compact(data: Any) -> str:
 
 
 def packed(text: str) -> Markup:
-    """Text as `unpack.js` reads it: deflated, in base 85 without `<`, so that it cannot end its element."""
-    deflate = zlib.compressobj(7, wbits=-zlib.MAX_WBITS)  # 9 takes twice as long for a hundredth
+    """Text in the form that `unpack.js` reads: deflated, in base 85 without `<`, so that it cannot end its element."""
+    deflate = zlib.compressobj(7, wbits=-zlib.MAX_WBITS)  # level 9 takes twice as long for 1 %
     return Markup(base64.b85encode(deflate.compress(text.encode()) + deflate.flush()).decode().replace("<", ","))
 
 
@@ -102,7 +101,7 @@ _packed_once = cache(packed)
 
 
 def _policy(*scripts: str) -> str:
-    """A content security policy: these very scripts, inline styles, and nothing from anywhere."""
+    """Content security policy that allows only these scripts, inline styles, and nothing from the network."""
     digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"
     return (
@@ -127,16 +126,16 @@ CARTESIAN = frozenset(
         "violin",
     }
 )
-"""Kinds of traces that the smaller file draws."""
+"""Kinds of traces that the smaller plotly.js supports."""
 
 
 def plotly_js(figures: Any) -> str:
-    """plotly.js as a browser reads it, so that its hash holds, for figures as the page's script takes them: that of its
-    cartesian traces where the page draws no others, a third of the whole.
+    """plotly.js with the line ends that a browser sees, so that its hash holds. The file with only cartesian traces, a
+    third of the size, is used if the figures draw no others.
 
-    `templates/plotly/plotly-cartesian.min.js` is the file of that name of the npm package
-    `plotly.js-cartesian-dist-min`, unchanged, of the version that the plotly of constraints.txt has within it. To renew
-    it: `npm pack plotly.js-cartesian-dist-min@VERSION`.
+    `templates/plotly/plotly-cartesian.min.js` is the file of that name from the npm package
+    `plotly.js-cartesian-dist-min`, unchanged, in the version that the plotly of constraints.txt contains. To renew it:
+    `npm pack plotly.js-cartesian-dist-min@VERSION`.
     """
     if not figures:
         return ""

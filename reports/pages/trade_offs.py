@@ -1,4 +1,4 @@
-"""Every arm of every study of a store in one plane, as far as studies can be compared: what changes bring and cost."""
+"""All arms of a store's studies in one plane per group of comparable studies: gains and costs of changes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ COSTS = {
     "parameters": "parameters",
     "flops-per-token": "FLOPs per token",
 }
-"""Axis names shared by studies that measure the same cost differently, by the prefix of its key."""
+"""Axis titles for costs that studies measure differently, by the prefix of the cost's key."""
 
 
 @dataclass(frozen=True)
 class Studied:
-    """A study that has something to show, and the address of its report."""
+    """A study with results, and the link to its report."""
 
     summary: StudySummary
     link: str
@@ -48,7 +48,7 @@ class Studied:
 
 @dataclass(frozen=True)
 class _Arm:
-    """One arm of a study, and where it is."""
+    """One arm of a study, with its difference and costs."""
 
     studied: Studied
     name: str
@@ -70,16 +70,16 @@ class Group:
     links: Sequence[str]
     """Link to the report of each point."""
     colours: Mapping[str, str] = field(default_factory=dict)
-    """That of each study's points, by name; empty where one says it all."""
+    """Colour of each study's points, by name; empty for a single study."""
 
 
 def render_trade_offs(studies: Sequence[Studied], imported: Sequence[Group] = ()) -> str:
-    """The page as text, with imported models in groups of their own. Smoke runs are left out."""
+    """The page as HTML text, with imported models in groups of their own. Smoke runs are left out."""
     by: dict[tuple[str, ...], list[Studied]] = {}
     for each in studies:
         study = each.summary.study
         objective = study.objective.kind if study.objective else ""
-        # what two studies must share to be comparable: scale, unit of the loss, objective and text
+        # properties that comparable studies share: scale, unit of the loss, objective and text
         alike = (study.scale, study.per, objective, *sorted({arm.data for arm in study.arms}))
         if study.scale not in UNJUDGED:
             by.setdefault(alike, []).append(each)
@@ -102,7 +102,7 @@ def _arms(studied: Studied) -> Iterator[_Arm]:
     section = studied.summary.section(TradeOff)
     for arm in studied.summary.arms:
         if section and arm.comparison and arm.comparison.difference:
-            # the first cost of each kind: those at the longest context come first
+            # the first cost of each kind, which is that at the longest context
             first = [(key, next((cost for cost in section.costs if cost.key.startswith(key)), None)) for key in COSTS]
             costs = {key: cost.ratios[arm.name] for key, cost in first if cost and arm.name in cost.ratios}
             yield _Arm(studied, arm.name, arm.comparison.difference, costs)
@@ -116,7 +116,7 @@ def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Gro
     ratios = {key: tuple(arm.costs.get(key) for arm in arms) for key in COSTS}
     axes = [Ratios(f"{COSTS[key]}, relative to the baseline", values) for key, values in ratios.items() if any(values)]
     across = sorted(axes, key=_last)
-    # the study's colour and symbol, the arm's name
+    # colour and symbol of the study, name of the arm
     named = [replace(style[arm.studied.name], label=label(arm.title, 40)) for arm in arms]
     plane = Plane(named, across, up, rivals=False, width=WIDE)
     columns = ("arm", *(axis.name for axis in (*up, *across)))
@@ -139,8 +139,8 @@ def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Gro
 
 
 def _last(axis: Ratios) -> tuple[bool, bool, float]:
-    """Axes on which all arms are the same are chosen last, before them those that most arms are not on; of the others
-    the one that spreads arms most comes first."""
+    """Sort key: axes that separate the arms most come first; then axes that fewer than half of the arms have; last,
+    axes on which all arms are equal."""
     known = [value for value in axis.values if value]
     spread = pstdev(axis.place(value.mean) for value in known)
     return all_one(known), 2 * len(known) < len(axis.values), -spread

@@ -1,4 +1,4 @@
-"""Read what a study's runs left in the store into frames."""
+"""Read a study's stored runs into frames."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ RUNS: Schema = (
     | dict.fromkeys(("uniform", "chance", "decode_tokens_per_second"), pl.Float64())
     | dict.fromkeys(("data", "dtype", "matmul"), pl.String())
 )
-"""A result's own numbers; `uniform`, the loss of guessing every token of that text alike, or `chance`, the accuracy of
-guessing in that task; and how fast the model decodes at the longest context and the smallest batch that were measured,
-if it was measured alone."""
+"""A run's result. `uniform`: loss of guessing uniformly over the vocabulary; `chance`: accuracy of guessing in a
+synthetic task; `decode_tokens_per_second`: decoding speed at the longest context and smallest batch measured, null if
+other work used the machine."""
 CURVES = KEYS | {
     "step": pl.Int64,
     "tokens": pl.Int64,
@@ -40,21 +40,21 @@ CURVES = KEYS | {
 }
 
 LOSSES = KEYS | {"item": pl.Int64, "nats": pl.Float64, "weight": pl.Float64}
-"""A loss is Σ nats / Σ weight over the held-out documents, or over examples."""
+"""A loss is Σ nats / Σ weight over the held-out documents, or over a task's examples."""
 OVERRULED = ("status", "reason")
-"""Columns of a result that its outcome among the other runs may replace."""
+"""Columns of a result that the outcome relative to the other runs may override."""
 AnyPart = TypeVar("AnyPart", bound=Part)
 ReadMany = Callable[[Collection[str]], tuple[pl.DataFrame, list[int]]]
-"""Columns → the records of all runs below each other, and how many each has."""
+"""Columns → the concatenated records of all runs, and each run's number of records."""
 
 
 def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
-    """Read a study's folder and the runs it names. Raises ReportError without a study there."""
+    """Read a study's folder and its runs. Raises ReportError if there is no study."""
     return collected(StudyDocuments.of(study_dir, store))
 
 
 def collected(documents: StudyDocuments) -> Collected:
-    """Frames of a study's documents."""
+    """Frames built from a study's documents."""
     store, keys = documents.store, documents.keys
     per = "bytes" if documents.study.per == "byte" else "targets"
     return Collected(
@@ -65,7 +65,7 @@ def collected(documents: StudyDocuments) -> Collected:
         items=evaluations.items(documents.evaluated),
         grouped=evaluations.grouped(documents.evaluated),
         environments=_parsed(documents, "environment", Environment),
-        # by document: of text that arms split in tokens of their own, by bytes
+        # By document; weighted by bytes if arms have different tokenizers.
         losses=_logged(documents.tables.losses, keys, LOSSES, {"weight": per}),
         gpus=_parsed(documents, "gpu", GpuState),
         ledger=store.read_ledger(documents.study.name),
@@ -79,7 +79,7 @@ def collected(documents: StudyDocuments) -> Collected:
 
 
 def _runs(documents: StudyDocuments) -> pl.DataFrame:
-    """A row for each run: its own result, where what it ended with does not say otherwise."""
+    """One row per run: its stored result, overridden by its outcome among the other runs."""
     found = pl.DataFrame(documents.keys, schema=KEYS, orient="row").hstack(documents.tables.results)
     known = [documents.outcomes.get(key.digest, {}) for key in documents.keys]
     speeds = {}
@@ -96,7 +96,8 @@ def _runs(documents: StudyDocuments) -> pl.DataFrame:
 
 
 def _parsed(documents: StudyDocuments, column: str, model: type[AnyPart]) -> dict[str, AnyPart]:
-    """Documents in a column of JSON, by the run's digest. Thousands of runs share a few, and each is parsed once."""
+    """Parse a column of JSON documents, keyed by run digest. Thousands of runs share a few documents; each is parsed
+    once."""
     parse = cache(model.model_validate_json)
     known = zip(documents.keys, documents.tables.results[column].to_list(), strict=True)
     return {key.digest: parse(text) for key, text in known if text is not None}
@@ -105,7 +106,7 @@ def _parsed(documents: StudyDocuments, column: str, model: type[AnyPart]) -> dic
 def _logged(
     read: ReadMany, keys: Sequence[RunKey], schema: Schema, names: Mapping[str, str] | None = None
 ) -> pl.DataFrame:
-    """Logs of all runs below each other, each record after its run. names: of columns that logs call otherwise."""
+    """Concatenated logs of all runs, each record keyed by its run. names: stored names, for columns that differ."""
     if not keys:
         return pl.DataFrame(schema=schema)
     known = names or {}

@@ -1,4 +1,4 @@
-"""Collected data of a study: frames, with a row for every run, absent ones too."""
+"""Collected data of a study: frames that include a row for every run, even a missing one."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from reports.reading.inputs import NO_INPUTS, Inputs
 from reports.reading.keys import KEYS
 
 RunCurve = Mapping[str, NDArray[np.float64]]
-"""Logged columns of a run, or of several, in the order written; nulls are NaN."""
+"""Logged columns of one run, or of several, in the order written; nulls are NaN."""
 
 
 @dataclass(frozen=True)
 class Collected:
-    """A study and its runs. `frames` are those of sections, by name.
+    """A study and its runs.
 
-    `scores` are those of evaluations, `items` what each item says of them, and `grouped` the tasks whose group has the
-    score too. `environments` maps a run's digest to what it ran on, `gpus` to the sensors of its GPU, `losses` are
-    final ones by document, `ledger` is what was judged under the study's name before, `elsewhere` what was under others
-    in the same store.
+    `scores` are evaluation scores, `items` each item's contribution, `grouped` the tasks whose group has the same
+    score. `environments` and `gpus` (sensor readings) are keyed by run digest. `losses` are final losses by document.
+    `ledger` holds earlier judgements under the study's name, `elsewhere` those under other names in the same store.
+    `frames` belong to sections and are keyed by name.
     """
 
     study: StudyDocument
@@ -42,7 +42,7 @@ class Collected:
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     inputs: Inputs = NO_INPUTS
     store_option: str = ""
-    """The option by which commands find the store (`Store.option`)."""
+    """The option that points commands to the store (`Store.option`)."""
     costs: CostsDocument | None = None
     """The arms' speeds, measured against each other."""
     began: str | None = None
@@ -56,8 +56,8 @@ class Collected:
 
 @dataclass(frozen=True)
 class ArmLogs:
-    """The logs of an arm's runs below each other: a frame for each of thousands of runs takes longer to make and to ask
-    than all else that is done with them. `ends` is where each begins, and where the last ends."""
+    """Concatenated logs of an arm's runs: thousands of frames, one per run, would take longer to build and query than
+    all later work. `ends` holds each run's start, and the last run's end."""
 
     digests: list[str]
     ends: NDArray[np.int64]
@@ -65,11 +65,11 @@ class ArmLogs:
 
     @cached_property
     def place(self) -> dict[str, int]:
-        """Places by digest."""
+        """Index of each run by digest."""
         return {digest: place for place, digest in enumerate(self.digests)}
 
     def of(self, digest: str) -> RunCurve | None:
-        """The log of one run, None where it has none. Two arms may share a run."""
+        """The log of one run, or None. Two arms may share a run."""
         place = self.place.get(digest)
         if place is None:
             return None
@@ -78,7 +78,7 @@ class ArmLogs:
 
     @cached_property
     def steps(self) -> NDArray[np.float64] | None:
-        """The steps of every run, where all logged the same ones."""
+        """The logged steps, if all runs logged the same ones, else None."""
         lengths = np.diff(self.ends)
         if (lengths != lengths[0]).any():
             return None
@@ -86,19 +86,21 @@ class ArmLogs:
         return steps[0] if (steps == steps[0]).all() else None
 
     def matrix(self, column: str) -> NDArray[np.float64]:
-        """A row for each run, where all logged as much."""
+        """Values of shape (runs, steps). All runs must have logged equally often."""
         return self.columns[column].reshape(len(self.digests), -1)
 
 
 def _by_arm(curves: pl.DataFrame) -> dict[str, ArmLogs]:
+    # groups of adjacent rows with equal (arm, digest), and where each starts
     runs = curves.select(pl.struct("arm", "digest").rle_id()).to_series()
     starts = np.flatnonzero(np.diff(runs.to_numpy().astype(np.int64), prepend=-1))
     keys, ends = curves.select("arm", "digest")[starts], np.append(starts, curves.height)
     if keys.n_unique() < keys.height or keys["arm"].rle_id().n_unique() > keys["arm"].n_unique():
-        return _by_arm(curves.sort("arm", "digest", maintain_order=True))  # each run in one piece, and each arm
+        return _by_arm(curves.sort("arm", "digest", maintain_order=True))  # makes runs and arms contiguous
     numbers = {name: curves[name].to_numpy().astype(np.float64) for name in curves.columns if name not in KEYS}
     found, first = {}, 0
     for arm, of_arm in keys.group_by("arm", maintain_order=True):
+        # starts of the arm's runs and the end of the last: slices of the arrays, without copies
         own = ends[first : first + of_arm.height + 1]
         columns = {name: values[own[0] : own[-1]] for name, values in numbers.items()}
         found[str(arm[0])] = ArmLogs(of_arm["digest"].to_list(), own - own[0], columns)

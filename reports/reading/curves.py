@@ -1,4 +1,4 @@
-"""Curves, averaged over seeds: what figures draw."""
+"""Curves averaged over seeds, as figures draw them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Line = tuple[Floats, Floats]
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A mean over seeds at one x, with the seeds' range."""
+    """A mean over seeds at one x, with the range of the seeds."""
 
     x: float
     mean: float
@@ -27,7 +27,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a figure: `kind` says what it is of, `batch` is set for measurements of speed."""
+    """One line of a figure. `kind` names the quantity; `batch` is set for speed measurements."""
 
     arm: str
     kind: str
@@ -36,12 +36,12 @@ class Curve:
 
 
 def over_seeds(x: float, values: list[float]) -> CurvePoint:
-    """The mean and range of one value per seed."""
+    """Mean and range of one value per seed."""
     return CurvePoint(x, sum(values) / len(values), min(values), max(values), len(values))
 
 
 def lines_of(data: Collected, arm: str, column: str, bins: int | None = None) -> Iterator[tuple[int, Line]]:
-    """(seed, (steps, values)) of the finished runs of an arm; the baseline's may be as few as none."""
+    """(seed, (steps, values)) of each finished run of an arm that logged this column; possibly none."""
     logs = data.logs.get(arm)
     if logs is None or np.isnan(logs.columns[column]).all():
         return
@@ -57,20 +57,20 @@ def lines_of(data: Collected, arm: str, column: str, bins: int | None = None) ->
 
 
 def _binned(x: Floats, y: Floats, bins: int) -> Line:
-    """Means over at most `bins` equal runs of neighbouring points. y may have a row for each of several runs."""
+    """Means over at most `bins` equal groups of neighbouring points. x: (n,); y: (n,) or (runs, n)."""
     starts = bin_starts(len(x), bins)
     sizes = np.diff(starts, append=len(x))
     return np.add.reduceat(x, starts) / sizes, np.add.reduceat(y, starts, axis=-1) / sizes
 
 
 def bin_starts(n: int, bins: int) -> NDArray[np.int64]:
-    """Where each of at most `bins` runs of n points begins; their sizes differ by one at most."""
+    """Start index of each of at most `bins` groups of n points; group sizes differ by at most one."""
     parts = min(bins, n)
     return np.arange(parts) * n // parts
 
 
 def average(lines: list[Line]) -> tuple[CurvePoint, ...]:
-    """Mean and range over seeds, at the points of the seed that has most of them."""
+    """Mean and range over seeds, interpolated at the points of the seed that has most."""
     if not lines:
         return ()
     grid = max((x for x, _ in lines), key=len)
@@ -78,7 +78,7 @@ def average(lines: list[Line]) -> tuple[CurvePoint, ...]:
 
 
 def _points(grid: Floats, values: Floats) -> tuple[CurvePoint, ...]:
-    """values: a row for each seed."""
+    """values: (seeds, points)."""
     columns = (grid, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
     return tuple(
         CurvePoint(float(x), float(mean), float(low), float(high), len(values))
@@ -87,7 +87,7 @@ def _points(grid: Floats, values: Floats) -> tuple[CurvePoint, ...]:
 
 
 def mean_curve(data: Collected, arm: str, column: str, bins: int | None = None) -> tuple[CurvePoint, ...]:
-    """The average over the finished runs of an arm: all at once where they logged it at the same steps."""
+    """Average over the finished runs of an arm, vectorised if they all logged the same steps."""
     logs = data.logs.get(arm)
     if logs is not None and logs.steps is not None:
         finished = data.runs.filter(arm=arm, status="finished")["digest"]

@@ -27,7 +27,7 @@ from reports.reading.outcomes import ENDED, FAILED, outcomes
 
 @dataclass(frozen=True)
 class StudyDocuments:
-    """A study and where its runs are."""
+    """A study, its store and its folder."""
 
     study: StudyDocument
     store: Store
@@ -35,7 +35,7 @@ class StudyDocuments:
 
     @classmethod
     def of(cls, study_dir: Path | str, store: Store | None = None) -> StudyDocuments:
-        """Raises ReportError without a study there. store: the one that it lies in, unless it is to be opened."""
+        """Open a study. store: opened from the study's folder by default. Raises ReportError if there is no study."""
         folder = StudyFolder(Path(study_dir))
         study = folder.read()
         if study is None:
@@ -54,7 +54,7 @@ class StudyDocuments:
 
     @cached_property
     def tables(self) -> RunTables:
-        """The runs' files, a row for each of `keys`."""
+        """The runs' files, one row for each of `keys`."""
         return RunTables(self.store, [key.digest for key in self.keys])
 
     @cached_property
@@ -70,36 +70,37 @@ class StudyDocuments:
 
     @property
     def began(self) -> str | None:
-        """Start of the first run that has ended, tuning included (ISO 8601); None where the study is not registered."""
+        """Start of the first run that has ended, tuning included (ISO 8601); None if the study is not registered or no
+        run ended."""
         digests = self.study.run_digests if self.study.registrations else ()
         found = [result.started for digest in digests if (result := self.store.read_result(digest)) is not None]
         return min(found, key=datetime.fromisoformat, default=None)
 
     @cached_property
     def data(self) -> dict[str, TextMeta | SyntheticMeta]:
-        """The data that the arms read, by digest, as far as the store has it."""
+        """Metadata of the arms' data by digest, as far as the store has it."""
         folders = {arm.data: self.store.data(arm.data) for arm in self.study.arms}
         found = {digest: folder.read() for digest, folder in folders.items() if folder.is_known}
         return {digest: meta for digest, meta in found.items() if meta is not None}
 
     @cached_property
     def corpora(self) -> dict[str, TextMeta]:
-        """The text among it."""
+        """The text corpora among `data`."""
         return {digest: meta for digest, meta in self.data.items() if isinstance(meta, TextMeta)}
 
     @cached_property
     def chances(self) -> dict[str, float]:
-        """The accuracy of guessing of the synthetic tasks among it."""
+        """Accuracy of guessing for the synthetic tasks among `data`."""
         tasks = {digest: meta for digest, meta in self.data.items() if isinstance(meta, SyntheticMeta)}
         return {digest: meta.chance for digest, meta in tasks.items() if meta.chance is not None}
 
     @cached_property
     def outcomes(self) -> dict[str, Row]:
-        """Outcome of each finished run, by its digest."""
+        """Outcome of each finished run by digest."""
         return outcomes(self.study, self.study.arms, self.ended, self.corpora, self.validations)
 
     def validations(self, digest: str) -> list[tuple[int, float]]:
-        """The steps and losses of a run's validations, in order."""
+        """(step, loss) of each validation of a run, in order."""
         logged, _ = self.store.read_many_metrics([digest], ("step", "validation_loss"))
         return list(logged.drop_nulls("validation_loss").select("step", "validation_loss").iter_rows())
 
@@ -114,11 +115,12 @@ class StudyDocuments:
 
     @cached_property
     def measurements(self) -> dict[str, MeasureDocument]:
-        """The same by the run's digest."""
+        """`measured`, keyed by run digest."""
         return {key.digest: document for key, document in self.measured}
 
     @cached_property
     def evaluated(self) -> list[EvaluatedRun]:
-        """The evaluation of each run that has one and has not failed: scores are averaged over runs that trained."""
+        """Evaluation of each run that has one and neither diverged nor stalled: scores are averaged over runs that
+        trained."""
         trained = [key for key in self.keys if self.outcomes.get(key.digest, {}).get("status") not in FAILED]
         return list(read(self.store, self.study, trained))

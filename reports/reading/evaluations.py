@@ -1,4 +1,4 @@
-"""Evaluation results as frames: scores, and the items that they are sums over."""
+"""Evaluation results as frames: scores, and the items over which they are sums."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ ITEMS = KEYS | {
     "value": pl.Float64,
     "weight": pl.Float64,
 }
-"""A score is Σ value / Σ weight over the items; items of one cluster are from one document."""
+"""A score is Σ value / Σ weight over the items. Items of one cluster come from one document."""
 NATS_PER_BIT = math.log(2)
 PERPLEXITIES = ("byte_perplexity", "word_perplexity")
-"""Not sums over items; where they are, bits_per_byte says the same."""
+"""Metrics that are no sums over items; where they occur, `bits_per_byte` carries the same information."""
 
 
 class EvaluatedRun(NamedTuple):
-    """A run that was evaluated, what was found, and the items' records."""
+    """An evaluated run, its evaluation document, and the records of its items."""
 
     key: RunKey
     document: EvalsDocument
     records: list[SampleRecord]
 
     def rows(self, name: str) -> Iterator[tuple[Section, JsonObject]]:
-        """The rows of a section, with the section."""
+        """The rows of a section, each paired with the section."""
         section = self.document.sections.get(name, Section(rows=()))
         yield from ((section, row) for row in section.rows)
 
 
 def read(store: Store, study: StudyDocument, keys: Iterable[RunKey]) -> Iterator[EvaluatedRun]:
-    """Stored results of the study's evaluation."""
+    """Stored evaluation results of the study's runs."""
     if study.evals is None:
         return
     for key in keys:
@@ -69,13 +69,13 @@ def scores(evaluated: list[EvaluatedRun]) -> pl.DataFrame:
 
 
 def items(evaluated: list[EvaluatedRun]) -> pl.DataFrame:
-    """The items, and again as those of the groups that their tasks are in."""
+    """One row per item and metric, repeated under each task group that contains the item's task."""
     rows = [run.key.row(row) for run in evaluated for record in run.records for row in _item_values(record)]
     return with_groups(pl.DataFrame(rows, schema=ITEMS), _groups(evaluated))
 
 
 def grouped(evaluated: list[EvaluatedRun]) -> frozenset[str]:
-    """The tasks and groups that are in a group: figures draw that alone."""
+    """Tasks and groups contained in a larger group; figures draw only the larger one."""
     groups = _groups(evaluated)
     inner = {name for name, own in groups.items() for other in groups.values() if set(own.tasks) < set(other.tasks)}
     return frozenset(inner.union(*(group.tasks for group in groups.values())))
@@ -87,7 +87,8 @@ def _groups(evaluated: list[EvaluatedRun]) -> dict[str, TaskGroup]:
 
 
 def with_groups(samples: pl.DataFrame, groups: dict[str, TaskGroup]) -> pl.DataFrame:
-    """Add groups, whose means weigh all tasks alike, of any number of items, or, for `by_size`, all items alike."""
+    """Append each group's items. A group's mean weighs its tasks equally, or its items equally for metrics in
+    `by_size`."""
     each = ["arm", "seed", "task", "metric"]
     parts = [samples]
     for name, group in groups.items():
@@ -101,7 +102,7 @@ def with_groups(samples: pl.DataFrame, groups: dict[str, TaskGroup]) -> pl.DataF
 
 
 def _item_values(sample: SampleRecord) -> Iterator[Row]:
-    """Values of one item for each metric that is a sum over items. Named as in the evals document."""
+    """One row per metric of an item that is a sum over items, named as in the evals document."""
     item = f"{sample.doc_id} {sample.doc_hash}"
     cluster = item if sample.document is None else f"document {sample.document}"
     shared = {"task": sample.task, "item": item, "cluster": cluster}
@@ -112,8 +113,8 @@ def _item_values(sample: SampleRecord) -> Iterator[Row]:
 
 
 def _value_and_weight(metric: str, score: Any) -> tuple[float | None, float | None]:
-    """None for what is not a number. A likelihood of a whole text is its log and its bytes, what is a sum over tokens
-    says over how many."""
+    """(value, weight) of one score. A sum over tokens carries its own weight; `bits_per_byte` of a text is a pair
+    (log-likelihood in nats, bytes). (None, None) if the score is not a number."""
     if isinstance(score, dict):
         return score["sum"], score["weight"]
     if metric == "bits_per_byte" and isinstance(score, list) and None not in score:

@@ -1,4 +1,4 @@
-"""Models in the store that were trained elsewhere."""
+"""Imported models in the store: models that were trained elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from ablate.store import Store, StoreError
 from ablate.store.documents import ImportDocument, MeasureDocument, ResultDocument, RunDocument, TextMeta
 
 Text = tuple[str, float | None, int | None]
-"""Properties that two losses per byte must share to compare: the documents, and which of them are held out."""
+"""Properties that two losses per byte must share to be comparable: the documents, and the fraction or number of them
+that is held out."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class ImportedScore:
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """An imported model, its run, and every score that it has. `text` is None where the corpus is gone."""
+    """An imported model, its run, and all its scores. `text` is None if the corpus is gone."""
 
     document: ImportDocument
     run: RunDocument
@@ -36,7 +37,7 @@ class ImportedModel:
 
 @dataclass(frozen=True)
 class Imports:
-    """The models of a store in alphabetical order, and why others cannot be shown."""
+    """The imported models of a store in alphabetical order, and the errors of those that cannot be shown."""
 
     models: tuple[ImportedModel, ...]
     errors: tuple[str, ...]
@@ -53,7 +54,7 @@ def read_imports(store: Store) -> Imports:
 
 
 def text_of(store: Store, corpus: str) -> Text | None:
-    """The text of a corpus, whatever its tokenizer; None of a synthetic task, and where the corpus is gone."""
+    """The text of a corpus, independent of its tokenizer; None for a synthetic task or a missing corpus."""
     meta = store.data(corpus).read() if store.data(corpus).path.is_dir() else None
     return (meta.content_read, meta.split.fraction, meta.split.given) if isinstance(meta, TextMeta) else None
 
@@ -69,7 +70,7 @@ def _read(store: Store, name: str) -> ImportedModel:
     meta = corpus.read() if corpus.path.is_dir() else None
     source = str(meta.spec["source"]) if meta else f"data {run.data.digest[:8]}"
     text = text_of(store, run.data.digest)
-    scores = {  # those of the newest evaluation where several have the same
+    scores = {  # the newest evaluation wins if several have the same score
         (task, metric): ImportedScore(task, metric, score.value, score.stderr)
         for evaluated in store.all_evals(run.digest)
         for task, metrics in evaluated.scores.items()

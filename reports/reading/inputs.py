@@ -1,4 +1,4 @@
-"""Inputs of the arms of a study in training: data, vocabulary and context."""
+"""Training inputs of a study's arms: data, vocabulary and context."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Inputs:
     sources: tuple[str, ...] = ()
     """`prose`, `HuggingFaceFW/fineweb-edu`, or the name of a synthetic task."""
     vocabularies: tuple[int, ...] = ()
-    """Numbers of token ids."""
+    """Vocabulary sizes in token ids."""
     contexts: tuple[int, ...] = ()
     """Tokens per sequence."""
 

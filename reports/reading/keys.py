@@ -1,4 +1,4 @@
-"""Leading columns of every frame of runs."""
+"""Leading columns of every per-run frame."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RunKey(NamedTuple):
     digest: str
 
     def row(self, values: Mapping[str, object]) -> Row:
-        """The values of one row of a frame, after the key."""
+        """One row of a frame: the key, then the values."""
         return {**self._asdict(), **values}
 
 
@@ -30,7 +30,7 @@ def keys_of(study: StudyDocument) -> list[RunKey]:
 
 
 def keyed(frame: pl.DataFrame, key: RunKey, schema: Schema) -> pl.DataFrame:
-    """A log of one run, with the key before each row."""
+    """A run's log with the key prepended to each row."""
     known = key._asdict()
     # Column by column: for thousands of small frames, planning a query takes longer than the query.
     keys = {name: pl.Series(name, [known[name]], schema[name]).new_from_index(0, frame.height) for name in known}

@@ -1,4 +1,4 @@
-"""Outcome of a run: its status in the store and, for text, what its final loss adds to it."""
+"""Outcome of a run: its stored status and, for text, the judgement of its final loss."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ablate.store.result_columns import Row
 ENDED = ("finished", "diverged")
 FAILED = ("stalled", "diverged")
 LEARNING = 0.1
-"""A loss that falls in the second half of training by this share of what it is above the runs that trained will get
-there: it is slow, and has not stalled."""
+"""A run is slow, not stalled, if in the second half of training its validation loss fell by more than this share of its
+distance to the mean loss of the runs that trained."""
 
 Ended = Outcome | ResultDocument
 LossByRun = Mapping[str, float]
@@ -31,12 +31,12 @@ def outcomes(
     corpora: Mapping[str, TextMeta],
     curve: LossCurve,
 ) -> dict[str, Row]:
-    """Outcome columns beside the result, by the digest of each finished run of these arms.
+    """Outcome columns that complement the result, by digest of each finished run of these arms.
 
-    `uniform` is the worst loss that a model need have. A finished run has *diverged* where it is no better, and
-    *stalled* where it is no better than token frequencies, has stopped learning, and ended apart from the seeds of its
-    arm that are better. Where every run is so near to frequencies all are too short, as are those of an arm that is
-    undertrained: they did not stall.
+    `uniform` is the loss of a uniform guess. A finished run *diverged* if its loss is no better than that. It *stalled*
+    if its loss is no better than that of token frequencies, no longer fell, and is far from its arm's better seeds. No
+    run stalled if all are that near to token frequencies, since then all are too short; nor did a run of an
+    undertrained arm.
     """
     found: dict[str, Row] = {}
     losses: dict[str, float] = {}
@@ -67,10 +67,10 @@ def outcomes(
 
 
 def _near_frequencies(losses: LossByRun, known: ReferenceLosses) -> Iterator[str]:
-    """Runs of an arm that learned little but token frequencies.
+    """Runs of an arm that learned little beyond token frequencies.
 
-    Losses that lie close together share a fate, decided by the middle one: no cut goes between two seeds that ended
-    alike.
+    Losses within NEAR_UNIGRAM of their neighbour form a group, whose median decides for all: no threshold separates two
+    seeds that ended alike.
     """
     order = sorted((loss, digest) for digest, loss in losses.items() if known.outcome(loss) != "diverged")
     together = [order[:1]]
@@ -84,7 +84,7 @@ def _near_frequencies(losses: LossByRun, known: ReferenceLosses) -> Iterator[str
 
 
 def _learns(curve: list[tuple[int, float]], trained: float) -> bool:
-    """Whether the loss still fell towards that of the runs that trained."""
+    """Whether the validation loss was still falling towards that of the runs that trained."""
     if len(curve) < 2:
         return False
     last, end = curve[-1]

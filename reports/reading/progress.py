@@ -14,13 +14,13 @@ from ablate.store.store import Status
 from reports.reading.outcomes import ENDED
 
 STALLED_SECONDS = 120.0
-"""A study of which nothing was written for so long is not running."""
+"""A study counts as not running after this many seconds without a write."""
 NONE_KNOWN: Mapping[str, Status] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Running:
-    """A run that has begun and not ended. `loss` is None where it was not finite, or nothing was logged yet."""
+    """A run that has started and not ended. `loss` is None if it was not finite, or if nothing was logged yet."""
 
     digest: str
     arm: str
@@ -32,7 +32,7 @@ class Running:
 
 @dataclass(frozen=True)
 class StudyProgress:
-    """Runs of the study that ended and that failed, of all that it asked for so far, and those under way."""
+    """Counts of the study's ended, failed and requested runs, and the runs under way."""
 
     ended: int
     failed: int
@@ -42,19 +42,19 @@ class StudyProgress:
 
     @property
     def share(self) -> float:
-        """Finished share of the work, by runs and steps."""
+        """Finished fraction of the work: ended runs, plus the finished fraction of steps of those under way."""
         begun = sum(run.step / run.steps for run in self.runs)
         return (self.ended + begun) / self.total if self.total else 0.0
 
 
 def study_progress(store: Store, study: StudyDocument, known: Mapping[str, Status] = NONE_KNOWN) -> StudyProgress:
-    """Progress now. known: statuses of runs, by digest, that the store need not be asked for."""
-    # those of the size that is compared last; sizes may share some
+    """Current progress. known: statuses by run digest that need not be read from the store."""
+    # Sizes may share runs; the study's own arms, which are compared last, override them.
     arms = [*(arm for size in study.ladder for arm in size.arms), *study.arms]
     keys = {run.digest: (arm, run) for arm in arms for run in arm.runs}
     statuses = {digest: known.get(digest) or store.status(digest) for digest in keys}
     ended = sum(status in ENDED for status in statuses.values())
-    # Seconds since 1970. A worker that measures or evaluates writes only its heartbeat, and has no run left to train.
+    # Seconds since 1970. A worker that measures or evaluates writes only its heartbeat, and trains no run.
     last = max(map(store.last_beat, keys), default=0.0)
     if ended < len(keys):
         written = [entry.stat().st_mtime for digest in keys for entry in store.written(digest)]

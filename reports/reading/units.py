@@ -1,5 +1,5 @@
-"""Losses in one unit: nats per token (per target, where not all are asked for), or, where arms have tokenizers of their
-own, nats per byte of held-out text. Nothing else converts losses."""
+"""Losses in one unit: nats per token (per target, if not all tokens are targets), or nats per byte of held-out text if
+arms have different tokenizers. Nothing else converts losses."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ OF_ITEMS = ("value",)
 
 
 def comparable(data: Collected) -> Collected:
-    """The same with losses per byte where the study compares those.
+    """The same data, with losses per byte if the study compares those.
 
-    nats per byte = nats per token · held-out tokens / held-out bytes = bits per byte · ln 2. The factor is the
-    tokenizer's, so that an arm's runs share it; training losses are scaled by it too, though they are of other text.
+    nats per byte = nats per token · held-out tokens / held-out bytes = bits per byte · ln 2. The factor depends only on
+    the tokenizer, so an arm's runs share it. Training losses are scaled by it too, although they are of other text.
     """
     if data.study.per != "byte":
         return data
@@ -46,13 +46,13 @@ def comparable(data: Collected) -> Collected:
 
 
 def judging(data: Collected) -> Collected:
-    """The same with final scores on the judging part in place of those on the test part."""
+    """The same data with final validation scores in place of the test scores."""
     columns = {name: pl.col(f"judging_{name}") for name in ("loss", "bits_per_byte", "accuracy")}
     return replace(data, runs=data.runs.with_columns(**columns))
 
 
 def _tuned_per_byte(study: StudyDocument, factors: Mapping[str, float | None]) -> StudyDocument:
-    """With the losses of tuning runs per byte; not those of a ladder's rungs, which are compared with nothing."""
+    """The study with tuning losses per byte. A ladder's rungs keep theirs, which are compared with nothing."""
 
     def scaled(trial: StudyTrial, factor: float | None) -> StudyTrial:
         losses = tuple(None if loss is None or factor is None else factor * loss for loss in trial.losses)
@@ -68,7 +68,7 @@ def _tuned_per_byte(study: StudyDocument, factors: Mapping[str, float | None]) -
 def _scaled(
     frame: pl.DataFrame, columns: Sequence[str], factors: pl.DataFrame, where: pl.Expr | None = None
 ) -> pl.DataFrame:
-    """Times the factor of the arm, in all rows or in some."""
+    """Multiply columns by the arm's factor, in all rows or in those selected by `where`."""
     if not columns:
         return frame
     joined = frame.join(factors, on="arm", how="left", maintain_order="left")

@@ -1,7 +1,7 @@
 """`studies/results/<study>@<scale>.json`: a study's result as data, small enough to be committed.
 
-Numbers have five significant digits. An end of an interval is null where it is not known, or where there is none.
-Named parts of a model link a result to variants of the zoo.
+Numbers have five significant digits. An interval's end is null if it is unknown or infinite. Named parts of a model
+link a result to variants of the zoo.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_empty(value: object) -> bool:
 
 
 class RecordedInterval(Part):
-    """A mean with its interval, and the corrected p-value where it was tested."""
+    """A mean with its interval, and the corrected p-value if it was tested."""
 
     mean: float
     low: float | None
@@ -44,14 +44,14 @@ class RecordedCost(Part):
 
 
 class RecordedTrial(Part):
-    """A learning rate that tuning tried, and the loss of every tuning seed; null where it diverged."""
+    """A learning rate that tuning tried, and the loss of each tuning seed; null for a seed that diverged."""
 
     rate: float
     losses: tuple[float | None, ...]
 
 
 class RecordedCurve(Part):
-    """The mean validation loss by step, at most forty points."""
+    """Mean validation loss by step, at most 40 points."""
 
     steps: tuple[int, ...] = ()
     loss: tuple[float, ...] = ()
@@ -62,19 +62,19 @@ class RecordedArm(Part):
 
     name: str
     edits: dict[str, JsonValue]
-    """Edits of the base by path, those that tuning chose among them."""
+    """Edits of the base by path, including those chosen by tuning."""
     parts: tuple[str, ...] = ()
-    """Parts of its model and training that not every arm has: `norm_placement=post`."""
+    """Parts of its model and training that some other arm lacks: `norm_placement=post`."""
     verdict: Verdict
     loss: RecordedInterval | None
     difference: RecordedInterval | None
     """Paired difference from the baseline."""
     detectable: float | None
-    """The smallest difference that would have been found with 80 % probability."""
+    """Smallest difference that would have been found with 80 % probability."""
     rate: float | None
     """Learning rate."""
     seeds: dict[str, float]
-    """Loss by seed, of those that trained."""
+    """Loss by seed, for seeds that trained."""
     stalled: tuple[int, ...] = ()
     diverged: tuple[int, ...] = ()
     tuning: tuple[RecordedTrial, ...] = ()
@@ -92,7 +92,7 @@ class RecordedEffect(Part):
 
 
 class RecordedContrast(Part):
-    """A comparison of two arms, neither of which is the baseline."""
+    """A comparison of two arms other than the baseline."""
 
     arm: str
     against: str
@@ -101,7 +101,8 @@ class RecordedContrast(Part):
 
 
 class RecordedRung(Part):
-    """Paired differences from the baseline at another rung of a ladder, by arm; their intervals are uncorrected."""
+    """Paired differences from the baseline by arm, at another rung (size or length) of a ladder. Intervals are
+    uncorrected."""
 
     name: str
     axis: Literal["size", "length"]
@@ -117,29 +118,29 @@ class RecordedClaim(StudyClaim):
     effect: RecordedInterval | None
     """The measured effect: a difference, or a ratio of costs."""
     seen: float | None
-    """The smallest effect that would have been found with 80 % probability."""
+    """Smallest effect that would have been found with 80 % probability."""
     reason: str
-    """What decided."""
+    """Reason for the outcome."""
 
 
 class RecordedSetting(Part):
-    """Conditions of a result: the lowest and the highest over its arms."""
+    """Conditions of a result; ranges are from the lowest to the highest value over its arms."""
 
     parameters: Range
-    """Without embeddings."""
+    """Parameter counts without embeddings."""
     tokens_per_parameter: Range
     context: int | None
     matched: str
     rates: str
     seeds: int
     data: str
-    """Sources of the data, or names of synthetic tasks."""
+    """Sources of the data, or names of synthetic tasks, separated by commas."""
     vocabularies: tuple[int, ...] = Field(default=(), exclude_if=is_empty)
-    """Numbers of token ids; empty in files from before."""
+    """Vocabulary sizes in token ids; empty in files written before this field existed."""
 
 
 class RecordedResult(Part):
-    """The whole file."""
+    """A recorded result file."""
 
     format: Literal[1] = 1
     study: str
@@ -148,7 +149,7 @@ class RecordedResult(Part):
     citation: str | None
     created: str
     recorded: str
-    """Day on which the file was written."""
+    """Day (UTC) on which the file was written."""
     commit: str | None
     machine: str
     threads: str
@@ -168,7 +169,7 @@ class RecordedResult(Part):
 
     @property
     def name(self) -> str:
-        """`norm_placement@cpu`, also the name of its file."""
+        """`norm_placement@cpu`, also the file's name without its suffix."""
         return f"{self.study}@{self.scale}"
 
     def arm(self, name: str) -> RecordedArm | None:
@@ -176,14 +177,15 @@ class RecordedResult(Part):
 
 
 Plain: TypeAlias = Mapping[str, Any]
-"""Edits by path, or a document as JSON has it."""
+"""Edits by path, or a document as parsed JSON."""
 
 NAMING = ("kind", "source")
-"""Keys whose value names the part around them."""
+"""Keys whose value names the part that contains them."""
 
 
 def parts_of(data: Plain) -> frozenset[str]:
-    """Every part in plain data, with full or dotted keys: words by the setting that takes them, and maps by name."""
+    """Named parts of plain data with full or dotted keys: `setting=word` for a string value, and the name of each
+    mapping (`name=kind` if it has a kind or source)."""
     return frozenset(_walk("", data))
 
 
@@ -207,7 +209,7 @@ def _walk(name: str, value: Any) -> Iterator[str]:
 
 
 def own_parts(arms: Mapping[str, Plain]) -> dict[str, tuple[str, ...]]:
-    """The parts of each arm that not all arms have. Arms of which nothing is known have none."""
+    """Parts of each arm that some other arm lacks. An arm without data has none."""
     found = {name: parts_of(data) for name, data in arms.items() if data}
     common = reduce(frozenset.__and__, found.values()) if found else frozenset()
     return {name: tuple(sorted(found.get(name, common) - common)) for name in arms}

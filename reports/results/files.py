@@ -15,17 +15,18 @@ from reports.results.document import RecordedCurve, RecordedResult
 
 MOST_BYTES = 60_000
 POINTS = (40, 20, 10, 0)
-"""Points of a curve, the most that fit."""
+"""Numbers of points of a curve, tried in this order until the file fits."""
 DIGITS = 5
 REMEDY = "write it again: ablate report PATH --record"
 LISTS = ("arms", "effects", "contrasts", "rungs", "claims", "notes", "qualifiers")
-"""Keys whose entries are a line each."""
+"""Keys whose entries take one line each."""
 
 
 def write(result: RecordedResult, folder: Path) -> Path:
-    """Write `<study>@<scale>.json` into a folder and return its path. Curves have as many points as the size allows.
+    """Write `<study>@<scale>.json` into a folder and return its path. Curves keep as many points as the size limit
+    allows.
 
-    Raises ReportError if it is too large to be committed even without them.
+    Raises ReportError if the file is too large to be committed even without curves.
     """
     path = folder / f"{result.name}.json"
     texts = (as_text(with_curves(result, points)) for points in POINTS)
@@ -37,7 +38,7 @@ def write(result: RecordedResult, folder: Path) -> Path:
 
 
 def with_curves(result: RecordedResult, points: int) -> RecordedResult:
-    """The same result with curves of at most so many points, the last among them."""
+    """The same result with curves of at most `points` points, always including the last."""
     arms = []
     for arm in result.arms:
         curve, thinned = arm.curve, RecordedCurve()
@@ -49,7 +50,7 @@ def with_curves(result: RecordedResult, points: int) -> RecordedResult:
 
 
 def as_text(result: RecordedResult) -> str:
-    """Strict JSON with sorted keys and a line for each arm, so that a diff shows what changed."""
+    """Strict JSON with sorted keys and one line per arm, so that a diff shows what changed."""
     plain = rounded(result.model_dump(mode="json"))
     lines = []
     for key, value in sorted(plain.items()):
@@ -63,7 +64,7 @@ def _line(value: Any) -> str:
 
 
 def rounded(value: Any) -> Any:
-    """The same plain data with numbers of five significant digits."""
+    """The same plain data with numbers rounded to five significant digits."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, Mapping):
@@ -74,7 +75,7 @@ def rounded(value: Any) -> Any:
 
 
 def read(path: Path) -> RecordedResult:
-    """Raises ReportError on anything but a whole recorded result: the file, the field, and what was expected there."""
+    """Read a recorded result. Raises ReportError with file, field and expected value if it is invalid."""
     try:
         return jsonfile.record(read_regular(path), RecordedResult, str(path), REMEDY)
     except StoreError as error:

@@ -16,7 +16,7 @@ def size_of(result: RecordedResult) -> str:
 
 
 def size_and_length(parameters: tuple[float, float], tokens: tuple[float, float]) -> str:
-    """`56 k parameters · 9.9 to 10 tokens per parameter`, of smallest and largest values."""
+    """`56 k parameters · 9.9 to 10 tokens per parameter`, from (smallest, largest) pairs."""
     return f"{_parameters(parameters)} · {_range(tokens)} tokens per parameter"
 
 

@@ -1,4 +1,4 @@
-"""Results of the studies of a store, and their files."""
+"""Results of a store's studies, and their files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from reports.wording import answers
 
 
 def result_of(study_dir: Path, notes: Sequence[str] = ()) -> RecordedResult:
-    """The result of a study in a store. Raises ReportError where there is none."""
+    """The result of a study in a store. Raises ReportError if there is none."""
     summary = summarise_study(study_dir)
     if summary.study.scale in UNJUDGED:
         raise ReportError(f"{study_dir}: a {summary.study.scale} run answers nothing, so it is not recorded")
@@ -54,9 +54,9 @@ def result_of(study_dir: Path, notes: Sequence[str] = ()) -> RecordedResult:
 def record_result(study_dir: Path, folder: Path | None = None, notes: Sequence[str] = ()) -> Path:
     """Write a study's result to a file and return its path.
 
-    folder: None for `results` beside the study's file. notes: without any, those of the file that is replaced stay.
+    folder: by default `results` beside the study's file. notes: if empty, the notes of a replaced file are kept.
 
-    Raises ReportError where there is no result, or no folder.
+    Raises ReportError if there is no result, or no folder to write to.
     """
     place = folder or beside(study_dir)
     found = result_of(study_dir, notes)
@@ -67,7 +67,7 @@ def record_result(study_dir: Path, folder: Path | None = None, notes: Sequence[s
 
 
 def beside(study_dir: Path) -> Path:
-    """`results` in the folder of the study's file."""
+    """`results` in the folder of the study's file. Raises ReportError if the study has no file."""
     study = StudyFolder(study_dir).read()
     if study is None or study.path is None:
         raise ReportError(f"{study_dir}: its study has no file beside which to record it: name a directory")
@@ -75,7 +75,7 @@ def beside(study_dir: Path) -> Path:
 
 
 def results_of_store(root: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
-    """The result of every study of a store that has one, with its report where there is one."""
+    """The result of each study in a store that has one, with the path of its report if that exists."""
     for folder in Store(root).studies():
         study = folder.read()
         if study is not None and study.scale not in UNJUDGED and StudyDocuments.of(folder.path).ended:
@@ -83,7 +83,8 @@ def results_of_store(root: Path) -> Iterator[tuple[RecordedResult, Path | None]]
 
 
 def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[str] = ()) -> RecordedResult:
-    """The result of a study as it is kept. documents: the study's, for what its runs were. notes: for its readers."""
+    """The recorded form of a study's result. documents: the study's, for the settings of its runs. notes: for its
+    readers."""
     study, known = summary.study, dict(summary.environment)
     runs = {arm.name: _run_of(documents, arm) for arm in study.arms}
     parts = own_parts(runs)
@@ -136,13 +137,13 @@ def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[s
 
 
 def _joined(environment: Mapping[str, tuple[str, ...]], key: str) -> str:
-    """The value of all runs, or every one that some run had."""
+    """The value that all runs share, or all distinct values separated by commas."""
     return ", ".join(environment.get(key, ()))
 
 
 def _command(study: StudyDocument) -> str:
-    """The command that repeats the study, wherever its file lies: from the folder above that of studies, or above the
-    file's. Plug-ins outside that folder are called by their names alone."""
+    """The command that repeats the study, independent of where its files lie: paths start above the folder `studies`,
+    or are the bare file name. Plug-ins outside that folder appear by name only."""
     if study.path is None:
         return study.model_copy(update={"plugin_files": _named_from(None, study.plugin_files)}).command()
     *folders, name = Path(study.path).parts
@@ -153,7 +154,7 @@ def _command(study: StudyDocument) -> str:
 
 
 def _named_from(folder: Path | None, files: Sequence[str]) -> tuple[str, ...]:
-    """Files relative to a folder that they lie below; of others the name."""
+    """Paths relative to `folder` for files below it, else the bare file name."""
     paths = map(Path, files)
     return tuple(
         each.relative_to(folder).as_posix() if folder and each.is_relative_to(folder) else each.name for each in paths
@@ -161,7 +162,7 @@ def _named_from(folder: Path | None, files: Sequence[str]) -> tuple[str, ...]:
 
 
 def _run_of(documents: StudyDocuments, arm: StudyArm) -> Plain:
-    """The model and training of an arm's first stored run as plain data; empty where none has started."""
+    """Model and training settings of an arm's first stored run as plain data; empty if no run has started."""
     for run in arm.runs:
         found = documents.store.read_run(run.digest)
         if found is not None:
@@ -239,7 +240,7 @@ def _detectable(found: Comparison) -> float | None:
 
 
 def _tuning(study: StudyDocument, arm: str) -> Iterator[RecordedTrial]:
-    """Every rate that an arm tried, where the rate was tuned."""
+    """Every learning rate that an arm tried, if the rate was tuned."""
     for tuning in study.tuning:
         for trial in tuning.trials if tuning.arm == arm and RATE in tuning.chosen else ():
             rate = trial.settings[RATE]
@@ -248,7 +249,7 @@ def _tuning(study: StudyDocument, arm: str) -> Iterator[RecordedTrial]:
 
 
 def _rungs(summary: StudySummary) -> Iterator[RecordedRung]:
-    """The other rungs of a ladder, as far as they have results."""
+    """The ladder's other rungs that have results."""
     section = summary.section(Rungs)
     for rung in summary.study.ladder:
         gaps = {gap.arm: interval(gap.difference) for gap in (section.gaps if section else ()) if gap.rung == rung.name}

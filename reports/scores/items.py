@@ -1,13 +1,13 @@
 """Scores of an arm against the baseline's, item by item. Pure.
 
-Both answered the same items, so what makes an item easy or hard cancels in the difference. Items from one document
-count as one, since they are not independent. Other items would give another difference, and so would other seeds:
-with two seeds or more both are random effects that cross (`reports.statistics.crossed`), and p-value and interval are
-over both. A single seed has an interval over items alone, a bootstrap (BCa, Efron 1987), and no p.
+Both arms answered the same items, so the difficulty of an item cancels in the difference. Items from one document count
+as one, since they are not independent. Other items would give another difference, and so would other seeds: with two
+seeds or more both are crossed random effects (`reports.statistics.crossed`), and p-value and interval cover both. A
+single seed has an interval over items alone, a bootstrap (BCa, Efron 1987), and no p.
 
-The tests of all arms, tasks and metrics share 5 %, corrected by Holm as losses are, and intervals agree with it: with
-enough tasks something always looks better. The ledger keeps them, so that tasks asked one by one are corrected like
-tasks asked at once. Tasks within groups, which figures do not draw, share 5 % of their own.
+The tests of all arms, tasks and metrics share 5 %, corrected by Holm like losses, and intervals agree with it: with
+enough tasks some arm always looks better. The ledger keeps them, so that tasks tested one by one are corrected like
+tasks tested at once. Tasks within groups, which figures do not draw, share another 5 %.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 
 from ablate.store.documents import JsonObject, LedgerTest
 from reports.findings.judging import difference_claim, differences, score_test
@@ -31,16 +31,16 @@ from reports.statistics.simultaneous import Evidence
 RESAMPLES = 1999
 SEED = 0
 BATCH_ELEMENTS = 1_000_000
-"""Resampled values held at a time."""
+"""Most resampled values held in memory at a time."""
 
 
 @dataclass(frozen=True)
 class ItemDifference:
-    """One metric of one task, arm − baseline. `reason` says why there is no difference, `difference` is None then.
+    """One metric of one task, arm − baseline. If there is no difference, `difference` is None and `reason` says why.
 
-    `low` and `high` are None with fewer than two independent items, `p` also with fewer than two seeds, where all seeds
-    differ by the same, and while it is withheld. `by_seed` has one difference for each of `seeds`. `test` is what the
-    ledger keeps.
+    `low` and `high` are None with fewer than two independent items. `p` is None then too, and with fewer than two
+    seeds, if all seeds differ by the same amount, and while it is withheld. `by_seed` has one difference for each of
+    `seeds`. `test` is the ledger's record.
     """
 
     task: str
@@ -75,11 +75,11 @@ Key = tuple[str, str, str]
 def item_differences(
     data: Collected, levels: Mapping[str, float], withheld: Collection[str] = ()
 ) -> dict[str, tuple[ItemDifference, ...]]:
-    """Differences by arm. `levels`: α of an arm's look, 0.05 where there is one look. `withheld`: arms that are not
-    judged yet, though they count."""
+    """Differences by arm. levels: α of an arm's look; 0.05 if there is one look. withheld: arms that are not judged
+    yet, though they count."""
     arms = [arm for arm in data.study.arms if arm.name != data.study.baseline]
     sampled, summed = set(data.items["task"]), set(data.items.select("task", "metric").unique().iter_rows())
-    # scores that are sums over items; one of a task without any samples is among them, and will say so
+    # Scores that are sums over items. A score of a task without samples is included, with a reason.
     metrics = data.scores.select("task", "metric").unique(maintain_order=True).iter_rows()
     compared = [pair for pair in metrics if pair in summed or pair[0] not in sampled]
     found: dict[Key, ItemDifference] = {}
@@ -104,7 +104,7 @@ def item_differences(
 def _corrected(
     data: Collected, family: Mapping[Key, ItemDifference], evidence: Mapping[Key, Evidence]
 ) -> dict[Key, ItemDifference]:
-    """Those that share 5 %, corrected for each other and for what was judged before."""
+    """Differences that share 5 %, corrected for each other and for earlier judgements."""
     claims = {key: difference_claim(each.test) for key, each in family.items() if each.test is not None}
     known = {claims[key]: evidence[key] for key in claims if key in evidence}
     tests = [each.test for each in family.values() if each.test is not None]
@@ -128,7 +128,7 @@ def _evidence(table: Crossed, level: float) -> Evidence:
 
 
 def unpaired(items: Mapping[str, tuple[ItemDifference, ...]]) -> Iterator[str]:
-    """A warning for each score that could not be compared."""
+    """Warnings for scores that could not be compared."""
     for arm, values in items.items():
         for value in values:
             if value.reason is not None:
@@ -136,9 +136,9 @@ def unpaired(items: Mapping[str, tuple[ItemDifference, ...]]) -> Iterator[str]:
 
 
 def _compare(data: Collected, arm: str, task: str, metric: str) -> tuple[ItemDifference | None, Crossed | None]:
-    """The difference, and its table over seeds and items where that can be judged.
+    """The difference, and its table over seeds and items if that can be judged.
 
-    None where no seed was evaluated in both, for which other warnings stand.
+    None if no seed was evaluated in both arms, which other warnings cover.
     """
     scores = data.scores.filter(task=task, metric=metric)
     own, theirs = (scores.filter(arm=name) for name in (arm, data.study.baseline))
@@ -155,7 +155,7 @@ def _compare(data: Collected, arm: str, task: str, metric: str) -> tuple[ItemDif
 
 
 def _paired(samples: pl.DataFrame, arm: str, baseline: str, seeds: list[int]) -> tuple[pl.DataFrame, str | None]:
-    """Rows of (seed, item) with both values, or why there are none."""
+    """Rows of (seed, item) with the values of both arms, and the reason why they cannot be compared, or None."""
     own, theirs = samples.filter(arm=arm), samples.filter(arm=baseline)
     pairs = own.join(theirs, on=["seed", "item", "weight"], suffix="_base")
     counts = {frame.height for frame in (own, theirs, pairs)} | {len(seeds) * pairs["item"].n_unique()}
@@ -169,7 +169,7 @@ def _paired(samples: pl.DataFrame, arm: str, baseline: str, seeds: list[int]) ->
 
 
 def _not_a_mean(pairs: pl.DataFrame, scores: pl.DataFrame) -> str | None:
-    """Some scores are more than sums over items: the stored ones must come out."""
+    """Reason why stored scores are not averages over items; None if the averages reproduce them."""
     for side in ("", "_base"):
         ratio = pl.col(f"value{side}").sum() / pl.col("weight").sum()
         both = scores.select("seed", f"value{side}").join(pairs.group_by("seed").agg(mean=ratio), on="seed")
@@ -188,8 +188,8 @@ def _difference(empty: ItemDifference, pairs: pl.DataFrame) -> tuple[ItemDiffere
     if len(weights) < 2:
         return known, None
     shares = (pl.col(side).is_between(0, pl.col("weight")).all() for side in ("value", "value_base"))
-    # Scores that are right or wrong, or shares of what is right, differ by at most one. Where no item of n differs, at
-    # most 1 − α^(1/n) of all items do, at level α, and so much is the difference at most.
+    # Scores of 0 or 1, or shares of 1, differ by at most one. If no item of n differs, at most 1 − α^(1/n) of all items
+    # do, at level α, and the difference is at most that large.
     if not cells.any() and all(pairs.select(*shares).row(0)):
         differing = 1 - ALPHA ** (1 / len(weights))
         return replace(known, low=-differing, high=differing), None
@@ -202,7 +202,7 @@ def _difference(empty: ItemDifference, pairs: pl.DataFrame) -> tuple[ItemDiffere
 
 
 def _cells(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
-    """Differences (seeds, independent items), each a mean over the weight of its items, and these weights."""
+    """Differences (seeds, independent items), each a mean over the weights of its items, and the weights (items,)."""
     sums = (pl.col("value") - pl.col("value_base")).sum().alias("sum"), pl.col("weight").sum()
     rows = pairs.group_by("seed", "cluster").agg(*sums).sort("seed", "cluster")
     seeds = rows["seed"].n_unique()
@@ -211,7 +211,7 @@ def _cells(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
 
 
 def _over_items(sums: Floats, weights: Floats) -> tuple[float, float]:
-    """Bootstrap over items of Σ sums / Σ weights; a point where all items give the same."""
+    """Bootstrap interval over items of Σ sums / Σ weights; a single point if all items give the same ratio."""
     each = sums / weights
     if np.ptp(each) == 0:
         return (float(each[0]),) * 2

@@ -1,4 +1,4 @@
-"""Signal to noise of a score: whether a task tells the arms apart at all. Pure."""
+"""Signal-to-noise ratio of a score: whether a task distinguishes the arms at all. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from reports.findings.study_summary import ArmSummary
 
 
 def signal_to_noise(arms: Sequence[ArmSummary], task: str, metric: str) -> float | None:
-    """(largest − smallest score of an arm) / √(mean of their squared standard errors); None with fewer than two scores
-    with errors.
+    """(largest − smallest score of an arm) / √(mean of their squared standard errors); None for fewer than two scores
+    with errors, or zero errors.
 
-    After Heineman et al. 2025, arXiv:2508.13144, whose noise is over the last checkpoints of a run: here it is over
+    After Heineman et al. 2025, arXiv:2508.13144, whose noise is over the last checkpoints of a run; here it is over
     items and seeds.
     """
     scores = [score for arm in arms for score in arm.scores if (score.task, score.metric) == (task, metric)]

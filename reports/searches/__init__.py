@@ -1,1 +1,1 @@
-"""The findings of a search: its best settings, which settings matter, and what fresh seeds say of both."""
+"""Findings of a search: its best settings, the settings that matter, and scores of both on fresh seeds."""

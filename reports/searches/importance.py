@@ -1,10 +1,10 @@
 """Which settings matter in a search.
 
-To a cost they do or do not by arithmetic: the search's document has the share of each with its interval. For other
+For declared costs this is arithmetic: the search's document has each setting's share with its interval. For other
 scores an additive model of all trials (reports/searches/additive.py) gives each setting's share of the variance over
-the space with an interval; tests/ablate/test_search_honesty.py and tests/reports/test_importance.py measure how often
-these hold. Beside them stands PED-ANOVA (Watanabe et al. 2023, arXiv:2304.10255) as optuna computes it, which says what
-sets the best trials apart, and has no interval.
+the space with an interval; tests/ablate/test_search_honesty.py and tests/reports/test_importance.py measure the
+coverage of these intervals. Beside them stands PED-ANOVA (Watanabe et al. 2023, arXiv:2304.10255) as optuna computes
+it, which measures what distinguishes the best trials, and has no interval.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 import optuna
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution, json_to_distribution
 from optuna.importance import PedAnovaImportanceEvaluator
@@ -32,19 +32,20 @@ from reports.searches.search import SearchSummary
 from reports.searches.selection_bias import DECLARED
 
 FEWEST = 12
-"""With fewer scored trials nothing is said about importance."""
+"""Fewest scored trials for any statement about importance."""
 LEVEL = 0.05
-"""Chance that any setting of an objective is said to matter that does not."""
+"""Probability that some setting without effect is said to matter, per objective."""
 DETECTED, NEGLIGIBLE = 0.01, 0.05
-"""Shares of the variance: a setting surely above the first matters, and one surely below the second hardly does."""
+"""Thresholds of the variance share: a setting surely above the first matters, one surely below the second
+hardly does."""
 
 Verdict = Literal["matters", "hardly matters", "cannot tell", "no effect"]
 
 
 @dataclass(frozen=True)
 class Importance:
-    """One setting: `share` of the variance over the space, with a 90 % interval. `ped_anova` is None for a setting that
-    not every trial has."""
+    """One setting: its `share` of the variance over the space, with a 90 % interval. `ped_anova` is None for a setting
+    that some trials lack."""
 
     path: str
     verdict: Verdict
@@ -53,7 +54,7 @@ class Importance:
     high: float
     ped_anova: float | None
     is_exact: bool = False
-    """Whether the share is that of every combination of the space."""
+    """Whether the share was computed over every combination of the space."""
 
     @property
     def matters(self) -> bool:
@@ -85,7 +86,7 @@ def _estimated(
     trials: Sequence[TrialRecord], values: NDArray[np.float64], paths: Sequence[str], ped: Mapping[str, float]
 ) -> list[Importance]:
     known = [path for path in paths if any(path in trial.params for trial in trials)]
-    ranks = scipy.stats.rankdata(values)  # of the values themselves, bad rates would outweigh all else
+    ranks = scipy.stats.rankdata(values)  # ranks, since bad learning rates would dominate the values themselves
     scores = scipy.special.ndtri((ranks - 0.5) / len(values))
     draws = additive.shares(scores, [_term(trials, path) for path in known])
     found = []
@@ -102,7 +103,7 @@ def _estimated(
 
 
 def _term(trials: Sequence[TrialRecord], path: str) -> additive.AdditiveTerm:
-    """Features of a setting, on the scale on which it was drawn."""
+    """Features of a setting, on the scale on which it was sampled."""
     spread = next(trial.distributions[path] for trial in trials if path in trial.distributions).attributes
     if isinstance(spread, Choices):
         places = {str(value): place for place, value in enumerate(spread.choices)}
@@ -118,7 +119,7 @@ def _on_scale(number: JsonScalar, log: bool) -> float:
 
 
 def _ped_anova(trials: Sequence[TrialRecord], values: NDArray[np.float64], way: str) -> dict[str, float]:
-    """Shares of the settings that every trial has."""
+    """PED-ANOVA shares of the settings that every trial has."""
     if np.ptp(values) == 0:
         return {}
     study = in_memory([way])
@@ -129,13 +130,13 @@ def _ped_anova(trials: Sequence[TrialRecord], values: NDArray[np.float64], way: 
 
 
 def in_memory(directions: Sequence[str]) -> optuna.Study:
-    """A study that optuna does not announce."""
+    """An in-memory optuna study, created without log messages."""
     with silenced():
         return optuna.create_study(directions=[StudyDirection[way.upper()] for way in directions])
 
 
 def frozen(trial: TrialRecord, values: Sequence[float]) -> optuna.trial.FrozenTrial:
-    """The trial as optuna has it, so that its own analyses and figures can be used."""
+    """The trial as an optuna `FrozenTrial`, for use in optuna's own analyses and figures."""
     spread: dict[str, BaseDistribution] = {
         path: json_to_distribution(each.model_dump_json()) for path, each in trial.distributions.items()
     }
@@ -148,7 +149,7 @@ def frozen(trial: TrialRecord, values: Sequence[float]) -> optuna.trial.FrozenTr
 
 
 def _label(choice: Any) -> Any:
-    """A pattern of blocks in short: `local ×3, block`."""
+    """Short form of a pattern of blocks: `local ×3, block`."""
     if not (isinstance(choice, str) and choice.startswith("[")):
         return choice
     runs = [(name, len(list(run))) for name, run in groupby(json.loads(choice))]

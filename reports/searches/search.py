@@ -21,12 +21,12 @@ from reports.searches.standings import SearchStanding, standings
 
 CURVE_POINTS = 60
 MOST_CURVES = 1_000
-"""Runs whose loss curves a page has."""
+"""Most runs whose loss curves a page shows."""
 
 
 @dataclass(frozen=True)
 class TrialRun:
-    """A run of a trial: how it ended, and its training loss by step, thinned."""
+    """A run of a trial: its status, and its training loss by step, thinned."""
 
     digest: str
     seed: int | None
@@ -37,7 +37,7 @@ class TrialRun:
 
 @dataclass(frozen=True)
 class SearchSummary:
-    """A search, how the best of it did on fresh seeds, and the trials' runs by digest."""
+    """A search, the scores of its best trials on fresh seeds, and the trials' runs by digest."""
 
     document: SearchDocument
     fresh: tuple[FreshScore, ...]
@@ -45,7 +45,7 @@ class SearchSummary:
 
     @property
     def objectives(self) -> Mapping[str, str]:
-        """Direction by name."""
+        """Direction of optimisation by objective."""
         return self.document.objectives
 
     @property
@@ -54,18 +54,18 @@ class SearchSummary:
 
     @cached_property
     def scored(self) -> tuple[TrialRecord, ...]:
-        """Trials that reached the whole budget without diverging, within the limits. Further seeds of a trial are none
-        of their own: they make up its score."""
+        """Trials within the limits that trained for the whole budget without diverging. Repeats of a trial with further
+        seeds are left out, since they enter its score."""
         return tuple(t for t in self.trials if t.is_scored and not t.beyond and t.repeats is None)
 
     @property
     def is_judged(self) -> bool:
-        """Whether its runs are long enough to say anything."""
+        """Whether its runs are long enough for conclusions."""
         return self.document.scale not in UNJUDGED
 
     @cached_property
     def best(self) -> tuple[TrialRecord, ...]:
-        """The best trial, or the front of several objectives; none where runs are too short to say."""
+        """The best trial, or the front of several objectives; empty if runs are too short for conclusions."""
         return tuple(trial for trial in self.trials if trial.best and self.is_judged)
 
     @cached_property
@@ -74,16 +74,16 @@ class SearchSummary:
 
     @cached_property
     def standings(self) -> tuple[SearchStanding, ...]:
-        """Settings with scores of fresh seeds: those of a promoted study, else those of the search's own repeats."""
+        """Settings with scores on fresh seeds, from a promoted study or from the search's own repeats."""
         return tuple(standings(self.document, self.fresh))
 
     def standing(self, number: int) -> SearchStanding | None:
-        """Where the settings of a trial stand by fresh seeds, if any were spent on them."""
+        """Standing of a trial's settings on fresh seeds, if any were used on them."""
         return next((each for each in self.standings if each.trial == number), None)
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """Members of the front that fresh seeds took off it."""
+        """Members of the front that fresh seeds removed from it."""
         if len(self.objectives) < 2:
             return ()
         return tuple(each.trial for each in self.standings if not each.is_best)
@@ -98,7 +98,7 @@ class SearchSummary:
 
 
 def read_search(folder: Path, curves: bool = True) -> SearchSummary:
-    """Raises ReportError where there is no search. curves: with the trials' runs and their losses."""
+    """Read a search. curves: include the trials' runs and their losses. Raises ReportError if there is no search."""
     document = SearchFolder(folder).read()
     if document is None:
         raise ReportError(f"{folder} is not the folder of a search: it has no search.json")
@@ -116,7 +116,7 @@ def read_search(folder: Path, curves: bool = True) -> SearchSummary:
     runs |= {f"trial_{trial.number}": trial.runs[0] for trial in first}
     fresh = fresh_scores(store, document.name, document.scale, scores, objectives, runs)
     found = SearchSummary(document, fresh, _runs(store, document) if curves else {})
-    # scores of fresh seeds in place of those that trials were selected by
+    # scores on fresh seeds replace those by which trials were selected
     known = {each.trial: each for each in found.standings}
     best = {trial.number for trial in found.trials if trial.best and trial.number not in known}
     if len(objectives) > 1:
@@ -133,7 +133,7 @@ def read_search(folder: Path, curves: bool = True) -> SearchSummary:
 
 
 def _runs(store: Store, document: SearchDocument) -> dict[str, TrialRun]:
-    """Runs of the trials, with the curves of as many as a page has room for, those of the best trials first."""
+    """Runs of the trials; the first `MOST_CURVES`, beginning with those of the best trials, have curves."""
     trials = sorted(document.trials, key=lambda trial: not trial.best)
     digests = list(dict.fromkeys(digest for trial in trials for digest in trial.runs))
     if not digests:

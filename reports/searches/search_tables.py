@@ -27,7 +27,7 @@ TITLES = {
 
 
 def objective_title(name: str) -> str:
-    """An objective with its unit, as an axis has it."""
+    """An objective with its unit, as an axis label."""
     return TITLES.get(name, name.replace("_", " "))
 
 
@@ -37,7 +37,7 @@ def best_table(search: SearchSummary) -> Table:
 
 
 def closing_table(search: SearchSummary) -> Table:
-    """The best trials for a terminal; every one where none is called the best."""
+    """The best trials for a terminal; all trials if none is called the best."""
     return best_table(search) if search.is_judged else trials_table(search)
 
 
@@ -47,7 +47,7 @@ def trials_table(search: SearchSummary) -> Table:
 
 
 def _table(search: SearchSummary, trials: Sequence[TrialRecord]) -> Table:
-    """The best first, then by the first objective; without a score last."""
+    """Rows: the best trials first, then by the first objective; trials without a score last."""
     maximized = next(iter(search.objectives.values()), "minimize") == "maximize"
 
     def key(trial: TrialRecord) -> tuple[bool, bool, float, int]:
@@ -84,7 +84,7 @@ def _state(trial: TrialRecord) -> str:
 
 
 def _with_interval(name: str, value: str, standing: SearchStanding) -> str:
-    """`2.543 ± 0.012 (3 seeds)`, of what depends on the seed."""
+    """`2.543 ± 0.012 (3 seeds)` for an objective that depends on the seed; else the value alone."""
     half = standing.half_widths[name]
     if name in DECLARED:
         return value
@@ -93,14 +93,14 @@ def _with_interval(name: str, value: str, standing: SearchStanding) -> str:
 
 
 def setting_text(value: Any) -> str:
-    """A value, short."""
+    """A setting's value in short form."""
     if isinstance(value, list | tuple):
         return " ".join(map(str, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def fresh_table(fresh: Iterable[FreshScore]) -> Table:
-    """Search score against fresh seeds."""
+    """Search scores beside scores on fresh seeds."""
     columns: Columns[FreshScore] = {
         "objective": lambda each: each.objective,
         "arm": lambda each: each.arm,

@@ -15,11 +15,11 @@ from reports.wording.arm_names import listed
 from reports.wording.words import decimals
 
 MOST_SETTINGS = 4
-"""Settings of a trial that the headline has room for; the table has them all."""
+"""Most settings of a trial that the headline lists; the table has them all."""
 
 
 def headline(search: SearchSummary) -> str:
-    """The model found, and how sure its score is."""
+    """The model found, and the uncertainty of its score."""
     best = search.best
     if not search.is_judged:
         return f"A {search.document.scale} search shows that it works, and finds nothing: its runs are too short."
@@ -48,7 +48,7 @@ def _alike(search: SearchSummary, alike: Sequence[SearchStanding]) -> str:
 
 
 def _smallest(search: SearchSummary, numbers: Sequence[int]) -> str:
-    """The one of settings that are equally good which has the smallest cache, or the fewest parameters."""
+    """The smallest cache, or else the fewest parameters, among settings that are equally good."""
     known = [leader for leader in search.document.leaders if leader.trial in numbers]
     for cost, words, unit in (
         ("kv_bytes_per_token", "KV cache", "bytes per token"),
@@ -61,8 +61,8 @@ def _smallest(search: SearchSummary, numbers: Sequence[int]) -> str:
 
 
 def _best_in(search: SearchSummary, place: int) -> str:
-    """`trial 2 has the best loss, 2.763 ± 0.021 over 3 fresh seeds`, of the best trials; with regard to what depends on
-    the seed, of those among them that fresh seeds were spent on, if there are any."""
+    """`trial 2 has the best loss, 2.763 ± 0.021 over 3 fresh seeds`, for the best trials. For an objective that depends
+    on the seed, only best trials with fresh seeds are considered, if there are any."""
     name, way = list(search.objectives.items())[place]
     sign = 1 if way == "minimize" else -1
     spent = [trial for trial in search.best if search.standing(trial.number)] or search.best
@@ -79,7 +79,8 @@ def _best_in(search: SearchSummary, place: int) -> str:
 
 
 def _settings(trial: TrialRecord) -> str:
-    """`: lr 0.01, kv_heads 4`, each by the last part of its path where no other ends alike; nothing of many."""
+    """`: lr 0.01, kv_heads 4`, each named by the last part of its path if that is unique; only a count if there are
+    many."""
     if len(trial.settings) > MOST_SETTINGS:
         return f", with {len(trial.settings)} settings of its own"
     tails = Counter(path.rpartition(".")[2] for path in trial.settings)
@@ -90,7 +91,7 @@ def _settings(trial: TrialRecord) -> str:
 
 
 def edges(search: SearchSummary) -> list[str]:
-    """Where the best trials all have the first or the last value of a range, others may be better."""
+    """Warning that the best trials all lie at an end of a setting's range, beyond which others may be better."""
     found = [f"{path} ({value:g})" for path, value in _edges(search)]
     whose = "The best trial is" if len(search.best) == 1 else "All of the best trials are"
     return [f"{whose} at the end of the range of {listed(found)}: values beyond it were not tried."] if found else []
@@ -132,7 +133,7 @@ def _matters(name: str, found: Sequence[Importance]) -> str:
 
 
 def dropped(search: SearchSummary) -> list[str]:
-    """Members of the front that fresh seeds took off it."""
+    """Sentence on the members of the front that fresh seeds removed from it."""
     gone = [str(number) for number in search.dropped]
     whose = "Trial" if len(gone) == 1 else "Trials"
     return (
@@ -143,7 +144,7 @@ def dropped(search: SearchSummary) -> list[str]:
 
 
 def fresh(search: SearchSummary) -> list[str]:
-    """Selection bias of the best trials, and the change of the base, which was not selected, on fresh seeds."""
+    """Selection bias of the best trials on fresh seeds, and the same change for the base, which was not selected."""
     if not search.is_judged:
         return []
     if not search.fresh and search.standings:

@@ -1,4 +1,4 @@
-"""The winner's curse: what the best of a search scored there, and with seeds that they were not chosen by."""
+"""The winner's curse: scores of a search's best trials in the search, and on seeds that did not select them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from reports.reading.units import judging
 from reports.statistics.estimates import Estimate, estimate
 
 DECLARED = ("parameters", "flops_per_token", "kv_bytes_per_token")
-"""Objectives that follow from the model, whatever the seed."""
+"""Objectives that depend on the model alone, not on the seed."""
 MEASURED = ("decode", "prefill")
 
 Searched = Mapping[str, Mapping[str, float]]
-"""Scores in the search of each arm of a promoted study, by objective."""
+"""Scores in the search, by arm of a promoted study and objective."""
 
 
 @dataclass(frozen=True)
 class FreshScore:
-    """One objective of an arm: its score in the search, and with fresh seeds."""
+    """One objective of an arm: its score in the search, and on fresh seeds."""
 
     arm: str
     objective: str
     searched: float
     fresh: Estimate | None
-    """None where not every seed has a score: training diverged, or has not been run."""
+    """None if some seed has no score: its training diverged, or has not run."""
 
     @property
     def difference(self) -> float | None:
@@ -38,7 +38,7 @@ class FreshScore:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether the search chose it, rather than began from it."""
+        """Whether the search selected it; False for the base."""
         return self.arm.startswith("trial_")
 
 
@@ -50,16 +50,16 @@ def fresh_scores(
     objectives: Iterable[str],
     runs: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[FreshScore, ...]:
-    """Every objective of every arm of the promoted study; none before it has been run.
+    """Every objective of every arm of the promoted study; empty before it has run.
 
     Args:
-        runs: a run of each in the search, by name. An arm is the first trial that trains the same model in the same
-            way, whatever its name: trials of an edited space have other numbers. Where no run is known, names decide.
+        runs: one run of each trial in the search, by name. An arm is the first trial that trains the same model in the
+        same way, whatever its name: trials of an edited space have other numbers. If no run is known, names decide.
     """
     folder = store.study(f"{name}_promoted", scale)
     if not folder.exists:
         return ()
-    data = judging(collect(folder.path))  # as in the search, so that seeds are all that differs
+    data = judging(collect(folder.path))  # validation scores, as in the search, so that only the seeds differ
     names: dict[str | None, str] = {}
     for trial, digest in runs.items():
         names.setdefault(_trained(store, digest), trial)
@@ -77,14 +77,14 @@ def fresh_scores(
 
 
 def _trained(store: Store, digest: str) -> str | None:
-    """All that decides a run's numbers but its seed; None where the run is not in the store."""
+    """Key of a run without its seed: model, training, data and numerics. None if the run is not in the store."""
     run = store.read_run(digest)
     return None if run is None else run.model_dump_json(include={"model", "train", "steps", "data", "numerics"})
 
 
 def _scores(data: Collected, objective: str) -> dict[str, list[float]]:
-    """One score per seed that has one, by arm: the same numbers that the search reads of its own runs."""
-    ended = data.runs.filter(pl.col("status").is_in(["finished", "stalled"]))  # a search scores those that stalled too
+    """One score per seed that has one, by arm: the numbers that the search reads of its own runs."""
+    ended = data.runs.filter(pl.col("status").is_in(["finished", "stalled"]))  # a search also scores stalled runs
     if objective in DECLARED:
         known = pl.DataFrame([{"arm": arm.name, "value": getattr(arm, objective)} for arm in data.study.arms])
         rows = ended.select("arm").join(known, on="arm")
@@ -101,6 +101,6 @@ def _scores(data: Collected, objective: str) -> dict[str, list[float]]:
 
 
 def selection_bias(fresh: Iterable[FreshScore], objective: str) -> Estimate | None:
-    """Mean over the promoted trials of the score with fresh seeds, less that in the search."""
+    """Mean over the promoted trials of the score on fresh seeds minus the score in the search."""
     own = [each.difference for each in fresh if each.objective == objective and each.is_chosen]
     return estimate([difference for difference in own if difference is not None])

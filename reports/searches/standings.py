@@ -1,7 +1,7 @@
-"""Where the settings of a search stand by fresh seeds: which cannot be told from the best, and which left the front.
+"""Standings of a search's settings on fresh seeds: which are indistinguishable from the best, and which left the front.
 
 A difference from the best is tested at 5 % over all comparisons (Bonferroni), by the standard deviation between seeds
-of one setting, pooled over settings: a single one has too few seeds.
+of one setting, pooled over settings: a single setting has too few seeds.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class SearchStanding:
-    """Settings, by their first trial, with their scores from seeds that did not select them."""
+    """Settings, identified by their first trial, with scores on seeds that did not select them."""
 
     trial: int
     seeds: int
     means: Mapping[str, float]
-    """Means of the fresh scores, by objective."""
+    """Means of the scores on fresh seeds, by objective."""
     half_widths: Mapping[str, float | None]
-    """Half-widths of 95 % intervals of these means; None with too few seeds to know the noise."""
+    """Half widths of the means' 95 % intervals; None with too few seeds to estimate the noise."""
     is_best: bool
-    """Whether no other is better for certain: of one objective; of several, whether no other dominates its means."""
+    """With one objective: whether it is not surely worse than the leader. With several: whether no other dominates its
+    means."""
 
 
 def standings(document: SearchDocument, fresh: Iterable[FreshScore]) -> Iterator[SearchStanding]:
-    """The best first, by the first objective.
+    """Standings, the best first by the first objective.
 
-    A promoted trial has the scores of its promotion alone. Of one objective only the promoted can be best once there
-    are any: their seeds are the same, so that they differ in nothing else.
+    A promoted trial has only the scores of its promotion. With one objective, only promoted trials can be best once
+    there are any, since they share their seeds and so differ in nothing else.
     """
     raced = {
         leader.trial: np.array(leader.fresh, dtype=float)
@@ -51,6 +52,7 @@ def standings(document: SearchDocument, fresh: Iterable[FreshScore]) -> Iterator
         return
     rivals = promoted if promoted and len(document.objectives) == 1 else scores
     signs = np.array([1.0 if way == "minimize" else -1.0 for way in document.objectives.values()])
+    # noise between seeds of one setting, pooled: (objectives,)
     freedom = sum(len(of) - 1 for of in scores.values())
     squares = sum(((of - of.mean(axis=0)) ** 2).sum(axis=0) for of in scores.values())
     sd = np.sqrt(squares / freedom) if freedom else None
@@ -62,6 +64,7 @@ def standings(document: SearchDocument, fresh: Iterable[FreshScore]) -> Iterator
             best = is_rival and not (sd is not None and _is_worse(rivals, trial, order[0], sd[0], freedom, signs[0]))
         else:
             own = signs * means[trial]
+            # weakly better everywhere and strictly better somewhere: dominated
             best = not any((signs * of <= own).all() and (signs * of < own).any() for of in means.values())
         halves = None if sd is None else special.stdtrit(freedom, 1 - LEVEL / 2) * sd / math.sqrt(len(scores[trial]))
         yield SearchStanding(
@@ -74,7 +77,7 @@ def standings(document: SearchDocument, fresh: Iterable[FreshScore]) -> Iterator
 
 
 def _is_worse(scores: Mapping[int, Floats], trial: int, leader: int, sd: float, freedom: int, sign: float) -> bool:
-    """Whether one setting is worse than the leader beyond the noise."""
+    """Whether a setting is worse than the leader beyond the noise."""
     if trial == leader:
         return False
     ours, best = scores[trial][:, 0], scores[leader][:, 0]
@@ -83,9 +86,10 @@ def _is_worse(scores: Mapping[int, Floats], trial: int, leader: int, sd: float, 
 
 
 def _promoted(document: SearchDocument, fresh: Iterable[FreshScore]) -> dict[int, Floats]:
-    """(seeds, objectives) of each promoted trial with every score of every seed, and of the base, if it is a trial."""
+    """(seeds, objectives) of each promoted trial that has all scores for every seed; likewise of the base, if it is a
+    trial."""
     base, numbers = document.base, dict[str, int]()
-    for trial in reversed(document.trials):  # the first of equal ones
+    for trial in reversed(document.trials):  # reversed: the first of equal trials wins
         numbers[f"trial_{trial.number}"] = trial.number
         if base.runs and trial.runs == base.runs:
             numbers[base.name] = trial.number

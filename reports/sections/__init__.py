@@ -1,8 +1,8 @@
-"""Sections of a report: a file each, here or in `reports.evaluations`. Nothing else lists them.
+"""Sections of a report: one file each, here or in `reports.evaluations`. No other list of them exists.
 
-Every file in either folder that does not begin with `_` defines one `Section`. What it collects of the store's
-documents are frames, what it makes of them is an object of its class, and what that draws is on the page, in the export
-and in `result.figures()`, in the order of `place`.
+Every file in either folder whose name does not begin with `_` defines one `Section`. Its `collect` reads frames from
+the store's documents, its `summarise` makes an object of the class, and that object's figures appear on the page, in
+the export and in `result.figures()`, in the order of `place`.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from reports.reading.documents import StudyDocuments
 PACKAGES = ("reports.sections", "reports.evaluations")
 Frames = Mapping[str, pl.DataFrame]
 MOST_IN_LEGEND = 24
-"""With more arms a legend hides the figure; the page's list of arms is one."""
+"""Most arms with a legend: with more, it hides the figure, and the page's list of arms serves instead."""
 
 
 class Section(SectionSummary, ABC):
-    """A part of a report. An object of a subclass is what one study shows of it."""
+    """A part of a report. An object of a subclass holds one study's findings."""
 
     place: ClassVar[int]
-    """Sections stand in this order."""
+    """Sort key: sections appear in ascending order."""
     gallery: ClassVar[str] = "Figures"
-    """The heading under which its figures stand; those of a heading stand together."""
+    """Heading of its figures; figures with the same heading are grouped."""
     gallery_note: ClassVar[str] = ""
     """Text below that heading."""
     title: ClassVar[str] = ""
-    """The heading of its `sentences`, or of its `template`."""
+    """Heading of its `sentences`, or of its `template`."""
     template: ClassVar[str] = ""
-    """A file beside the page's templates, for what is neither a figure nor a sentence. It is given the `section`."""
+    """Template file, for content other than figures and sentences. It receives the `section`."""
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Frames:
@@ -50,7 +50,7 @@ class Section(SectionSummary, ABC):
 
     @classmethod
     def losses(cls) -> Mapping[str, Sequence[str]]:
-        """Columns in nats per token, by frame: they become nats per byte if arms have tokenizers of their own."""
+        """Columns in nats per token, by frame: they become nats per byte if arms have different tokenizers."""
         return {}
 
     @classmethod
@@ -64,7 +64,7 @@ class Section(SectionSummary, ABC):
         yield from ()
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """Each with the table of what it shows. They draw and compute nothing new."""
+        """The section's figures, each with a table of what it shows. They compute nothing new."""
         yield from ()
 
     def introduction(self, summary: StudySummary) -> str:
@@ -72,13 +72,13 @@ class Section(SectionSummary, ABC):
         return ""
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
-        """The section's findings, in words."""
+        """The section's findings in words."""
         yield from ()
 
 
 @cache
 def sections() -> dict[str, type[Section]]:
-    """Every section by name, in the order of the page."""
+    """All sections by name, in page order."""
     folders = {package: importlib.import_module(package).__path__ for package in PACKAGES}
     names = [(package, each.name) for package, paths in folders.items() for each in pkgutil.iter_modules(paths)]
     found = [_only(importlib.import_module(f"{of}.{name}")) for of, name in names if not name.startswith("_")]
@@ -97,12 +97,12 @@ def _only(module: ModuleType) -> type[Section]:
 
 
 def draw(summary: StudySummary) -> tuple[Figure, ...]:
-    """Every figure for which the summary has something to show, in the order of the page."""
+    """All figures for which the summary has data, in page order."""
     return tuple(figure for figures in galleries(summary).values() for figure in figures)
 
 
 def galleries(summary: StudySummary) -> dict[str, tuple[Figure, ...]]:
-    """Figures by the headings under which they stand."""
+    """Figures by heading."""
     style = looks([arm.name for arm in summary.arms])
     found: dict[str, list[Figure]] = {}
     for section in filter(None, map(summary.section, sections().values())):

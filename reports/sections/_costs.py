@@ -1,6 +1,5 @@
 """Costs of arms as ratios to the baseline, declared by the architecture or measured, and qualities as differences from
-it, with the intervals that verdicts use.
-"""
+it, with the intervals that verdicts use."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ from reports.wording.cost_words import TIME
 from reports.wording.tables import Better
 
 ALIKE = 5e-3
-"""Declared costs that differ by less are the same."""
+"""Relative difference below which declared costs count as equal."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """`ratios` are arm / baseline. Those of a `declared` cost are exact; others have intervals."""
+    """`ratios` are arm / baseline; exact for a `declared` cost, else with intervals."""
 
     key: str
     label: str
@@ -31,7 +30,7 @@ class Cost:
 
     @property
     def name(self) -> str:
-        """Without where it was measured."""
+        """The label without the place of measurement."""
         return self.label.partition(" at ")[0]
 
     @property
@@ -40,17 +39,17 @@ class Cost:
 
     @property
     def is_same(self) -> bool:
-        """Whether the architecture gives all arms the same."""
+        """Whether the architecture gives all arms the same cost."""
         return self.declared and all_one(self.ratios.values())
 
 
 def all_one(ratios: Iterable[Estimate]) -> bool:
-    """Whether none differs from 1 visibly."""
+    """Whether all ratios are 1 within `ALIKE`."""
     return all(math.isclose(each.mean, 1, rel_tol=ALIKE) for each in ratios)
 
 
 def cost_ratios(data: Collected) -> tuple[Cost, ...]:
-    """Those that any arm has beside the baseline: caches from the longest context on, times, memory and sizes."""
+    """Costs with a ratio for any arm: caches from the longest context down, times, memory and sizes."""
     base, arms = data.study.baseline, data.study.arms
     measured = {arm: found for (arm, other), found in study_costs(data).pairs.items() if other == base}
     caches = []
@@ -66,7 +65,7 @@ def cost_ratios(data: Collected) -> tuple[Cost, ...]:
 
 
 def measured_costs(measured: Mapping[str, ArmCosts], where: str = "") -> tuple[Cost, ...]:
-    """Times and memory of arms, or of factors. where: the context and batch of decoding."""
+    """Times and memory of arms, or of factors. where: context and batch of decoding."""
     training = {name: found.training.inverse() for name, found in measured.items() if found.training}
     decoding = {name: found.decoding.inverse() for name, found in measured.items() if found.decoding}
     memory = {name: found.memory for name, found in measured.items() if found.memory}
@@ -84,12 +83,12 @@ def _declared(data: Collected, key: str, label: str, by_arm: Mapping[str, float]
 
 
 PERPLEXITIES = ("byte_perplexity", "word_perplexity")
-"""They say what bits per byte say, on a scale on which differences mean nothing."""
+"""Metrics equivalent to bits per byte, on a scale whose differences have no meaning."""
 
 
 @dataclass(frozen=True)
 class Quality:
-    """`differences` are arm − baseline, paired by seed."""
+    """Differences arm − baseline, paired by seed, and which direction is better."""
 
     label: str
     better: Better
@@ -97,7 +96,7 @@ class Quality:
 
 
 def qualities(summary: StudySummary) -> tuple[Quality, ...]:
-    """The loss, then scores of which it is known which way is better."""
+    """The loss, then scores for which the better direction is known."""
     losses = {arm.name: arm.comparison.difference for arm in summary.arms if arm.comparison}
     known = {name: value for name, value in losses.items() if value is not None}
     loss = Quality(f"difference in loss ({summary.unit})", "low", known)
@@ -117,5 +116,5 @@ def _scores(summary: StudySummary) -> Iterator[Quality]:
 
 
 def is_drawn(item: ItemDifference, summary: StudySummary) -> bool:
-    """Whether figures show it: tasks of groups are in tables."""
+    """Whether figures show the item: tasks of groups, and perplexities, appear only in tables."""
     return item.task not in summary.grouped and item.metric not in PERPLEXITIES

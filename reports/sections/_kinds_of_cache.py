@@ -1,4 +1,4 @@
-"""The figure of kinds of cache: what each costs and saves, arm by arm."""
+"""Figure of kinds of cache: the costs and savings of each, by arm."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PANELS = {
     "first token": "time to first token",
     "decode memory": "peak memory of decoding",
 }
-"""Kinds of `reports.sections._serving.SERVING` whose ratio to a plain cache is drawn."""
+"""Kinds of `reports.sections._serving.SERVING` drawn as a ratio to a plain cache."""
 TIMES = ("output token", "first token")
-"""Those that every batch is drawn of."""
+"""Kinds with a panel for every batch size."""
 COLUMNS = {
     "cache": "cache (bytes)",
     "first token": "time to first token (ms)",
@@ -37,7 +37,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class CacheCost:
-    """One arm with one kind of cache, at one context × batch. `values` and `ratios`, to a plain cache of the same run,
+    """One arm with one kind of cache, at one context × batch. `values`, and `ratios` to a plain cache of the same run,
     are over seeds, by the kinds of `reports.sections._serving.SERVING`."""
 
     arm: str
@@ -52,7 +52,7 @@ class CacheCost:
 class AddedLoss:
     """Loss that a kind of cache adds when held-out text is read through it, in windows of `length` tokens.
 
-    `half_width` is of its 95 % interval over windows and seeds.
+    `half_width` is that of its 95 % interval over windows and seeds.
     """
 
     arm: str
@@ -64,7 +64,8 @@ class AddedLoss:
 
 @dataclass(frozen=True)
 class KindsOfCache:
-    """`kinds` begin with the plain one; `reasons` say which arm cannot have which kind, and why."""
+    """All kinds of cache. `kinds` begins with the plain one; `reasons` has (arm, kind, reason) for combinations not
+    measured."""
 
     kinds: tuple[str, ...]
     costs: tuple[CacheCost, ...]
@@ -143,7 +144,7 @@ def _drawing(
 
 
 def _height(summary: StudySummary, kinds: tuple[str, ...], arm: str, cache: str) -> float:
-    """The arms of a row lie below each other in the order of the study."""
+    """Vertical place of a point: within a row, arms lie below each other in the study's order."""
     arms = [each.name for each in summary.arms]
     return kinds.index(cache) + beside_row(arms.index(arm), len(arms))
 
@@ -166,7 +167,7 @@ def _point(
 
 
 def _ratio_axis(figure: Drawing, points: list[CurvePoint], place: int) -> None:
-    """Logarithmic, so that half and double are as far from 1, and from a half to double at least."""
+    """Logarithmic axis, so that half and double are equally far from 1; it spans at least a half to double."""
     low = min((-1, *(math.floor(math.log2(point.low)) for point in points if point.low > 0)))
     high = max((1, *(math.ceil(math.log2(point.high)) for point in points if point.high > 0)))
     powers = range(low, high + 1, 1 + (high - low) // 6)
@@ -182,7 +183,7 @@ def _ratio_axis(figure: Drawing, points: list[CurvePoint], place: int) -> None:
 
 
 def _legend(figure: Drawing, style: Mapping[str, ArmStyle], arms: set[str]) -> None:
-    """The arms once, above all panels."""
+    """Legend of the arms, once, above all panels."""
     for arm in (name for name in style if name in arms):
         look = style[arm]
         marker = {"color": look.colour, "symbol": look.symbol, "size": 10}
@@ -210,8 +211,8 @@ def _row(cost: CacheCost, loss: AddedLoss | None) -> tuple[str, ...]:
 
 
 def _refusals(found: KindsOfCache) -> Iterator[str]:
-    """` mamba was not measured with int8, int4 (int8 is about keys and values).` Reasons that differ in the kind's name
-    alone are one."""
+    """` mamba was not measured with int8, int4 (int8 is about keys and values).` Reasons that differ only in the kind's
+    name are merged."""
     reasons: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for arm, cache, reason in found.reasons:
         alike = reason.replace(cache.partition(",")[0], "")

@@ -1,4 +1,4 @@
-"""Figures of what probes saw."""
+"""Figures of probe measurements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from reports.wording.table import frame_table
 
 @dataclass(frozen=True)
 class Shown:
-    """A curve to draw from a probe: one of its numbers and, by step, the whole model's or the `over` of its layers."""
+    """A curve of a probe: one of its numbers and, by step, the whole model's value or the maximum or minimum over its
+    layers."""
 
     probe: str
     name: str
@@ -39,7 +40,7 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class ProbeCurves:
-    """One probe's curves, per arm: against layers at the first probed step and at the last, and against steps."""
+    """One probe's curves, per arm: against layers at the first and at the last probed step, and against steps."""
 
     shown: Shown
     start: tuple[Curve, ...]
@@ -49,23 +50,23 @@ class ProbeCurves:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Scaling with depth L of the gradient of the last layer's FFN output at the first step, over arms that differ in
-    nothing else: norm ∝ L^slope, fitted to the logarithms by least squares, seed by seed."""
+    """Scaling with depth L of the gradient norm of the last layer's FFN output at the first step, over arms that differ
+    only in depth: norm ∝ L^slope, fitted to the logarithms by least squares, seed by seed."""
 
     curve: Curve
     slope: Estimate
 
 
 LOG: Attributes = {"type": "log", "dtick": "D2", "tickformat": "~g"}
-"""A logarithmic axis with whole numbers at 1, 2 and 5."""
+"""A logarithmic axis with ticks at 1, 2 and 5."""
 
 LAYER_TICKS = 16
 
 
 @dataclass(frozen=True)
 class Words:
-    """A probe in words: what it is of, its axis, what the curve by step is of, and whether it spans magnitudes
-    wherever it is positive."""
+    """A probe in words: title, axis, subject of its curve by step, note; `log`: logarithmic axis if all values are
+    positive."""
 
     title: str
     axis: str

@@ -1,4 +1,5 @@
-"""Training losses as they were logged, run by run, thinned without losing an extreme, and clocks to draw them by."""
+"""Logged training losses by run, thinned without losing an extreme, and clocks that convert their steps to
+other units."""
 
 from __future__ import annotations
 
@@ -15,17 +16,18 @@ from reports.reading.collected import ArmLogs, Collected, RunCurve
 from reports.reading.curves import Floats, bin_starts
 
 POINTS = 20_000
-"""Points on a page, over all runs together."""
+"""Most points on a page, over all runs."""
 MOST, LEAST = 400, 20
-"""Points of one run. With more runs than have room for so few, only the first ones of each arm are drawn raw."""
+"""Most and fewest points of one run. If LEAST points for each run exceed POINTS, only the first runs of each arm are
+drawn raw."""
 KNOTS = 100
 
 
 @dataclass(frozen=True)
 class RunLoss:
-    """The logged losses of one run, steps counted from 1. `spikes` are those that were recorded as such.
+    """The logged losses of one run, steps counted from 1. `spikes` are (step, loss) of recorded loss spikes.
 
-    `diverged` is where a run that did so was last seen with a finite loss, None for others.
+    `diverged` is (step, loss) of a diverged run's last finite loss, None for other runs.
     """
 
     arm: str
@@ -39,7 +41,7 @@ class RunLoss:
 
 @dataclass(frozen=True)
 class Clock:
-    """The same places of an arm's training in several units: means over its runs, linear between steps."""
+    """Progress of an arm's training in several units: means over its runs, linear between steps."""
 
     arm: str
     steps: Floats
@@ -48,12 +50,12 @@ class Clock:
     seconds: Floats
 
     def read(self, unit: str, steps: Any) -> Any:
-        """Steps in one of `step`, `tokens`, `flops`, `seconds`."""
+        """Convert steps to `step`, `tokens`, `flops` or `seconds`."""
         return steps if unit == "step" else np.interp(steps, self.steps, getattr(self, unit))
 
 
 def logging_runs(data: Collected) -> dict[str, set[str]]:
-    """Digests of the runs that have logged a loss, by arm, whatever their status."""
+    """Digests of the runs that logged a loss, by arm, whatever their status."""
     found = {}
     for arm, logs in data.logs.items():
         known = np.logical_or.reduceat(~np.isnan(logs.columns["loss"]), logs.ends[:-1])
@@ -62,7 +64,7 @@ def logging_runs(data: Collected) -> dict[str, set[str]]:
 
 
 def run_losses(data: Collected, logging: Mapping[str, Collection[str]]) -> tuple[RunLoss, ...]:
-    """Losses of those of the runs that are drawn: the first of each arm raw, others for their marks."""
+    """Losses of the runs to draw: the first runs of each arm raw, others only if they have spikes or diverged."""
     points = max(LEAST, min(MOST, POINTS // max(1, sum(map(len, logging.values())))))
     room = dict.fromkeys(logging, _room(len(logging)))
     found = []
@@ -105,12 +107,12 @@ def drawn_raw(runs: Sequence[RunLoss]) -> dict[str, list[RunLoss]]:
 
 
 def _room(arms: int) -> int:
-    """Runs of each of so many arms that are drawn raw."""
+    """Number of runs per arm that are drawn raw, for this number of arms."""
     return max(1, POINTS // LEAST // max(1, arms))
 
 
 def keep_extremes(values: Floats, points: int) -> NDArray[np.int64]:
-    """Which of the values to draw: the lowest and the highest of each of `points` // 2 bins, the first and the last."""
+    """Indices to draw: the lowest and highest value of each of `points` // 2 bins, the first and the last."""
     n = len(values)
     if n <= points:
         return np.arange(n)
@@ -123,7 +125,7 @@ def keep_extremes(values: Floats, points: int) -> NDArray[np.int64]:
 
 
 def clocks(data: Collected) -> tuple[Clock, ...]:
-    """One for each arm of which anything was logged."""
+    """One clock for each arm with logs."""
     found = (_clock(data, arm) for arm in data.study.arms)
     return tuple(clock for clock in found if clock is not None)
 
@@ -143,7 +145,7 @@ def _clock(data: Collected, arm: StudyArm) -> Clock | None:
 
 
 def _longest(logs: ArmLogs) -> list[RunCurve]:
-    """The logs that go furthest: of runs that logged the same steps one, their mean."""
+    """The logs that go furthest; one mean log if all runs logged the same steps."""
     if logs.steps is not None:
         return [{"step": logs.steps, **{column: logs.matrix(column).mean(axis=0) for column in ("tokens", "seconds")}}]
     each = [log for digest in logs.digests if (log := logs.of(digest)) is not None]

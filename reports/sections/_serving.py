@@ -28,7 +28,7 @@ MEASURES = KEYS | {
     "allocated_bytes": pl.Float64,
 }
 ALONE = pl.col("waiting").fill_null(0.0) < CROWDED
-"""Whether a run's measurement had the processor for itself."""
+"""Whether a run's measurement had the processor to itself."""
 
 
 def _alone(value: pl.Expr) -> pl.Expr:
@@ -46,13 +46,13 @@ SERVING = {
     "bandwidth": ("decode", _alone(100 * pl.col("bandwidth_utilisation"))),
     "decode memory": ("decode", pl.col("peak_memory_bytes") / 2**20),
 }
-"""Quantity → of which measurements of single runs, and what of them: bytes, tokens/s, ms, %, MiB. Speeds of runs whose
-measurement had the processor for itself."""
+"""Quantity → the kind of measurement, and its value: bytes, tokens/s, ms, %, MiB. Speeds are null if the measurement
+did not have the processor to itself."""
 
 
 BYTES_TOLERANCE = 0.01
 PLAIN = "plain"
-"""The kind of cache that others are compared with."""
+"""The kind of cache to which others are compared."""
 
 
 def measured_rows(key: RunKey, found: Measured) -> Iterator[Row]:
@@ -61,7 +61,7 @@ def measured_rows(key: RunKey, found: Measured) -> Iterator[Row]:
 
 
 def _points(found: Measured) -> Iterator[tuple[str, MeasuredPoint, Row]]:
-    """A point that did not fit in memory has a reason, and none of the numbers."""
+    """(kind, point, values) of each measurement. A point that did not fit in memory has a reason instead of numbers."""
     for cache in found.cache:
         yield "cache", cache, {"declared_bytes": cache.declared_bytes, "allocated_bytes": cache.allocated_bytes}
     for prefill in found.prefill:
@@ -83,7 +83,7 @@ def _median(quartiles: Quartiles | None) -> float | None:
 
 
 def wrong_bytes(rows: pl.DataFrame) -> Iterator[str]:
-    """A warning for each arm and kind of `cache` whose allocated bytes are not those that were declared."""
+    """A warning for each arm and kind of `cache` whose allocated bytes differ from those declared."""
     known = rows.filter(kind="cache").drop_nulls(["declared_bytes", "allocated_bytes"])
     off = (pl.col("allocated_bytes") - pl.col("declared_bytes")).abs()
     wrong = known.filter(off > BYTES_TOLERANCE * pl.col("declared_bytes"))
@@ -100,11 +100,11 @@ LITTLE = 0.25
 
 
 def bound_by_overhead(measures: pl.DataFrame) -> Sequence[str]:
-    """Arms that use less than that with one sequence, in order, at every context that was measured.
+    """Arms that, decoding one sequence, use less than `LITTLE` of the bandwidth at every context measured, in order.
 
-    With one sequence, a step multiplies every weight that it reads once: no machine's arithmetic is the limit. What of
-    its time does not go into reading weights and cache goes into issuing operations (on a GPU, launching kernels),
-    which a compiled step or a larger model has less of. Williams et al. 2009, doi:10.1145/1498765.1498785.
+    With one sequence, a step multiplies every weight that it reads once, so arithmetic is not the limit on any machine.
+    The part of its time that does not read weights and cache issues operations (on a GPU, launches kernels), which a
+    compiled step or a larger model has less of. Williams et al. 2009, doi:10.1145/1498765.1498785.
     """
     alone = measures.filter(kind="decode", batch=1).drop_nulls("bandwidth_utilisation")
     most = alone.group_by("arm", maintain_order=True).agg(pl.max("bandwidth_utilisation"))

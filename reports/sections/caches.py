@@ -23,7 +23,7 @@ from reports.sections._serving import MEASURES, PLAIN, SERVING, measured_rows, w
 from reports.statistics.estimates import score_half_width
 
 CACHES = MEASURES | {"cache": pl.String}
-"""The same of every kind of cache, plain among them, where others were measured."""
+"""Measurements of every kind of cache, including plain, if other kinds were measured."""
 CACHE_LOSSES = KEYS | {
     "cache": pl.String,
     "length": pl.Int64,
@@ -32,13 +32,13 @@ CACHE_LOSSES = KEYS | {
     "added": pl.Float64,
     "stderr": pl.Float64,
 }
-"""`added` is to the loss through a plain cache, and `stderr` that of it."""
+"""`added` is relative to the loss through a plain cache, and `stderr` is its standard error."""
 AT = ["arm", "context", "batch"]
 
 
 @dataclass(frozen=True)
 class Caches(Section):
-    """Costs of caches, for studies that measured other kinds than plain ones."""
+    """Costs of caches, for studies that measured kinds other than the plain one."""
 
     place: ClassVar[int] = 75
 
@@ -69,7 +69,7 @@ class Caches(Section):
         added = []
         for (arm, cache, length), own in losses.group_by("arm", "cache", "length", maintain_order=True):
             more = own["added"]
-            if not more.null_count():  # without a loss in some seed the others' mean would flatter
+            if not more.null_count():  # if a seed has no loss, the mean of the others would be too favourable
                 point = over_seeds(int(str(length)), more.to_list())
                 half = score_half_width(own["stderr"].to_list(), more.to_list())
                 added.append(AddedLoss(str(arm), str(cache), int(str(length)), point, half))

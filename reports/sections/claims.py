@@ -14,12 +14,12 @@ MARKS = {
     "cannot tell": "M-5.5,0 a5.5,5.5 0 1,0 11,0 a5.5,5.5 0 1,0 -11,0",
     "not tested": "M-6,0 H6",
 }
-"""Outline of an outcome's mark, in pixels around its place: a check, a cross, a ring and a dash."""
+"""SVG path of an outcome's mark, in pixels around its centre: a check, a cross, a ring and a dash."""
 
 
 @dataclass(frozen=True)
 class Claims(Section):
-    """The summary judges them."""
+    """Claims of the study; the summary judges them."""
 
     place: ClassVar[int] = 12
     title: ClassVar[str] = "Claims"

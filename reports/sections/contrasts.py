@@ -1,4 +1,4 @@
-"""The comparisons that a study declares between arms other than its baseline."""
+"""Declared comparisons of a study between arms other than its baseline."""
 
 from __future__ import annotations
 

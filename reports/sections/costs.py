@@ -29,13 +29,13 @@ Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Costs(Section):
-    """`curves` are against context, by kind, arm and batch size."""
+    """Serving costs. `curves` are against context, by kind, arm and batch size."""
 
     place: ClassVar[int] = 70
 
     curves: tuple[Curve, ...]
     overhead: tuple[str, ...]
-    """Arms whose decoding is bound by it."""
+    """Arms whose decoding is bound by overhead."""
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
@@ -51,7 +51,7 @@ class Costs(Section):
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
-        """Wrong byte counts, and points not measured, except those that an arm cannot have: an encoder only reads."""
+        """Wrong byte counts, and missing measurements, except those that an arm cannot have: an encoder only reads."""
         measures = data.frames["measures"]
         yield from wrong_bytes(measures.with_columns(cache=pl.lit(PLAIN)))
         reading = [arm.name for arm in data.study.arms if arm.kv_bytes_per_token is None]
@@ -64,7 +64,7 @@ class Costs(Section):
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         declared = {arm.name: arm.cache_bytes for arm in summary.arms if arm.cache_bytes}
         cached = [curve for curve in self.curves if curve.kind == "cache"]
-        smallest = min((curve.batch or 1 for curve in cached), default=1)  # batch that was measured
+        smallest = min((curve.batch or 1 for curve in cached), default=1)  # smallest batch measured
         allocated = {
             curve.arm: tuple((point.x, point.mean / smallest) for point in curve.points)
             for curve in cached
@@ -73,7 +73,7 @@ class Costs(Section):
         sizes: dict[float, set[float]] = {}
         for context, size in chain.from_iterable([*declared.values(), *allocated.values()]):
             sizes.setdefault(context, set()).add(size)
-        if any(len(each) > 1 for each in sizes.values()):  # else a figure has nothing to tell
+        if any(len(each) > 1 for each in sizes.values()):  # otherwise the figure would be trivial
             yield _cache_by_context(declared, allocated, summary, style)
         told = " ".join((BANDWIDTH, cost_words.overhead(self.overhead, len(summary.arms)))).strip()
         yield from _serving(self.curves, summary, style, DECODE, "Decoding by context", told)
@@ -81,7 +81,7 @@ class Costs(Section):
 
 
 def _of_runs(measures: pl.DataFrame) -> Iterator[Curve]:
-    """Measurements of each run by itself: bytes, which are its own, and the bandwidth that it used."""
+    """Measurements within single runs: bytes, and the bandwidth used."""
     for kind in ("cache", "prefill memory", "bandwidth", "decode memory"):
         measured, value = SERVING[kind]
         rows = measures.filter(kind=measured).with_columns(value.alias("y")).drop_nulls("y")
@@ -90,7 +90,7 @@ def _of_runs(measures: pl.DataFrame) -> Iterator[Curve]:
 
 
 def _in_alternation(data: Collected) -> Iterator[Curve]:
-    """Speeds, of all arms in the same processes."""
+    """Speeds measured with all arms in the same processes."""
     points = [point for process in data.costs.processes for point in process.points] if data.costs else []
     reading = [arm.name for arm in data.study.arms if arm.kv_bytes_per_token is None]
     rows = [
@@ -156,7 +156,7 @@ def _cache_by_context(
 
 
 def _cache(figure: Drawing, look: ArmStyle, points: Points, mode: str, width: float) -> None:
-    """One arm's bytes; arms that coincide stay visible because earlier ones are drawn wider."""
+    """One arm's bytes. Earlier arms are drawn wider, so that arms that coincide stay visible."""
     figure.add_scatter(
         x=[context for context, _ in points],
         y=[size / MIB for _, size in points],
@@ -178,7 +178,7 @@ SPEED_KINDS = {
     "decode": ("decoding", pl.col("speed")),
     "output token": ("decoding", 1000 * pl.col("batch") / pl.col("speed")),
 }
-"""Kind of a curve → of which work, and what of it: tokens/s, ms."""
+"""Kind of a curve → the work measured, and its value: tokens/s, ms."""
 DECODE = {
     "decode": "speed (tokens/s)",
     "output token": "time per output token (ms)",
@@ -191,7 +191,7 @@ PREFILL = {
     "reading": "time to read (ms)",
     "prefill memory": "peak memory (MiB)",
 }
-"""Kinds of curves, as the axis names them."""
+"""Axis titles by kind of curve."""
 
 
 BANDWIDTH = (
@@ -208,7 +208,7 @@ def _serving(
     title: str,
     note: str,
 ) -> Iterator[Figure]:
-    """One line per arm and batch, and a switch between what was measured of them."""
+    """One line per arm and batch, and a switch between the quantities measured."""
     found = {kind: [c for c in curves if c.kind == kind and c.points] for kind in kinds}
     shown = {kind: curves for kind, curves in found.items() if curves}
     key, first = next(iter(kinds)), found[next(iter(kinds))]

@@ -1,4 +1,4 @@
-"""Development of the paired difference in loss over training."""
+"""Paired difference in loss over the course of training."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from reports.sections import Section
 from reports.wording.table import frame_table
 
 MOST_WITH_SEEDS = 12
-"""With more arms the lines of seeds hide those of arms."""
+"""Most arms with lines per seed: with more, these hide the arms' lines."""
 MOST_SEEDS = 400
-"""With more lines of seeds a page is slow, and they are a cloud."""
+"""Most lines per seed: more slow the page down and form a cloud."""
 
 
 @dataclass(frozen=True)
 class DifferenceCurves(Section):
-    """Validation loss minus the baseline's with the same seed, against the share of training done.
+    """Validation loss minus the baseline's with the same seed, against the fraction of training done.
 
-    Arms may take different numbers of steps, so the baseline's curve is read off (linearly) at the same share of its
-    own training.
+    Arms may take different numbers of steps, so the baseline's curve is interpolated linearly at the same fraction of
+    its own training.
     """
 
     place: ClassVar[int] = 13
 
     curves: tuple[Curve, ...]
     seeds: tuple[Curve, ...]
-    """One for each pair of runs."""
+    """One curve per pair of runs."""
 
     @classmethod
     def summarise(cls, data: Collected) -> Self:

@@ -1,4 +1,4 @@
-"""The paired differences in loss, seed by seed: what verdicts rest on."""
+"""Paired differences in loss by seed, on which verdicts rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Differences(Section):
         return cls()
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """Intervals, and seeds as open points."""
+        """Intervals, with seeds as open points."""
         found = [
             (arm, arm.comparison.difference)
             for arm in summary.arms

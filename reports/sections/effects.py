@@ -1,4 +1,4 @@
-"""The effects of a factorial design: what each factor does to the loss, from all runs."""
+"""Effects of a factorial design: the change in loss by each factor, estimated from all runs."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Effects(Section):
             yield effect_words.proposal(summary)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """A forest: intervals, and seeds as open points."""
+        """A forest plot: intervals, with seeds as open points."""
         found = [(each, each.comparison.difference) for each in summary.effects]
         if not any(value for _, value in found):
             return
         own = looks([each.effect.name for each, _ in found])
         drawn = [(own[each.effect.name], value) for each, value in found]
         figure, shown, cut = forest(f"effect on the loss ({summary.unit})", drawn)
-        figure.update_traces(legendgroup=None)  # effects are no arms, which the page can highlight
+        figure.update_traces(legendgroup=None)  # effects are not arms, which the page can highlight
         costs = [cost_words.sure_costs(each.comparison.costs) for each, _ in found]
         ticks = [
             f"{look.label}<br><span style='font-size: 11px'>{cost}</span>" if cost else two_lines(look.label)

@@ -1,4 +1,4 @@
-"""Grids by factor: the difference in loss against one factor, with a line for each value of the others."""
+"""Grids by factor: the difference in loss against one factor, with a line for each combination of the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reports.wording.table import frame_table
 
 @dataclass(frozen=True)
 class Factor:
-    """Axis of a grid: its name without the path, and its values as text, in order."""
+    """Axis of a grid: its path, and its values as text, in order."""
 
     path: str
     values: tuple[str, ...]
@@ -32,21 +32,21 @@ class Factor:
 
 @dataclass(frozen=True)
 class Factors(Section):
-    """`across` is the factor with the most values, numbers first; the others name the lines."""
+    """A grid's factors. `across`, the x-axis, has the most values; `others` name the lines."""
 
     place: ClassVar[int] = 10
 
     across: Factor
     others: tuple[Factor, ...]
     cells: Mapping[str, tuple[str, ...]]
-    """Values of an arm by name: that across, then those of the others."""
+    """Values of each arm by name: first that of `across`, then those of `others`."""
 
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
         arms = [arm for arm in data.study.arms if arm.cell]
         if not arms:
             return None
-        # arms make lines; of axes, the one with the most values lies across
+        # arms make lines; of the other axes, the one with the most values is the x-axis
         factors = [_factor(path, arms) for path in arms[0].cell]
         factors.sort(key=lambda factor: (factor.path == "arm", -len(factor.values)))
         across, *others = factors
@@ -62,7 +62,7 @@ class Factors(Section):
             yield self._figure(summary, known)
 
     def _figure(self, summary: StudySummary, known: Sequence[tuple[ArmSummary, Estimate]]) -> Figure:
-        """Values stand at equal distances: powers of two are as common as steps."""
+        """Values are equally spaced, since powers of two are as common as linear steps."""
         lines: dict[tuple[str, ...], list[tuple[str, Estimate]]] = {}
         for arm, value in known:
             first, *others = self.cells[arm.name]
@@ -105,7 +105,7 @@ class Factors(Section):
         )
 
     def _line(self, values: Sequence[str]) -> str:
-        """`window 32 · post`: the arm itself has no name of its factor."""
+        """`window 32 · post`: an arm's own name has no factor before it."""
         pairs = zip(self.others, values, strict=True)
         return " · ".join(value if each.path == "arm" else f"{each.name} {value}" for each, value in pairs)
 

@@ -1,4 +1,4 @@
-"""Runs that ended in an error: what it says, the end of its traceback, and the command that prints the rest."""
+"""Runs that ended in an error: the error, the end of its traceback, and the command that prints the rest."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from reports.reading.keys import KEYS
 from reports.sections import Section
 
 LINES = 6
-"""Lines of a traceback that are shown."""
+"""Number of traceback lines shown."""
 FAILURES = KEYS | {"error": pl.String, "traceback": pl.String}
 
 
 @dataclass(frozen=True)
 class FailedRun:
-    """Seeds of an arm that failed alike; `digest` is that of the first."""
+    """Seeds of an arm that failed with the same error; `digest` is the first seed's."""
 
     arm: str
     seeds: tuple[int, ...]
@@ -35,7 +35,7 @@ class FailedRun:
 
 @dataclass(frozen=True)
 class Failures(Section):
-    """Failed runs without a result; one that was trained again has none."""
+    """Failed runs without a result; a run that was trained again is not among them."""
 
     place: ClassVar[int] = 5
     title: ClassVar[str] = "Runs that failed"

@@ -37,7 +37,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Items(Section):
-    """Differences of arms by item; every summary has them."""
+    """Score differences by item, for summaries that have scores."""
 
     place: ClassVar[int] = 130
 
@@ -62,7 +62,7 @@ Found = list[tuple[str, ItemDifference]]
 
 
 def verdict(arm: ArmSummary, item: ItemDifference) -> str:
-    """`better` and the like, of one score; `different` where neither side is said to be better."""
+    """`better` and the like, for one score; `different` if neither direction is known to be better."""
     if arm.withheld is not None:
         return "no verdict"
     if item.difference is None or item.p is None or arm.comparison is None:
@@ -120,7 +120,7 @@ def _title(item: ItemDifference, baseline: str, scores: Mapping[tuple[str, str],
 
 
 def _row(figure: Drawing, look: ArmStyle, item: ItemDifference, place: int) -> None:
-    assert item.difference is not None  # only those are drawn
+    assert item.difference is not None  # only these are drawn
     low, high = (item.difference if end is None else end for end in (item.low, item.high))
     figure.add_scatter(
         x=[short(value) for value in item.by_seed],

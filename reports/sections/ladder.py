@@ -1,4 +1,4 @@
-"""Three sizes or more: how loss falls with compute, and what a difference is worth (`reports.ladders.laws`)."""
+"""Three sizes or more: how loss falls with compute, and the worth of a difference (`reports.ladders.laws`)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class Ladder(Section):
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
-        """The runs of every rung. The loss of one that diverged or is absent is null."""
+        """Runs of every rung. The loss of an absent run is null, as is the loss of one that diverged without a finite
+        loss."""
         rows = []
         for rung in documents.study.ladder:
             keys = [(arm, RunKey(arm.name, run.seed, run.digest)) for arm in rung.arms for run in arm.runs]
@@ -78,7 +79,7 @@ class Ladder(Section):
         sizes = data.frames[cls.name()].filter(pl.col("axis").fill_null("size") == "size")
         if sizes["rung"].n_unique() <= 2:
             return None
-        # FLOP/s of each arm over the baseline's, where its speed was measured against it
+        # FLOP/s of each arm over the baseline's, if its speed was measured against the baseline's
         base, costs, throughput = data.study.baseline_arm, study_costs(data), {}
         for arm in data.study.arms:
             ratio = costs.pairs.get((arm.name, base.name), NO_COSTS).training
@@ -96,7 +97,7 @@ class Ladder(Section):
         ).strip()
 
     def _sizes(self) -> str:
-        """`Over 3 sizes.`, or how many of those planned have a result."""
+        """`Over 3 sizes.`, or how many of the planned sizes have a result."""
         planned = [size.name for size in self.arms[0].sizes]
         seen = {size.name for arm in self.arms for size in arm.sizes if size.loss}
         absent = [name for name in planned if name not in seen]
@@ -108,7 +109,7 @@ class Ladder(Section):
         yield from map(law_words.sentence, self.arms)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """Every size of every arm, and the power laws that they determine, dotted beyond the largest."""
+        """Every size of every arm, with the power laws that they determine, dotted beyond the largest size."""
         figure = blank("training FLOPs", f"validation loss ({summary.unit})")
         for arm in self.arms:
             look = style[arm.arm]

@@ -21,7 +21,7 @@ CORPORA = {"data": pl.String, "train_tokens": pl.Int64, **dict.fromkeys(LOSSES, 
 
 @dataclass(frozen=True)
 class Lengths(Section):
-    """`train_tokens` by the digest of a corpus, of those in the store; `references` where all arms read one of them."""
+    """`train_tokens` by digest of the corpora in the store; `references` if all arms read one corpus."""
 
     place: ClassVar[int] = 35
     title: ClassVar[str] = "Length of training"
@@ -40,7 +40,7 @@ class Lengths(Section):
     @classmethod
     def summarise(cls, data: Collected) -> Self:
         corpora = data.frames["corpora"]
-        # losses per token compare with those of the one corpus that all arms read
+        # losses per token are comparable only with those of the one corpus that all arms read
         one = corpora.height == 1 and data.study.per == "token"
         references = ReferenceLosses(**corpora.select(LOSSES).row(0, named=True)) if one else None
         return cls(dict(corpora.select("data", "train_tokens").rows()), references)

@@ -20,7 +20,7 @@ from reports.sections._runs import Clock, RunLoss, clocks, drawn_raw, logging_ru
 from reports.wording.table import frame_table
 
 BINS = {"train": 100, "train, coarse": 20}
-"""At most so many points of a training-loss curve, by kind: the loss is averaged over equal runs of steps."""
+"""Most points of a training-loss curve, by kind: the loss is averaged over equal ranges of steps."""
 
 UNITS = {
     "step": "training step",
@@ -35,27 +35,27 @@ SHOWN = {
     "averages of 5 %, and raw": ("train, coarse", "raw"),
     "raw": ("raw",),
 }
-"""Curves of the training loss that can be shown, by averaging window (share of all steps). The first is the default."""
+"""Choices of training-loss curves to show, by averaging window (share of all steps). The first is the default."""
 MOST_WITH_BANDS = 6
-"""With more arms bands hide the curves."""
+"""Most arms with bands: with more, bands hide the curves."""
 MARKS = (("spike", "triangle-down-open"), ("diverged", "x"))
 
 
 @dataclass(frozen=True)
 class Losses(Section):
-    """`curves` are averages of the training loss by the kinds of `BINS`, and `validation`, against step, per arm.
+    """`curves` are means per arm, against step, of the training loss (kinds of `BINS`) and of the `validation` loss.
 
-    Curves of validation are of the judging part. The loss on the test part, which verdicts compare, is marked at the
-    end.
+    Validation curves are measured on the validation part. The end of training is marked with the loss on the test part,
+    which verdicts compare.
     """
 
     place: ClassVar[int] = 12
 
     curves: tuple[Curve, ...]
     runs: tuple[RunLoss, ...]
-    """Those that are drawn."""
+    """Runs that are drawn."""
     logged: int
-    """Number of all runs that have logged a loss."""
+    """Number of runs with a logged loss."""
     clocks: tuple[Clock, ...]
 
     @classmethod
@@ -70,7 +70,7 @@ class Losses(Section):
         return cls(tuple(curves), run_losses(data, logging), sum(map(len, logging.values())), clocks(data))
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """Validation and training loss, raw and averaged, with what spiked and diverged."""
+        """Validation and training loss, raw and averaged, with marks for spikes and divergence."""
         curves = [curve for curve in self.curves if curve.points]
         if curves or self.runs:
             yield _figure(curves, self, summary, style)
@@ -119,11 +119,11 @@ def _figure(curves: list[Curve], losses: Losses, summary: StudySummary, style: M
 
 
 Placed = tuple[str, str, list[float | None]]
-"""A trace: the curve that it shows, its arm, and its x in steps, with None for a gap."""
+"""A trace: its kind of curve, its arm, and its x in steps, with None for a gap."""
 
 
 def _against(clocks: dict[str, Clock], traces: list[Placed]) -> Switch:
-    """The same traces with x in each unit."""
+    """Switch of the x-axis unit for the same traces."""
     return Switch(
         "against",
         "against",
@@ -149,13 +149,13 @@ def _shown(kinds: list[str]) -> Switch:
         SwitchOption(text, {"visible": [kind in shown or kind not in smoothed for kind in kinds]}, {})
         for text, shown in SHOWN.items()
     )
-    # Before a run has ended there are no means: what is there of it is its raw loss.
+    # Before any run has ended there are no means, only raw losses.
     first = "raw" if set(kinds) == {"raw"} else "none"
     return Switch("shown", "training loss", tuple(options), list(SHOWN).index(first))
 
 
 def _raw(figure: Drawing, style: Mapping[str, ArmStyle], runs: Sequence[RunLoss], alone: bool) -> Iterator[Placed]:
-    """One trace for each arm, its runs apart by gaps; faint behind means, unless it is alone."""
+    """One trace per arm, with gaps between its runs; faint behind means, unless it is alone."""
     for arm, own in drawn_raw(runs).items():
         steps = [step for run in own for step in (*run.steps.tolist(), None)]
         figure.add_scatter(

@@ -1,4 +1,4 @@
-"""Smaller sizes and shorter runs beside the comparison: does the difference change? (`reports.ladders.rungs`)."""
+"""Differences at smaller sizes and shorter lengths: do they change? (`reports.ladders.rungs`)"""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from reports.wording.table import frame_table
 
 DASHES = {"size": "solid", "length": "dot"}
 MARGIN = 0.08
-"""Margin on the axis of compute beyond the outermost rungs."""
+"""Margin on the compute axis beyond the outermost rungs, as a share of its length."""
 
 
 @dataclass(frozen=True)
 class Rungs(Section):
-    """The changes are the summary's."""
+    """Differences at each rung of a ladder; the summary judges their changes."""
 
     place: ClassVar[int] = 14
     title: ClassVar[str] = "With size and length"
@@ -41,7 +41,7 @@ class Rungs(Section):
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
-        """Runs that the other rungs lack; those of the last are told of with the comparison."""
+        """Missing runs of all rungs but the last, whose missing runs are reported with the comparison."""
         for rung in data.study.ladder[:-1]:
             gone = data.frames[FRAME].filter(pl.col("rung") == rung.name, pl.col("status").is_in(["absent", "partial"]))
             planned = {arm.name: len(arm.runs) for arm in rung.arms}
@@ -58,7 +58,7 @@ class Rungs(Section):
         yield from rung_words.sentences(summary.changes)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """Every difference over the baseline's compute; sizes are joined by lines, lengths by dotted ones."""
+        """Every difference over the baseline's compute; solid lines join sizes, dotted lines join lengths."""
         if not self.gaps:
             return
         figure = blank("training FLOPs of the baseline", f"difference in loss ({summary.unit})")
@@ -106,14 +106,14 @@ def _join(figure: Drawing, found: Sequence[Gap], look: ArmStyle, dash: str) -> N
 
 
 def _name_rungs(figure: Drawing, found: Sequence[Gap], summary: StudySummary) -> None:
-    """A line at every rung that is planned, so that one without a result is seen to be empty."""
+    """A line at every planned rung, so that a rung without a result is visibly empty."""
     planned = {
         rung.name: next(arm.flops for arm in rung.arms if arm.name == summary.baseline) for rung in summary.study.ladder
     }
     ended = {gap.rung for gap in found}
     for name, flops in planned.items():
         figure.add_vline(x=short(flops), line={**NEUTRAL, "width": 0.5})
-        # on a logarithmic axis annotations, unlike shapes, are placed by the exponent
+        # on a logarithmic axis, annotations are placed by the exponent; shapes are not
         place = {"x": math.log10(flops), "yref": "paper", "y": 0, "xanchor": "right", "yanchor": "bottom"}
         text = name if name in ended else f"{name}: no result"
         figure.add_annotation(text=text, showarrow=False, textangle=-90, **place)

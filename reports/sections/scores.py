@@ -18,7 +18,7 @@ from reports.wording.table import frame_table
 
 @dataclass(frozen=True)
 class Scores(Section):
-    """Scores of arms in evaluations; every summary has them."""
+    """Scores of arms, for summaries that have scores."""
 
     place: ClassVar[int] = 80
 
@@ -27,8 +27,8 @@ class Scores(Section):
         return None if data.scores.is_empty() else cls()
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """One panel per task and metric, where no arm can be compared with the baseline item by item. A score without a
-        value is in the table alone."""
+        """One panel per task and metric, if no arm can be compared with the baseline item by item. Scores without a
+        value appear only in the table."""
         compared = any(item.difference is not None for arm in summary.arms for item in arm.items)
         scores = [(arm, score) for arm in summary.arms for score in arm.scores]
         drawn = [(arm, score) for arm, score in scores if score.task not in summary.grouped]

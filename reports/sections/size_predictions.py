@@ -1,4 +1,4 @@
-"""Does the small size predict the large one? The order of many arms at each size of a ladder against the largest."""
+"""Does the small size predict the large one? The order of arms at each size of a ladder against the largest."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from reports.wording.table import frame_table
 
 CHANCE = 0.5
 FEWEST_PAIRS = 4
-"""Pairs of which a share is drawn, at least."""
+"""Fewest pairs whose share is drawn."""
 
 
 @dataclass(frozen=True)
 class SizePredictionsSection(Section):
-    """Predictions of a large size from smaller ones, for ladders of four arms or more; runs as in section `ladder`."""
+    """Predictions of a large size from smaller ones, for ladders with four arms or more. Uses the runs of section
+    `ladder`."""
 
     place: ClassVar[int] = 17
     title: ClassVar[str] = "Does the small size predict the large one?"
@@ -39,11 +40,11 @@ class SizePredictionsSection(Section):
 
     @property
     def is_the_question(self) -> bool:
-        """True for a ladder of many sizes; a study of something else has one size beside its main one."""
+        """True for a ladder of three sizes or more; a study of something else has one size beside its main one."""
         return len(self.found.sizes) > 2
 
     def answer(self, summary: StudySummary) -> str:
-        """Accuracy of the size next to the last, as a sentence."""
+        """Accuracy of the second largest size, as a sentence."""
         size, last, found = self.found.sizes[-2], self.found.sizes[-1], self.found.predictions[-1]
         share, accuracy = _share(size, last), percent(found.accuracy)
         text = f"Size {size.size}, at {share} of the compute, orders {accuracy} of pairs of arms"
@@ -65,7 +66,7 @@ class SizePredictionsSection(Section):
     def _sentence(self, place: int) -> str:
         size, last, found = self.found.sizes[place], self.found.sizes[-1], self.found.predictions[place]
         correlations = f"Kendall’s τ {_number(found.kendall)}, Spearman’s ρ {_number(found.spearman)}"
-        # the half of the pairs that are furthest apart; nothing of few pairs
+        # the half of the pairs that are furthest apart, unless these are too few
         halves = [step for step in _some(self.found.by_gap[place])[1:2] if step.pairs >= FEWEST_PAIRS]
         ceilings = [f"; the noise of its seeds would leave {100 * s.ceiling:.0f} %" for s in halves if s.ceiling]
         shares = [f" Of the {s.pairs} pairs furthest apart, {100 * s.accuracy:.0f} %" for s in halves]
@@ -113,7 +114,7 @@ class SizePredictionsSection(Section):
         )
 
     def _by_gap(self, summary: StudySummary) -> Figure:
-        """Accuracy over the pairs that are a gap or more apart, with what seed noise would leave of it."""
+        """Accuracy over the pairs at least a gap apart, with the ceiling that seed noise allows."""
         figure = blank(
             f"least difference at {self.found.sizes[-1].size} ({summary.unit})", "pairs in the same order (%)"
         )
@@ -163,7 +164,7 @@ class SizePredictionsSection(Section):
         )
 
     def _order(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
-        """The loss of each arm against the mean of all, at each size."""
+        """The loss of each arm relative to the mean of all arms, at each size."""
         sizes = self.found.sizes
         centres = [sum(size.losses) / len(size.losses) for size in sizes]
         gaps = {
@@ -196,7 +197,7 @@ class SizePredictionsSection(Section):
 
 
 def _some(steps: Sequence[AccuracyFrom]) -> list[AccuracyFrom]:
-    """Steps over all pairs, over a half and over a quarter of them, as far as there are such."""
+    """Steps over all pairs, over half and over a quarter of them, as far as they exist."""
     few = ([step for step in steps if step.pairs <= most * steps[0].pairs][:1] for most in (1.0, 0.5, 0.25))
     return [step for found in few for step in found]
 
@@ -206,7 +207,7 @@ def _share(size: SizeOrder, last: SizeOrder) -> str:
 
 
 def _repeats(last: SizeOrder) -> str:
-    """Agreement of single seeds at the last size, in words: its noise limits every prediction."""
+    """Agreement of single seeds at the last size, in words: their noise limits every prediction."""
     if last.repeatability is None:
         return ""
     return f"; two single seeds of {last.size} agree on {100 * last.repeatability:.0f} %"

@@ -1,4 +1,4 @@
-"""Probe results: by depth at the start and end of training, by step, and the scaling of gradients with depth."""
+"""Probe results: by depth at the first and last step, by step, and the scaling of gradients with depth."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import polars as pl
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 
 from reports.figures.base import Figure
 from reports.figures.style import ArmStyle
@@ -29,12 +29,12 @@ PROBES = KEYS | {
     "value": pl.Float64,
 }
 FEWEST_DEPTHS = 3
-"""A slope over fewer depths would hide that a line does not fit."""
+"""Fewest depths for a slope: with fewer, a poor fit would not show."""
 
 
 @dataclass(frozen=True)
 class Stability(Section):
-    """Diverged runs count too: they are what probes are for."""
+    """Probe results of all runs, including diverged ones, for which probes exist."""
 
     place: ClassVar[int] = 160
     gallery: ClassVar[str] = "Stability"
@@ -48,8 +48,8 @@ class Stability(Section):
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
-        """Probes of runs that have ended, also where they are gone, which reading them says: a run under way has no
-        end-of-training values yet."""
+        """Probes of ended runs that recorded some, even if the log is gone, so that reading it reports that. A run
+        under way has no end-of-training values yet."""
         known = zip(documents.keys, documents.tables.results["has_probes"].to_list(), strict=True)
         probed = (key for key, has_probes in known if has_probes)
         frames = (keyed(documents.store.read_probes(key.digest), key, PROBES) for key in probed)
@@ -63,7 +63,7 @@ class Stability(Section):
         return cls(tuple(curves for curves in found if curves.start or curves.by_step), _gradient_scaling(data))
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """The check of the theory first, where the study can make it; then each probe by depth and by step."""
+        """The check of the theory first, if the study allows it; then each probe by depth and by step."""
         if self.scaling:
             yield scaling_figure(self.scaling, style)
         for probe in self.probes:
@@ -98,7 +98,7 @@ def _per_arm(data: Collected, rows: pl.DataFrame, x: str, kind: str) -> tuple[Cu
 
 
 def _points(rows: pl.DataFrame, x: str) -> tuple[CurvePoint, ...]:
-    """Mean and range over the seeds that have a value there."""
+    """Mean and range over the seeds with a value at each x."""
     value = pl.col("value")
     over = rows.group_by(x).agg(mean=value.mean(), low=value.min(), high=value.max(), seeds=pl.len()).sort(x)
     return tuple(CurvePoint(*row) for row in over.iter_rows())
@@ -110,7 +110,7 @@ def _gradient_scaling(data: Collected) -> tuple[Scaling, ...]:
     last = rows.filter(pl.col("layer") == pl.col("layer").max().over("digest"), pl.col("value") > 0)
     last = last.with_columns(depth=pl.col("layer") + 1)
     found = []
-    families: dict[str, list[str]] = {}  # arms that differ in their number of layers only
+    families: dict[str, list[str]] = {}  # arms that differ only in their number of layers
     for arm in data.study.arms:
         others = {path: value for path, value in arm.edits.items() if path != "n_layers"}
         families.setdefault(json.dumps(others, sort_keys=True), []).append(arm.name)

@@ -1,4 +1,4 @@
-"""Text that was taken: what was recognised in the files, what was skipped, and how it begins."""
+"""Text read from files: what was recognised in them, what was skipped, and how the text begins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reports.sections import Section
 
 @dataclass(frozen=True)
 class TakenText(Section):
-    """`receipts`: the lines of each corpus."""
+    """`receipts`: lines on each corpus."""
 
     place: ClassVar[int] = 36
     title: ClassVar[str] = "Text"

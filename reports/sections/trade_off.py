@@ -1,4 +1,4 @@
-"""The trade-off: how much better or worse than the baseline an arm is, against what it costs."""
+"""The trade-off: an arm's quality relative to the baseline, against its cost."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ class TradeOff(Section):
 
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
-        """None of a design, whose arms are compared with nothing."""
+        """None for a design, whose arms are not compared."""
         return None if data.study.design else cls(cost_ratios(data))
 
     @property
     def shown(self) -> tuple[Cost, ...]:
-        """Those in which arms may differ, that which the study is about first."""
+        """Costs in which arms may differ, the most relevant first."""
         differing = [cost for cost in self.costs if not cost.is_same]
         return tuple(sorted(differing, key=rank))
 
     @property
     def distinct(self) -> tuple[Cost, ...]:
-        """Each cost once, that which the study is about first: of caches, that at the longest context."""
+        """One cost of each name, the most relevant first; for caches, that at the longest context."""
         found: dict[str, Cost] = {}
         for cost in sorted(self.costs, key=rank):
             found.setdefault(cost.name, cost)
         return tuple(found.values())
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """An arm for each point, all named beside it; the baseline is where the dotted lines cross."""
+        """One named point per arm; the dotted lines cross at the baseline."""
         found, costs = qualities(summary), self.shown
         if not costs or not found:
             return
@@ -89,25 +89,25 @@ class TradeOff(Section):
 
 
 def rank(cost: Cost) -> int:
-    """The cache, or else time. FLOPs are nearest to a time."""
+    """Sort key: the cache first, then times. FLOPs come last of the known ones, as the nearest to a time."""
     return next((place for place, key in enumerate(FIRST) if cost.key.startswith(key)), len(FIRST))
 
 
 def is_judged(arm: ArmSummary) -> bool:
-    """Whether the interval of its difference may be read as a verdict: not on smoke runs, before its runs have ended,
-    where its seeds all differ alike, or where some failed."""
+    """Whether the interval of an arm's difference may be read as a verdict: not in smoke runs, before its runs have
+    ended, if its seeds all differ alike, or if some failed."""
     found = arm.comparison
     return arm.verdict not in ("no verdict", "cannot tell") and found is not None and not found.failures.any
 
 
 def ratios(cost: Cost, arms: Sequence[str], base: str) -> Ratios:
-    """The axis of a cost, the baseline first."""
+    """Axis of a cost, the baseline first."""
     values = (SAME_RATIO, *(cost.ratios.get(arm) for arm in arms[1:]))
     return Ratios(f"{cost.label}, relative to {base}", values)
 
 
 def differences(quality: Quality, arms: Sequence[str]) -> LossDifferences:
-    """The axis of a quality, likewise."""
+    """Axis of a quality, the baseline first."""
     return LossDifferences(
         quality.label, (NO_DIFFERENCE, *(quality.differences.get(arm) for arm in arms[1:])), quality.better
     )

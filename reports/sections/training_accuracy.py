@@ -1,4 +1,4 @@
-"""Accuracy on a synthetic task over training: such tasks are often learnt all at once."""
+"""Accuracy on a synthetic task over training; such tasks are often learnt abruptly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reports.wording.table import frame_table
 
 @dataclass(frozen=True)
 class TrainingAccuracy(Section):
-    """Accuracy on what validates against step, per arm; text has none."""
+    """Validation accuracy against step, per arm; text has none."""
 
     place: ClassVar[int] = 11
 

@@ -24,7 +24,8 @@ Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class ArmTuning:
-    """One arm at one size of a ladder (`size` is None without one), with what the noise of tuning leaves open."""
+    """One arm's tuning at one size of a ladder (`size` is None without a ladder), with the uncertainty of its
+    choice."""
 
     size: str | None
     found: StudyTuning
@@ -32,7 +33,7 @@ class ArmTuning:
 
     @property
     def curve(self) -> Points:
-        """Expected loss by rate, in points; empty where there is no curve."""
+        """Expected loss by learning rate, as points; empty if no curve was fitted."""
         return self.choice.curve if self.choice else ()
 
     @property
@@ -46,7 +47,8 @@ class ArmTuning:
 
 @dataclass(frozen=True)
 class Tuning(Section):
-    """Tuning of the study, or of every rung of its ladder. `carried`: lines for the study file, if it can have them."""
+    """Tuning of the study, or of every rung of its ladder. `carried`: lines for a study file that reuse the result, if
+    possible."""
 
     place: ClassVar[int] = 30
     title: ClassVar[str] = "How arms were tuned"
@@ -62,17 +64,17 @@ class Tuning(Section):
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
-        """Warnings on arms that may be better than they look."""
+        """Warnings of arms that may be better than they appear."""
         for each in tunings_of(data):
             yield from rate_words.warnings(each.name, each.found)
 
     def lines(self) -> Iterator[str]:
-        """Setting that each arm took, and its certainty."""
+        """The setting that each arm chose, with its uncertainty."""
         for each in self.tunings:
             yield rate_words.taken(each.name, each.found, each.choice.rate if each.choice else None)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """One per tuned setting, pass and size."""
+        """One figure per tuned setting, pass and size."""
         for size in dict.fromkeys(each.size for each in self.tunings):
             found = [each for each in self.tunings if each.size == size]
             for path in dict.fromkeys(path for each in found for path in each.found.chosen):
@@ -156,7 +158,7 @@ def _draw(figure: Drawing, tuning: ArmTuning, at: StudyPass, path: str, look: Ar
 
 
 def envelope(at: StudyPass, path: str) -> list[tuple[Any, float]]:
-    """Each value tried of one setting, with the lowest mean loss that was reached with it."""
+    """Each value tried of one setting, with the lowest mean loss reached with it."""
     lowest: dict[Any, float] = {}
     for trial in at.trials:
         if trial.loss is not None:

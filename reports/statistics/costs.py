@@ -1,13 +1,13 @@
 """Ratios of costs, judged together. Pure.
 
 A process in which arms took turns gives one ln ratio of two arms' times. Processes are independent repetitions, since
-each builds and visits the arms in a random order of its own: of two arms that compute the same, neither is favoured. So
-a paired t-test over processes holds its level, with whatever differs between processes inside. Peak memory is measured
-once for each run, and its processes are the runs of the seeds.
+each builds and visits the arms in a random order of its own, so neither of two identical arms is favoured. A paired
+t-test over processes therefore holds its level, and includes whatever differs between processes. Peak memory is
+measured once per run; its repetitions are the runs of the seeds.
 
-The tests of all arms and all kinds of cost are corrected together (Holm). Ordered by p, test i of m is made at
-α / (m − i + 1), and once a test has failed, all later ones at its level. An interval is at the level of its test, so
-that it excludes 1 exactly where Holm calls the cost different.
+The tests of all arms and all kinds of cost are corrected together (Holm). Ordered by p, test i of m is made at α / (m −
+i + 1); after the first test that fails, all later ones use its level. Each interval uses the level of its test, so it
+excludes 1 exactly where Holm calls the cost different.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from scipy import special  # scipy.stats takes seconds to load
 from reports.statistics.estimates import ALPHA, Estimate, estimate
 
 FURTHEST = 500.0
-"""No logarithm of a ratio is further from 0."""
+"""Bound on |ln ratio|; larger values are clipped, so that exp does not overflow."""
 Key = TypeVar("Key", bound=Hashable)
 
 
 def judge(logs: Mapping[Key, Sequence[float]], alpha: float = ALPHA) -> dict[Key, Estimate]:
-    """The ratio of each cost from its ln ratios, at least two of them, among all that are judged."""
+    """The ratio of each cost from its ln ratios (at least two), corrected for all costs given."""
     p_values = {key: _p(values) for key, values in logs.items()}
     levels: dict[Key, float] = {}
+    # Holm, step by step: α/m for the smallest p, then α/(m − 1), …
     level, failed = alpha, False
     for place, key in enumerate(sorted(p_values, key=lambda key: p_values[key])):
         level = level if failed else alpha / (len(logs) - place)
@@ -39,7 +40,7 @@ def judge(logs: Mapping[Key, Sequence[float]], alpha: float = ALPHA) -> dict[Key
 
 
 def _p(values: Sequence[float]) -> float:
-    """Two-sided p of no difference; values that repeat (bytes of an allocator, a shared measurement) are exact."""
+    """Two-sided p of no difference. Identical values (bytes of an allocator, a shared measurement) count as exact."""
     if max(values) == min(values):
         return 1.0 if values[0] == 0 else 0.0
     error = np.std(values, ddof=1) / math.sqrt(len(values))
@@ -50,6 +51,6 @@ def _ratio(logs: Sequence[float], level: float) -> Estimate:
     found = estimate(logs, level)
     if found is None or found.low is None or found.high is None:
         raise ValueError("a single process says nothing of what differs between processes")
-    reached = np.clip([found.mean, found.low, found.high, *logs], -FURTHEST, FURTHEST)  # three wild processes exceed it
+    reached = np.clip([found.mean, found.low, found.high, *logs], -FURTHEST, FURTHEST)  # wild processes exceed it
     mean, low, high, *ratios = np.exp(reached).tolist()
     return Estimate(mean, low, high, found.sd, tuple(ratios))

@@ -1,7 +1,7 @@
-"""Means over seeds, paired differences and tests of them. Pure arithmetic.
+"""Means over seeds, paired differences and their tests. Pure arithmetic.
 
-All intervals are two-sided Student t-intervals over seeds, 95 % where nothing else is said. The last axis is always
-the seeds.
+All intervals are two-sided Student t-intervals over seeds, at 95 % unless stated otherwise. The last axis is always the
+seeds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds; interval and standard deviation are None with fewer than two of them."""
+    """A mean over seeds. Interval and standard deviation are None for fewer than two seeds."""
 
     mean: float
     low: float | None
@@ -38,17 +38,17 @@ class Estimate:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     def scaled(self, factor: float) -> Estimate:
-        """A ratio times an exact positive number; `sd` is of logarithms, and stays."""
+        """A ratio times an exact positive number. `sd` is that of logarithms and stays."""
         low, high = (None if end is None else factor * end for end in (self.low, self.high))
         return Estimate(factor * self.mean, low, high, self.sd, tuple(factor * value for value in self.values))
 
     def negative(self) -> Estimate:
-        """The same difference the other way round."""
+        """The same difference with the opposite sign."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         return Estimate(-self.mean, low, high, self.sd, tuple(-value for value in self.values))
 
     def inverse(self) -> Estimate:
-        """The same ratio the other way round; `sd` is of logarithms, and stays."""
+        """The reciprocal ratio. `sd` is that of logarithms and stays."""
         low, high = (None if end is None else 1 / end for end in (self.high, self.low))
         return Estimate(1 / self.mean, low, high, self.sd, tuple(1 / value for value in self.values))
 
@@ -69,7 +69,7 @@ def exact(ratio: float) -> Estimate:
 
 NO_DIFFERENCE = Estimate(0.0, 0.0, 0.0, None, ())
 SAME_RATIO = Estimate(1.0, 1.0, 1.0, None, ())
-"""The baseline against itself."""
+"""Estimates of the baseline against itself."""
 
 
 def mean_interval(values: ArrayLike, alpha: float = ALPHA) -> tuple[Floats, Floats, Floats]:
@@ -82,7 +82,7 @@ def mean_interval(values: ArrayLike, alpha: float = ALPHA) -> tuple[Floats, Floa
 
 
 def estimate(values: Sequence[float], alpha: float = ALPHA) -> Estimate | None:
-    """The mean of one value per seed with its interval; None without values."""
+    """Mean of one value per seed, with its interval; None without values."""
     if not values:
         return None
     array = np.asarray(values, dtype=np.float64)
@@ -93,8 +93,8 @@ def estimate(values: Sequence[float], alpha: float = ALPHA) -> Estimate | None:
 
 
 def holm(p_values: Sequence[float], joint: Joint | None = None) -> tuple[float, ...]:
-    """Step-down correction over the comparisons of one study, in the order given: Holm's, or Dunnett's where their
-    joint distribution is known.
+    """Step-down correction over the comparisons of one study, in the order given: Holm's, or Dunnett's if their joint
+    distribution is known.
 
     p₍₁₎ ≤ … ≤ p₍ₘ₎ become max over j ≤ i of P(the least of m − j + 1 p-values without effect ≤ p₍ⱼ₎), at most
     (m − j + 1)·p₍ⱼ₎. Holm 1979, Scand. J. Statist. 6:65; Dunnett and Tamhane 1991, doi:10.1002/sim.4780100614.
@@ -108,7 +108,7 @@ def holm(p_values: Sequence[float], joint: Joint | None = None) -> tuple[float, 
 
 
 def holm_by_name(p_values: Mapping[Name, float | None], joint: Joint | None = None) -> dict[Name, float | None]:
-    """The same by name. An arm without a p keeps none, yet it counts: later it may have one."""
+    """`holm` by name. An arm without a p-value keeps None, yet counts as a test: it may get one later."""
     corrected = holm([1.0 if p is None else p for p in p_values.values()], joint)
     return {name: None if p_values[name] is None else p for name, p in zip(p_values, corrected, strict=True)}
 
@@ -116,19 +116,20 @@ def holm_by_name(p_values: Mapping[Name, float | None], joint: Joint | None = No
 def combined_stderr(stderrs: Sequence[float | None], values: Sequence[float]) -> float | None:
     """Standard error of a score averaged over n seeds that answered the same items.
 
-    √(mean of the squared item errors + sd² / n): the seeds share the items, so averaging does not
-    shrink the item error; it does shrink the seeds' own scatter. None where a run gave no error.
+    √(mean of the squared item errors + sd² / n): the seeds share the items, so averaging shrinks the seeds' own scatter
+    but not the item error. None if a run gave no error.
     """
     squares = _squared_errors(stderrs, values)
     return None if squares is None else math.sqrt(sum(squares))
 
 
 def score_half_width(stderrs: Sequence[float | None], values: Sequence[float], alpha: float = ALPHA) -> float | None:
-    """Half of the interval of such a score: √(z² · mean of the squared item errors + t²(n − 1) · sd² / n).
+    """Half width of the interval of a score averaged over n seeds: √(z² · mean of the squared item errors + t²(n − 1) ·
+    sd² / n).
 
-    Each source of noise has its own quantile (Zou and Donner 2008, as in `reports.statistics.crossed`), for the items
-    are many and the seeds few. A single seed has an interval over items alone. Conservative: what of an item's error
-    differs from seed to seed is counted in both terms, though averaging shrinks it.
+    Each source of noise has its own quantile (Zou and Donner 2008, as in `reports.statistics.crossed`), since items are
+    many and seeds few. A single seed has an interval over items alone. Conservative: the part of an item's error that
+    differs between seeds counts in both terms, though averaging shrinks it. None if a run gave no error.
     """
     squares = _squared_errors(stderrs, values)
     if squares is None:
@@ -138,7 +139,7 @@ def score_half_width(stderrs: Sequence[float | None], values: Sequence[float], a
 
 
 def _squared_errors(stderrs: Sequence[float | None], values: Sequence[float]) -> tuple[float, float] | None:
-    """Squared standard errors of the mean over seeds: that over items, and that over seeds."""
+    """Squared standard errors of the mean over seeds: (over items, over seeds). None if a run gave no error."""
     known = [error for error in stderrs if error is not None]
     if not known or len(known) < len(stderrs):
         return None

@@ -1,9 +1,9 @@
-"""Which of several points another one surely beats, where both coordinates are uncertain. Pure.
+"""Points surely dominated by another point, with uncertainty in both coordinates. Pure.
 
-A point is beaten where some other is surely no worse in both coordinates and surely better in one: where the highest
-that the other may be is no higher than the lowest that it may be. For simultaneous intervals all such statements hold
-together with the intervals' confidence, since they hold whenever all intervals do. What is left is not a line, but the
-points that may lie on the Pareto front.
+A point is surely beaten if another point is surely no worse in both coordinates and surely better in one: if the
+other's highest possible value is no higher than the point's lowest. With simultaneous intervals, all such statements
+hold together at the intervals' confidence, since they hold whenever all intervals do. The remaining points form no
+line: they are those that may lie on the Pareto front.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 Span = tuple[float, float]
-"""The lowest and the highest that a coordinate may be; less is better."""
+"""Lowest and highest possible value of a coordinate; less is better."""
 
 
 def surely_beaten(points: Sequence[tuple[Span, Span] | None]) -> list[bool]:

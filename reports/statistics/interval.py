@@ -1,4 +1,4 @@
-"""A value with the open interval of what the data leave possible."""
+"""A value with the open interval of values that the data allow."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pydantic import JsonValue
 
 @dataclass(frozen=True)
 class Interval:
-    """`low` < truth < `high`, at the confidence that whoever made it states. Ends may be infinite."""
+    """`low` < truth < `high`, at a confidence set by the caller. Ends may be infinite."""
 
     value: float
     low: float
     high: float
 
     def excludes(self, value: float) -> bool:
-        """Whether `value` is ruled out; an end of the interval is."""
+        """Whether `value` is outside the open interval; its ends are outside."""
         return not self.low < value < self.high
 
     def moved(self, by: float) -> Interval:

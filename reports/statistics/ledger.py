@@ -1,29 +1,29 @@
-"""Everything that was ever judged for a question, and what a p-value is worth after all of it. Pure.
+"""All tests ever made for a question, and the p-values corrected for all of them. Pure.
 
-A test is one arm against one baseline on one set of seeds. The tests that appear for the first time in one judgement of
-the study are a round, with those that were looked at since the last one and have no p-value yet. Round r may spend the
-share s_r of α = 0.05, and a step-down correction runs over its tests alone: Dunnett's where they are of arms against
-one baseline by one noise, on the same seeds, else Holm's.
+A test is one arm against one baseline on one set of seeds. A round holds the tests that appear for the first time in
+one judgement of the study, and those looked at since the last judgement that have no p-value yet. Round r may spend the
+share s_r of α = 0.05. A step-down correction runs over the round's tests alone: Dunnett's if they compare arms with one
+baseline by one noise estimate on the same seeds, else Holm's.
 
     s_1 = 0.8        s_r = 0.2 / (r·(r − 1)), r ≥ 2        Σ s_r = 1        corrected p = p in the round / s_r
 
-Within a round that errs with probability at most α·s_r, and by the union bound α holds over all rounds that there will
-ever be (alpha spending, as in Foster and Stine 2008, doi:10.1111/j.1467-9868.2007.00643.x). So:
+A round thus errs with probability at most α·s_r, and by the union bound α holds over all future rounds (alpha spending,
+as in Foster and Stine 2008, doi:10.1111/j.1467-9868.2007.00643.x). So:
 
-- arms that were dropped still count: they stay in their round;
-- arms that are added once results are known are a round of their own, and a question that goes on until something
-  wins keeps its error rate. Holm over all arms so far would not: when k arms come one by one, it errs in
-  α·(1 + 1/2 + … + 1/k) of studies;
-- a fixed-sample test that reuses seeds on which its two arms were judged before, whichever was the baseline and
-  whatever the rule, is left out. It is repeated because of what those seeds showed, and no division of α makes good for
-  that. Fresh seeds are a new test in a new round; a test in planned looks (`ablate.planning.looks`) remains the same
-  test, with a new p, and may follow a fixed-sample one, once: it chooses no seeds. Other looks are left out;
-- of seeds that were looked at before there was a p-value, none may be left out afterwards;
-- later arms never take back a verdict: a p is that of the first judgement on so many seeds. Noise is pooled over the
-  arms of a study, and whoever added arms until the pool suits one of them would call it different in 8 to 14 % of
+- Dropped arms still count: they stay in their round.
+- Arms added after results are known form a round of their own, and a question that continues until something wins keeps
+  its error rate. Holm over all arms so far would not: with k arms that come one by one, it errs in α·(1 + 1/2 + … +
+  1/k) of studies.
+- A fixed-sample test is left out if it reuses seeds on which its two arms were judged before, whichever was the
+  baseline and whatever the rule. The repetition depends on what those seeds showed, and no division of α corrects that.
+  Fresh seeds are a new test in a new round. A test in planned looks (`ablate.planning.looks`) stays the same test with
+  a new p, and may follow a fixed-sample test once, since it chooses no seeds. Other looks are left out.
+- Seeds looked at before there was a p-value must all be in the later test.
+- Later arms never take back a verdict: a test keeps the p of the first judgement on its number of seeds. Noise is
+  pooled over the arms of a study, so adding arms until the pool suits one would find a difference in 8 to 14 % of
   studies (three seeds, 3 to 20 arms).
 
-The price is a first round at 0.04. What is judged by the hundreds belongs to `online_fdr` instead.
+The price is a first round at 0.04. Questions with hundreds of tests use `online_fdr` instead.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from reports.statistics.estimates import holm_by_name
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two arms by digests of all that decides their losses but the seed, so that renaming makes no new arm, and the
-    score by which they are compared."""
+    """Two arms and the score that compares them. Arms are digests of everything but the seed that determines their
+    losses, so renaming an arm makes no new one."""
 
     arm: str
     baseline: str
@@ -53,8 +53,8 @@ class Contrast:
 
 @dataclass(frozen=True)
 class LedgerClaim:
-    """Identity of one test. `seeds` is None where the p-value is valid at each of the numbers of seeds `looks`.
-    `margin` is that of a tie."""
+    """Identity of one test. `seeds` is None if the p-value is valid at each number of seeds in `looks`. `margin` is the
+    margin of a tie."""
 
     contrast: Contrast
     seeds: frozenset[int] | None
@@ -63,15 +63,15 @@ class LedgerClaim:
 
     @property
     def runs(self) -> object:
-        """The same for tests of the same runs, whichever arm is the baseline; None where there are none."""
+        """Key shared by tests of the same runs, whichever arm is the baseline; None without seeds."""
         return None if self.seeds == frozenset() else (self.contrast.pair, self.seeds, self.looks)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A test with its p-value, None where there is none yet, on so many seeds: 0 where a later p replaces it anyway.
+    """A test with its p-value (None if there is none yet) on `at` seeds; at = 0 if a later p always replaces this one.
 
-    joint: how it depends on tests of other arms against the same one on the same seeds, where that is known.
+    joint: dependence on tests of other arms against the same baseline on the same seeds, if known.
     """
 
     claim: LedgerClaim
@@ -82,32 +82,35 @@ class Judged:
 
 Round = Mapping[LedgerClaim, Judged]
 Ledger = Sequence[Iterable[Judged]]
-"""All judgements of one question, the oldest first; each has every test that it looked at."""
+"""All judgements of one question, the oldest first; each holds every test that it looked at."""
 
 
 def rounds(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> tuple[Round, ...]:
-    """The tests by the judgement that had them first, each as it was last judged validly. elsewhere: what was judged
-    for other questions, which is in no round here but takes the freshness of its seeds."""
+    """Tests grouped by the judgement in which they first appear, each with its last valid p. elsewhere: tests of other
+    questions, which join no round here but make their seeds used."""
     found: list[dict[LedgerClaim, Judged]] = []
     home: dict[LedgerClaim, dict[LedgerClaim, Judged]] = {}
     seen = dict.fromkeys(elsewhere, True)
     for judgement in ledger:
         known = seen | {claim: own[claim].p is not None for claim, own in home.items()}
+        # a judgement without any p-value yet is continued by the next: both form one round
         if not found or any(judged.p is not None for judged in found[-1].values()):
             found.append({})
         for judged in judgement:
             if reuses_seeds(judged.claim, known):
                 continue
+            # a test stays in the round of its first appearance
             own = home.setdefault(judged.claim, found[-1])
             stands = own.setdefault(judged.claim, judged)
+            # the first p stands, unless a later look has more seeds
             if stands.p is None or (judged.p is not None and (stands.at == 0 or judged.at > stands.at)):
                 own[judged.claim] = judged
     return tuple(each for each in found if each)
 
 
 def joint_of(judged: Round) -> Joint | None:
-    """Dependence of the tests of a round on each other: known where all compare arms with one baseline, on the same
-    seeds and by the same noise."""
+    """Joint distribution of a round's tests; known only if all compare arms with one baseline, on the same seeds and by
+    the same noise estimate."""
     joints = [each.joint for each in judged.values() if each.joint is not None]
     alike = {(claim.contrast.baseline, claim.contrast.measure, claim.seeds) for claim in judged}
     if len(joints) < len(judged) or len(alike) > 1 or len({joint.freedom for joint in joints}) > 1:
@@ -116,18 +119,22 @@ def joint_of(judged: Round) -> Joint | None:
 
 
 def reuses_seeds(claim: LedgerClaim, known: Mapping[LedgerClaim, bool]) -> bool:
-    """Whether a test is a repetition: its arms were judged before on some of its seeds, not all the same, or by other
-    looks. known: earlier tests, and whether they had a p-value."""
+    """Whether a test is a repetition: its arms were judged before on a different set of seeds that overlaps with its
+    own, or by other looks. Seeds seen without a p-value may be extended. known: earlier tests, and whether they had a
+    p-value."""
     return any(
         _repeats(claim, other, judged) for other, judged in known.items() if other.contrast.pair == claim.contrast.pair
     )
 
 
 def _repeats(claim: LedgerClaim, other: LedgerClaim, judged: bool) -> bool:
+    # planned looks choose no seeds: only other looks repeat them
     if claim.seeds is None:
         return other.seeds is None and other.looks != claim.looks and judged
+    # a fixed-sample test after looks depends on what these showed
     if other.seeds is None:
         return True
+    # before a p-value, seeds may be added but not dropped
     chosen = other.seeds != claim.seeds if judged else not other.seeds <= claim.seeds
     return chosen and bool(other.seeds & claim.seeds)
 

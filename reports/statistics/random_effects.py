@@ -1,13 +1,13 @@
-"""A summary of one difference over several stores, which may differ in more than their noise. Pure.
+"""Summary of one difference over several stores, which may differ by more than noise. Pure.
 
     y_i ~ N(θ_i, s_i²)      θ_i ~ N(μ, τ²)      w_i = 1 / (s_i² + τ²)      μ = Σ w_i y_i / Σ w_i
 
-τ² solves Σ w_i (y_i − μ)² = k − 1, and is 0 where the left side is smaller even there (Paule and Mandel 1982,
-doi:10.6028/jres.087.022). The interval of μ is Student's with k − 1 degrees of freedom and the standard error
-1 / √Σ w_i (Hartung and Knapp 2001, doi:10.1002/sim.791, whose factor is 1 for this τ², or is not let below it). So two
-stores hardly tell a mean: they say little of how far stores differ. Q is tested by χ² with k − 1 degrees of freedom;
-I² = max(0, 1 − (k − 1) / Q) is the share of the scatter that noise does not explain (Higgins and Thompson 2002,
-doi:10.1002/sim.1186).
+τ² solves Σ w_i (y_i − μ)² = k − 1, and is 0 if the left side is smaller even at 0 (Paule and Mandel 1982,
+doi:10.6028/jres.087.022). The interval of μ is Student's with k − 1 degrees of freedom and the standard error 1 / √Σ
+w_i (Hartung and Knapp 2001, doi:10.1002/sim.791, whose factor is 1 for this τ², or is not let below it). So two stores
+hardly determine a mean: they say little about the variation between stores. Q is tested by χ² with k − 1 degrees of
+freedom; I² = max(0, 1 − (k − 1) / Q) is the share of the scatter that noise does not explain (Higgins and Thompson
+2002, doi:10.1002/sim.1186).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 from scipy import special  # scipy.stats takes seconds to load
 
 from reports.statistics.estimates import ALPHA
@@ -25,10 +25,10 @@ from reports.statistics.estimates import ALPHA
 
 @dataclass(frozen=True)
 class RandomEffects:
-    """Mean over stores with its interval and two-sided p, and their heterogeneity.
+    """Mean over stores with its interval and two-sided p, and the heterogeneity of the stores.
 
-    `tau` is the standard deviation of true differences between stores; `q_p` is small where noise alone does not
-    explain how far they differ; `i2` is a share.
+    `tau` is the standard deviation of true differences between stores. A small `q_p` means that noise alone does not
+    explain the scatter; `i2` is the share that it does not explain.
     """
 
     mean: float
@@ -43,14 +43,15 @@ class RandomEffects:
 
 
 def random_effects(values: Sequence[float], errors: Sequence[float]) -> RandomEffects:
-    """The summary of differences with these standard errors. Raises ValueError for fewer than two."""
+    """Summary of differences with these standard errors. Raises ValueError for fewer than two, or an error of 0 or
+    less."""
     count = len(values)
     if count < 2 or count != len(errors) or min(errors) <= 0:
         raise ValueError("needs two differences or more, each with a standard error above 0")
     y, variance = np.asarray(values, dtype=float), np.asarray(errors, dtype=float) ** 2
 
     def scatter(tau2: float) -> tuple[float, float, float]:
-        """Σ w (y − μ)², μ and Σ w."""
+        """Σ w (y − μ)², μ and Σ w at τ² = tau2."""
         weights = 1 / (variance + tau2)
         mean = float(weights @ y / weights.sum())
         return float(weights @ (y - mean) ** 2), mean, float(weights.sum())

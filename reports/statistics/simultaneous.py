@@ -2,18 +2,18 @@
 
     CI_i(α/m), cut at zero where Holm calls arm i different: then of one sign, else around zero
 
-Holm rejects a p ≤ α/m in any case, so an interval at α/m that excludes zero is always one of a rejected arm, and the
-cut serves the arms that only a later step rejects. Three things hold, for m arms of any dependence:
+Holm rejects every p ≤ α/m, so an interval at α/m that excludes zero always belongs to a rejected arm. The cut serves
+the arms that only a later step rejects. Three statements hold, for m arms of any dependence:
 
-- At most 5 % of studies have an interval that wrongly excludes zero: Holm's promise.
-- At most 5 % of studies have a CI_i(α/m), before the cut, that misses its truth: Bonferroni's.
+- At most 5 % of studies have an interval that wrongly excludes zero (Holm's guarantee).
+- At most 5 % of studies have a CI_i(α/m), before the cut, that misses its truth (Bonferroni's).
 - Each interval contains the uncorrected CI_i(α), since Holm rejects only p ≤ α. So each covers its own truth in 95 %.
 
-Why not all at once after the cut? Wherever the k true nulls are independent and the other arms are sure, Holm spends α
-on the nulls alone. Any bound on the size of the other effects then costs on top: intervals that are compatible with
-Holm and hold jointly say of a rejected arm no more than its sign, unless all arms are rejected (Strassburger and Bretz
-2008, doi:10.1002/sim.3338; Guilbaud 2008, doi:10.1002/bimj.200710449). Here a rejected arm keeps its far end, and the
-joint coverage after the cut is at least 1 − α·(2 − 1/m).
+Why not jointly after the cut? If the k true nulls are independent and the other arms are sure, Holm spends all of α on
+the nulls. Any bound on the size of the other effects then costs extra: intervals that are compatible with Holm and hold
+jointly give only the sign of a rejected arm, unless all arms are rejected (Strassburger and Bretz 2008,
+doi:10.1002/sim.3338; Guilbaud 2008, doi:10.1002/bimj.200710449). Here a rejected arm keeps its far end, and the joint
+coverage after the cut is at least 1 − α·(2 − 1/m).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import scipy  # whose parts are loaded when they are first used
+import scipy  # loads its submodules on first use
 
 from ablate.noise.joint import Joint, level_of_each
 from reports.statistics.estimates import ALPHA, holm
@@ -34,7 +34,7 @@ Correction = Literal["holm", "benjamini_hochberg"]
 
 @dataclass(frozen=True)
 class Evidence:
-    """One arm: an estimate, the p of a test, and the ends that belong to the test at any level.
+    """An arm's estimate, the p of its test, and the interval of that test at any level.
 
     p is below `level` where `interval(level)`, two-sided, excludes zero.
     """
@@ -45,14 +45,14 @@ class Evidence:
 
 
 def of_p(p: float | None) -> Evidence:
-    """Evidence of a test known only by its p-value, or not even that: it still counts in the correction."""
+    """Evidence of a test known only by its p-value, or by none (p = 1): it still counts in the correction."""
     return Evidence(0.0, 1.0 if p is None else p, lambda _level: (-math.inf, math.inf))
 
 
 def together(
     tests: Sequence[Evidence], correction: Correction = "holm", alpha: float = ALPHA, joint: Joint | None = None
 ) -> tuple[tuple[float, ...], tuple[Interval, ...]]:
-    """Corrected p-values, and intervals that lie on one side of zero where those are below `alpha`."""
+    """Corrected p-values, and intervals that lie on one side of zero where the p-value is below `alpha`."""
     p_values = [test.p for test in tests]
     if correction == "holm":
         return holm(p_values, joint), difference_intervals(tests, alpha, joint)
@@ -66,14 +66,14 @@ def together(
 def difference_intervals(
     tests: Sequence[Evidence], alpha: float = ALPHA, joint: Joint | None = None
 ) -> tuple[Interval, ...]:
-    """One interval per arm: on one side of zero exactly where the corrected p is below `alpha`, and ending there where
-    only a later step of Holm's says so."""
+    """One interval per arm. It lies on one side of zero exactly where the corrected p is below `alpha`, and ends at
+    zero if only a later step of Holm's rejects the arm."""
     found = []
     for test, p in zip(tests, holm([test.p for test in tests], joint), strict=True):
         low, high = test.interval(level_of_each(alpha, len(tests), joint))
         if p < alpha:
             low, high = (max(low, 0.0), high) if test.value > 0 else (low, min(high, 0.0))
-        elif low > 0 or high < 0:  # beside a p that was judged with other noise
+        elif low > 0 or high < 0:  # the p-value was computed with another noise estimate
             low, high = min(low, 0.0), max(high, 0.0)
         found.append(Interval(test.value, low, high))
     return tuple(found)

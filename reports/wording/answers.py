@@ -31,7 +31,7 @@ def headline(summary: StudySummary) -> str:
 
 
 def in_full(summary: StudySummary) -> str:
-    """The answer with every arm in it, what was matched and what qualifies it."""
+    """The answer with every arm, the quantities matched, and its qualifiers."""
     if said := _unanswered(summary):
         return said
     design = summary.study.design
@@ -39,7 +39,7 @@ def in_full(summary: StudySummary) -> str:
 
 
 def qualifiers(summary: StudySummary) -> Iterator[str]:
-    """Sentences without which the answer would say too much."""
+    """Sentences without which the answer would claim too much."""
     if summary.study.scale in UNJUDGED:
         return
     said_already = any(arm.withheld == UNDERTRAINED for arm in summary.arms)
@@ -50,7 +50,7 @@ def qualifiers(summary: StudySummary) -> Iterator[str]:
 
 
 def _unanswered(summary: StudySummary) -> str:
-    """Why there is no answer yet; empty where there is one."""
+    """Reason why there is no answer yet; empty if there is one."""
     if not any(arm.seeds or arm.failed for arm in summary.arms):
         at = f" at {summary.study.ladder[-1].name}, which is what is compared," if summary.study.ladder else ""
         return f"No result yet: no run{at} has ended."
@@ -68,7 +68,7 @@ def _unanswered(summary: StudySummary) -> str:
 
 
 def findings(summary: StudySummary) -> Iterator[ArmAnswer]:
-    """One for each arm, the baseline first, then by verdict; of a design one for each effect."""
+    """One answer per arm, the baseline first, then by verdict; for a design, one per effect."""
     for each in sorted(summary.effects, key=_rank):
         gloss = arm_descriptions.of_effect(summary, each.effect)
         yield ArmAnswer(each.effect.name, Prose(effect_words.sentence(summary, each)), gloss)
@@ -83,10 +83,10 @@ def _rank(found: ArmSummary | EffectSummary) -> int:
 
 
 def closing_table(summary: StudySummary) -> Rows:
-    """Rows of text for a terminal, the header first."""
+    """Rows of text for a terminal, header first."""
     return effect_words.closing_table(summary).lines if summary.effects else tables.closing_table(summary)
 
 
 def compact_table(summary: StudySummary) -> Table:
-    """Table for a paper: a row for each arm, or for each effect of a design."""
+    """Table for a paper: one row per arm, or per effect of a design."""
     return effect_words.closing_table(summary) if summary.effects else tables.compact_table(summary)

@@ -16,14 +16,14 @@ Edits = Iterable[tuple[str, str]]
 
 
 def of_arm(summary: StudySummary, arm: ArmSummary) -> str:
-    """`norm_placement=post`: the edits that the baseline has not; all of its own of the baseline itself."""
+    """`norm_placement=post`: the arm's edits that the baseline lacks; for the baseline itself, all its edits."""
     base = next(each for each in summary.arms if each.name == summary.baseline)
     shared = set() if arm is base else set(base.edits)
     return _said(edit for edit in arm.edits if edit not in shared)
 
 
 def of_effect(summary: StudySummary, effect: StudyEffect) -> str:
-    """Edits that all runs with a factor share and no other run has; empty for an interaction, which is no edit."""
+    """Edits shared by all runs with a factor and by no other run; empty for an interaction, which is no edit."""
     edits = {arm.name: dict(arm.edits) for arm in summary.arms}
     having = [edits[name].items() for name in effect.arms]
     others = {edit for name, found in edits.items() if name not in effect.arms for edit in found.items()}
@@ -45,5 +45,5 @@ def value_of(value: object) -> str:
 
 
 def short(gloss: str) -> str:
-    """The beginning of a long one."""
+    """A description, shortened to at most `LONGEST` characters."""
     return gloss if len(gloss) <= LONGEST else f"{gloss[: LONGEST - 1].rstrip(' ,')}…"

@@ -1,4 +1,4 @@
-"""Names of arms and settings as they are read, alone and several in a sentence."""
+"""Names of arms and settings in readable form, alone and in lists."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Hashable, Iterable, Sequence
 
 
 def spelled(arm: str) -> str:
-    """A name with the settings of a grid's cell without their paths: `base · kv heads 2 · window 32`."""
+    """A grid cell's name with its settings, without their paths: `base · kv heads 2 · window 32`."""
     return _joined(_parts(arm))
 
 
 def brief(arms: Sequence[str]) -> dict[str, str]:
-    """The same of each arm, without what begins the names of all: cells of one arm are told by their settings alone."""
+    """`spelled` for each arm. If all names begin with the same arm, only their settings remain."""
     parts = {arm: _parts(arm) for arm in arms}
     is_grid_of_one = len(arms) > 1 and len({first for first, *_ in parts.values()}) == 1
     return {arm: _joined(found[1:] if is_grid_of_one and len(found) > 1 else found) for arm, found in parts.items()}
@@ -24,7 +24,7 @@ def setting_name(path: str) -> str:
 
 
 def _parts(arm: str) -> list[tuple[str, str]]:
-    """The arm, then settings with values; names without a value have an empty one."""
+    """(name, "") of the arm, then (path, value) of each setting."""
     return [(path, value) for path, _, value in (part.partition("=") for part in arm.split("+"))]
 
 
@@ -33,7 +33,7 @@ def _joined(parts: Sequence[tuple[str, str]]) -> str:
 
 
 SHOWN = 8
-"""Seeds that a sentence lists."""
+"""Most seeds that a sentence lists."""
 
 
 def listed(names: Sequence[str]) -> str:

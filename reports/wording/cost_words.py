@@ -13,64 +13,64 @@ from reports.statistics.estimates import Estimate
 from reports.wording.arm_names import listed
 
 SAME_MEMORY = 0.02
-"""Peak memory is that of a whole process: a share of it by which two runs of one arm may well differ, and which no
-figure shows."""
+"""Relative difference of peak memory below which it counts as equal: it is measured for a whole process, and two runs
+of one arm may differ by as much."""
 SAME = "the same"
 NO_CHANGE = "no measurable change in"
 UNKNOWN_SPEED = "speeds not measured"
 COUNTED = ("FLOPs", "parameters")
-"""Costs of which there are fewer, not less."""
+"""Costs that are counted: `fewer`, not `less`."""
 TIME = " time per token"
 """Suffix of the names of measured times."""
 FACTORS = 1.5
-"""A change from so large a factor on is said as one."""
+"""Smallest factor that is stated as a factor rather than in per cent."""
 
 
 def costs(found: ArmCosts) -> str:
-    """`training 3 % slower, 2× smaller KV cache, no measurable change in decoding speed or peak memory`, as far as they
-    are known. What is the same goes without saying."""
+    """`training 3 % slower, 2× smaller KV cache, no measurable change in decoding speed or peak memory`, as far as
+    known. Equal costs are omitted."""
     changes = _changes(found)
     return ", ".join(filter(None, [*_clear(changes), _joined(changes, NO_CHANGE, " or"), unknown_speed(found)]))
 
 
 def clear_costs(found: ArmCosts) -> str:
-    """`training 3 % slower, 2× smaller KV cache`: those that are not noise, for a headline; where none is, `no
-    measurable change in cost`, or what was measured if that is not all."""
+    """`training 3 % slower, 2× smaller KV cache`: clear changes, for a headline. Without any, `no measurable change in
+    cost`, or the costs that were measured, if some were not."""
     if not all_measured(found):
         return sure_costs(found) or alike(found)
     return sure_costs(found) or f"{NO_CHANGE} cost"
 
 
 def all_measured(found: ArmCosts) -> bool:
-    """Whether speeds and memory are known, so that all of them together may be called the cost."""
+    """Whether speeds and memory are known, so that together they may be called the cost."""
     return not unknown_speed(found) and found.training is not None and found.memory is not None
 
 
 def unknown_speed(found: ArmCosts) -> str:
-    """`speeds not measured`, whether the study asked for them or not; nothing where they are known, or no cost is."""
+    """`speeds not measured`, whether or not the study asked for them; empty if they are known, or if no cost is."""
     is_unknown = found.unmeasured is not None or (found.training is None and bool(_changes(found)))
     return UNKNOWN_SPEED if is_unknown else ""
 
 
 def alike(found: ArmCosts) -> str:
-    """`no measurable change in training speed or peak memory`: what was measured and does not differ clearly."""
+    """`no measurable change in training speed or peak memory`: measured costs that do not clearly differ."""
     changes = _changes(replace(found, kv_ratio=None))
     return ", ".join(filter(None, [_joined(changes, SAME, " and"), _joined(changes, NO_CHANGE, " or")]))
 
 
 def _joined(changes: Iterable[str], begin: str, conjunction: str) -> str:
-    """The changes that begin alike, as one."""
+    """The changes that start with `begin`, merged into one phrase."""
     rest = [said.removeprefix(begin) for said in changes if said.startswith(begin)]
     return f"{begin}{conjunction.join(rest)}" if rest else ""
 
 
 def sure_costs(found: ArmCosts) -> str:
-    """Those that are not noise."""
+    """The clear changes, joined."""
     return ", ".join(sure_changes(found))
 
 
 def sure_changes(found: ArmCosts) -> list[str]:
-    """The same, one by one."""
+    """The clear changes, one by one."""
     return _clear(_changes(found))
 
 
@@ -85,7 +85,7 @@ def _clear(changes: Iterable[str]) -> list[str]:
 
 
 def speed_change(ratio: Estimate | None, what: str = "") -> str:
-    """`3 % slower`, or `training 3 % slower` of `what`; nothing measurable where it may be noise."""
+    """`3 % slower`, or `training 3 % slower` if `what` is training; `no measurable change in …` if it may be noise."""
     if ratio is None:
         return ""
     change, speed = 100 * (ratio.mean - 1), f"{what} speed".strip()
@@ -97,7 +97,7 @@ def speed_change(ratio: Estimate | None, what: str = "") -> str:
 
 
 def change_of(cost: str, ratio: Estimate) -> str:
-    """`8× smaller KV cache at 512 tokens`; a time is said as the speed that headlines give, `training 3 % slower`."""
+    """`8× smaller KV cache at 512 tokens`. Times become the speeds that headlines use: `training 3 % slower`."""
     what, is_time, where = cost.partition(TIME)
     if is_time:
         return speed_change(ratio.inverse(), what) + where
@@ -111,7 +111,7 @@ def change_of(cost: str, ratio: Estimate) -> str:
 
 
 def memory_change(ratio: Estimate | None) -> str:
-    """`12 % less peak memory`, likewise."""
+    """`12 % less peak memory`; `the same` or `no measurable change in` if it is not clear."""
     if ratio is None:
         return ""
     if abs(ratio.mean - 1) < SAME_MEMORY:
@@ -127,7 +127,7 @@ def _percent(change: float) -> str:
 
 
 def _is_noise(ratio: Estimate) -> bool:
-    """Whether a ratio's interval contains 1. What is declared is exact."""
+    """Whether a ratio's interval contains 1. Declared costs are exact."""
     return not ratio.excludes(1)
 
 
@@ -142,7 +142,7 @@ def bytes_change(ratio: float | None, context: int | None = None) -> str:
 
 
 def unmeasured(summary: StudySummary) -> str:
-    """Why speeds are not known, and what measures them; nothing where they are known or not asked for."""
+    """Why speeds are unknown, and the command that measures them; empty if they are known or not asked for."""
     if summary.unmeasured is None:
         return ""
     known = [each.comparison.costs for each in summary.judgements]

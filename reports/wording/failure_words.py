@@ -1,4 +1,4 @@
-"""Seeds that stalled or diverged, in words: they are counted wherever a number is over the others."""
+"""Seeds that stalled or diverged, in words, for every place where a mean leaves them out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reports.wording.length_words import undertrained
 
 
 def failed(arm: ArmSummary) -> str:
-    """`1 of 3 seeds stalled`, `1 stalled and 1 diverged of 3 seeds`; nothing where none failed."""
+    """`1 of 3 seeds stalled`, `1 stalled and 1 diverged of 3 seeds`; empty if none failed."""
     counts = ((len(arm.stalled), "stalled"), (len(arm.diverged), "diverged"))
     said = [(number, how) for number, how in counts if number]
     total = len(arm.seeds) + arm.failed
@@ -26,19 +26,19 @@ def failed(arm: ArmSummary) -> str:
 
 
 def failing(summary: StudySummary) -> str:
-    """`post: 1 of 3 seeds stalled`, of every arm that has both seeds that failed and others."""
+    """`post: 1 of 3 seeds stalled`, for every arm with both failed and finished seeds."""
     return "; ".join(f"{arm.name}: {failed(arm)}" for arm in summary.arms if arm.failed and arm.seeds)
 
 
 def left_out(summary: StudySummary) -> str:
-    """After an answer: which seeds it does not speak of, and which one decides it."""
+    """Addition to an answer: seeds that it leaves out, and outliers."""
     found = failing(summary)
     out = f" Left out of means and differences: {found}." if found else ""
     return out + "".join(f" {_outlying(arm)}." for arm in summary.arms if arm.outlier)
 
 
 def _outlying(arm: ArmSummary) -> str:
-    """`Seed 1 of post ended 0.8 nats above what its arm and its seed explain`: what stalled nowhere is in the means."""
+    """`Seed 1 of post ended 0.8 nats above what its arm and its seed explain`, and whether differences leave it out."""
     assert arm.outlier is not None
     then = (
         "differences leave it out" + " and hold for runs that go well" * (arm.outlier.above > 0)
@@ -57,7 +57,7 @@ def mark(summary: StudySummary) -> str:
 
 
 def where_it_trains(comparison: Comparison) -> str:
-    """`where both train (2 seeds), with failures between −0.3 and +2 nats`; nothing where no seed failed."""
+    """`where both train (2 seeds), with failures between −0.3 and +2 nats`; empty if no seed failed."""
     if not comparison.failures.any:
         return ""
     overall, trains = comparison.overall, f"where both train ({words.seed_count(len(comparison.seeds))})"
@@ -71,7 +71,7 @@ def _signed(value: float) -> str:
 
 
 def because(summary: StudySummary, arm: ArmSummary) -> str:
-    """`1 of 3 seeds of post stalled`: of the arm, or else of the baseline."""
+    """`1 of 3 seeds of post stalled`: for the arm, or for the baseline if the arm has no failed seed."""
     base = next(other for other in summary.arms if other.name == summary.baseline)
     shaky = arm if arm.failed else base
     return failed(shaky).replace(" seeds", f" seeds of {shaky.name}")

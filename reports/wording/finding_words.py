@@ -1,4 +1,4 @@
-"""The findings of a study in words: one arm in a sentence, and the answer to the question."""
+"""Findings of a study in words: one sentence per arm, and the answer to the question."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from reports.wording.words import (
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:
-    """One arm's finding: difference with interval, costs, verdict and what could have been seen."""
+    """One arm's finding: difference with interval, costs, verdict and detectable difference."""
     comparison = arm.comparison
     if comparison is None:
         spread = f"{'95 % interval over ' * (len(arm.seeds) > 1)}{seed_count(len(arm.seeds))}"
@@ -48,14 +48,14 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
 
 
 def answers(arm: ArmSummary) -> str:
-    """`accuracy 0.982 ± 0.011, 0.031 ± 0.004 nats above the floor`; nothing of text, which has neither."""
+    """`accuracy 0.982 ± 0.011, 0.031 ± 0.004 nats above the floor`; empty for text, which has neither."""
     accuracy = f"accuracy {plus_minus(arm.accuracy)}" if arm.accuracy else ""
     excess = f"{plus_minus(arm.excess)} nats above the floor" if arm.excess else ""
     return ", ".join(filter(None, [accuracy, excess]))
 
 
 def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> str:
-    """Why the verdict is what it is."""
+    """Reason for the verdict."""
     pairs = seed_count(len(comparison.seeds))
     if arm.verdict == "cannot tell":
         alike = "have the same loss in both, which compute the same"
@@ -73,7 +73,8 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
 
 
 def _open(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> str:
-    """Sentence on an inconclusive comparison: values excluded, difference detectable, seeds that would settle it."""
+    """Sentence on an inconclusive comparison: differences excluded, difference detectable, seeds that would
+    settle it."""
     value, smallest = comparison.difference, comparison.detectable
     assert value is not None  # an inconclusive arm has a p
     if smallest is None:
@@ -96,7 +97,7 @@ def _excluded(value: Estimate) -> str:
 
 
 def verdict(summary: StudySummary, arm: ArmSummary) -> str:
-    """For a table: `inconclusive (+11 seeds)` where so many would probably settle it, `no difference > 0.01`."""
+    """Verdict for a table: `inconclusive (+11 seeds)` if so many would probably settle it, `no difference > 0.01`."""
     if arm.verdict == "no difference":
         return f"no difference > {summary.study.margin:g}"
     return f"{arm.verdict} (+{seed_count(arm.seeds_needed)})" if arm.seeds_needed else arm.verdict
@@ -111,7 +112,8 @@ MOST_NAMED = 6
 
 
 def headline(summary: StudySummary) -> str:
-    """The answer to the study's question, as far as it can be told, with what was matched and its conditions."""
+    """The answer to the study's question, as far as the results allow, with the quantities matched and the
+    conditions."""
     by: dict[str, list[ArmSummary]] = {}
     for arm in summary.arms:
         by.setdefault(arm.verdict, []).append(arm)
@@ -146,7 +148,8 @@ def headline(summary: StudySummary) -> str:
 
 
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:
-    """The arms, with differences in brackets, of a few or of the best of many; and with costs where they decide."""
+    """Names of the arms, with differences in brackets for a few, or for the best of many, and with costs if they
+    matter."""
     told = arms if len(arms) <= FEW else [min(arms, key=_mean_difference)]
     named = arms if len(arms) <= MOST_NAMED else told
     others = [f"{len(arms) - len(named)} others"] if len(named) < len(arms) else []
@@ -163,5 +166,5 @@ def _bracketed(summary: StudySummary, arm: ArmSummary) -> str:
     if found is None or found.difference is None:
         return arm.name
     decide = arm.verdict in ("better", "worse") or len(summary.arms) == 2
-    said = difference(found).replace(" (", " [").replace(")", "]")  # in round brackets already
+    said = difference(found).replace(" (", " [").replace(")", "]")  # brackets, since the parentheses are taken
     return f"{arm.name} ({', '.join(filter(None, [said, clear_costs(found.costs) if decide else '']))})"

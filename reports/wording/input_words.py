@@ -13,11 +13,11 @@ SOURCES = {
     "tokens": "token files of its own",
     "mixture": "a mixture of texts",
 }
-"""Sources whose names do not say what they are. Others are data sets and synthetic tasks."""
+"""Sources whose names do not explain themselves. Other sources are data sets and synthetic tasks."""
 
 
 def inputs(found: Inputs) -> Iterator[str]:
-    """`English prose`, `vocabulary 1,024`, `context 128`: what is known."""
+    """`English prose`, `vocabulary 1,024`, `context 128`, as far as known."""
     if found.sources:
         yield " and ".join(map(source, found.sources))
     for name, values in (("vocabulary", found.vocabularies), ("context", found.contexts)):

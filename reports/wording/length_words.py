@@ -11,7 +11,7 @@ from reports.wording.rate_words import rates
 
 
 def undertrained(study: StudyDocument) -> str:
-    """` Undertrained: …`, after the answer that it qualifies; nothing where every arm trained long enough."""
+    """` Undertrained: …`, appended to the answer that it qualifies; empty if every arm trained long enough."""
     found = length.undertrained({arm.name: arm.length for arm in study.arms})
     return f" {found}" if found else ""
 
@@ -33,7 +33,7 @@ def _size_and_length(study: StudyDocument) -> tuple[str, str]:
 
 
 def _checkpoints(study: StudyDocument) -> str:
-    """` after the checkpoint SmolLM2`, with the arms' names where others start from initial values."""
+    """` after the training of the checkpoint SmolLM2`, with the arms' names if other arms have no checkpoint."""
     named: dict[str, list[str]] = {}
     for arm in study.arms:
         if arm.checkpoint:

@@ -21,7 +21,7 @@ MARKDOWN = str.maketrans({"|": r"\|", "\n": " ", "<": "&lt;", ">": "&gt;", "&": 
 
 
 class Prose(str):
-    """A sentence, which is HTML with what stands between backticks as code."""
+    """A sentence that renders as HTML, with text between backticks as code."""
 
     __slots__ = ()
 
@@ -30,14 +30,14 @@ class Prose(str):
 
 
 def markdown(table: Table) -> str:
-    """A table with a rule under its header; numbers are aligned to the right."""
+    """A table with a rule under its header; columns of numbers are right-aligned."""
     rule = [":--" if i < table.labels else "--:" for i in range(len(table.columns))]
     lines = [[cell.translate(MARKDOWN) for cell in row] for row in table.lines]
     return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
 
 
 def latex(table: Table) -> str:
-    """A tabular with booktabs' rules."""
+    """A tabular with booktabs rules."""
     lines = [" & ".join(cell.translate(LATEX) for cell in row) + r" \\" for row in table.lines]
     columns = "".join("l" if i < table.labels else "r" for i in range(len(table.columns)))
     body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
@@ -45,7 +45,7 @@ def latex(table: Table) -> str:
 
 
 def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text, the header first, as HTML without a style of its own."""
+    """Rows of text, header first, as an HTML table without styles."""
     header, *body = rows
     lines = ["".join(f"<th>{escape(cell)}</th>" for cell in header)]
     lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in body]

@@ -15,7 +15,7 @@ def matched(summary: StudySummary) -> str:
 
 
 def terms(summary: StudySummary, arm: ArmSummary) -> str:
-    """`at equal FLOPs`, or what an arm spent that starts from another: on top of what that one had spent."""
+    """`at equal FLOPs`, or the tokens that an arm started from another spent beyond that arm's training."""
     source = dict(arm.edits).get("start.arm")
     if source is None:
         return matched(summary)
@@ -25,13 +25,13 @@ def terms(summary: StudySummary, arm: ArmSummary) -> str:
 
 
 def but_for(summary: StudySummary) -> str:
-    """The arms that `matched` is not true of."""
+    """Exception for the arms to which `matched` does not apply."""
     found = [arm.name for arm in summary.arms if "start.arm" in dict(arm.edits)]
     return f", except {listed(found)}, which started from another arm" if found else ""
 
 
 def continued(summary: StudySummary) -> str:
-    """`continuing from trained`, where all arms that are compared start from one; else nothing."""
+    """`continuing from trained` if all compared arms start from one arm; else empty."""
     sources = {dict(arm.edits).get("start.arm") for arm in summary.arms if arm.name != summary.baseline}
     (source,) = sources if len(sources) == 1 else (None,)
     return f"continuing from {json.loads(source)}" if source else ""

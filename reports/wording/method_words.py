@@ -17,7 +17,7 @@ from reports.wording.arm_names import listed
 
 
 def bars(summary: StudySummary) -> str:
-    """Meaning of bars in figures and of ±, the same on the whole page."""
+    """Meaning of bars in figures and of ±, common to the whole page."""
     what = "effects" if summary.effects else f"differences from {summary.baseline}"
     measured = [each.comparison.costs for each in summary.judgements]
     costs = ""
@@ -34,7 +34,7 @@ def bars(summary: StudySummary) -> str:
 
 
 def noise(summary: StudySummary) -> str:
-    """The noise floor: how far seeds scatter, and the smallest difference that shows above it."""
+    """The noise floor: the scatter of seeds, and the smallest difference that stands out from it."""
     loss, paired = summary.noise.loss_sd, summary.noise.difference_sd
     if loss is None:
         return "Seed noise unknown: no arm has two finished seeds."
@@ -46,7 +46,7 @@ def noise(summary: StudySummary) -> str:
 
 
 def detectable(summary: StudySummary) -> str:
-    """Smallest detectable difference, from the best arm to the worst; empty if unknown."""
+    """Smallest detectable difference, from the most to the least sensitive comparison; empty if unknown."""
     if summary.noise.detectable is None:
         return ""
     least, most = (f"{words.detectable(each)} nats" for each in summary.noise.detectable)
@@ -55,7 +55,7 @@ def detectable(summary: StudySummary) -> str:
 
 
 def unlike(summary: StudySummary) -> str:
-    """The arms whose noise is not simply that of all, by name; empty where all have one."""
+    """Names of the arms that do not use the pooled noise; empty if all do."""
     found = summary.noise
     own = "are noisier than the others: each has" if len(found.noisier) > 1 else "is noisier than the others: it has"
     parts = [f"{listed(found.noisier)} {own} its own noise."] if found.noisier else []
@@ -64,7 +64,7 @@ def unlike(summary: StudySummary) -> str:
 
 
 def quiet_pair(pair: tuple[str, str]) -> str:
-    """Why two arms count as one in the noise of the others."""
+    """Reason why two arms count as one in the pooled noise."""
     scatter = "scatter less about each other than about the rest: they count as one arm in the noise"
     return f"{listed(pair)} {scatter}, and are compared by their own differences"
 
@@ -93,7 +93,7 @@ def method(summary: StudySummary) -> str:
 
 def _compared(summary: StudySummary) -> list[str]:
     """Method of comparing arms against the baseline."""
-    # "right" is for these learning rates, unless they were tuned
+    # without tuning, "right" holds for these learning rates only
     but_tuning = "" if summary.study.rates.how == "tuned" else " at these learning rates"
     gaps = [each.comparison.gap for each in summary.judgements if each.comparison.gap is not None]
     over = ", over seeds: they speak of this held-out text"
@@ -120,9 +120,9 @@ ORDINALS = ("First", "Second", "Third", "Fourth", "Fifth")
 
 
 def look(summary: StudySummary, *, again: bool = False) -> str:
-    """The price of this judgement: `First look at this question: its tests take 4 % of …`.
+    """The cost of this judgement: `First look at this question: its tests take 4 % of …`.
 
-    again: whether other arms were judged in it, which the study no longer has.
+    again: whether it included other arms, which the study no longer has.
     """
     judged = [each.comparison for each in summary.judgements if not each.comparison.repeated]
     if not any(found.test is not None and found.test.p is not None for found in judged):
@@ -142,7 +142,7 @@ def look(summary: StudySummary, *, again: bool = False) -> str:
 
 
 def _first_judged(summary: StudySummary, ledger: Sequence[LedgerRecord]) -> str:
-    """A sentence on p-values that are those of an earlier judgement, beside other arms."""
+    """Sentence on p-values that stand from an earlier judgement, made beside other arms; empty if there are none."""
     first: dict[object, float] = {}
     for test in (test for record in ledger for test in record.tests):
         if test.p is not None:

@@ -1,4 +1,4 @@
-"""Origin of arms' learning rates, in words."""
+"""Source of arms' learning rates, in words."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def rates(study: StudyDocument) -> str:
 
 
 def line(study: StudyDocument) -> str:
-    """The same as a sentence of its own."""
+    """`rates` as a sentence."""
     text = rates(study)
     return f"{text[0].upper()}{text[1:]}."
 
 
 def sentence(study: StudyDocument) -> str:
-    """Consequence of the tuning for the reader, in words."""
+    """Consequence of the tuning, or of its absence, for the reader."""
     if study.rates.how == "carried":
         where = f" ({study.rates.where})" if study.rates.where else ""
         return f"Learning rates were tuned before{where}; the noise of that tuning is not in the intervals."
@@ -39,7 +39,7 @@ def sentence(study: StudyDocument) -> str:
 
 
 def beyond(study: StudyDocument) -> str:
-    """Why an interval has no end on one side, or on both."""
+    """Reason why an interval is unbounded on one side, or on both."""
     untrained = [each.arm for each in study.tuning if not each.trains]
     if untrained and not any(each.edges for each in study.tuning if each.trains):
         return f"{listed(untrained)} trained with none of the settings tried"
@@ -47,7 +47,7 @@ def beyond(study: StudyDocument) -> str:
 
 
 def _alone(study: StudyDocument) -> bool:
-    """Whether nothing but learning rates was tuned."""
+    """Whether only learning rates were tuned."""
     return list(study.tuning[0].chosen) == [RATE]
 
 
@@ -63,13 +63,14 @@ def _trials(study: StudyDocument) -> str:
 
 
 def _of_arms(passes: Sequence[StudyPass], noun: str) -> str:
-    """`5 to 7 rates × 1 seed at a quarter of the length`: one pass of every arm."""
+    """`5 to 7 rates × 1 seed at a quarter of the length`: one tuning pass of every arm."""
     counts = [len(each.trials) for each in passes]
     return trials(counts, noun, len(passes[0].trials[0].losses), passes[0].fraction)
 
 
 def _unbracketed(study: StudyDocument) -> Iterator[str]:
-    """`the best rate of post lies beyond the highest tried, 0.12`."""
+    """`the best rate of post lies beyond the highest tried, 0.12`, for each arm whose tuning found no bounded
+    optimum."""
     for each in study.tuning:
         if not each.trains:
             yield f"{each.arm} trained with none of those tried"
@@ -78,7 +79,7 @@ def _unbracketed(study: StudyDocument) -> Iterator[str]:
 
 
 def edge(tuning: StudyTuning) -> str:
-    """`lowest` or `highest`, of an arm whose best rate is at an edge."""
+    """`lowest` or `highest`, for an arm whose best rate is at an edge."""
     return "lowest" if tuning.rate == min(tuning.rates) else "highest"
 
 
@@ -104,7 +105,7 @@ def _best(found: StudyPass) -> str:
 
 
 def warnings(name: str, tuning: StudyTuning) -> Iterator[str]:
-    """Arms whose best setting may lie beyond those tried, which may be better than they look."""
+    """Warnings of arms whose best setting may lie beyond those tried, and so may be better than they appear."""
     if not tuning.trains:
         yield f"{name}: every seed diverged or stalled with all settings tried, so what it can do is not known."
         return
@@ -118,8 +119,8 @@ def warnings(name: str, tuning: StudyTuning) -> Iterator[str]:
 
 
 def carried_lines(study: StudyDocument) -> str | None:
-    """Lines that carry the rates in the study file; None where other settings were tuned, or sizes that each have their
-    own."""
+    """Lines of a study file that carry the tuned rates; None if other settings were tuned, or if sizes have rates of
+    their own."""
     tunings = {each.arm: each for each in study.tuning}
     if any(list(each.chosen) != [RATE] for each in study.tuning) or any(r.axis == "size" for r in study.ladder):
         return None

@@ -1,4 +1,4 @@
-"""Words on a study's registration: whether it came before the first run, and what has changed since."""
+"""A study's registration in words: whether it preceded the first run, and what has changed since."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reports.findings.study_summary import StudySummary
 from reports.wording.words import moment
 
 MOST = 5
-"""Most changes that are listed."""
+"""Most changes listed."""
 
 
 def line(summary: StudySummary) -> str:

@@ -1,4 +1,4 @@
-"""Answer of a study in one sentence of at most 25 words: the best arm, by how much, how sure, at what cost."""
+"""Answer of a study in one sentence of at most 25 words: the best arm, its lead, its uncertainty and its cost."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from reports.wording.cost_words import alike, all_measured, clear_costs, sure_ch
 MOST_WORDS = 25
 MOST_NAMED = 3
 LEAST = 2
-"""Per cent by which times differ at least to be told."""
+"""Smallest difference of times, in per cent, that is mentioned."""
 OPEN = ("inconclusive", "cannot tell")
 WITHHELD = {
     PILOT: "A pilot, so no verdict",
     UNDERTRAINED: "Undertrained, so no verdict",
     UNLEARNT: "No arm learned the task",
 }
-"""Reasons for which there are no verdicts, in a few words."""
+"""Short forms of the reasons for missing verdicts."""
 
 
 def answer(summary: StudySummary) -> str:
     """`pre is best: double is 0.059 nats worse (0.024 to 0.094); post is 0.152 worse; post_same_rate does not train.`
 
-    Clauses are added while there is room, the most telling ones first.
+    Clauses are added while there is room, the most important first.
     """
     first = next((s.answer(summary) for s in summary.sections.values() if s.is_the_question), "")
     if first:
         return f"{first.partition('. ')[0].rstrip('.')}."
-    # every effect of a design, or every arm against the baseline, the lowest loss first, by short names
+    # all effects of a design, or all arms against the baseline, by lowest loss, under short names
     names = brief([arm.name for arm in summary.arms])
     shown = (each for each in summary.judgements if summary.effects or each.base == summary.baseline)
     compared = sorted((replace(each, arm=names.get(each.arm, each.arm)) for each in shown), key=_mean)
@@ -51,7 +51,7 @@ def answer(summary: StudySummary) -> str:
 
 
 def _with_length(summary: StudySummary, clauses: Sequence[str]) -> Iterator[str]:
-    """The clauses, with one on arms that trained too briefly: of all arms the second, of some the last."""
+    """The clauses, with one on undertrained arms: second if all arms are, last if only some are."""
     lead, *others = clauses
     yield lead
     too_brief = [arm.name for arm in summary.study.arms if arm.length.undertrained]
@@ -70,7 +70,7 @@ def _mean(judged: Judgement) -> float:
 
 
 def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[str]:
-    """The leading clause, then what may follow it, in order of weight."""
+    """The leading clause, then those that may follow it, the most important first."""
     better, worse, same = (_with(compared, verdict) for verdict in ("better", "worse", "no difference"))
     judged = bool(better or worse or same)
     failed, unsettled = _with(compared, *FAILED), _with(compared, *OPEN, *(["no verdict"] if judged else []))
@@ -124,8 +124,8 @@ def _with(compared: Sequence[Judgement], *verdicts: str) -> list[Judgement]:
 
 
 def _cost(told: Judgement, none: str = "no measurable") -> str:
-    """`, training takes 10 % longer`, the first change that is clear; `, at no measurable cost`; of costs that were not
-    all measured, `, with the same peak memory`. Times are ratios, as in the figure."""
+    """`, training takes 10 % longer`: the first clear change; `, at no measurable cost`; or `, with the same peak
+    memory`, if some costs were not measured. Times are ratios, as in the figure."""
     costs, clear = told.comparison.costs, []
     for what, speed in (("training", costs.training), ("decoding", costs.decoding)):
         if speed is not None and speed.excludes(1) and abs(change := 100 * (1 / speed.mean - 1)) >= LEAST:
@@ -158,8 +158,8 @@ def _undecided(unsettled: Sequence[Judgement], base: str) -> Iterator[str]:
 
 
 def _rank(lowest: Judgement, base: str) -> str:
-    """`, of lowest loss`, the baseline's counted; of the lowest of other arms, `, second to pre`. Without a base it is
-    an effect."""
+    """`, of lowest loss`, the baseline included; `, second to pre` if only the baseline's is lower. An empty base means
+    that judgements are of effects."""
     value = lowest.comparison.difference
     if value is None or value.mean < 0 or not base:
         return ", of lowest loss"
@@ -180,7 +180,7 @@ def _without_verdict(compared: Sequence[Judgement], base: str) -> Iterator[str]:
 
 
 def _names(told: Sequence[Judgement]) -> str:
-    """The names of up to three, else their number."""
+    """Up to `MOST_NAMED` names, else their number."""
     return listed([each.arm for each in told]) if len(told) <= MOST_NAMED else f"{len(told)} arms"
 
 
@@ -189,19 +189,19 @@ def _plural(told: Sequence[Judgement], one: str, several: str) -> str:
 
 
 def _apart(judged: Judgement) -> str:
-    """`0.059 nats (0.024 to 0.094)`: the size of the difference, whatever its sign."""
+    """`0.059 nats (0.024 to 0.094)`: the size of the difference, without its sign."""
     value = judged.comparison.difference
     assert value is not None
     digits = words.decimals(value.half_width)
     nearest = min(abs(end) for end in (value.mean, value.low or value.mean, value.high or value.mean))
     if round(nearest, digits) == 0:
-        digits += 1  # an end that is not zero is not shown as zero
+        digits += 1  # an end other than zero must not read as zero
     ends = "" if value.half_width is None else f" ({_ends(value, digits)})"
     return f"{abs(value.mean):.{digits}f} nats{ends}"
 
 
 def _ends(value: Estimate, digits: int) -> str:
-    """The interval on the side of the mean: `0.024 to 0.094`, `at least 0.024` where it has no end."""
+    """The interval on the side of the mean: `0.024 to 0.094`, or `at least 0.024` if it is unbounded."""
     assert value.low is not None
     assert value.high is not None
     low, high = (value.low, value.high) if value.mean >= 0 else (-value.high, -value.low)

@@ -1,4 +1,4 @@
-"""Tables of text, as figures, pages and exports show them."""
+"""Tables of text for figures, pages and exports."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ NONE = "–"
 Rows = tuple[tuple[str, ...], ...]
 T = TypeVar("T")
 Columns = Mapping[str, Callable[[T], str]]
-"""Text of a thing's cell, by heading."""
+"""Functions from a row's object to the text of its cell, by heading."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text below headings; every column but the first `labels` is of numbers."""
+    """Rows of text below headings. All columns but the first `labels` hold numbers."""
 
     columns: tuple[str, ...]
     rows: Rows
@@ -29,7 +29,7 @@ class Table:
 
     @classmethod
     def of(cls, things: Iterable[T], columns: Columns[T], labels: int = 1) -> Table:
-        """Table with one row for each thing."""
+        """Table with one row per thing."""
         return frame_table(columns, ([cell(each) for cell in columns.values()] for each in things), labels)
 
     @property
@@ -38,7 +38,8 @@ class Table:
         return self.columns, *self.rows
 
     def without_empty(self, among: Iterable[str] | None = None) -> Table:
-        """Without columns that have no value in any row; `among` names those that may be left out, by default all."""
+        """The table without columns that are empty in every row. among: names of the columns that may be dropped; all
+        by default."""
         spare = self.columns if among is None else set(among)
         said = [any(row[i] != NONE for row in self.rows) for i in range(len(self.columns))]
         kept = [i for i, name in enumerate(self.columns) if said[i] or name not in spare]
@@ -47,5 +48,5 @@ class Table:
 
 
 def frame_table(columns: Iterable[str], rows: Iterable[Iterable[str]], labels: int = 1) -> Table:
-    """Table of headings and rows of any kind."""
+    """Table of headings and rows, from any iterables."""
     return Table(tuple(columns), tuple(tuple(row) for row in rows), labels)

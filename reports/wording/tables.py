@@ -1,4 +1,4 @@
-"""Tables of text from a summary: for the terminal, and for the page."""
+"""Tables of text from a summary, for the terminal and for the page."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from reports.wording import cost_words, failure_words, finding_words, words
 from reports.wording.table import Columns, Rows, Table
 
 MOST_LISTED = 10_000
-"""Runs on a page, whose table shows a few hundred at a time: more would weigh too much to be sent."""
+"""Most runs listed on a page, whose table shows a few hundred at a time; more would make the page too large."""
 RunRow = dict[str, Any]
 """A row of the frame of runs."""
 SOMETIMES = ("bits/byte", "bits per byte", "accuracy", "above floor", "tokens/s", "failed", "devices", "waited")
-"""Columns that are left out where they are empty: text has bits, synthetic tasks the next two."""
+"""Columns that are dropped if empty: bits exist for text, the next two for synthetic tasks."""
 
 
 def closing_table(summary: StudySummary) -> Rows:
-    """Arm, loss, bits per byte or accuracy, speed, memory, failed seeds and verdict; the header first."""
+    """Arm, loss, bits per byte or accuracy, speed, memory, failed seeds and verdict; header first."""
     columns: Columns[ArmSummary] = {
         "arm": lambda arm: arm.name,
         "loss (nats)": lambda arm: words.plus_minus(arm.loss),
@@ -42,7 +42,7 @@ def closing_table(summary: StudySummary) -> Rows:
 
 
 def compact_table(summary: StudySummary) -> Table:
-    """Six columns: what is found of each arm, and what it costs as a multiple of the baseline's."""
+    """Six columns: each arm's result, and its cost as a multiple of the baseline's."""
     columns: Columns[ArmSummary] = {
         "arm": lambda arm: arm.name,
         f"loss ({summary.unit})": lambda arm: words.plus_minus(arm.loss),
@@ -55,12 +55,12 @@ def compact_table(summary: StudySummary) -> Table:
 
 
 def _difference(found: Comparison | None) -> str:
-    """The difference in a column whose heading has the unit."""
+    """The difference without its unit, which the heading has."""
     return words.difference(found).removesuffix(" nats") if found else words.NONE
 
 
 def _times(found: Comparison | None) -> str:
-    """`0.95 ± 0.04×`, as measured against the baseline."""
+    """`0.95 ± 0.04×`, measured against the baseline."""
     if found is None or found.costs.training is None:
         return words.NONE
     return f"{words.plus_minus(found.costs.training)}×"
@@ -75,7 +75,7 @@ def _cache_times(found: Comparison | None) -> str:
 
 
 def arms_table(summary: StudySummary) -> Table:
-    """Everything that is known of each arm."""
+    """All results on each arm."""
     backends = attention_backends(summary)
     columns: Columns[ArmSummary] = {
         "arm": lambda arm: arm.name,
@@ -120,7 +120,7 @@ def budgets_table(summary: StudySummary) -> Table:
         "steps": lambda arm: words.whole(arm.budget.steps),
         "parameters": lambda arm: _against(words.count(arm.budget.parameters), arm.budget.parameters, base.parameters),
         "embedding parameters": lambda arm: words.count(arm.parameters_embedding),
-        # alone: what runs took says nothing of which arm is faster, since other work may have slowed some
+        # without a comparison: a run's time does not show which arm is faster, since other work may have slowed it
         "train time": lambda arm: words.seconds(arm.budget.train_seconds),
     }
     if base.allowed_seconds:
@@ -137,14 +137,14 @@ def _off_time(budget: ArmBudget) -> str:
 
 
 def _against(text: str, value: float | None, base: float | None) -> str:
-    """The text with the percentage by which the value differs from the baseline's, if at all."""
+    """The text, with the percentage by which the value differs from the baseline's, if it does."""
     if not value or not base or abs(value / base - 1) < 5e-4:
         return text
     return f"{text} ({words.signed(100 * (value / base - 1), 1)} %)"
 
 
 def listed(runs: pl.DataFrame) -> pl.DataFrame:
-    """Runs that a page lists: all, or of too many the first of each arm, and those that have not finished."""
+    """Runs that a page lists: all, or, if they are too many, the first of each arm and those that did not finish."""
     if runs.height <= MOST_LISTED:
         return runs
     room = max(1, MOST_LISTED // runs["arm"].n_unique())
@@ -153,7 +153,7 @@ def listed(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def runs_table(runs: pl.DataFrame) -> Table:
-    """One row for each of these runs that the study asked for, whatever became of it."""
+    """One row per run that the study asked for, whatever its status."""
     columns: Columns[RunRow] = {
         "arm": lambda run: str(run["arm"]),
         "run": lambda run: str(run["digest"])[:12],
@@ -166,8 +166,8 @@ def runs_table(runs: pl.DataFrame) -> Table:
         "steps": lambda run: words.whole(run["steps"]),
         "tokens": lambda run: words.whole(run["tokens"]),
         "tokens/s": lambda run: words.NONE if _is_disturbed(run) else words.whole(run["tokens_per_second"]),
-        "devices": lambda run: words.whole(None if run["devices"] == 1 else run["devices"]),  # one goes without saying
-        # for a processor, where that is why it has no speed
+        "devices": lambda run: words.whole(None if run["devices"] == 1 else run["devices"]),  # hidden if 1
+        # time waited for a processor, if that is why the run has no speed
         "waited": lambda run: f"{100 * run['waiting']:.0f} %" if (run["waiting"] or 0.0) >= CROWDED else words.NONE,
         "peak memory": lambda run: words.size(run["peak_memory_bytes"]),
         "gradient norm": lambda run: words.fixed(run["grad_norm"], 2),
@@ -180,12 +180,12 @@ def runs_table(runs: pl.DataFrame) -> Table:
 
 
 def _is_disturbed(run: RunRow) -> bool:
-    """Whether a run's speed is not its own."""
+    """Whether other work affected a run's speed."""
     return (run["waiting"] or 0.0) >= CROWDED or bool(run["beside"])
 
 
 def run_documents(runs: pl.DataFrame) -> list[Row]:
-    """Each of these runs in full, in order, for the page's details and download: losses to 1e-7, times to 1e-3 s."""
+    """All fields of each run, in order, for the page's details and download: losses to 1e-7, times to 1e-3 s."""
     numbers = pl.selectors.float()
     losses = (numbers & pl.selectors.matches("loss$|bits_per_byte$|accuracy$")).round(7)
     times = (numbers & pl.selectors.matches("seconds$|tokens_per_second$")).round(3)
@@ -193,7 +193,7 @@ def run_documents(runs: pl.DataFrame) -> list[Row]:
 
 
 def edits_table(summary: StudySummary) -> Table:
-    """The exact edits that make each arm out of the base model: its own, then those that tuning and matching made."""
+    """The exact edits that turn the base model into each arm: its own, then those of tuning and of matching."""
     rows = tuple(
         (arm.name, path, value, origin)
         for arm in summary.arms
@@ -222,20 +222,21 @@ Better = Literal["low", "high"]
 
 
 def mean_of(arm: ArmSummary, column: str) -> float | None:
-    """Over the arm's seeds, of a number in the frame of runs."""
+    """Mean over the arm's seeds of a numeric column of the frame of runs."""
     found = arm.means.get(column)
     return None if found is None else found.mean
 
 
 def _speed(arm: ArmSummary) -> str:
-    """Speed measured against the other arms, not in its own runs."""
+    """Training speed, as measured against the other arms rather than in the arm's own runs."""
     ratio = arm.comparison.costs.training if arm.comparison else None
     change = cost_words.speed_change(ratio).removesuffix(" in speed")
     return words.whole(arm.training_speed) + (f" ({change})" if change else "")
 
 
 def _utilisation(arm: ArmSummary) -> str:
-    """At that speed, of the products that undisturbed runs measured and of those that the data sheet names."""
+    """Model FLOP utilisation at the measured speed, relative to the matrix products that undisturbed runs measured and
+    to the data sheet."""
     measured, published = _share(arm, "matmul_flops_per_second"), _share(arm, "published_flops_per_second")
     known = f"{published} of the data sheet's" if published != words.NONE else ""
     return f"{measured} ({known})" if known and measured != words.NONE else known or measured
@@ -249,7 +250,7 @@ def _share(arm: ArmSummary, ceiling: str) -> str:
 
 
 def peak_memory(arm: ArmSummary) -> str:
-    """`450 MiB`; marked as unclear where it may differ from the baseline's by accident only."""
+    """`450 MiB`; marked as unclear if its difference from the baseline's may be noise."""
     mean = mean_of(arm, "peak_memory_bytes")
     if mean is None or arm.comparison is None:
         return words.size(mean)

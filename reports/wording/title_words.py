@@ -1,4 +1,4 @@
-"""Titles of figures that say what was found."""
+"""Titles of figures that state the finding."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from reports.wording.length_words import conditions, scale_of
 from reports.wording.matching_words import continued, matched
 
 SETTLED = {"no difference": "no relevant difference"}
-"""Verdicts as a title says them, where that is another word."""
+"""Verdicts whose wording in titles differs."""
 MOST_NAMED = 4
 
 
 def trade_off(summary: StudySummary, cost: str, ratios: Mapping[str, Estimate]) -> str:
-    """`mqa: 8× smaller KV cache at 512 tokens, +0.08 ± 0.02 nats, 2 seeds: inconclusive`, of the arm that saves most.
+    """`mqa: 8× smaller KV cache at 512 tokens, +0.08 ± 0.02 nats, 2 seeds: inconclusive`, for the arm that saves most.
 
-    Where no saving is sure, of the arm whose loss differs most.
+    If no saving is sure, the title is about the arm whose loss differs most.
     """
     compared = [arm for arm in summary.arms if arm.comparison and arm.comparison.difference and arm.name in ratios]
     if not compared:
@@ -90,7 +90,7 @@ def small_print(summary: StudySummary) -> str:
 
 
 def source(summary: StudySummary) -> str:
-    """Where a picture is from, and what it speaks of: `norm_placement, scale cpu · 57 k non-embedding parameters …`."""
+    """Source and conditions of a picture: `norm_placement, scale cpu · 57 k non-embedding parameters …`."""
     study, seeds = summary.study, max((len(arm.seeds) for arm in summary.arms), default=0)
     place = f"{study.name}, scale {study.scale}"
     return f"{place} · {conditions(study)} · {words.seed_count(seeds)} · {study.created[:10]}"

@@ -1,4 +1,4 @@
-"""Numbers in words. Every number carries its unit; ± is half a 95 % interval."""
+"""Numbers in words. Every number has its unit; ± is half a 95 % interval."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ NONE = table.NONE
 
 
 def score(value: float) -> str:
-    """Score to four decimals, or to four digits if very large, as are perplexities of hardly trained models."""
+    """Score to four decimals, or to four digits if very large, as are perplexities of barely trained models."""
     return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
 def decimals(scale: float | None, most: int = 4) -> int:
-    """Decimals that show two significant digits of `scale`; three where it is not known, or infinite."""
+    """Decimals that show two significant digits of `scale`; three if it is unknown or infinite."""
     if not scale or math.isinf(scale):
         return 3
     return min(most, max(0, 1 - math.floor(math.log10(abs(scale)))))
 
 
 def signed(value: float, digits: int) -> str:
-    """`+0.012`, `−0.012`, `0.000`, `−∞`: with a true minus, and no sign on what rounds to zero."""
+    """`+0.012`, `−0.012`, `0.000`, `−∞`: with a true minus sign, and no sign on a value that rounds to zero."""
     text = f"{abs(value):.{digits}f}"
     sign = "" if float(text) == 0 else "+" if value > 0 else "−"
     return sign + text.replace("inf", "∞")
 
 
 def plus_minus(value: Estimate | None) -> str:
-    """`2.310 ± 0.012`, or the bare mean where there is no interval."""
+    """`2.310 ± 0.012`, or the bare mean if there is no interval."""
     if value is None:
         return NONE
     if value.half_width is None:
@@ -55,7 +55,7 @@ def count(value: float | None) -> str:
 
 
 def large(value: float | None) -> str:
-    """`1.00 × 10^13` in superscripts: for FLOPs."""
+    """`1.00 × 10¹³`, for FLOPs."""
     if value is None:
         return NONE
     mantissa, exponent = f"{value:.2e}".split("e")
@@ -85,7 +85,7 @@ def moment(text: str) -> str:
 
 
 def three_digits(value: float) -> str:
-    """`0.123`, `1,234`: three digits, or all of a whole part that has more."""
+    """`0.123`, `1,234`: three digits, or the whole part if it has more."""
     return whole(value) if value >= 100 else f"{value:.3g}"
 
 
@@ -99,7 +99,7 @@ def fixed(value: float | None, digits: int) -> str:
 
 
 CERTAIN = 0.99
-"""A larger p is given as that: corrections for many comparisons raise p to 1."""
+"""p-values above this are shown as `p > 0.99`: corrections for many comparisons raise p to 1."""
 
 
 def p_value(p: float | None) -> str:
@@ -117,12 +117,12 @@ def _three(value: float) -> str:
 
 
 def difference(comparison: Comparison) -> str:
-    """`−0.012 ± 0.004 nats`, or `−0.012 (−0.021 to 0.000) nats` where a verdict cut the interval at zero."""
+    """`−0.012 ± 0.004 nats`, or `−0.012 (−0.021 to 0.000) nats` if a verdict cut the interval at zero."""
     return NONE if comparison.difference is None else interval(comparison.difference)
 
 
 def interval(value: Estimate) -> str:
-    """A difference in nats with its interval, of which either end may be infinite: `+0.125 (−∞ to +0.224) nats`."""
+    """A difference in nats with its interval, either end of which may be infinite: `+0.125 (−∞ to +0.224) nats`."""
     digits = decimals(value.half_width)
     mean = signed(value.mean, digits)
     if not value.half_width or value.low is None or value.high is None:
@@ -133,7 +133,7 @@ def interval(value: Estimate) -> str:
 
 
 def ends(value: Interval, *, sign: bool = False) -> str:
-    """`0.31 (0.22 to 0.4)`, to two digits of its width; with a plus where it has a `sign`."""
+    """`0.31 (0.22 to 0.4)`, to two digits of its half width. sign: whether to show a plus sign."""
     digits = decimals(value.half_width)
     said = [signed(each, digits) for each in (value.value, value.low, value.high)]
     middle, low, high = said if sign else (each.removeprefix("+") for each in said)
@@ -141,7 +141,7 @@ def ends(value: Interval, *, sign: bool = False) -> str:
 
 
 def detectable(found: Interval) -> str:
-    """`0.036 (0.019 to 0.23)`: what a study could see, and how well that is known."""
+    """`0.036 (0.019 to 0.23)`: the detectable difference, with its uncertainty."""
     value, low, high = (f"{each:.{decimals(each)}f}" for each in (found.value, found.low, found.high))
     return f"{value} ({low} to {high})"
 
@@ -161,5 +161,5 @@ def nats(value: float) -> str:
 
 
 def in_groups(tasks: Collection[str]) -> str:
-    """Note that tasks of groups are only in the table."""
+    """Note that tasks of groups appear only in the table."""
     return f" The {len(tasks)} tasks of groups are in the table only." if tasks else ""

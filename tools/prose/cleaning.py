@@ -1,4 +1,4 @@
-"""Prose out of files: paragraphs of plain text."""
+"""Extraction of prose from files, as paragraphs of plain text."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ PUNCTUATION = str.maketrans(
     | dict.fromkeys("*_•\ufeff", "")
     | {"\u00a0": " "}
 )
-"""One spelling of quotes and dashes, since sources differ in it, and no marks of emphasis or footnotes."""
+"""One spelling of quotes and dashes, in which sources differ; marks of emphasis and footnotes are removed."""
 VERSE_WIDTH = 0.8
-"""Verse has no line of this share of the usual width."""
+"""A block is verse if all its lines are shorter than this share of the usual width."""
 LEAST_LETTERS = 0.7
-"""Share of letters and spaces below which a paragraph is a table."""
+"""Share of letters and spaces below which a paragraph counts as a table."""
 LEAST_HTML = 120
-"""Characters of a paragraph of HTML: shorter ones are captions, items of lists and navigation."""
+"""Fewest characters of an HTML paragraph; shorter ones are captions, list items and navigation."""
 LEAST_ENTRY = 200
-"""Characters of a paragraph of a dictionary, for the same reason."""
+"""Fewest characters of a dictionary paragraph, for the same reason."""
 CODE = re.compile(r"[\[\]<>{}|\\@=_^#*`~→]|\(\)|https?:|www\.|ftp:")
-"""In pages and dictionaries, what only paragraphs about code or places on the net have."""
+"""Matches that, in pages and dictionaries, occur only in paragraphs about code or URLs."""
 BRACKETED = re.compile(
     r"\[(?:Illustration|Footnote|Greek|Transcriber|[Aa]pplause|[Ll]aughter|Inaudible|[Ss]ee APP|p\.\d+|[A-Z0-9]\]"
     r"|[^\]]*(?:in person before|audience|White House correction))[^\]]*\]?|\((?:Applause|Laughter)\.?\)"
@@ -33,7 +33,7 @@ SPEAKER = re.compile(r"^The President\. ")
 
 
 def wrapped(text: str) -> Iterator[str]:
-    """Paragraphs of hard-wrapped text, which blank lines separate. Verse keeps its lines."""
+    """Paragraphs of hard-wrapped text, separated by blank lines. Verse keeps its line breaks."""
     blocks = [
         [line.strip() for line in block.split("\n") if line.strip()]
         for block in re.split(r"\n\s*\n", text.replace("\r\n", "\n"))
@@ -46,12 +46,12 @@ def wrapped(text: str) -> Iterator[str]:
 
 
 def unwrapped(text: str) -> Iterator[str]:
-    """Paragraphs of text that has one a line."""
+    """Paragraphs of text with one paragraph per line."""
     yield from text.split("\n")
 
 
 def entries(text: str) -> Iterator[str]:
-    """The paragraphs of a dictionary that are long enough to be prose, without the braces around references."""
+    """Dictionary paragraphs that are long enough to be prose, without the braces around references."""
     for paragraph in wrapped(text):
         bare = re.sub(r"^(?:\d+\. )?(?:\[[^\]]*\] )?|[{}]", "", paragraph)
         if len(bare) >= LEAST_ENTRY and not bare.startswith(":") and not CODE.search(bare):
@@ -59,7 +59,7 @@ def entries(text: str) -> Iterator[str]:
 
 
 def html(text: str) -> Iterator[str]:
-    """Long paragraphs of a page, none about code."""
+    """Long paragraphs of a web page that are not about code."""
     page = _Page()
     page.feed(text)
     page.close()
@@ -69,7 +69,7 @@ def html(text: str) -> Iterator[str]:
 
 
 class _Page(HTMLParser):
-    """Text between tags that begin or end a paragraph."""
+    """Parser that splits a page's text at tags that begin or end a paragraph."""
 
     BREAKS = frozenset(
         ("p", "div", "td", "th", "li", "ul", "ol", "dl", "dt", "dd", "br", "hr", "blockquote", "pre", "tr", "table")

@@ -13,7 +13,7 @@ AR_HEADER = 60
 
 
 def files(package: Path) -> dict[str, bytes]:
-    """Contents of a package by path; `./` and npm's `package/` are left out of the paths."""
+    """Contents of a package by path, without the prefixes `./` and npm's `package/`."""
     if package.suffix == ".whl":
         with zipfile.ZipFile(package) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
@@ -29,7 +29,7 @@ def files(package: Path) -> dict[str, bytes]:
 
 
 def _ar(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """Members of an ar archive, which is what a .deb is: 60 bytes of header each, then the data at even offsets."""
+    """Members of an ar archive, the format of a .deb: a header of 60 bytes each, then the data, at even offsets."""
     at = len(AR_MAGIC)
     while at < len(content):
         header = content[at : at + AR_HEADER]

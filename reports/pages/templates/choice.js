@@ -1,10 +1,10 @@
-// Chooses arms: what belongs to others fades, in every figure and table.
+// Choice of arms: traces and rows of the other arms fade, in every figure and table.
 const arms = document.getElementById("arms");
 const boxes = arms ? [...arms.querySelectorAll("input")] : [];
 const labels = new Set(boxes.map((box) => box.value));
 const chosen = () => new Set(boxes.filter((box) => box.checked).map((box) => box.value));
-const FADED = Math.min(0.1, 2 / boxes.length); // many that are faded are not to hide the others
-const opacities = new Map(); // by figure: those that its traces had at first
+const FADED = Math.min(0.1, 2 / boxes.length); // many faded traces must not hide the chosen ones
+const opacities = new Map(); // by figure: initial opacities of its traces
 
 function showChoice(div) {
   if (!opacities.has(div.id)) opacities.set(div.id, div.data.map((trace) => trace.opacity ?? 1));

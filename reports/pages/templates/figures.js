@@ -1,12 +1,12 @@
-// Draws the figures: those on the screen first, the others when the browser has time.
+// Draws the figures: visible ones first, the others when the browser is idle.
 const { config, figures } = data;
-const drawn = new Map(); // by figure: what becomes true once it is drawn
+const drawn = new Map(); // by figure: promise that resolves once it is drawn
 
 const SVG_ICON = { width: 24, height: 24, path: "M11 3h2v10l4-4 1.4 1.4L12 17l-6.4-6.6L7 9l4 4zM4 19h16v2H4z" };
 
-const NARROWEST = 600; // pixels of a picture, also from a phone
+const NARROWEST = 600; // least width in pixels of a saved picture, also on a phone
 
-// A picture that leaves the page says by itself what it shows, and where it is from.
+// Saved pictures carry their own title and source.
 function save(div, format) {
   const { stamp } = figures[div.id];
   const width = Math.max(div.getBoundingClientRect().width, NARROWEST);
@@ -42,7 +42,7 @@ function draw(key) {
   return drawn.get(key);
 }
 
-// Switches. Plotly keeps what is not named.
+// Switches. Plotly keeps attributes that are not named.
 document.querySelectorAll(".controls select[data-switch]").forEach((select) => {
   const key = select.closest(".controls").dataset.figure;
   select.addEventListener("change", async () => {
@@ -66,10 +66,10 @@ const drawNext = () => {
 };
 plotly.then(() => idle(drawNext));
 
-// Paper is narrower than most screens, and Plotly draws again only when the window changes.
+// Paper is narrower than most screens, and Plotly redraws only when the window changes.
 const PAPER = 660; // pixels between the margins of A4
 const HIGHEST = 320; // so that three figures share a sheet
-const heights = new Map(); // by figure, on the screen
+const heights = new Map(); // by figure: height on the screen
 addEventListener("beforeprint", () => {
   waiting.splice(0).forEach(draw);
   for (const drawing of drawn.values()) {

@@ -1,15 +1,15 @@
-// Names beside points that would run out of a narrow drawing stand on the other side of their point, or are cut short;
-// those that would cover another name or point stand elsewhere around their own. Hovering tells them whole.
+// Names beside points that would run out of a narrow drawing move to the other side of their point, or are shortened.
+// Names that would cover another name or point move around their own. Hovering shows them in full.
 const GAP = 4; // pixels between a name and the frame
 const SIDES = [[1, -1], [-1, -1], [1, 1], [-1, 1], [1, 0], [-1, 0], [0, -1], [0, 1]]; // right and down from the point
-const AWAY = [0, 16, 32]; // pixels beyond the place beside the point, to which a line leads
+const AWAY = [0, 16, 32]; // pixels farther from the point; a leader line connects them
 
 function room(name, frame) {
   const { left, right } = name.getBoundingClientRect();
   return Math.min(left - frame.left, frame.right - right) - GAP;
 }
 
-// The point that a name belongs to: of its trace, the nearest one where Plotly has put the name.
+// The point of a name: the nearest one of its trace, before the name is moved.
 const pointOf = new WeakMap();
 function bind(name) {
   const { left, right, top, bottom } = name.getBoundingClientRect();
@@ -22,7 +22,7 @@ function bind(name) {
   pointOf.set(name, marks.reduce((near, mark) => (far(mark) < far(near) ? mark : near)));
 }
 
-// To the other side of its point.
+// Move a name to the other side of its point.
 function flip(name) {
   const point = pointOf.get(name).getBoundingClientRect();
   const { left, right } = name.getBoundingClientRect();
@@ -46,7 +46,7 @@ function fit(name, frame) {
 const overlap = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 const moved = ({ width, height }, left, top) => ({ left, top, right: left + width, bottom: top + height });
 
-// Where a name may stand around its point: its present place, then the sides, then farther out.
+// Candidate places of a name around its point: the present one, then the sides, then farther out.
 function* places(box, point) {
   yield { box, away: 0 };
   const middle = { x: (point.left + point.right) / 2, y: (point.top + point.bottom) / 2 };
@@ -72,7 +72,7 @@ function leader(name, box, point) {
   name.after(line);
 }
 
-// A name that has no place of its own is left to hovering.
+// A name without a free place is shown only on hovering.
 function separate(div, frame) {
   div.querySelectorAll(".leader").forEach((line) => line.remove());
   const names = [...div.querySelectorAll(".textpoint text")].filter((name) => name.textContent);
@@ -100,8 +100,8 @@ function separate(div, frame) {
   }
 }
 
-// The title of an axis that would run out of its drawing is set in smaller letters. Plotly draws it anew, and first at
-// its own size, whenever the figure changes.
+// An axis title that would run out of its drawing is set in a smaller font. Plotly redraws it at its original size
+// whenever the figure changes.
 function shrink(title, drawing) {
   const { left, right, width } = title.getBoundingClientRect();
   const middle = (left + right) / 2;

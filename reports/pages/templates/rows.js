@@ -1,4 +1,4 @@
-// Long tables: the page has their first rows; the others are packed behind them.
+// Long tables: the page has their first rows; the others follow in compressed form.
 async function restOf(table) {
   const packed = table.parentElement.querySelector("script.rest");
   return packed ? JSON.parse(await unpack(packed)) : [];
@@ -18,7 +18,7 @@ function rowOf(texts, labels) {
   return row;
 }
 
-// Most are folded away: they are filled when somebody opens them.
+// Most are collapsed, and filled when opened.
 for (const packed of document.querySelectorAll("details script.rest")) {
   const table = packed.parentElement.querySelector("table");
   const fill = async () => {

@@ -1,7 +1,7 @@
-// A drawn figure with its title above it, and below that what it is of: study, scale, size, seeds.
+// A drawn figure with its title, and below that its source: study, scale, size, seeds.
 const INK = "#1e2227";
 const [EDGE, LINE] = [16, 20]; // pixels
-const SLACK = 0.95; // of the width: another machine may have another font
+const SLACK = 0.95; // share of the width: fonts differ between machines
 const ruler = document.createElement("canvas").getContext("2d");
 
 function lines(text, font, width) {
@@ -21,7 +21,7 @@ function stamped({ data: traces, layout, _fullLayout }, { title, source }, width
   const heading = lines(title, `bold 15px ${family}`, room);
   const origin = lines(source, `11px ${family}`, room).map((line) => `<span style="font-size: 11px; color: #5d6670">${line}</span>`);
   const above = EDGE + LINE * (heading.length + origin.length);
-  const { t } = _fullLayout._size; // with the legend, which may have several rows
+  const { t } = _fullLayout._size; // includes the legend, which may have several rows
   return {
     data: traces,
     layout: {
@@ -30,7 +30,7 @@ function stamped({ data: traces, layout, _fullLayout }, { title, source }, width
         text: [`<b>${heading.join("<br>")}</b>`, ...origin].join("<br>"),
         font: { size: 15, color: INK },
         ...{ xref: "container", x: 0, xanchor: "left", yref: "container", y: 1, yanchor: "top" },
-        pad: { l: EDGE, t: EDGE + 15 }, // to the base line
+        pad: { l: EDGE, t: EDGE + 15 }, // to the baseline of the text
       },
       width,
       height: (layout.height ?? 450) + above,

@@ -1,4 +1,4 @@
-// The table of all runs: sorted, filtered, downloaded, and each run in full.
+// The table of all runs: sorting, filtering, download, and details of each run.
 const table = document.querySelector("table.runs");
 const MOST = Math.max(table.tBodies[0].rows.length, 200); // rows shown at once: a browser is slow with ten thousand
 const packed = document.querySelector("table.runs ~ script.rest");
@@ -33,7 +33,7 @@ function compare([a, x], [b, y]) {
   });
 });
 
-// A digest has any three digits of a name somewhere: it is found by its beginning, and a number as a whole.
+// Digests match by prefix and numbers as a whole: a short number would occur somewhere in most digests.
 const has = ({ lower: [arm, run, status, ...numbers] }, word) =>
   arm.includes(word) || status.includes(word) || numbers.includes(word) || (word.length > 5 && run.startsWith(word));
 
@@ -48,7 +48,7 @@ function showMatching() {
 }
 filter.addEventListener("input", showMatching);
 
-// A cell that a spreadsheet would take for a formula begins with an apostrophe.
+// An apostrophe keeps a spreadsheet from reading a cell as a formula.
 const quoted = (value) => {
   const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value ?? "");
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -62,7 +62,7 @@ document.getElementById("run-csv").addEventListener("click", () => {
   URL.revokeObjectURL(url);
 });
 
-// One run in full, under an address of its own: #run-<digest>.
+// Details of one run, with its own address: #run-<digest>.
 const dialog = document.getElementById("run");
 const element = (tag, text, attributes = {}) =>
   Object.assign(document.createElement(tag), { textContent: text, ...attributes });
@@ -76,7 +76,7 @@ function linked(entry) {
   return entry.row;
 }
 
-// The run's part of its arm's raw losses, in steps.
+// The run's section of its arm's raw losses, by step.
 function curveOf({ digest }) {
   const { data: traces, switches } = figures.losses ?? { data: [] };
   const place = traces.findIndex((trace) => Array.isArray(trace.meta) && trace.meta.includes(digest));

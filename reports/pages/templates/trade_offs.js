@@ -1,4 +1,4 @@
-// Finds arms by name, opens the study of a point, and keeps what is chosen in the address.
+// Finds arms by name, opens the study of a point, and keeps the choices in the address.
 const find = document.getElementById("arm-filter");
 const selects = [...document.querySelectorAll(".controls select[data-switch]")];
 const nameOf = (select) => `${select.closest(".controls").dataset.figure}.${select.dataset.switch}`;

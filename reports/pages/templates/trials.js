@@ -1,4 +1,4 @@
-// One trial in full, under an address of its own: #trial-<number>. A click on its point or its number opens it.
+// Details of one trial, with its own address: #trial-<number>. A click on its point or its number opens them.
 const trials = new Map(data.trials.map((trial) => [String(trial.number), trial]));
 const dialog = document.getElementById("trial");
 const element = (tag, text, attributes = {}) =>

@@ -1,5 +1,5 @@
 "use strict";
-// Unpacks what the page carries: deflated text, five characters for every four bytes.
+// Unpacks the page's data: deflated text in base 85, five characters for every four bytes.
 const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~";
 const DIGIT = new Uint8Array(128);
 [...DIGITS].forEach((digit, value) => (DIGIT[digit.charCodeAt(0)] = value));
@@ -8,7 +8,7 @@ function bytesOf(text) {
   const bytes = new DataView(new ArrayBuffer(Math.ceil(text.length / 5) * 4));
   for (let i = 0; i < text.length; i += 5) {
     let word = 0;
-    // A last group that is cut short counts as if it went on with the highest digit.
+    // An incomplete last group is padded with the highest digit.
     for (let j = i; j < i + 5; j++) word = word * 85 + (j < text.length ? DIGIT[text.charCodeAt(j)] : 84);
     bytes.setUint32((i / 5) * 4, word);
   }
@@ -20,7 +20,7 @@ function unpack(element) {
   return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate-raw"))).text();
 }
 
-// The page's policy knows this text by its hash, so that nothing else would run.
+// The page's policy lists this text's hash, so no other text would run.
 function run(source) {
   const script = document.createElement("script");
   script.textContent = source;
