@@ -41,6 +41,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.errors import did_you_mean
 from zoo.kernels.grouped import grouped_product
 from zoo.settings.axis import Spec
 from zoo.settings.field_tags import Supports
@@ -158,12 +159,15 @@ def roles(model: nn.Module) -> dict[str, Role]:
 
 
 def _check_initial(module: nn.Module) -> None:
-    """Raise ValueError if `initial` or `initial_std` names a submodule or a submodule's parameter, which has no
-    effect."""
+    """Raise ValueError if `initial` or `initial_std` names anything but a parameter of the module itself, which would
+    have no effect."""
     for table in ("initial", "initial_std"):
         names = getattr(module, table, None)
         for name in names if isinstance(names, Mapping) else ():
             owner, _, own = name.rpartition(".")
+            if not owner and not hasattr(module, name):
+                hint = did_you_mean(name, [each for each, _ in module.named_parameters(recurse=False)])
+                raise ValueError(f"`{table}` of {type(module).__name__} names '{name}', which it does not have{hint}")
             if owner or isinstance(getattr(module, name, None), nn.Module):
                 said = f"`self.{owner or name}.{table} = {{'{own if owner else 'bias'}': …}}`"
                 reason = f"`{table}` of {type(module).__name__} names '{name}', which is no parameter of its own"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from zoo.kernels.tracing import is_fake
+from zoo.loss import IGNORED
 from zoo.site import Given
 
 INDICES = (torch.int64, torch.int32)
@@ -27,12 +28,15 @@ def check_tokens(tokens: Tensor, what: str = "tokens") -> None:
 
 
 def check_targets(targets: Tensor, tokens: Tensor, vocabulary: int) -> None:
-    """Raise ValueError for targets of another shape than `tokens`, or at or above the vocabulary size."""
+    """Raise ValueError for targets of another shape than `tokens`, or that are neither in the vocabulary nor −100."""
     if targets.shape != tokens.shape:
         raise ValueError(f"targets of shape {tuple(targets.shape)} and tokens of shape {tuple(tokens.shape)}")
-    largest = most(targets)
-    if largest is not None and largest >= vocabulary:
-        raise ValueError(f"the vocabulary has the tokens 0 to {vocabulary - 1}, and a target is {largest}")
+    if not _is_seen(targets):
+        return
+    wrong = targets[((targets < 0) & (targets != IGNORED)) | (targets >= vocabulary)]
+    if wrong.numel():
+        legal = f"0 to {vocabulary - 1}, or {IGNORED} where nothing is scored"
+        raise ValueError(f"targets must be {legal}, not {int(wrong[0])}")
 
 
 def check_size(name: str, count: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import zoo.model_settings  # noqa: F401 (which names every feature)
 from tests.guides.guide import ROOT
 from zoo.features import FeatureLayer
 

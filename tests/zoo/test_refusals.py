@@ -83,7 +83,16 @@ MISUSES: dict[str, tuple[dict[str, Any], Callable[[zoo.Decoder], object], str]] 
         lambda m: m.loss(TOKENS[:, :-1], TOKENS),
         "targets of shape (2, 4) and tokens of shape (2, 3)",
     ),
-    "a target too large": ({}, lambda m: m.nats(TOKENS, TOKENS + 5), "has the tokens 0 to 10, and a target is 12"),
+    "a target too large": (
+        {},
+        lambda m: m.nats(TOKENS, TOKENS + 5),
+        "targets must be 0 to 10, or -100 where nothing is scored, not 11",
+    ),
+    "a negative target": (
+        {},
+        lambda m: m.loss(TOKENS, TOKENS - 9),
+        "targets must be 0 to 10, or -100 where nothing is scored, not -9",
+    ),
     "tokens that are no tensor": (
         {},
         lambda m: m([[1, 2]]),

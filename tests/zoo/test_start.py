@@ -203,6 +203,14 @@ def test_an_initial_value_of_what_a_module_does_not_own_is_refused() -> None:
         roles(Gated())
 
 
+@pytest.mark.parametrize("table", ["initial", "initial_std"])
+def test_an_initial_value_of_a_misspelt_parameter_is_refused(table: str) -> None:
+    layer = Linear(2, 3, bias=True, role="input")
+    setattr(layer, table, {"biass": 3.0})
+    with pytest.raises(ValueError, match=rf"^`{table}` of Linear names 'biass', .* \(did you mean 'bias'\?\)$"):
+        roles(layer)
+
+
 class Remembering(nn.Module):
     """A module with something else by the name `initial`: a learned first state."""
 
