@@ -181,7 +181,7 @@ class LearnsWhileReadingLayer(StatefulLayer):
         return MiniBatch(*(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts))
 
     def _gradient(self, lesson: MiniBatch, weights: Tensor) -> Tensor:
-        """G = η ∂ℓ/∂(W k): (B, H, C, n). The norm's backward pass removes the mean and the component along its output."""
+        """G = η ∂ℓ/∂(W k): (B, H, C, n). The norm's backward pass removes the mean and the part along the output."""
         unit, spread = _normed(lesson.k @ weights)
         error = 2 * (lesson.k + self.gain * unit + self.bias - lesson.v) * self.gain
         along = unit * (error * unit).mean(dim=-1, keepdim=True)
