@@ -25,10 +25,10 @@ class Fit:
     weight_bytes: int
     usable_bytes: float
     batches: dict[int, int | None]
-    """Largest batch by context: 0 where not even one row fits, None where positions end before."""
+    """Largest batch by context: 0 if not even one row fits, None if the model's positions end earlier."""
     batch: int
     largest_context: int | None
-    """At `batch`: 0 where the weights do not fit, None where the cache does not limit it."""
+    """Largest context at `batch`: 0 if the weights do not fit, None if the cache does not limit it."""
 
 
 def fit(

@@ -65,9 +65,9 @@ class Prediction:
     prefill: PredictedPhase
     decode: PredictedPhase
     largest_batch: int
-    """At this context; 0 where not even one row fits."""
+    """Largest batch at this context; 0 if not even one row fits."""
     largest_context: int | None
-    """At this batch; 0 where the weights do not fit, None where the cache does not limit it."""
+    """Largest context at this batch; 0 if the weights do not fit, None if the cache does not limit it."""
 
     @property
     def tokens_per_second(self) -> float:

@@ -56,7 +56,7 @@ class TimedPhase:
 
     @property
     def ratio(self) -> float:
-        """Measured over predicted: above 1 the roofline is too fast."""
+        """Measured over predicted time; above 1, the roofline is too optimistic."""
         return self.seconds / self.predicted.seconds
 
 

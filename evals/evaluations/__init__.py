@@ -28,7 +28,7 @@ class EvaluationSpec(Spec, ABC):
     needs: ClassVar[tuple[Need, ...]] = (causal_models,)
     """Further requirements (see `evals.conditions`)."""
     by_default: ClassVar[bool] = False
-    """Whether models with such data are always evaluated so, unless a study says otherwise."""
+    """Whether all models with such data get this evaluation, unless a study says otherwise."""
     inline: ClassVar[bool] = False
     """Whether its settings are keys of the section itself; the key of its own name, if empty, then requests nothing."""
     imports: ClassVar[tuple[str, ...]] = ()

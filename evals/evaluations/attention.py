@@ -1,4 +1,4 @@
-"""Attention maps of every head on one passage of held-out text."""
+"""Attention maps of some heads on one passage of held-out text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evals.subject import HeldOutText, Subject
 
 
 class AttentionSpec(EvaluationSpec):
-    """Attention maps of every head on one passage of held-out text."""
+    """Attention maps of some heads on one passage of held-out text."""
 
     tokens: Annotated[int, Field(ge=2, le=64)] = 32
     """Tokens of the passage; no more than the training context."""

@@ -161,7 +161,7 @@ class LinearHeadsLayer(StatefulLayer):
         self.conv = ShortConv(spec.channels, spec.conv) if spec.conv else None
 
     def project(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k: (B, H, T, n), v: (B, H, T, p)."""
+        """Project x to q, k: (B, H, T, n), and v: (B, H, T, p), after the convolution if there is one."""
         parts = self.q(x), self.k(x), self.v(x)
         if self.conv is not None:
             parts = self.conv(torch.cat(parts, dim=-1), step, cache).split(self.widths, dim=-1)

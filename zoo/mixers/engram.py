@@ -187,7 +187,7 @@ class EngramLayer(MixerLayer):
 
 
 def _gate(x: Tensor, keys: Tensor) -> Tensor:
-    """σ(± √|q|), q = xᵀ k / √D, the sign that of q. x, keys: (B, T, D) → (B, T, 1)."""
+    """σ(sign(q) √|q|), q = xᵀ k / √D. x, keys: (B, T, D) → (B, T, 1)."""
     logit = (x * keys).sum(-1, keepdim=True) / math.sqrt(x.shape[-1])
     return torch.sigmoid(logit.abs().clamp(min=LEAST).sqrt() * logit.sign())
 

@@ -121,7 +121,7 @@ class MixtureOfBlockAttentionLayer(MixerLayer):
         return attend_to_blocks(q, (k, v), blocks, of_text // block, read, visible, scoring)
 
     def _scores(self, q: Tensor, means: Tensor) -> Tensor:
-        """(B, H, T, d), (B, K, N, d) → (B, H, T, N)."""
+        """Scores of blocks, q · means: (B, H, T, d), (B, K, N, d) → (B, H, T, N)."""
         return by_head(by_group(q, self.kv_heads) @ means.transpose(-1, -2), self.heads)
 
     def _taken(self, scores: Tensor, own: Tensor) -> Tensor:
