@@ -52,7 +52,7 @@ class Effort(Part):
 
 
 class Rounds(NamedTuple):
-    """Seconds per token by model and round, and the share of each turn in which the process waited for a processor."""
+    """Seconds per token by model and round, and the share of each turn in which the thread waited for a processor."""
 
     seconds: dict[str, tuple[float, ...]]
     waited: dict[str, tuple[float | None, ...]]

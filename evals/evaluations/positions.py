@@ -1,4 +1,4 @@
-"""Loss by position, up to several times the training context, at positions that a model was not trained on.
+"""Loss by position, up to several times the training context, to test positions that a model was not trained on.
 
 Held-out text is read in windows of `multiple` × training context, as one row of tokens in which a window may cross from
 one document into the next, in the same stretches of text for all models and lengths (see `evals.reading.windows`).

@@ -40,8 +40,8 @@ class SavedZooLM(ZooLM):
     device: `cpu`, `cuda`, `cuda:1` …; by default a GPU if there is one.
     dtype: `bfloat16` for autocast; by default the precision of the run's training, else float32.
     context: tokens read at once; by default the run's training context.
-    eos: the token that ends a document; by default that of the run's corpus, else the tokenizer's only special token. A
-        model that was trained elsewhere follows its own conventions instead.
+    eos: the token that ends a document; by default that of the run's corpus, else the tokenizer's only special token.
+        A model that was trained elsewhere follows its own conventions unless `eos` is given.
     bos: `auto`, `on` or `off`, as in a study.
     batch_size: rows per forward pass, or `auto`. max_batch_size is ignored, since no batch size is tried out.
     """

@@ -87,7 +87,7 @@ class Reader:
         return {"context": self.context, "stretches": len(stretches.starts), "stretch_tokens": stretches.length}
 
     def item(self, task: str, stretches: Stretches, row: int, metrics: JsonObject) -> SampleRecord:
-        """Record of one stretch, for paired tests. Its name has its byte range, which other tokenizers share."""
+        """Record of one stretch, for paired tests. Its name includes its bytes, since tokenizers cut differently."""
         first = int(stretches.starts[row])
         start, end = (int(self.text.sizes[:place].sum()) for place in (first, first + stretches.length))
         name = f"token {first}, bytes {start} to {end}"

@@ -46,7 +46,7 @@ class FLASH(GatedUnit):
     kind: Literal["flash"] = "flash"
     supports: ClassVar[Operations] = OF_MODULES
     chunk: PositiveInt = 256
-    """C: tokens per chunk; part of the architecture, not only of its speed."""
+    """C: tokens per chunk; changes results, unlike the `chunk` of a scan."""
 
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)

@@ -1,4 +1,4 @@
-"""Linformer: attention to a fixed number of mixtures of keys, for texts of any length."""
+"""Linformer: attention to mixtures of keys, whose number does not grow with the text."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class NoMixer(Mixer):
         return 0
 
     def check_ahead(self) -> None:
-        """Pass: no information moves between tokens."""
+        """Never raises: no information moves between tokens."""
 
 
 class NoMixerLayer(MixerLayer):
