@@ -7,7 +7,7 @@ lm-eval is the harness's own command line, with all of its commands and options 
 RUN is the folder of a run in a store, or any folder with spec.json, weights.safetensors and tokenizer.json. Other
 arguments of the model: dtype, context, eos, seed.
 
-fetch puts the data sets of tasks and groups into the Hugging Face cache, for machines without a network.
+fetch downloads the data sets of tasks and groups into the Hugging Face cache, for later use without a network.
 
 `ablate eval RUN --tasks NAME …` is the shorter way to the same scores; it keeps them in the store.
 """

@@ -1,8 +1,8 @@
 """Evaluation requests for one run, in Python and on the command line: settings by name.
 
 A name is a key of the section `evals:` of a study, or an option of a field (see `evals.option`) such as `at` of
-diagnostics. Options of several evaluations may share a name: it sets the one that reads the data at hand. Where an
-evaluation is asked for by its name, those that are made by default are not.
+diagnostics. Evaluations may share an option name: it sets the one that reads the kind of data at hand. A request for an
+evaluation by its name switches the default evaluations off.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from zoo.settings.axis import Spec
 from zoo.settings.descriptions import descriptions
 
 SectionMap: TypeAlias = dict[str, Any]
-"""The section `evals` of a study as written, or settings by name, before either is checked."""
+"""The section `evals` of a study as written, or settings by name; not validated yet."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Field that a name sets, of an evaluation or, if `evaluation` is None, of the shared settings; without a field,
-    the whole evaluation. `option` is its form on the command line."""
+    """Field that a name sets: of an evaluation or, if `evaluation` is None, of the shared settings; the whole
+    evaluation if `field` is None. `option` is its form on the command line."""
 
     evaluation: str | None
     field: str | None
@@ -45,7 +45,7 @@ class Setting:
 
 
 def named(path: str) -> str:
-    """A path in the section, by the name of the setting that is there: `diagnostics.at` is `at`."""
+    """Name of the setting at a path of the section: `diagnostics.at` is `at`. Paths without a name stay as they are."""
     keys = tuple(path.split("."))
     known = {setting.path: name for name, setting in _settings()}
     for length in range(len(keys), 0, -1):
@@ -55,7 +55,8 @@ def named(path: str) -> str:
 
 
 def section(settings: Mapping[str, object], conditions: Conditions) -> SectionMap:
-    """The settings as a study would write them, with what they leave out. Raises EvaluationError."""
+    """Section of a study with these settings, and default evaluations switched off if one is requested by name. Raises
+    EvaluationError for options of evaluations that do not read this kind of data."""
     found: SectionMap = {}
     known = _by_name()
     for name, value in settings.items():
@@ -63,11 +64,11 @@ def section(settings: Mapping[str, object], conditions: Conditions) -> SectionMa
         reading = [each for each in asked if each.cls is None or each.cls.reads is conditions.data]
         if asked and not reading:
             raise EvaluationError(name, str(asked[0].cls and asked[0].cls.unmet(conditions)))
-        # an unknown one is left for the section to refuse
+        # unknown names are left for the section's validation
         *around, last = (name,) if name in evaluations() or not reading else reading[0].path
         inner = found
         for key in around:
-            inner[key] = inner.get(key) if isinstance(inner.get(key), dict) else {}  # `true` says nothing more
+            inner[key] = inner.get(key) if isinstance(inner.get(key), dict) else {}  # `true` sets no fields
             inner = inner[key]
         inner[last] = value
     if any(name in settings for name in evaluations()):
@@ -77,7 +78,7 @@ def section(settings: Mapping[str, object], conditions: Conditions) -> SectionMa
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """An option for each name that the command line has. Words are kept as they are: `given` reads them."""
+    """Add an option for each setting that the command line has. Words stay unparsed: `given` parses them."""
     for name, settings in _by_name().items():
         option, text = settings[0].option, "; ".join(dict.fromkeys(each.help for each in settings))
         flag = f"--{name.replace('_', '-')}"
@@ -90,7 +91,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def given(options: argparse.Namespace) -> SectionMap:
-    """The settings that options give. Raises EvaluationError for a word that cannot be read."""
+    """Settings given as options. Raises EvaluationError for a word that cannot be parsed."""
     words = {name: getattr(options, name) for name in _by_name()}
     return {name: _value(name, words[name], settings[0]) for name, settings in _by_name().items() if words[name]}
 
@@ -103,7 +104,7 @@ def _value(name: str, words: Any, setting: Setting) -> Any:
 
 
 def _joined(name: str, words: list[str], option: Option) -> Any:
-    assert option.join is not None  # several words were taken
+    assert option.join is not None  # the option takes several words
     values = [_read(name, word, option) for word in words]
     try:
         return option.join(values)
@@ -142,6 +143,6 @@ def _of_fields(evaluation: str | None, cls: type[Spec]) -> Iterator[tuple[str, S
 
 
 def _sentence(text: str | None) -> str:
-    """The first one, as help is written."""
+    """First sentence of a text, in the form of a help text: without an initial capital or a full stop."""
     first = " ".join((text or "").split()).partition(". ")[0].rstrip(".")
     return first[:1].lower() + first[1:]

@@ -13,10 +13,10 @@ from zoo.spec import ModelSpec
 
 @dataclass(frozen=True)
 class Conditions:
-    """The models, each with what it is called in a message, and the data that they are evaluated on, likewise.
+    """Models by their names in messages, and the kind of data that they are evaluated on, whose name is `source`.
 
-    Relative paths start from `folder`. `misgraded` says what is wrong with values of a synthetic task's difficulties,
-    None where nothing is.
+    Relative paths start from `folder`. `own_tokenizers`: whether some arms have their own tokenizer. `misgraded`
+    returns the problem with given values of a synthetic task's difficulties; None without one.
     """
 
     data: type[Data]
@@ -28,11 +28,11 @@ class Conditions:
 
 
 Need = Callable[[Conditions], str | None]
-"""Why conditions do not meet a need; None where they do."""
+"""Function that returns why conditions do not meet a need; None if they do."""
 
 
 def causal_models(conditions: Conditions) -> str | None:
-    """Models that read a text from left to right, and can say how likely each token of it is."""
+    """Need for causal models, which read a text from left to right and give the likelihood of each of its tokens."""
     for name, spec in conditions.models.items():
         if reason := obstacle(spec):
             return f"needs causal models, and {name} {reason}"
@@ -40,5 +40,5 @@ def causal_models(conditions: Conditions) -> str | None:
 
 
 def shared_tokenizer(conditions: Conditions) -> str | None:
-    """One tokenizer for all arms, so that all are asked for the same tokens."""
+    """Need for one tokenizer for all arms, so that all predict the same tokens."""
     return "needs one tokenizer for all arms, and some arms have a different one" if conditions.own_tokenizers else None

@@ -21,7 +21,7 @@ _WHAT: ContextVar[str] = ContextVar("what", default="items")
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell `listener`, beside those that listen already, of everything that is counted in the block."""
+    """Send `listener` every count in the block; existing listeners still get them."""
     token = _LISTENERS.set((*_LISTENERS.get(), listener))
     try:
         yield
@@ -31,7 +31,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def counting(what: str) -> Iterator[None]:
-    """Name what is counted in the block."""
+    """Name the items that are counted in the block."""
     token = _WHAT.set(what)
     try:
         yield
@@ -40,14 +40,14 @@ def counting(what: str) -> Iterator[None]:
 
 
 def count(done: int, total: int) -> None:
-    """`done` of `total` items are done."""
+    """Report that `done` of `total` items are done."""
     found = Count(what=_WHAT.get(), done=done, total=total)
     for listener in _LISTENERS.get():
         listener(found)
 
 
 def counted(items: Sequence[Item]) -> Iterator[Item]:
-    """Each item; it is done when the next one is asked for."""
+    """Yield each item, and report it as done when the next one is requested."""
     for number, item in enumerate(items, 1):
         yield item
         count(number, len(items))

@@ -25,7 +25,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate_all(spec: EvalSettings, subject: Subject, data: Data) -> Evaluation:
-    """Run every evaluation that a spec asks for."""
+    """Run every evaluation that a spec requests."""
     found: dict[str, Found] = {}
     for name, each in spec.asked().items():
         with counting(name):
@@ -43,12 +43,12 @@ def evaluate(
     eos: int,
     answers: Path | None = None,
 ) -> Evaluation:
-    """Run the lm-eval tasks of a spec, which may be none. The same arguments give the same scores.
+    """Run the lm-eval tasks of a spec, if it has any. The same arguments give the same scores.
 
-    documents: held-out texts, from which the tasks that ship with the project make their items.
-    context: the largest number of tokens that the model reads at once. eos: the token that ends a document.
-    answers: a file in which the model's answers are looked up and kept; models may share one.
-    Raises UnknownTaskError for a name that neither the project, `spec.include` nor lm-eval knows.
+    documents: held-out texts, from which the tasks that ship with the project build their items.
+    context: the maximum number of tokens that the model reads at once. eos: the token that ends a document.
+    answers: a file that caches the model's answers; models may share one.
+    Raises UnknownTaskError for a name that neither the project, `spec.include` nor lm-eval defines.
     """
     from evals.harness.evaluate import evaluate_tasks  # noqa: PLC0415 (lm-eval is slow to load)
     from evals.harness.lm import ZooLM  # noqa: PLC0415

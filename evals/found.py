@@ -13,11 +13,11 @@ Scores = Mapping[str, Mapping[str, Score]]
 
 @dataclass(frozen=True)
 class Found:
-    """`scores` are numbers that arms are compared by, and `items` what each item says of them, for paired tests.
+    """`scores` are the numbers by which arms are compared, and `items` their values per item, for paired tests.
 
-    `rows` are a table of everything else: records with the same keys, of which one that could not be had has a
-    `reason`. `about` holds for the whole table. `skipped` says why a task has no score; the next command that asks for
-    it tries again.
+    `rows` are a table of everything else: records with the same keys; a record without a result has a `reason`. `about`
+    applies to the whole table. `skipped` gives the reasons why tasks have no score; the next command that requests such
+    a task tries again.
     """
 
     scores: Scores = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Field annotation: how a setting of an evaluation is given on the command line."""
+"""Field annotation: command-line option for a setting of an evaluation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Option:
-    """The field has an option of its own name, or another `name`; of its evaluation's name it stands behind that one.
+    """Option named like its field or, if given, `name`. Under the evaluation's name it also requests the evaluation.
 
-    `read` makes a value of a word and raises ValueError for what it is not. `join` makes the field of the values of
-    several words; without it there is one word. A `flag` has no word, and sets the field to true.
+    `read` parses a word and raises ValueError if it cannot. `join` combines the values of several words; without it the
+    option takes one word. A `flag` takes no word and sets the field to true.
     """
 
     metavar: str = ""
@@ -37,7 +37,7 @@ def rows(word: str) -> int | str:
 
 
 def names(word: str) -> list[str]:
-    """`a,b` is two names."""
+    """Names separated by commas, as in `a,b`."""
     return [name for name in word.split(",") if name]
 
 
@@ -49,7 +49,7 @@ def named_path(word: str) -> tuple[str, str]:
 
 
 def named_numbers(word: str) -> tuple[str, list[int]]:
-    """`pairs=4,64`."""
+    """Name and whole numbers, as in `pairs=4,64`. Raises ValueError for other words."""
     name, _, values = word.partition("=")
     try:
         return name, [int(value) for value in values.split(",")]
@@ -62,7 +62,7 @@ def flat(values: Iterable[list[str]]) -> list[str]:
 
 
 def once(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
-    """Raises ValueError for a name that is given twice, of which one would be lost."""
+    """The pairs as a map. Raises ValueError for a name that is given twice."""
     found: dict[str, T] = {}
     for name, value in pairs:
         if name in found:

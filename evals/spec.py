@@ -14,11 +14,11 @@ from evals.subject import HeldOutText
 from zoo.settings.axis import Spec, is_off
 
 EMPTY: tuple[Any, ...] = (None, (), {})
-"""Values of a key that ask for nothing."""
+"""Values of a key that request nothing."""
 
 
 class EvaluationError(ValueError):
-    """An evaluation that is asked for cannot be had. `path` is its key in the section."""
+    """A requested evaluation is not possible. `path` is its key in the section."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}" if path else reason)
@@ -26,7 +26,7 @@ class EvaluationError(ValueError):
 
 
 def _word(value: object) -> object:
-    """YAML reads `on` and `off` as true and false."""
+    """Undo YAML's reading of `on` and `off` as true and false."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
@@ -40,13 +40,13 @@ class EvalSettings(Spec):
     bos: Annotated[Bos, BeforeValidator(_word), Option("WHEN", str)] = Field(
         default="auto", exclude_if=lambda value: value == "auto"
     )
-    """Token at the beginning of every text, and of every window of held-out text in place of its first token: `auto` is
-    the model's own custom, which for an imported one is that of lm-eval's `hf`. `on` and `off` are lm-eval's
-    `add_bos_token`; models trained here begin with their end of text.
+    """Token at the beginning of every text, and in place of the first token of every window of held-out text: `auto`
+    follows the model's own convention, for an imported model that of lm-eval's `hf`. `on` and `off` are lm-eval's
+    `add_bos_token`; models trained here begin with their end-of-text token.
     """
 
     def asked(self) -> dict[str, EvaluationSpec]:
-        """The evaluations that are asked for, by name."""
+        """Requested evaluations, by name."""
         found: dict[str, EvaluationSpec] = {}
         for name, cls in evaluations().items():
             if own := getattr(self, name):
@@ -56,18 +56,18 @@ class EvalSettings(Spec):
         return found
 
     def content(self) -> dict[str, str]:
-        """Digests of the files that evaluations name, by evaluation."""
+        """Digests of the files that evaluations read, by evaluation."""
         found = {name: evaluation.content() for name, evaluation in self.asked().items()}
         return {name: digest for name, digest in found.items() if digest is not None}
 
     def scored(self) -> tuple[str, ...]:
-        """The tasks that it gives scores of, as far as they are known before."""
+        """Tasks that get scores, as far as they are known before the evaluation."""
         return tuple(task for evaluation in self.asked().values() for task in evaluation.scored())
 
     def under(self, conditions: Conditions) -> Self:
         """Requested evaluations under these conditions, with absolute paths: those in the section, and the defaults.
 
-        Raises EvaluationError where something cannot be had.
+        Raises EvaluationError if an evaluation is not possible, or if none is requested.
         """
         for name, cls in evaluations().items():
             given = [key for key in keys_of(name, cls) if key in self.model_fields_set]
@@ -85,14 +85,14 @@ class EvalSettings(Spec):
         update: dict[str, object] = {}
         for name, each in asked.items():
             if reason := each.unmet(conditions):
-                raise EvaluationError("", reason)  # without a path: nobody asked for it
+                raise EvaluationError("", reason)  # without a path: a default, not a key of the section
             for key, reason in each.problems(conditions):
                 raise EvaluationError(key if each.inline else f"{name}.{key}", reason)
             update |= dict(each) if each.inline else {name: each}
         return spec.model_copy(update=update)
 
     def _defaults(self, conditions: Conditions) -> dict[str, object]:
-        """The keys of evaluations that are made by default, as far as the section says nothing of them."""
+        """Keys of the default evaluations that the section does not set; empty for those that read other data."""
         found: dict[str, object] = {}
         for name, cls in evaluations().items():
             if cls.by_default and name not in self.model_fields_set:
@@ -102,22 +102,22 @@ class EvalSettings(Spec):
 
 
 def keys_of(name: str, cls: type[EvaluationSpec]) -> list[str]:
-    """The keys of an evaluation in the section."""
+    """Keys of an evaluation in the section."""
     return list(cls.model_fields) if cls.inline else [name]
 
 
 def nothing(cls: type[EvaluationSpec]) -> Any:
-    """The key of an evaluation's own name where it is not asked for."""
+    """Value of the key with an evaluation's name that does not request the evaluation."""
     return () if cls.inline else None
 
 
 def _switched_on(value: Any) -> Any:
-    """`true` is an evaluation with nothing else said, `false` is none."""
+    """`true` requests an evaluation with default settings, `false` none."""
     return ({} if value else None) if isinstance(value, bool) else value
 
 
 def _fields(name: str, cls: type[EvaluationSpec]) -> dict[str, object]:
-    """The keys of an evaluation, as fields of the section."""
+    """Keys of an evaluation, as fields of the section."""
     if cls.inline:
         return {key: (field.annotation, field) for key, field in cls.model_fields.items()}
     given = BeforeValidator(_switched_on, json_schema_input_type=cls | bool | None)

@@ -19,9 +19,9 @@ from zoo.model import Decoder
 
 @dataclass(frozen=True)
 class Subject:
-    """A trained model. `context` is that of its training, `batch` how many rows it reads at once.
+    """A trained model. `context` is its training context, `batch` its number of rows per pass.
 
-    `answers` is a file in which what it answered is looked up and kept, so that nothing is asked of it twice.
+    `answers` is a file that caches the model's answers, so that no question is computed twice.
     """
 
     model: Decoder
@@ -35,7 +35,7 @@ class Subject:
 class HeldOutText:
     """Text that the model was not trained on: as `text`, one row of tokens, and as `documents`.
 
-    `conventions` are those by which the model reads and writes text, `train` are the tokens of the training text.
+    `conventions` are the model's rules for reading and writing text. `train` returns the training text's tokens.
     """
 
     kind: ClassVar[str] = "held-out text"
@@ -52,8 +52,8 @@ class HeldOutText:
 class SyntheticTask:
     """A synthetic task, by the name of its source.
 
-    `questions` draws examples the model was not trained on: (other values of some difficulties, examples of each, seed)
-    → the examples of each difficulty.
+    `questions` draws examples that the model was not trained on: (other values of some difficulties, examples per
+    difficulty, seed) → the examples of each difficulty.
     """
 
     kind: ClassVar[str] = "a synthetic task"

@@ -1,8 +1,8 @@
-"""Models timed against each other: they take turns within one process, round after round.
+"""Alternating timing of models: they take turns within one process, round after round.
 
-Whatever slows the machine for a while slows neighbouring turns alike, so a ratio is taken round by round. The order of
-each round is drawn at random: no model always follows the same other one, or the longest pause. It is noted for how
-long other programs had the processor in each turn.
+A temporary slowdown of the machine affects neighbouring turns alike, so ratios are taken per round. The order of each
+round is random: no model always follows the same other model, or the longest pause. The share of each turn in which
+other programs had the processor is recorded.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from evals.reading.mode import evaluating
 from zoo.model import Decoder
 
 SETTLING_SECONDS = 0.01
-"""A repeat that is shorter is not the first of a turn that counts: caches still hold another model's numbers."""
+"""A turn's first repeat does not count if it is shorter, since caches still hold another model's data."""
 TURN_SECONDS = 0.015
-"""Time from which on a turn is long enough."""
+"""Minimum time of a turn's counted repeats."""
 PATIENCE = 3.0
-"""On a crowded machine, rounds are added until so many times the planned time is spent."""
+"""On a crowded machine, rounds are added up to this multiple of the planned rounds and time."""
 
 DECODED = 4
-"""Tokens that a repeat of decoding writes."""
+"""Tokens per row that a repeat of decoding generates."""
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 TakeTurn = Callable[[], float]
-"""Works for a moment, and returns seconds per token."""
+"""Function that runs a turn and returns seconds per token."""
 
 
 class Pace(Part):
-    """At least so many seconds for each model, and at least so many rounds without a crowded turn."""
+    """Minimum seconds for each model, and minimum number of rounds without a crowded turn."""
 
     seconds: float
     rounds: int
 
 
 class Effort(Part):
-    """Effort of one process. judged: what arms are called faster or slower by, training and decoding at the longest
-    context and the smallest batch. drawn: the other points."""
+    """Effort of one process. judged: for the points that decide whether an arm is faster, training and decoding at the
+    longest context and the smallest batch. drawn: for the other points."""
 
     judged: Pace
     drawn: Pace
 
 
 class Rounds(NamedTuple):
-    """Seconds per token by model and round, and the share of the turn in which it waited for a processor."""
+    """Seconds per token by model and round, and the share of each turn in which the thread waited for a processor."""
 
     seconds: dict[str, tuple[float, ...]]
     waited: dict[str, tuple[float | None, ...]]
 
 
 def alternate(turns: Mapping[str, TakeTurn], pace: Pace, order: Random) -> Rounds:
-    """Rounds of turns: as many as the pace asks for, and more, but not without end, where some are crowded."""
+    """Run rounds of turns until the pace is met; crowded rounds are made up for, within `PATIENCE`."""
     names = sorted(turns)
     seconds, waited = ({name: list[Any]() for name in names} for _ in range(2))
     began, planned, rounds, quiet = time.perf_counter(), pace.seconds * len(turns), 0, 0
@@ -78,7 +78,7 @@ def alternate(turns: Mapping[str, TakeTurn], pace: Pace, order: Random) -> Round
 
 
 def turn_of(repeats: Iterator[float], tokens: int) -> TakeTurn:
-    """The median of repeats that take so many seconds for so many tokens, as many as a turn has time for."""
+    """Turn that returns the median seconds per token of its repeats. repeats: seconds of repeats of `tokens` tokens."""
 
     def turn() -> float:
         taken = [next(repeats)]
@@ -92,7 +92,7 @@ def turn_of(repeats: Iterator[float], tokens: int) -> TakeTurn:
 
 
 def serving(models: Mapping[str, Decoder], spec: MeasureSpec, effort: Effort, order: Random) -> Iterator[CostPoint]:
-    """Reading prompts and decoding at every context × batch."""
+    """Time prefill and decoding at every context × batch."""
     for context, batch in product(sorted(spec.contexts), sorted(spec.batches)):
         for phase in PHASES:
             judged = phase == "decode" and (context, batch) == (max(spec.contexts), min(spec.batches))

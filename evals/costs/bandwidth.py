@@ -20,8 +20,7 @@ def copy_bytes_per_second(device: torch.device | str, clock: Clock = time.perf_c
     """Bytes read and written per second by copying a tensor much larger than the caches, as STREAM's copy counts them
     (McCalpin 1995).
 
-    The best of several rounds, since whatever else the machine does can only slow one down. Takes a fraction of a
-    second.
+    The best of several rounds, since other load can only slow a round down. Takes a fraction of a second.
     """
     device = torch.device(device)
     source = torch.ones(_bytes(device) // 4, dtype=torch.float32, device=device)
@@ -32,7 +31,7 @@ def copy_bytes_per_second(device: torch.device | str, clock: Clock = time.perf_c
 def matvec_bytes_per_second(
     device: torch.device | str, dtype: torch.dtype = torch.float32, clock: Clock = time.perf_counter
 ) -> float:
-    """Bytes of weights read per second by products of matrices with one row, as decoding has them: together they are
+    """Bytes of weights read per second by matrix products with a single row, as in decoding. The matrices together are
     much larger than the caches. The best of several rounds."""
     device = torch.device(device)
     count = _bytes(device) // (_WIDTH * _WIDTH * dtype.itemsize)
@@ -51,5 +50,5 @@ def _bytes(device: torch.device) -> int:
 
 
 def _fastest(work: Callable[[], object], device: torch.device, clock: Clock) -> float:
-    _, *seconds = (seconds_of(work, device, clock) for _ in range(_ROUNDS + 1))  # the first touches the pages
+    _, *seconds = (seconds_of(work, device, clock) for _ in range(_ROUNDS + 1))  # the first round touches the pages
     return min(seconds)

@@ -1,7 +1,8 @@
-"""A model of ours beside transformers' of the same architecture and weights: a training step, prefill, decoding.
+"""Benchmark of a zoo model against transformers' model of the same architecture and weights: training step, prefill,
+decoding.
 
-Both are in one process and take turns, so that whatever else the machine does slows both; ratios are of neighbouring
-turns. Inputs are new each round and the same for both. The first round warms up and is not counted.
+Both are in one process and take turns, so that other load slows both; ratios are of neighbouring turns. Inputs are new
+each round and the same for both. The first round warms up and is not counted.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from zoo.kernels.compile_constants import hold_constants
 from zoo.model import Decoder
 
 DECODED = 16
-"""Tokens that a turn of decoding writes to each row."""
+"""Tokens per row that a turn of decoding generates."""
 OURS, THEIRS = "ablate", "transformers"
 Work = Callable[[Tensor], object]
 
 
 @dataclass(frozen=True)
 class BenchSetting:
-    """tokens per row, rows, and rounds that are counted. compile: whether our training and decoding are compiled."""
+    """Tokens per row, rows, and counted rounds. compile: whether our training and decoding are compiled."""
 
     context: int
     batch: int
@@ -52,8 +53,8 @@ BenchDocument: TypeAlias = dict[str, Any]
 
 
 class BenchTurn(NamedTuple):
-    """One side's work on one batch. grown_bytes: by how much memory grew at most; None where the system does not say.
-    backends: of our attention, those that it took."""
+    """One side's work on one batch. grown_bytes: peak growth of memory; None if the system does not report it.
+    backends: attention backends that our model used."""
 
     seconds: float
     grown_bytes: int | None
@@ -65,7 +66,7 @@ TakeTurn = Callable[[str, Work, Tensor], BenchTurn]
 
 
 def take_turn(phase: str, work: Work, tokens: Tensor) -> BenchTurn:
-    """Time one turn. Decoding's prompt is read before."""
+    """Time one turn. The prompt of decoding is read before the timing starts."""
     timed: Callable[[], object] = work(tokens) if phase == "decode" else lambda: work(tokens)  # type: ignore[assignment]
     listening = executed_backends(training=phase == "train")
     with peak_growth(tokens.device) as growth, listening as executed:
@@ -74,7 +75,7 @@ def take_turn(phase: str, work: Work, tokens: Tensor) -> BenchTurn:
 
 
 def compare(model: Decoder, setting: BenchSetting, turn: TakeTurn = take_turn) -> BenchDocument:
-    """The bench document. Raises UnsupportedError where transformers has no such architecture."""
+    """The bench document. Raises UnsupportedError if transformers has no such architecture."""
     keep_freed_memory()
     theirs = zoo.to_hf(model).to(device=model.device, dtype=model.embedding.weight.dtype)
     ours = Ours(model, setting.compile)
@@ -106,7 +107,7 @@ def compare(model: Decoder, setting: BenchSetting, turn: TakeTurn = take_turn) -
 def _beside(
     model: Decoder, ours: Work, config: Any, setting: BenchSetting, top: Ceilings, turn: TakeTurn
 ) -> Iterator[tuple[str, JsonObject]]:
-    """Our training step beside that of each other library that is installed, one after another."""
+    """Our training step against that of each other installed library, one after another."""
     for rival in rivals(config, setting.context):
         theirs = rival.model.to(device=model.device, dtype=model.embedding.weight.dtype)
         found = _phase("train", model, (ours, _logits_trainer(theirs, theirs)), setting, top, turn, rival.name)
@@ -114,7 +115,7 @@ def _beside(
 
 
 class Ours:
-    """A model of the zoo, prefilled, decoded and trained the fastest way that this package has."""
+    """A zoo model, prefilled, decoded and trained in the fastest way that this package has."""
 
     def __init__(self, model: Decoder, compile: bool) -> None:
         self.model, self.compile = model, compile
@@ -127,7 +128,7 @@ class Ours:
             return self._logits(tokens, cache).argmax(-1, keepdim=True), cache
 
     def decode(self, tokens: Tensor) -> Callable[[], None]:
-        """Reads the prompt; what it returns writes."""
+        """Read the prompt; return a function that generates."""
         last, cache = self.prefill(tokens)
 
         def write() -> None:
@@ -149,7 +150,7 @@ class Ours:
 
 
 class Theirs:
-    """transformers' model of the same weights."""
+    """transformers' model with the same weights."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -161,7 +162,7 @@ class Theirs:
         return out.logits.argmax(-1), out.past_key_values
 
     def decode(self, tokens: Tensor) -> Callable[[], None]:
-        """Reads the prompt; what it returns writes."""
+        """Read the prompt; return a function that generates."""
         last, cache = self.prefill(tokens)
 
         def write() -> None:
@@ -206,7 +207,7 @@ def _phase(
     turn: TakeTurn,
     other: str = THEIRS,
 ) -> JsonObject:
-    """Turns of both sides, and their ratio round by round: speed of ours / speed of theirs."""
+    """Turns of both sides, and the ratio per round: our speed / their speed."""
     draw = torch.Generator().manual_seed(0)
     seconds: dict[str, list[float]] = {OURS: [], other: []}
     memory: dict[str, int | None] = {}
@@ -243,7 +244,8 @@ def _phase(
 
 
 def _largest_difference(model: Decoder, theirs: Any, setting: BenchSetting) -> float:
-    """Largest |difference| of a log-probability on random tokens: whether both are one model."""
+    """Largest |difference| of a log-probability on random tokens, to show whether both are the same model. Raises
+    ValueError if it is not finite."""
     tokens = torch.randint(model.spec.vocab_size, (1, setting.context), generator=torch.Generator().manual_seed(1))
     tokens = tokens.to(model.device)
     theirs.eval()

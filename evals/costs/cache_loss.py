@@ -1,7 +1,7 @@
-"""Quality cost of a kind of cache: the loss of held-out text that is read through it.
+"""Quality cost of a kind of cache: the loss of held-out text that is read through the cache.
 
-Text is read a chunk at a time, so that all but the first chunk attends to what the cache has made of the text before.
-Nothing is sampled: every kind reads the same tokens. Errors are over windows.
+Text is read in chunks, so that all chunks but the first attend to earlier tokens as the cache stores them. Nothing is
+sampled: every kind reads the same tokens. Standard errors are over windows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def loss_by_cache(model: Decoder, text: Text, kinds: Sequence[CacheKind], length
     """Mean loss in nats per token through each kind of cache, in windows of `length` tokens, and for all but the first
     kind its increase over the first.
 
-    A kind that the model cannot have has a reason instead, and so has a length for which model or text have no room.
+    A kind that the model does not support has a reason instead; so has a length that does not fit the model or text.
     """
     reader = Reader.of(model, text, length, "auto")
     if reason := reader.reason(length):
@@ -65,7 +65,7 @@ def _mean(nats: Floats) -> MeanNats:
 
 
 def _through(model: Decoder, windows: Tensor, kind: CacheKind, rows: int, length: int) -> Floats | Reason:
-    """(windows, length): nats of all targets, or the reason why there are none."""
+    """Nats of all targets, (windows, length), or the reason why there are none."""
     parts = windows.split(rows)
     try:
         return unless_out_of_memory(lambda: np.concatenate([_nats(model, part, kind, length) for part in parts]))
@@ -74,7 +74,7 @@ def _through(model: Decoder, windows: Tensor, kind: CacheKind, rows: int, length
 
 
 def _nats(model: Decoder, windows: Tensor, kind: CacheKind, length: int) -> Floats:
-    """windows: (B, R + 1) → (B, length): nats of the last tokens of each."""
+    """windows: (B, R + 1) → nats of the last `length` tokens of each: (B, length)."""
     windows = windows.to(model.device)
     tokens = windows[:, :-1]
     cache = model.new_cache(len(tokens), tokens.shape[1], kind=kind)

@@ -21,16 +21,16 @@ class Ceilings(NamedTuple):
 
 
 def measured(device: torch.device, dtype: torch.dtype) -> Ceilings:
-    """This machine's. Takes a second."""
+    """Ceilings of this machine. Takes a second."""
     return Ceilings(matmul.peak_flops_per_second(device, dtype), copy_bytes_per_second(device))
 
 
 def share(
     phase: str, spec: ModelSpec, context: int, batch: int, dtype: torch.dtype, tokens_per_second: float, top: Ceilings
 ) -> float:
-    """Share of the ceiling that bounds a phase. For training and prefill: the FLOPs that the architecture needs, over
-    those of matrix products. For decoding: the bytes of weights and cache that a step reads, over those of a copy,
-    which is above 1 if they lie in the processor's caches."""
+    """Share that a phase reaches of its ceiling. For training and prefill: FLOP/s that the architecture needs, over
+    those of matrix products. For decoding: bytes per second of weights and cache that steps read, over those of a copy;
+    above 1 if they lie in the processor's caches."""
     if phase == "decode":
         step = decode_cost(spec, batch, context).bytes(dtype)
         return step * tokens_per_second / batch / top.copy_bytes_per_second

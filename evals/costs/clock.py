@@ -1,4 +1,4 @@
-"""Timing on devices that work behind the interpreter's back."""
+"""Timing on devices that run asynchronously."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from ablate.store.documents import Quartiles
 
 Clock = Callable[[], float]
-"""Seconds since some moment: `time.perf_counter`, or `time.process_time`, which stands still while others work."""
+"""Seconds since some moment: `time.perf_counter`, or `time.process_time`, which excludes time of other processes."""
 
 
 def synchronise(device: torch.device) -> None:
@@ -20,7 +20,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def seconds_of(work: Callable[[], object], device: torch.device, clock: Clock) -> float:
-    """Seconds that work takes on a device."""
+    """Seconds that `work` takes on a device."""
     synchronise(device)
     start = clock()
     work()

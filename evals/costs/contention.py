@@ -1,4 +1,4 @@
-"""Time that work waited for a processor in use by others."""
+"""Time that a thread waited for a processor that other programs used."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 @dataclass
 class Waiting:
-    """Filled when the `with` block ends. `share` is None where the system does not say.
+    """Filled when the `with` block ends.
 
-    share: of the time in which this thread was ready to work, that in which it had no processor.
+    share: waiting time over the time in which this thread was ready to run; None if the system does not report it.
     """
 
     share: float | None = None
@@ -22,7 +22,7 @@ class Waiting:
 
 @contextmanager
 def waiting() -> Iterator[Waiting]:
-    """Share of the block that this thread waits. Linux counts nanoseconds on a processor, and ready without one."""
+    """Share of the block in which this thread waits. Linux counts nanoseconds on a processor, and waiting for one."""
     found, before = Waiting(), _counted()
     yield found
     after = _counted()

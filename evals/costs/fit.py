@@ -1,5 +1,5 @@
-"""Capacity of a memory: the largest batch at a context, and the largest context at a batch. Arithmetic on what the
-spec declares: weights and cache, and a share of the memory left for everything else."""
+"""Capacity of a memory: the largest batch at a context, and the largest context at a batch. Arithmetic on the declared
+bytes of weights and cache; a share of the memory is left for everything else."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ ENDLESS = 2**40
 
 @dataclass(frozen=True)
 class Fit:
-    """Batches and contexts that fit beside weights. `usable_bytes` is the memory that weights and cache may fill."""
+    """Batches and contexts that fit beside the weights. `usable_bytes` is the memory for weights and cache."""
 
     parameters: int
     weight_bytes: int
     usable_bytes: float
     batches: dict[int, int | None]
-    """Largest batch by context: 0 where not even one row fits, None where positions end before."""
+    """Largest batch by context: 0 if not even one row fits, None if the model's positions end earlier."""
     batch: int
     largest_context: int | None
-    """At `batch`: 0 where the weights do not fit, None where the cache does not limit it."""
+    """Largest context at `batch`: 0 if the weights do not fit, None if the cache does not limit it."""
 
 
 def fit(
     spec: ModelSpec, memory_bytes: float, *, contexts: Sequence[int], batch: int = 1, dtype: str, share: float = 0.9
 ) -> Fit:
-    """Largest batches and context, with weights and cache in `dtype`. share: of the memory, for both together.
+    """Largest batches and context, with weights and cache in `dtype`. share: share of the memory for both together.
 
-    With an encoder a context is as many tokens of its own as of the decoder's. Raises SpecError for an encoder alone.
+    With an encoder, a context is that many tokens of the encoder and of the decoder. Raises SpecError for an
+    encoder-only model.
     """
     if spec.visible == "all":
         raise SpecError("visible", NO_CACHE)
@@ -59,7 +60,7 @@ def largest_batch(costs: Cost, free: float, context: int, dtype: str) -> int:
 
 
 def largest_context(costs: Cost, free: float, batch: int, dtype: str) -> int | None:
-    """The largest context whose cache fits into `free` bytes; None where it may be any."""
+    """The largest context whose cache fits into `free` bytes; None if there is no limit."""
     longest = longest_context(costs.spec)
 
     def is_too_long(context: int) -> bool:
@@ -67,4 +68,4 @@ def largest_context(costs: Cost, free: float, batch: int, dtype: str) -> int | N
 
     if not is_too_long(longest or ENDLESS):
         return longest
-    return bisect_left(range(1, longest or ENDLESS), True, key=is_too_long)  # and so is what is longer
+    return bisect_left(range(1, longest or ENDLESS), True, key=is_too_long)  # longer contexts are too long, too

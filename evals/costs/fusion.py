@@ -1,8 +1,8 @@
-"""Estimate of what torch.compile makes of a program's kernels, from those that `evals.costs.operators` listed.
+"""Estimate of torch.compile's fused kernels, from the kernels that `evals.costs.operators` listed.
 
-Operations on elements and along rows become one kernel where one reads another's result and no matrix product lies
-between, and what only they read is never written. A gradient pass recomputes such a result where reading what it is
-made of is cheaper.
+Elementwise and row-wise operations become one kernel if one reads another's result and no matrix product lies between;
+results that only they read are never written. The backward pass recomputes such a result if reading its inputs is
+cheaper.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from evals.costs.operators import Kernel, Use, Work, as_issued
 
 
 def as_compiled(kernels: Sequence[Kernel]) -> Work:
-    """Estimated work where forward and backward pass are compiled; the update is as it is issued."""
+    """Estimated work if forward and backward pass are compiled; the optimizer's update counts as issued."""
     passes = list(_without_repeats(each for each in kernels if each.phase != "update"))
     issued = as_issued([each for each in kernels if each.phase == "update"])
     groups = list(_grouped(passes))
@@ -30,7 +30,7 @@ def as_compiled(kernels: Sequence[Kernel]) -> Work:
 
 
 def _without_repeats(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
-    """Kernels without casts of what was cast already, as autocast repeats them for each product."""
+    """Kernels without repeated casts of the same tensor, which autocast issues for each product."""
     same: dict[int, int] = {}
     casts: dict[object, Kernel] = {}
     for kernel in kernels:
@@ -43,8 +43,8 @@ def _without_repeats(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
 
 
 def _grouped(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
-    """Kernels that become one. Each has a level, one above those of the products that it depends on: two of one level,
-    one of which reads what the other wrote, have no product between them."""
+    """Groups of kernels that become one. A fusible kernel's level is above those of the products that it depends on: if
+    two kernels have one level and one reads the other's result, no product lies between them."""
     maker: dict[int, int] = {}
     levels: list[int] = []
     group: list[int] = []
@@ -72,7 +72,7 @@ def _root(group: list[int], number: int) -> int:
 
 
 def _moved(groups: Sequence[list[Kernel]]) -> tuple[float, int, float]:
-    """Bytes that kernels without products move, how many there are, and bytes kept for the backward pass."""
+    """Bytes moved by kernels without products, the number of their launches, and bytes kept for the backward pass."""
     inside = [{use.storage for kernel in group for use in kernel.writes} for group in groups]
     outer = [_by_storage(use for kernel in group for use in kernel.reads if use.storage not in own)
              for group, own in zip(groups, inside, strict=True)]  # fmt: skip
@@ -89,7 +89,7 @@ def _moved(groups: Sequence[list[Kernel]]) -> tuple[float, int, float]:
             again = sum(outer[source].values())
             if group[0].phase != groups[source][0].phase and groups[source][0].fusible and again <= size:
                 del reads[storage]
-                reads |= outer[source]  # made again rather than kept
+                reads |= outer[source]  # recomputed rather than kept
             else:
                 asked[storage] = size
         if group[0].phase == "backward":
@@ -99,7 +99,7 @@ def _moved(groups: Sequence[list[Kernel]]) -> tuple[float, int, float]:
             continue
         launches += 1 if group[0].fusible else sum(kernel.times for kernel in group)
         moved += sum(reads.values())
-    # What leaves its group is written: to be read elsewhere, or because nothing in the trace reads it.
+    # A result is written if another group reads it, or if nothing in the trace reads it.
     read = {storage for found in outer for storage in found}
     within = {use.storage for group in groups for kernel in group for use in kernel.reads}
     for group in groups:
@@ -112,7 +112,7 @@ def _moved(groups: Sequence[list[Kernel]]) -> tuple[float, int, float]:
 
 
 def _by_storage(uses: Iterable[Use]) -> dict[int, int]:
-    """Bytes of each storage that are used, each once."""
+    """Bytes of each storage that are used, each part counted once."""
     parts: dict[int, dict[int, int]] = {}
     sizes: dict[int, int] = {}
     for use in uses:

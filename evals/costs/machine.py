@@ -1,4 +1,4 @@
-"""The machine that runs: its constants, measured, as a device of the roofline and for the time of training."""
+"""Measured constants of this machine, as a roofline device and for the time of training."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _TOKENS = 16
 
 @dataclass(frozen=True)
 class Speed:
-    """The speed of a device in training. flops_per_second: of large matrix products. seconds_per_layer: what a layer
-    adds to a step, however narrow it is. tried: by the FLOPs of a step, the time that one took over what these say."""
+    """Training speed of a device. flops_per_second: of large matrix products. seconds_per_layer: overhead that a layer
+    of any width adds to a step. tried: measured over predicted time of steps, by their FLOPs."""
 
     flops_per_second: float
     seconds_per_layer: float = 0.0
     tried: Mapping[float, float] = field(default_factory=dict)
 
     def step_seconds(self, flops: float, layers: int, utilisation: float) -> float:
-        """Time of a step: its arithmetic at a share of the peak and what every layer costs, times what the step that is
-        nearest in size took over that."""
+        """Predicted time of a step: FLOPs at a share of the peak, plus the overhead of layers, times the measured over
+        predicted time of the tried step that is nearest in size."""
         foretold = flops / (self.flops_per_second * utilisation) + layers * self.seconds_per_layer
         if not self.tried:
             return foretold
@@ -47,10 +47,10 @@ class Speed:
 
 
 def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counter) -> Device:
-    """Measure this machine, at the threads and the float32 precision in force. device: "cpu" or "cuda".
+    """Measure this machine, with the threads and the float32 precision in force. device: "cpu" or "cuda".
 
-    The bandwidth is a copy's, and its share what products with one row reach, as decoding has them; the peak is what
-    square products reach here already. Takes a few seconds.
+    The bandwidth is a copy's, and its share is what products with a single row reach, as in decoding. The peak is that
+    of square products as measured, so that its share is 1. Takes a few seconds.
     """
     kind = getattr(torch, dtype)
     what = torch.cuda.get_device_name() if device == "cuda" else f"cpu, threads: {torch.get_num_threads()}"
@@ -70,8 +70,8 @@ def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counte
 
 
 def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu", clock: Clock = time.perf_counter) -> float:
-    """Decoding time per layer with almost nothing to compute or to read: the interpreter, dispatch and launches, in
-    pre-norm blocks of attention and SwiGLU of 32 features."""
+    """Decoding time per layer of a model with almost nothing to compute or to read: the interpreter, dispatch and
+    launches, in pre-norm blocks of attention and SwiGLU with 32 features."""
     model = _all_overhead(device).to(dtype)
     with evaluating(model):
         found = rate(Point(model, context=_TOKENS, batch=1, seconds=_SECONDS, clock=clock).decode())
@@ -79,9 +79,10 @@ def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu", clock: C
 
 
 def training_seconds_per_layer(device: str, clock: Clock = time.perf_counter) -> float:
-    """The same of a training step: some hundred operations forward, backward and in AdamW. The median over steps.
+    """Training time per step and layer of the same model: some hundred operations forward, backward and in AdamW. The
+    median over steps.
 
-    Deep and narrow models, and small ones on fast devices, take little else.
+    It is most of the time of deep and narrow models, and of small ones on fast devices.
     """
     model = _all_overhead(device)
     tokens = torch.zeros(1, _TOKENS, dtype=torch.long, device=device)
@@ -94,7 +95,7 @@ def training_seconds_per_layer(device: str, clock: Clock = time.perf_counter) ->
 
 
 def training_steps(model: nn.Module, loss: Callable[[], Tensor], count: int, clock: Clock) -> list[float]:
-    """Seconds of so many steps: forward, backward and AdamW's update. The first one sets up."""
+    """Seconds of each of `count` steps: forward, backward and AdamW's update. The first one includes setup."""
     parameters = list(model.parameters())
     update = _adamw(parameters)
 
@@ -107,7 +108,7 @@ def training_steps(model: nn.Module, loss: Callable[[], Tensor], count: int, clo
 
 
 def _adamw(parameters: list[nn.Parameter]) -> Callable[[], None]:
-    """A step of AdamW. The class `torch.optim.AdamW` loads torch's compiler, which takes two seconds."""
+    """Function that runs a step of AdamW. `torch.optim.AdamW` would load torch's compiler, which takes two seconds."""
     first, second = ([torch.zeros_like(each) for each in parameters] for _ in range(2))
     counts = [torch.zeros(()) for _ in parameters]
 
@@ -136,6 +137,6 @@ def memory_bytes(device: str) -> int:
 
 
 def room_bytes(device: str, gpus: Iterable[int] = (0,)) -> int:
-    """Memory that a run may fill: what other programs leave free of a GPU, of several that of the fullest, since a run
-    may come to any of them; of a machine all."""
+    """Memory that a run may fill: on a GPU what other programs leave free, on several that of the fullest, since a run
+    may get any of them; on a CPU the machine's total memory."""
     return min(torch.cuda.mem_get_info(gpu)[0] for gpu in gpus) if device == "cuda" else memory_bytes(device)

@@ -1,4 +1,4 @@
-"""The machine's own ceiling, for model FLOP utilisation."""
+"""Peak FLOP/s of the machine, for model FLOP utilisation."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def peak_flops_per_second(
     threads: int | None = None,
     clock: Clock = time.perf_counter,
 ) -> float:
-    """FLOP/s of a large square matrix product, 2n³ each, under the precision settings in force.
+    """FLOP/s of a large square matrix product of 2n³ FLOPs, under the precision settings in force.
 
-    The best of several rounds, since whatever else the machine does can only slow one down. threads: how many to use on
-    a CPU; None for as many as are set. Takes a fraction of a second.
+    The best of several rounds, since other load can only slow a round down. threads: number of CPU threads; None for
+    the current setting. Takes a fraction of a second.
     """
     device = torch.device(device)
     before = torch.get_num_threads()
@@ -35,7 +35,7 @@ def peak_flops_per_second(
     finally:
         torch.set_num_threads(before)
         if device.type == "cuda":
-            torch.cuda.empty_cache()  # planning keeps no memory that runs could use
+            torch.cuda.empty_cache()  # planning must not keep memory that runs could use
 
 
 Measure = Callable[[str, torch.dtype], float]
@@ -45,9 +45,9 @@ Measure = Callable[[str, torch.dtype], float]
 def recent_peak_flops_per_second(
     device: torch.device | str, dtype: torch.dtype, measure: Measure | None = None, clock: Clock = time.monotonic
 ) -> float:
-    """The same, measured at most once a minute in this process: many runs take less than the measurement does.
+    """Peak FLOP/s, measured at most once a minute in this process: many runs take less time than the measurement.
 
-    measure: measures it in place of `peak_flops_per_second`. clock: tells the minute.
+    measure: replaces `peak_flops_per_second`. clock: seconds that determine the minute.
     """
     settings = torch.get_num_threads(), torch.get_float32_matmul_precision()
     return _of_this_minute(measure or peak_flops_per_second, str(device), dtype, settings, int(clock() // 60))

@@ -1,7 +1,7 @@
 """Peak memory of a stretch of work.
 
 On a CPU this is the process's high-water mark of resident memory (VmHWM), which Linux lets a process reset by writing 5
-to /proc/self/clear_refs: it includes the interpreter, the libraries and whatever the allocator keeps, which is what the
+to /proc/self/clear_refs: it includes the interpreter, the libraries and memory kept by the allocator, all of which the
 machine needs. On CUDA it is the allocator's peak, which leaves out the context and the libraries.
 """
 
@@ -26,11 +26,11 @@ _LARGEST_MAPPED = 2**25 - 2**16
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what is freed, in place of giving it back and asking for it again with every pass.
+    """Make the C library keep freed memory, instead of returning it and requesting it again in every pass.
 
-    glibc gives back what is free beyond twice the largest block that it mapped by itself and that was freed so far, at
-    most 32 MiB (mallopt(3), M_MMAP_THRESHOLD). Until a process has freed one of that size its passes pay for new pages,
-    and what is measured first is slower than what is measured last.
+    glibc returns free memory beyond twice the largest block that was mapped by itself and freed so far, at most 32 MiB
+    (mallopt(3), M_MMAP_THRESHOLD). Until a process has freed a block of that size, its passes pay for new pages, and
+    early measurements are slower than later ones.
     """
     torch.empty(_LARGEST_MAPPED, dtype=torch.uint8)
 
@@ -44,8 +44,8 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def forget(device: str) -> None:
-    """Let go of what is no longer used, and let its peaks not count: after memory ran out, or between two phases."""
-    gc.collect()  # tensors may be held in cycles, by the frames of a traceback for one
+    """Release unused memory and reset the peaks: after memory ran out, or between two phases."""
+    gc.collect()  # reference cycles may hold tensors, for example through the frames of a traceback
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
@@ -54,12 +54,12 @@ def forget(device: str) -> None:
 
 
 CONTEXT_BYTES = 600 * 2**20
-"""Assumed: what a process takes of a GPU's memory beside its tensors, for kernels and libraries."""
+"""Assumed GPU memory of a process besides its tensors, for kernels and libraries."""
 
 
 def take_share(runs: int) -> None:
-    """Let this process take its share of the GPU's memory and no more, where so many share it: one that needs too much
-    must not take the others with it."""
+    """Limit this process to its share of the GPU's memory if `runs` processes share the GPU, so that one that needs too
+    much does not make the others fail."""
     if runs > 1:
         total = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(max(0.0, 1 / runs - CONTEXT_BYTES / total))
@@ -69,7 +69,7 @@ def take_share(runs: int) -> None:
 class PeakMemory:
     """Filled when the `with` block ends. `source` says what was measured.
 
-    reserved_bytes: what CUDA's allocator took from the device; None elsewhere.
+    reserved_bytes: memory that CUDA's allocator took from the device; None elsewhere.
     """
 
     source: str
@@ -79,7 +79,7 @@ class PeakMemory:
 
 @contextmanager
 def peak_memory(device: torch.device | str, process: Path = _PROCESS) -> Iterator[PeakMemory]:
-    """Peak memory inside the block, on the device that does the work. process: where Linux tells of this process."""
+    """Peak memory inside the block, on the device that does the work. process: this process's folder in /proc."""
     device = torch.device(device)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -102,22 +102,22 @@ def peak_memory(device: torch.device | str, process: Path = _PROCESS) -> Iterato
 
 @dataclass
 class PeakGrowth:
-    """Filled when the `with` block ends. `bytes` is None where the system does not say."""
+    """Filled when the `with` block ends. `bytes` is None if the system does not report it."""
 
     bytes: int | None = None
 
 
 @contextmanager
 def peak_growth(device: torch.device | str) -> Iterator[PeakGrowth]:
-    """Growth of peak memory inside the block over what was in use before: the memory of the block's own work.
+    """Growth of peak memory inside the block over the memory in use before: the memory of the block's own work.
 
-    Earlier garbage is collected first, and on a CPU freed memory that the C library keeps is returned, or work that
-    reuses it would look as if it took none.
+    Earlier garbage is collected first, and on a CPU freed memory that the C library keeps is returned: work that reuses
+    it would seem to take none.
     """
     device, growth = torch.device(device), PeakGrowth()
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if device.type == "cpu" else None
-    if trim is not None:  # where there is glibc
+    if trim is not None:  # only glibc has it
         trim(0)
     with peak_memory(device) as peak:
         before = torch.cuda.memory_allocated(device) if device.type == "cuda" else _status("VmRSS")
@@ -127,7 +127,7 @@ def peak_growth(device: torch.device | str) -> Iterator[PeakGrowth]:
 
 
 def _reset_high_water_mark(process: Path = _PROCESS) -> bool:
-    """Whether the kernel let the mark be reset: not every system has the file, nor every sandbox lets it be written."""
+    """Reset the mark; return whether that worked: some systems lack the file, some sandboxes forbid writing it."""
     try:
         (process / "clear_refs").write_text(_RESET_PEAK)
     except OSError:
@@ -136,12 +136,12 @@ def _reset_high_water_mark(process: Path = _PROCESS) -> bool:
 
 
 def high_water_mark() -> int:
-    """VmHWM in bytes: the most resident memory since the process began, or since the last reset."""
+    """VmHWM in bytes: the peak of resident memory since the process began, or since the last reset."""
     return _status("VmHWM")
 
 
 def _status(name: str) -> int:
-    """A size that Linux tells of this process, in bytes; 0 on a system that tells nothing."""
+    """A size that Linux reports for this process, in bytes; 0 on other systems. Raises OSError if it is not listed."""
     status = _PROCESS / "status"
     if not status.exists():
         return 0
@@ -152,7 +152,7 @@ def _status(name: str) -> int:
 
 
 def available_bytes() -> int | None:
-    """Memory that Linux says it can give without swapping; None where it does not say."""
+    """Memory that Linux reports as available without swapping; None if it reports nothing."""
     if not _MEMINFO.exists():
         return None
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)

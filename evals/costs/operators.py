@@ -1,6 +1,6 @@
 """Operators that a program runs, counted on tensors without data: kernels, bytes they move, and FLOPs of products.
 
-`Operators` sees each operation as it is issued; `evals.costs.fusion` estimates what torch.compile would make of them.
+`Operators` records each operation as it is issued; `evals.costs.fusion` estimates how torch.compile would fuse them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FREE = {
     "_unsafe_view",
     "promote_types",
 }
-"""Operations that run no kernel, beside those that return views."""
+"""Operations that run no kernel, in addition to those that return views."""
 FUSIBLE = {
     *("_to_copy", "clone", "copy_", "cat", "stack", "fill_", "zero_", "zeros", "zeros_like", "new_zeros", "ones_like"),
     *("full", "full_like", "arange", "scalar_tensor", "ones", "new_full", "mean", "sum", "amax", "var", "logsumexp"),
@@ -43,19 +43,19 @@ FUSIBLE = {
     *("constant_pad_nd", "silu", "silu_backward", "gelu", "gelu_backward", "linalg_vector_norm"),
     *("where", "triu", "tril"),
 }
-"""Operations that torch.compile fuses, beside those that torch itself calls pointwise."""
+"""Operations that torch.compile fuses, in addition to those that torch tags as pointwise."""
 STATE = {"zeros_like", "zeros", "scalar_tensor"}
-"""Operations of an optimizer's first step alone."""
+"""Operations that only the first step of an optimizer runs."""
 TOGETHER = {"linalg_vector_norm", "mul_", "add_"}
-"""Operations that an update does with all its tensors at once on a GPU, and one by one elsewhere."""
+"""Operations that an update runs on all its tensors at once on a GPU, and one by one elsewhere."""
 UNROLLED = 8
-"""Most terms of a sum that torch.compile writes out, term by term, as an operation on elements."""
+"""Maximum number of terms of a sum that torch.compile unrolls into elementwise operations."""
 CHUNK = 32
-"""Tensors that one kernel of a fused optimizer takes, about: it has room for so many addresses."""
+"""Approximate number of tensors per kernel of a fused optimizer, which has room for that many addresses."""
 
 
 class Use(NamedTuple):
-    """Bytes that a kernel reads or writes of a storage from `offset` on; the storage has `size`."""
+    """Bytes that a kernel reads or writes of a storage of `size` bytes, from element `offset` on."""
 
     storage: int
     offset: int
@@ -65,7 +65,7 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One operation. times: how often it is launched."""
+    """One operation. times: number of launches."""
 
     name: str
     phase: Phase
@@ -83,7 +83,7 @@ class Kernel:
 @dataclass(frozen=True)
 class Work:
     """Work of a program on a device. product_bytes: moved by matrix products and attention; other_bytes: by the rest.
-    kept_bytes: what the forward pass leaves for the backward pass, where that was estimated."""
+    kept_bytes: estimate of the bytes that the forward pass keeps for the backward pass; None without an estimate."""
 
     flops: float
     product_bytes: float
@@ -97,8 +97,8 @@ class Work:
 
 
 class Operators(TorchDispatchMode):
-    """Lists the kernels of what runs inside the block, without its views. `phase` is the caller's to set; what runs in
-    a backward pass is told by itself."""
+    """Lists the kernels of the operations inside the block, without views. The caller sets `phase`; operations of a
+    backward pass are recognised."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -131,7 +131,7 @@ class Operators(TorchDispatchMode):
             if name.startswith(("_fused", "_foreach")):
                 made = made or given
             if name == "index_put":
-                given = given[1:]  # it adds to zeros of its own
+                given = given[1:]  # it adds to its own zeros
             self.note(name, given, made, flops, fusible, times)
         return out
 
@@ -147,18 +147,18 @@ class Operators(TorchDispatchMode):
         self.kernels.append(Kernel(name, phase, self._uses(given), self._uses(made), flops, fusible, max(1, times)))
 
     def _uses(self, tensors: Iterable[Tensor]) -> tuple[Use, ...]:
-        """Bytes read; what is broadcast is read once."""
+        """Part of its storage that each tensor uses; broadcast elements count once."""
         found = []
         for tensor in tensors:
             storage = tensor.untyped_storage()
-            self._kept[storage._cdata] = storage  # or another would get its address
+            self._kept[storage._cdata] = storage  # kept alive, or another would get its address
             size = min(tensor.numel() * tensor.element_size(), storage.nbytes())
             found.append(Use(storage._cdata, int(tensor.storage_offset()), size, storage.nbytes()))
         return tuple(dict.fromkeys(found))
 
 
 def _across_rows(name: str, args: Sequence[Any]) -> bool:
-    """Whether a sum adds up whole rows, which takes a kernel of its own."""
+    """Whether a sum adds up whole rows, which takes a separate kernel."""
     if name not in ("sum", "mean") or len(args) < 2 or not isinstance(args[1], list | tuple):
         return False
     axes = {axis % args[0].dim() for axis in args[1]} if args[0].dim() else set()
@@ -167,8 +167,8 @@ def _across_rows(name: str, args: Sequence[Any]) -> bool:
 
 
 class FusedNorm(torch.autograd.Function):
-    """Stands for torch's fused RMSNorm, which elsewhere is six operations: one kernel forward, two backward, the second
-    of which is the gain's."""
+    """Stand-in for torch's fused RMSNorm, which elsewhere is six operations: one kernel forward, two backward, of which
+    the second is for the gain."""
 
     @staticmethod
     def forward(ctx: Any, operators: Operators, x: Tensor, gain: Tensor | None) -> Tensor:
@@ -190,13 +190,13 @@ class FusedNorm(torch.autograd.Function):
 
 
 class FusedAttention(torch.autograd.Function):
-    """Stands for a fused attention kernel. QKᵀ and PV are two products forward, and five backward, where scores are
-    computed once more."""
+    """Stand-in for a fused attention kernel. QKᵀ and PV are two products forward, and five backward, where scores are
+    computed again."""
 
     @staticmethod
     def forward(ctx: Any, operators: Operators, q: Tensor, k: Tensor, v: Tensor, share: float) -> Tensor:
         batch, heads, length, _ = q.shape
-        out = v.new_empty(batch, length, heads, v.shape[-1]).transpose(1, 2)  # kernels write it so
+        out = v.new_empty(batch, length, heads, v.shape[-1]).transpose(1, 2)  # the layout in which kernels write it
         ctx.operators = operators
         scores = share * q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
         ctx.products = 2 * scores * q.shape[3], 2 * scores * v.shape[3]
@@ -223,7 +223,7 @@ def counted(*, compiled: bool) -> Iterator[Operators]:
 
 
 def as_issued(kernels: Sequence[Kernel]) -> Work:
-    """Work of kernels one by one."""
+    """Work of kernels that run one by one, as issued."""
     heavy = [each.bytes for each in kernels if each.flops]
     light = [each.bytes for each in kernels if not each.flops]
     together = Counter(each.name for each in kernels if each.phase == "update" and each.name in TOGETHER)

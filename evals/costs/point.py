@@ -33,7 +33,7 @@ _FEWEST_REPEATS = 3
 
 
 class Turn(NamedTuple):
-    """Repeats without a break: the seconds of each, the most memory, and the backends of attention."""
+    """Repeats without a break: the seconds of each, peak memory, and attention backends."""
 
     seconds: list[float]
     peak_memory_bytes: int
@@ -44,12 +44,12 @@ Turns: TypeAlias = list[Turn] | Reason
 
 
 def _medians(turns: Sequence[Turn], tokens: int) -> tuple[float, ...]:
-    """Tokens per second of each turn, of whose repeats each has so many tokens."""
+    """Tokens per second of each turn, from its median repeat of `tokens` tokens."""
     return tuple(tokens / median(turn.seconds) for turn in turns)
 
 
 def rate(point: SpeedPoint) -> float:
-    """Median tokens per second. Raises RuntimeError with the reason where the point could not be had."""
+    """Median tokens per second. Raises RuntimeError with the reason if the point could not be measured."""
     if point.tokens_per_second is None:
         raise RuntimeError(f"context {point.context}, batch {point.batch}: {point.reason}")
     return point.tokens_per_second.median
@@ -59,9 +59,9 @@ def rate(point: SpeedPoint) -> float:
 class Point:
     """One context × batch.
 
-    clock: what time is read from; `time.process_time` leaves out waiting for a processor. bandwidth: bytes per second
-    that the device's memory gives, where its utilisation is asked for. kind: of the cache. turns: `seconds` are spent
-    in so many parts.
+    clock: source of the time; `time.process_time` leaves out waiting for a processor. bandwidth: of the device's
+    memory, in bytes per second; None for no utilisation. kind: kind of cache. turns: number of parts in which
+    `seconds` are spent.
     """
 
     model: Decoder
@@ -91,8 +91,8 @@ class Point:
         return cost.cache_bytes(self.batch, written, self.dtype, self.context, cache=self.kind)
 
     def repeats(self, phase: Phase, decoded: int) -> tuple[Iterator[float], int] | Reason:
-        """Seconds of endless repeats, the first of which is taken here, and the tokens of each; or the reason why there
-        are none. decoded: tokens that a repeat of decoding writes to each row."""
+        """Seconds of endless repeats, the first of which runs here, and the tokens of each; or the reason why there are
+        none. decoded: tokens per row that a repeat of decoding generates."""
         timings = self._timings(phase, 0, decoded)
         if isinstance(timings, str):
             return timings
@@ -119,7 +119,8 @@ class Point:
             return str(error)
 
     def _shortage(self) -> str | None:
-        """A CPU's kernel grants memory that it does not have and kills whoever uses it, so ask first."""
+        """Reason why memory does not suffice on a CPU, whose kernel grants memory that it does not have and kills the
+        process that uses it; None if it does."""
         needed = 2 * self.declared_bytes  # the cache, and the copy that decoding starts each repeat from
         free = available_bytes() if self.model.device.type == "cpu" else None
         if free is None or needed <= free:
@@ -127,7 +128,7 @@ class Point:
         return f"out of memory: two caches take {needed} bytes and {free} are available"
 
     def cache(self) -> CachePoint:
-        """Bytes that the specification declares, and bytes that a full cache has allocated: pages are as it reads."""
+        """Bytes that the spec declares, and bytes that a full cache has allocated; pages are allocated as it fills."""
         passes = self.passes
         found: int | Reason = self._tried(lambda: NO_CACHE if passes.encodes else passes.full_cache().nbytes)
         if isinstance(found, str):
@@ -138,11 +139,11 @@ class Point:
 
     def prefill(self) -> PrefillPoint:
         """Read `context` new random tokens per row into an empty cache, up to the logits that choose the next token:
-        the time to the first token; of an encoder, the time to read."""
+        the time to the first token or, for an encoder, the time to read."""
         return self.prefilled(self._once("prefill"))
 
     def decode(self) -> DecodePoint:
-        """From a cache that holds `context` tokens, write greedily, one token per row at a time."""
+        """Decode greedily from a cache that holds `context` tokens, one token per row at a time."""
         return self.decoded(self._once("decode"))
 
     def _once(self, phase: Phase) -> Turns:
@@ -150,24 +151,24 @@ class Point:
         return found if isinstance(found, str) else [found]
 
     def turn(self, phase: Phase, number: int) -> Turn | Reason:
-        """The turn of this number, or the reason why there is none. Each turn has inputs of its own."""
+        """The turn of this number, or the reason why there is none. Each turn has its own inputs."""
         return self._tried(lambda: self.attempt(phase, number))
 
     def attempt(self, phase: Phase, number: int) -> Turn | Reason:
-        """The same, where nothing raises."""
+        """`turn` without the check of memory and the handling of errors."""
         repeats = self._timings(phase, number, DECODED)
         if isinstance(repeats, str):
             return repeats
         with peak_memory(self.model.device) as memory:
             begun = time.perf_counter()
-            next(repeats)  # warms up, and reads the prompt that decoding goes on from
+            next(repeats)  # warms up, and reads the prompt that decoding continues
             spent = time.perf_counter() - begun
             with executed_backends(training=False) as backends:
                 seconds = self._repeated(repeats, spent)
         return Turn(seconds, memory.bytes, ", ".join(sorted(backends)) or None)
 
     def prefilled(self, turns: Turns) -> PrefillPoint:
-        """The numbers of all turns together."""
+        """Results of all turns together."""
         if isinstance(turns, str):
             return PrefillPoint(context=self.context, batch=self.batch, reason=turns)
         seconds = [each for turn in turns for each in turn.seconds]
@@ -179,13 +180,13 @@ class Point:
             turns=_medians(turns, self.batch * self.context),
             seconds_to_first_token=None if self.passes.encodes else waited,
             seconds_to_read=waited if self.passes.encodes else None,
-            # Of the first turn: points grow from one to the next, and freed memory is kept.
+            # Of the first turn, where points grow: later turns include memory kept from larger points.
             peak_memory_bytes=turns[0].peak_memory_bytes,
             attention=turns[0].attention,
         )
 
     def decoded(self, turns: Turns) -> DecodePoint:
-        """The numbers of all turns together."""
+        """Results of all turns together."""
         if isinstance(turns, str):
             return DecodePoint(context=self.context, batch=self.batch, reason=turns)
         seconds = [each / DECODED for turn in turns for each in turn.seconds]
@@ -197,24 +198,23 @@ class Point:
             turns=_medians(turns, self.batch * DECODED),
             seconds_per_output_token=quartiles(seconds),
             bytes_read_per_step=read if bandwidth else None,
-            # Above 1 where what is read lies in the processor's own caches.
+            # Above 1 if weights and cache lie in the processor's own caches.
             bandwidth_utilisation=quartiles([read / (each * bandwidth) for each in seconds]) if bandwidth else None,
-            # Of the first turn: points grow from one to the next, and freed memory is kept.
+            # Of the first turn, where points grow: later turns include memory kept from larger points.
             peak_memory_bytes=turns[0].peak_memory_bytes,
             attention=turns[0].attention,
         )
 
     def _bytes_per_step(self) -> float:
-        """Bytes of parameters and of the cache that a step reads: over its seconds and the bandwidth, the model
-        bandwidth utilisation (MBU). Bytes of the cache are those in which it keeps numbers: that they are unpacked to
-        more is not counted.
+        """Bytes of parameters and of the cache that a step reads; divided by its seconds and the bandwidth, the model
+        bandwidth utilisation (MBU). The cache counts as it is stored: unpacking to wider numbers is not counted.
         """
         middle = self.context + DECODED // 2
         weights = replace(decode_cost(self.model.spec, self.batch, middle), cache_elements=0)
         return weights.bytes(self.dtype) + self._bytes(middle)
 
     def _repeated(self, timings: Iterator[float], spent: float = 0.0) -> list[float]:
-        """Seconds of repeats of the measurement, in what is left of a turn of which so many seconds are spent."""
+        """Seconds of repeats in the rest of a turn, of which `spent` seconds are over."""
         deadline = time.perf_counter() + self.seconds / self.turns - spent
         seconds: list[float] = []
         while len(seconds) * self.turns < _FEWEST_REPEATS or time.perf_counter() < deadline:

@@ -1,4 +1,4 @@
-"""The fastest float32 matrix products that are float32."""
+"""The fastest matrix products on a CPU that are exact to float32."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ProductError = Callable[[int, int, int], float]
 
 
 def use_fast_float32(error: ProductError | None = None) -> str:
-    """Let the CPU's matrix products take another kernel, if it is as exact; returns the setting now in force.
+    """Let the CPU's matrix products use another kernel, if it is as exact; return the setting now in force.
 
     On processors without matrix units "medium" picks a kernel that is true float32 and up to twice as fast; on others
-    it rounds inputs to bfloat16. So it is kept only where products agree with float64 to a relative error of 1e-5.
-    Either way results differ in their last bits, so the setting belongs to a run's identity. It is meant for work on
+    it rounds inputs to bfloat16. So it is kept only if products agree with float64 to a relative error of 1e-5. Results
+    of the two settings differ in their last bits, so the setting belongs to a run's identity. It is meant for work on
     the CPU: on CUDA the same setting means TF32.
 
-    error: None to compute it.
+    error: relative error of a product; None to measure it.
     """
     torch.set_float32_matmul_precision("medium")
     worst = max(error(*shape) for shape in _PROBES) if error else _worst_error(torch.get_num_threads())

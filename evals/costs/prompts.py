@@ -1,4 +1,4 @@
-"""Layout of a context for models of each kind when their speed is measured."""
+"""Inputs that make up a context, by kind of model, when speed is measured."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def convention(spec: ModelSpec) -> str | None:
 
 
 def prompt(spec: ModelSpec, tokens: Tensor, written: int = 1) -> tuple[Tensor, Given]:
-    """tokens: (B, S), a context → what the model reads itself, and what it is told beside that.
+    """tokens: (B, S), a context → the tokens that the decoder reads, and the other inputs.
 
-    A decoder reads it; one that sees all of a prefix has it as its prefix. With an encoder it is the encoder's, and the
-    decoder reads the first `written` tokens of its own, for which any are as good.
+    A decoder reads the context; for a prefix LM it is the prefix. With an encoder, the encoder reads the context, and
+    the decoder its first `written` tokens, since any tokens will do.
     """
     if spec.encoder is not None:
         return tokens[:, :written], {"encoder_tokens": tokens}
@@ -35,6 +35,6 @@ def prompt(spec: ModelSpec, tokens: Tensor, written: int = 1) -> tuple[Tensor, G
 
 
 def beyond_positions(spec: ModelSpec, context: int, more: int = 0) -> str | None:
-    """Why a model cannot read a context, and `more` tokens of its own after as many; None where it can."""
+    """Reason why a model cannot read a context, or its decoder not `more` tokens after as many; None if it can."""
     end = longest_text(spec) if more else longest_context(spec)
     return None if end is None or context + more <= end else f"positions end at {end}"

@@ -1,4 +1,4 @@
-"""A Llama in other libraries than transformers, where they are installed: of its shape, with weights of their own.
+"""Llama models of other installed libraries than transformers: of the same shape, with their own weights.
 
 `pip install x-transformers litgpt` installs them.
 """
@@ -21,7 +21,8 @@ class Rival(NamedTuple):
 
 
 def rivals(config: Any, context: int) -> Iterator[Rival]:
-    """Those that are installed. config: of transformers' model; only Llamas have any, for texts of `context` tokens."""
+    """Models of the installed libraries, for texts of `context` tokens. config: of transformers' model; none unless it
+    is a Llama."""
     if config.model_type != "llama":
         return
     for name, (module, build) in LIBRARIES.items():

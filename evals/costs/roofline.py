@@ -1,8 +1,8 @@
 """Roofline prediction of prefill and decoding on a device: arithmetic only, nothing is built or run.
 
 A pass takes max(FLOPs / (share of peak), bytes / (share of bandwidth)) + overhead (Williams et al. 2009,
-doi:10.1145/1498765.1498785). FLOPs are those of `zoo.costs`: elementwise work, softmax and norms count as nothing, and
-so do the bytes of activations. One device: nothing is sent between devices.
+doi:10.1145/1498765.1498785). FLOPs are those of `zoo.costs`: elementwise work, softmax and norms count as zero, as do
+the bytes of activations. One device: there is no communication.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class PredictedPhase:
 class Prediction:
     """Predicted costs of a model on one device, at a batch of rows of `context` tokens.
 
-    prefill reads all rows' `context` tokens; decode writes one token to each row, the last of `context`. Where there is
-    an encoder, it reads the `context` tokens, and the decoder has written as many. Seconds are as if weights and cache
-    fitted, whether or not they do.
+    prefill reads all rows' `context` tokens; decode generates one token per row, the last of `context`. An encoder, if
+    there is one, reads the `context` tokens, and the decoder has generated as many. Seconds assume that weights and
+    cache fit, whether or not they do.
     """
 
     parameters: int
@@ -65,13 +65,13 @@ class Prediction:
     prefill: PredictedPhase
     decode: PredictedPhase
     largest_batch: int
-    """At this context; 0 where not even one row fits."""
+    """Largest batch at this context; 0 if not even one row fits."""
     largest_context: int | None
-    """At this batch; 0 where the weights do not fit, None where the cache does not limit it."""
+    """Largest context at this batch; 0 if the weights do not fit, None if the cache does not limit it."""
 
     @property
     def tokens_per_second(self) -> float:
-        """Decoded, of all rows together."""
+        """Decoded tokens per second, of all rows together."""
         return self.batch / self.decode.seconds
 
     @property
@@ -81,10 +81,10 @@ class Prediction:
 
 
 def predict(spec: ModelSpec, device: Device, *, context: int, batch: int = 1, dtype: str = "bfloat16") -> Prediction:
-    """The roofline of a model with weights, cache and products in `dtype`.
+    """Roofline prediction for a model with weights, cache and products in `dtype`.
 
     Raises:
-        SpecError: the model cannot read so many tokens, or sees all of a text, so that it writes none.
+        SpecError: the model cannot read so many tokens, or is an encoder, which generates none.
         DeviceError: the device has no rate for this type.
     """
     longest = longest_context(spec)

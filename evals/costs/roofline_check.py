@@ -1,7 +1,7 @@
 """Error of the roofline on this machine. `python -m evals.costs.roofline_check` measures it and prints Markdown.
 
-Rounds alternate between the constants and the models. What else the machine does can only slow them, so the fastest of
-the rounds counts for either, and what is reported is their ratio. One thread, whose processor time is counted, float32.
+Rounds alternate between the constants and the models. Other load can only slow them down, so the fastest round of each
+counts, and the ratio of measured to predicted time is reported. One thread, timed by its processor time, float32.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ MODELS: dict[str, Edits] = {
     "MLA": {"block.mixer": {"kind": "mla", "heads": 8, "kv_rank": 128, "nope_dim": 64, "rope_dim": 32}},
     "8 experts": {"block.mixer.heads": 8, "block.ffn": {"kind": "topk_moe", "experts": 8, "top_k": 2, "d_ff": 683}},
 }
-"""Edits of `SIZE`, whose weights of about 100 MB are more than most processors' caches hold."""
+"""Edits of `SIZE`, whose weights of about 100 MB exceed the caches of most processors."""
 SIZE: Edits = {"d_model": 512, "n_layers": 8, "vocab_size": 8192}
 POINTS = ((256, 1), (1024, 1), (256, 8))
-"""Context and batch."""
+"""(context, batch) of each point."""
 _CPUINFO = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
 class TimedPhase:
-    """One phase of one model at one point. seconds: of one pass, in the fastest of the rounds."""
+    """One phase of one model at one point. seconds: time of one pass in the fastest round."""
 
     model: str
     phase: str
@@ -56,12 +56,12 @@ class TimedPhase:
 
     @property
     def ratio(self) -> float:
-        """Measured over predicted: above 1 the roofline is too fast."""
+        """Measured over predicted time; above 1, the roofline is too optimistic."""
         return self.seconds / self.predicted.seconds
 
 
 def check(rounds: int, seconds: float) -> tuple[Device, list[TimedPhase]]:
-    """This machine's constants, and every model at every point, each timed for so many seconds in each round."""
+    """This machine's constants, and every model at every point, each timed for `seconds` seconds per round."""
     models = {name: zoo.build(zoo.load("small", **SIZE, **edits)) for name, edits in MODELS.items()}
     devices: list[Device] = []
     fastest: dict[tuple[str, int, int, str], float] = {}
@@ -91,7 +91,7 @@ def _timed(model: Decoder, name: str, seconds: float) -> Iterator[tuple[tuple[st
 
 def _sample(spec: ModelSpec, key: tuple[str, int, int, str], seconds: float, device: Device) -> TimedPhase:
     name, context, batch, phase = key
-    # Decoding starts from a cache that holds the context: the token it writes first sees one more.
+    # Decoding starts from a cache that holds the context: the first generated token sees one token more.
     seen = context + (phase == "decode")
     found = predict(spec, device, context=seen, batch=batch, dtype="float32")
     return TimedPhase(name, phase, context, batch, seconds, found.decode if phase == "decode" else found.prefill)

@@ -1,7 +1,7 @@
-"""Clock, power and temperature of a GPU while it works: a speed that was measured at half the clock is another speed.
+"""Clock, power and temperature of a GPU at work: a speed that was measured at half the clock is another speed.
 
-torch reads them through NVIDIA's management library, which a package brings (`pip install nvidia-ml-py`). Without it,
-and where the driver does not say, nothing is recorded.
+torch reads them through NVIDIA's management library, which is a package (`pip install nvidia-ml-py`). Without it, or if
+the driver does not report them, nothing is recorded.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SLOWED_BY = {
     0x40: "heat, in hardware",
     0x80: "power brake",
 }
-"""Bits of nvmlDeviceGetCurrentClocksThrottleReasons that hold the clock back below what the work could have."""
+"""Bits of nvmlDeviceGetCurrentClocksThrottleReasons that lower the clock below what the work could use."""
 
 
 class Sample(NamedTuple):
-    """One look at the sensors: MHz of the multiprocessors, watts, degrees Celsius, and what holds the clock back."""
+    """One sample of the sensors: MHz of the multiprocessors, watts, degrees Celsius, and what lowers the clock."""
 
     clock_mhz: float
     power_watts: float
@@ -42,13 +42,13 @@ class Sample(NamedTuple):
 
 @dataclass
 class Sensors:
-    """Filled while the `with` block goes on."""
+    """Filled while the `with` block runs."""
 
     samples: list[Sample] = field(default_factory=list)
 
     @property
     def state(self) -> GpuState | None:
-        """All samples together; None where there are none."""
+        """All samples together; None without samples."""
         if not self.samples:
             return None
         clocks, powers, heat, _ = zip(*self.samples, strict=True)
@@ -85,7 +85,7 @@ def watched(device: torch.device | str) -> Iterator[Sensors]:
 
 
 def _reader() -> Callable[[], Sample | None] | None:
-    """A look at the GPU of this process; None where the package is not installed."""
+    """Function that samples the GPU of this process; None if the package is not installed."""
     if importlib.util.find_spec("pynvml") is None:
         return None
     import pynvml  # noqa: PLC0415 (an extra)

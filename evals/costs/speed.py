@@ -17,21 +17,21 @@ from evals.reading.windows import Reason, Text
 from zoo.model import Decoder
 
 _TURNS = 3
-"""Turns in which each point's time is spent."""
+"""Number of turns into which each point's time is divided."""
 
 
 def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> MeasureDocument:
-    """Cache bytes, and how fast and in what memory prompts are read and tokens are written, at each context × batch,
-    with a plain cache and with each other kind that is asked for.
+    """Cache bytes, and speed and memory of prefill and decoding, at each context × batch, with a plain cache and with
+    each other requested kind.
 
-    The model is measured as it is: its device, its type. Tokens per second count all rows of the batch; seconds are
-    those that each row waits. A point that does not fit in memory, or of a kind of cache that the model cannot have,
-    has a `reason` instead of numbers. text: what the loss through each kind of cache is asked of.
+    The model is measured on its device and in its type. Tokens per second count all rows of the batch; seconds are the
+    waiting time of each row. A point that does not fit in memory, or with a kind of cache that the model does not
+    support, has a `reason` instead of numbers. text: held-out text for the loss through each kind of cache.
 
-    An encoder reads, up to the hidden state of every token, and that is all: it has no cache. With an encoder beside
-    the decoder a context is tokens that the encoder has read and, where a cache is full, as many that the decoder has:
-    bytes are of both. The first token then takes the encoder's pass, the keys and values of its output, and a pass over
-    one token of the decoder's. A model that sees all of a prefix has the context as its prefix.
+    An encoder only reads, up to the hidden state of every token: it has no cache. With an encoder beside the decoder, a
+    context is tokens that the encoder has read and, in a full cache, as many that the decoder has read: bytes are of
+    both. The first token then takes the encoder's pass, the keys and values of its output, and a pass over one token of
+    the decoder. For a prefix LM, the context is the prefix.
     """
     keep_freed_memory()
     bandwidth = copy_bytes_per_second(model.device)
@@ -53,7 +53,7 @@ def measure(model: Decoder, spec: MeasureSpec, text: Text | None = None) -> Meas
 
 
 def _points(model: Decoder, spec: MeasureSpec, bandwidth: float) -> list[Measured]:
-    """All that is measured with each kind of cache."""
+    """All measurements with each kind of cache."""
     places = [(context, batch) for context in sorted(spec.contexts) for batch in sorted(spec.batches)]
     points = [
         Point(model, *place, spec.seconds, bandwidth=bandwidth, kind=kind, turns=_TURNS)
@@ -77,8 +77,8 @@ def _points(model: Decoder, spec: MeasureSpec, bandwidth: float) -> list[Measure
 
 
 def _by_turns(points: list[Point], phase: Phase) -> list[Turns]:
-    """Measurements at each point, or the reason why there are none. The points take turns, so that other load on the
-    machine falls on all of them alike, and on few of the turns of each. No two are in memory at once."""
+    """Turns of each point, or the reason why there are none. The points alternate, so that other load on the machine
+    affects all of them alike, and only a few turns of each. No two points are in memory at once."""
     turns: list[list[Turn]] = [[] for _ in points]
     refused: dict[int, Reason] = {}
     for number, (place, point) in counted([*product(range(points[0].turns), enumerate(points))]):

@@ -1,8 +1,8 @@
-"""Roofline of a training step on a device that is not at hand, from what the step asks of it: arithmetic alone.
+"""Roofline of a training step on a device that need not be present, from the counted work of the step: arithmetic only.
 
 A step takes max(launches, slower · (other bytes / bandwidth + max(FLOPs / peak, their bytes / bandwidth))), with the
-shares of peak and bandwidth that programs reach (`evals.costs.devices`): kernels follow each other on the device, and
-where they are short, the host that launches them is slower than they are.
+shares of peak and bandwidth that programs reach (`evals.costs.devices`): kernels run one after another on the device,
+and if they are short, the host takes longer to launch them than they take to run.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from evals.costs.operators import Work
 StepBound = Literal["memory", "launches", "products"]
 
 SECONDS_PER_LAUNCH = {False: 8e-6, True: 4e-6}
-"""Assumed: of an operation that Python issues with its autograd, and of a kernel of a compiled program."""
+"""Assumed seconds, by `compiled`: for an operation that Python issues with autograd, and for a compiled kernel."""
 
 SLOWER = {False: 1.25, True: 1.65}
-"""Times its roofline that a step took on one H200, at `gpu-hour`'s shape: as it is written, and compiled (1.55, 1.66
-and 1.74 for three arms; docs/benchmarks/gpu.md)."""
+"""Measured time of a step over its roofline on one H200, at `gpu-hour`'s shape, by `compiled` (compiled: 1.55, 1.66 and
+1.74 for three arms; docs/benchmarks/gpu.md)."""
 
 
 @dataclass(frozen=True)
 class StepSeconds:
-    """One training step. products_seconds: of matrix products, if they were all; memory_seconds: of moving bytes, if
-    that were all; launch_seconds: of the host."""
+    """Time of one training step. products_seconds: of matrix products alone; memory_seconds: of moving bytes alone;
+    launch_seconds: of the host's launches."""
 
     seconds: float
     products_seconds: float
@@ -45,7 +45,8 @@ class StepSeconds:
 
 
 def step_seconds(work: Work, device: Device, dtype: str, *, compiled: bool, slower: float = 1.0) -> StepSeconds:
-    """Predicted time of a step. dtype: of its matrix products. slower: 1, a roofline. Raises DeviceError."""
+    """Predicted time of a step. dtype: of its matrix products. slower: factor on the device's time; 1 for the plain
+    roofline. Raises DeviceError."""
     bandwidth = device.bandwidth_share * device.bandwidth_bytes_per_second
     products = work.flops / (device.compute_share * device.training_flops_per_second(dtype))
     launches = work.launches * SECONDS_PER_LAUNCH[compiled]

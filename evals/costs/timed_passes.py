@@ -1,4 +1,4 @@
-"""The work that is timed at one context × batch: reading a context, and writing after it. Random tokens."""
+"""Timed work at one context × batch: reading a context, and decoding after it. Random tokens."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from zoo.model import Decoder
 from zoo.site import Given
 
 DECODED = 16
-"""Tokens that a repeat of decoding writes to each row."""
+"""Tokens per row that a repeat of decoding generates."""
 
 
 @dataclass(frozen=True)
 class TimedPasses:
-    """A model with `batch` rows of `context` tokens. Repeats are endless, and give the seconds of each.
+    """A model with `batch` rows of `context` tokens. Iterators are endless and yield the seconds of each repeat.
 
-    clock: what time is read from; `time.process_time` leaves out waiting for a processor. kind: of the cache.
+    clock: source of the time; `time.process_time` leaves out waiting for a processor. kind: kind of cache.
     """
 
     model: Decoder
@@ -39,12 +39,12 @@ class TimedPasses:
 
     @property
     def encodes(self) -> bool:
-        """Whether the model reads alone."""
+        """Whether the model is an encoder, which generates no tokens."""
         return self.model.spec.visible == "all"
 
     def full_cache(self, turn: int = 0, further: int = 0) -> Cache:
-        """A cache that holds the context, with room for so many tokens more. Raises SpecError if the model has none of
-        this kind."""
+        """A cache that holds the context, with room for `further` more tokens. Raises SpecError if the model does not
+        support this kind."""
         cache = self._cache(self.context + further)
         self._read(next(self._inputs(turn)), cache, written=self.context)
         return cache
@@ -53,7 +53,7 @@ class TimedPasses:
         return self.model.new_cache(self.batch, capacity, encoder_capacity=self.context, kind=self.kind)
 
     def prefill_seconds(self, turn: int = 0) -> Iterator[float]:
-        """Reading into an empty cache, up to the logits that choose the next token."""
+        """Seconds of reading into an empty cache, up to the logits that choose the next token."""
         for tokens in self._inputs(turn):
             cache = None if self.encodes else self._cache(self.context)
             start = self._now()
@@ -61,15 +61,15 @@ class TimedPasses:
             yield self._now() - start
 
     def decode_seconds(self, turn: int = 0, decoded: int = DECODED) -> Iterator[float]:
-        """Writing greedily from a cache that holds the context, one token per row at a time."""
+        """Seconds of greedy decoding from a cache that holds the context, one token per row at a time."""
         how = self.compiled_decode_seconds if self.model.device.type == "cuda" else self.issued_decode_seconds
         return how(turn, decoded)
 
     def issued_decode_seconds(self, turn: int = 0, decoded: int = DECODED) -> Iterator[float]:
-        """The same, by operations that Python issues one by one."""
+        """`decode_seconds` by operations that Python issues one by one."""
         filled = self.full_cache(turn, decoded)
         for text in self._inputs(turn):
-            # What moves the keys of sinks belongs to the model, which is not copied.
+            # A cache may refer to the model's modules, which move the keys of sinks and are not copied.
             cache, tokens = copy.deepcopy(filled, {id(part): part for part in self.model.modules()}), text[:, :1]
             start = self._now()
             for _ in range(decoded):
@@ -80,8 +80,9 @@ class TimedPasses:
     def compiled_decode_seconds(
         self, turn: int, decoded: int, backend: str | Callable[..., object] = "inductor"
     ) -> Iterator[float]:
-        """The same by one compiled program, on CUDA replayed as a graph, since issuing its operations from Python takes
-        longer than a GPU takes to do them, whatever the cache. A repeat writes over the tokens of the last."""
+        """`decode_seconds` by one compiled program, replayed as a graph on CUDA, since issuing its operations from
+        Python takes longer than a GPU takes to run them. A repeat overwrites the tokens of the last one. Raises
+        SpecError for caches and models without a compiled step."""
         try:
             if self.kind != PLAIN:
                 raise UnsupportedError("cache", "a compiled step knows plain keys and values only")
@@ -104,7 +105,7 @@ class TimedPasses:
                 cast(TokenCache, layer).length = length
 
     def _read(self, tokens: Tensor, cache: Cache | None, written: int = 1) -> None:
-        """A context: (B, S), as `evals.costs.prompts` says; all of it at once where it is a prefix."""
+        """Read a context (B, S) as defined in `evals.costs.prompts`; a prefix is read in one pass."""
         if cache is None:
             self.model.hidden(tokens)
             return
@@ -119,7 +120,7 @@ class TimedPasses:
         return self.model.read_out(self.model.hidden(tokens, cache, **given)[:, -1:]).argmax(-1)
 
     def _inputs(self, turn: int = 0) -> Iterator[Tensor]:
-        """Endless random (B, context) tokens, the same ones for every model of this vocabulary."""
+        """Endless random (B, context) tokens, the same for every model with this vocabulary size."""
         draw = torch.Generator().manual_seed(turn)
         shape, vocabulary = (self.batch, self.context), self.model.spec.vocab_size
         while True:

@@ -1,8 +1,8 @@
-"""Evaluations: a file each. Nothing else lists them.
+"""Evaluations: one file each, without another registry.
 
-Every file here that does not begin with `_` is an evaluation: it defines one `EvaluationSpec`, whose settings stand in
-the `evals:` section of a study under the file's name. What it finds is shown by a file of the same name in
-`reports/evaluations`. docs/adding_an_evaluation.md is a guide.
+Every file here that does not begin with `_` is an evaluation: it defines one `EvaluationSpec`, whose settings are in
+the `evals:` section of a study under the file's name. A file of the same name in `reports/evaluations` shows its
+results. docs/adding_an_evaluation.md is a guide.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ class EvaluationSpec(Spec, ABC):
     """One evaluation. Its fields are its settings; the first sentence of its docstring is its help."""
 
     reads: ClassVar[type[Data]] = HeldOutText
-    """Data that it is evaluated on."""
+    """Kind of data on which models are evaluated."""
     needs: ClassVar[tuple[Need, ...]] = (causal_models,)
     """Further requirements (see `evals.conditions`)."""
     by_default: ClassVar[bool] = False
-    """Whether it is part of every evaluation on such data, unless a study says otherwise."""
+    """Whether all models with such data get this evaluation, unless a study says otherwise."""
     inline: ClassVar[bool] = False
-    """Whether its settings stand in the section itself: then that of its own name, where empty, asks for nothing."""
+    """Whether its settings are keys of the section itself; the key of its own name, if empty, then requests nothing."""
     imports: ClassVar[tuple[str, ...]] = ()
-    """Modules that take seconds to load, and that `run` imports itself. Workers load them before they train, since the
-    memory of a process counts them."""
+    """Modules that take seconds to load and that `run` imports late. Workers load them before training, since they
+    count towards the memory of a process."""
 
     @abstractmethod
     def run(self, subject: Subject, data: Any) -> Found:
         """Evaluate a model on data of the kind that it `reads`. The same arguments give the same numbers."""
 
     def scored(self) -> tuple[str, ...]:
-        """The tasks that it gives scores of, as far as they are known before: a search may have these as objectives."""
+        """Tasks that get scores, as far as they are known in advance: a search may have these as objectives."""
         return ()
 
     def located(self, folder: Path) -> Self:
-        """The same with absolute paths, which are relative to `folder`."""
+        """Copy with absolute paths; relative ones start from `folder`."""
         return self
 
     def content(self) -> str | None:
-        """A digest of the files that it names: with others it is another evaluation."""
+        """Digest of the files that it reads, None without any; other contents make it another evaluation."""
         return None
 
     def code(self) -> tuple[str, ...]:
-        """Files and folders that it names and that can run code."""
+        """Files and folders named in its settings that can run code."""
         return ()
 
     def problems(self, conditions: Conditions) -> Iterator[tuple[str, str]]:
-        """(setting, what is wrong with it), of what can only be known with the data."""
+        """(setting, problem) of settings that can only be checked against the data."""
         yield from ()
 
     @classmethod
     def unmet(cls, conditions: Conditions) -> str | None:
-        """The first of its needs that conditions do not meet."""
+        """First need that conditions do not meet; None if they meet all."""
         if cls.reads is not conditions.data:
             return f"needs {cls.reads.kind}, and {conditions.source} {cls.reads.absent}"
         return next((reason for need in cls.needs if (reason := need(conditions))), None)
@@ -74,7 +74,7 @@ def evaluations() -> dict[str, type[EvaluationSpec]]:
 
 
 def load_imports() -> None:
-    """Load what evaluations would import late."""
+    """Load the modules that evaluations would import late."""
     for each in evaluations().values():
         for name in each.imports:
             importlib.import_module(name)

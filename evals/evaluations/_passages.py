@@ -1,4 +1,4 @@
-"""Passages of held-out text, drawn with a seed, so that all arms of a study are given the same."""
+"""Passages of held-out text, drawn with a seed, so that all arms of a study get the same ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from zoo.model import Decoder
 
 
 def starts_of(text: Text, length: int, wanted: int, seed: int) -> NDArray[np.int64]:
-    """Where up to `wanted` passages of `length` tokens begin, none overlapping another."""
+    """Starts of up to `wanted` non-overlapping passages of `length` tokens."""
     slots = len(text.tokens) // length
     chosen = np.random.default_rng(seed).choice(slots, min(wanted, slots), replace=False)
     return np.sort(chosen) * length
 
 
 def obstacle(model: Decoder, text: Text, *, reads: int, takes: int) -> str | None:
-    """Why a model cannot read so many tokens, or why the text has no passage of `takes` tokens; None where both fit."""
+    """Reason why a model cannot read `reads` tokens, or the text has no passage of `takes` tokens; None if both fit."""
     end = longest_text(model.spec)
     if end is not None and reads > end:
         return f"positions end at {end}, and this takes {reads}"
@@ -34,5 +34,5 @@ def nothing(reason: str) -> Found:
 
 
 def plain(tokenizer: Tokenizer, tokens: list[int]) -> str:
-    """A token may be part of a character: it is shown as a replacement character."""
+    """Text of tokens, special ones included; a token that is only part of a character gives a replacement character."""
     return str(tokenizer.decode(tokens, skip_special_tokens=False))

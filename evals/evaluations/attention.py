@@ -1,4 +1,4 @@
-"""Attention maps of every head on one passage of held-out text."""
+"""Attention maps of some heads on one passage of held-out text."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from evals.subject import HeldOutText, Subject
 
 
 class AttentionSpec(EvaluationSpec):
-    """Attention maps of every head on one passage of held-out text."""
+    """Attention maps of some heads on one passage of held-out text."""
 
     tokens: Annotated[int, Field(ge=2, le=64)] = 32
     """Tokens of the passage; no more than the training context."""
     layers: Annotated[int, Field(ge=1, le=8)] = 4
-    """At most this many layers, spread from the first to the last."""
+    """Maximum number of layers, spread from the first to the last."""
     heads: Annotated[int, Field(ge=1, le=16)] = 8
-    """At most this many heads of each layer, the first ones."""
+    """Maximum number of heads of each layer, the first ones."""
 
     def run(self, subject: Subject, data: HeldOutText) -> Found:
-        """A row for each layer: the tokens as text, and by head a row of weights for each token, up to itself.
+        """A row for each layer: the tokens as text, and for each head and token its weights, up to the token itself.
 
         Only softmax attention over tokens has such weights.
         """
@@ -40,7 +40,7 @@ class AttentionSpec(EvaluationSpec):
         (tokens,) = data.text.windows(starts, length - 1)
         with evaluating(subject.model), zoo.taps(subject.model, "blocks.*.mixer.weights") as seen:
             subject.model.hidden(torch.from_numpy(tokens[None]).to(subject.model.device))
-        # (layer, (H, T, T)) of the layers that have weights, in their order
+        # (layer, (H, T, T)) of the layers that have weights, in order
         layers = sorted(((int(name.split(".")[1]), each[0][0]) for name, each in seen.items()), key=itemgetter(0))
         if not layers:
             return nothing("no layer has attention weights")

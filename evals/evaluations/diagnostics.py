@@ -1,7 +1,7 @@
 """Accuracy on synthetic tasks, by difficulty.
 
-An example's score is the share of what it asks that the model gets right (its likeliest token is the right one). All
-models are asked the same examples, so that they can be compared in pairs; errors are over examples.
+An example's score is the share of its targets that the model gets right (its likeliest token is the right one). All
+models get the same examples, for paired comparisons; standard errors are over examples.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zoo.model import Decoder
 
 
 def _lists(given: Any) -> Any:
-    """One value may be written without brackets."""
+    """Wrap single values, which may be written without brackets, in lists."""
     return {k: v if isinstance(v, list) else [v] for k, v in given.items()} if isinstance(given, dict) else given
 
 
@@ -54,9 +54,9 @@ class DiagnosticsSpec(EvaluationSpec):
             yield "at", reason
 
     def run(self, subject: Subject, data: SyntheticTask) -> Found:
-        """A row for each difficulty; one whose examples are longer than the model's positions has a reason.
+        """A row for each difficulty; if its examples are longer than the model's positions, it has a reason.
 
-        Scores are over all examples, and over those of each value of each difficulty.
+        Scores are over all examples, and over the examples of each value of each difficulty.
         """
         rows, found = list[JsonObject](), list[ExampleAnswers]()
         batches = Batches(subject.batch, subject.model.spec.vocab_size)
@@ -89,7 +89,7 @@ class DiagnosticsSpec(EvaluationSpec):
 
 @dataclass(frozen=True)
 class ExampleAnswers:
-    """right, nats: (examples,). Share of an example's targets that the model says, and its mean loss on them."""
+    """right, nats: (examples,). Share of an example's targets that the model gets right, and its mean loss on them."""
 
     question: Question
     right: Floats
@@ -126,7 +126,7 @@ def _answers(model: Decoder, question: Question, batch: int) -> ExampleAnswers:
 
 
 def _per_example(values: torch.Tensor, scored: torch.Tensor) -> Floats:
-    """values: of each scored place, row by row; scored: (B, T) → (B,) means."""
+    """values: one per scored token, row by row; scored: (B, T) → means of rows: (B,)."""
     whole = torch.zeros(scored.shape, dtype=torch.float64, device=scored.device)
     whole[scored] = values.double()
     return (whole.sum(dim=1) / scored.sum(dim=1)).cpu().numpy()

@@ -1,12 +1,12 @@
-"""Loss by position, up to several times the training context: what a model makes of places it was not trained on.
+"""Loss by position, up to several times the training context, to test positions that a model was not trained on.
 
 Held-out text is read in windows of `multiple` × training context, as one row of tokens in which a window may cross from
 one document into the next, in the same stretches of text for all models and lengths (see `evals.reading.windows`).
 
-The extrapolation gap asks what the longer window costs: the loss of the tokens in its last quarter, less the loss of
-the same tokens read again in windows of the training context, of which they are the last quarter too. Text that is hard
-or easy cancels. A model that reads past its training context without harm has a gap of 0, one that gains from what it
-reads there a negative one. After Press et al. 2022, arXiv:2108.12409, who compare windows by their length.
+The extrapolation gap is the cost of the longer window: the loss of the tokens in its last quarter, minus the loss of
+the same tokens read again in windows of the training context, where they are also the last quarter. The difficulty of
+the text cancels. A model that reads past its training context without harm has a gap of 0, one that gains from the
+longer context a negative gap. After Press et al. 2022, arXiv:2108.12409, who compare windows by their length.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from zoo.spec import ModelSpec, parse
 
 SCALINGS = "zoo.positions.scalings"
 TASK = "positions"
-"""Its scores stand among those of the tasks, under this name."""
+"""Name of its scores, which are listed among those of tasks."""
 
 
 def _scalings(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -71,12 +71,12 @@ class PositionsSpec(EvaluationSpec):
     multiples: Annotated[Multiples, Option("N", whole, list, name="positions")] = (1, 2, 4)
     """Loss by position in windows of N times the training context."""
     tokens: PositiveInt = 16_384
-    """About how many tokens of held-out text are read at each length; at least one window is."""
+    """Approximate number of held-out tokens that are read at each length; at least one window."""
     extensions: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_scalings)] = Field(
         default=(), exclude_if=lambda value: not value
     )
-    """Scalings of RoPE, such as `[linear, ntk, yarn]`: longer windows are read once more with each, by as many times as
-    they are longer than the training context."""
+    """Scalings of RoPE, such as `[linear, ntk, yarn]`: longer windows are read again with each, whose factor is the
+    window's multiple of the training context."""
 
     def scored(self) -> tuple[str, ...]:
         return (TASK,)
@@ -89,7 +89,7 @@ class PositionsSpec(EvaluationSpec):
 def loss_by_position(model: Decoder, text: Text, spec: PositionsSpec, *, context: int, batch: Rows, seed: int) -> Found:
     """Read `text` at every multiple of `context`, the training context; `batch` windows of that length at a time.
 
-    The same arguments give the same numbers. A length that the model or the text has no room for has a reason.
+    The same arguments give the same numbers. A length that does not fit the model or the text has a reason.
     """
     check_causal(model.spec)
     reader = Reader.of(model, text, context, batch)
@@ -126,7 +126,7 @@ def loss_by_position(model: Decoder, text: Text, spec: PositionsSpec, *, context
 class WindowLosses:
     """Windows of one length. nats and sizes: (stretches, windows of each, length), by position of the target.
 
-    `again`: (stretches, windows, tokens) are the nats of the last quarter in windows of the training context.
+    `again`: (stretches, windows, tokens), nats of the last quarter's tokens in windows of the training context.
     """
 
     multiple: int
@@ -135,20 +135,20 @@ class WindowLosses:
     sizes: Ints
     again: Floats
     extension: str = ""
-    """The scaling of positions under which the windows were read; those of `again` were not."""
+    """Scaling of positions with which the windows were read; those of `again` were read without it."""
 
     @property
     def last_quarter(self) -> Floats:
-        """(stretches,): mean nats per token."""
+        """Mean nats per token of the last quarter: (stretches,)."""
         return means(self.nats[..., -self.again.shape[-1] :])
 
     @property
     def gap(self) -> Floats:
-        """(stretches,): nats per token that the longer window costs the tokens of its last quarter."""
+        """Extrapolation gap in nats per token: (stretches,)."""
         return self.last_quarter - means(self.again)
 
     def buckets(self) -> Iterator[JsonObject]:
-        """A row for each bucket of positions: targets that were predicted from `first` to `last` tokens."""
+        """A row for each bucket of positions: targets predicted from `first` to `last` tokens."""
         for first, last in buckets(self.nats.shape[-1], self.context):
             nats, sizes = self.nats[..., first - 1 : last], self.sizes[..., first - 1 : last]
             bits, error = bits_per_byte(nats, sizes)
@@ -164,7 +164,7 @@ class WindowLosses:
             }
 
     def scores(self) -> Iterator[tuple[str, Score]]:
-        """Scores as of a task: the loss in the last quarter, and the gap if the window is longer than in training."""
+        """Task scores: the loss in the last quarter, and the gap if the window is longer than in training."""
         for metric, values in self.by_stretch():
             yield metric, loss_score(mean(values), stderr(values), len(self.nats))
 
@@ -176,11 +176,11 @@ class WindowLosses:
 
 
 def _read(reader: Reader, multiple: int, starts: Ints) -> WindowLosses | Reason:
-    """The windows that begin at `starts`, or the reason why there are none."""
+    """Losses of the windows that begin at `starts`, or the reason why there are none."""
     length = multiple * reader.context
     if reason := reader.reason(length):
         return reason
-    # the last quarter of each window, a quarter of the training context at a time, which precedes it
+    # the last quarter of each window, in pieces of a quarter of the training context, each read with the context before
     quarter = max(1, reader.context // 4)
     ends = starts[..., None] + length - quarter * np.arange(multiple)[::-1]
     return unless_out_of_memory(
@@ -195,7 +195,7 @@ def _read(reader: Reader, multiple: int, starts: Ints) -> WindowLosses | Reason:
 
 
 def _extended(reader: Reader, scaling: str, plain: WindowLosses | Reason, starts: Ints) -> WindowLosses | Reason:
-    """The windows of `plain` under a scaling by as much as they are longer, or the reason why there are none."""
+    """Losses of the windows of `plain` with a scaling by their multiple, or the reason why there are none."""
     if not isinstance(plain, WindowLosses):
         return plain
     length = plain.multiple * reader.context
@@ -207,9 +207,9 @@ def _extended(reader: Reader, scaling: str, plain: WindowLosses | Reason, starts
 
 
 def extended(model: Decoder, scaling: str, factor: float, original_length: int) -> Decoder:
-    """The same weights with `scaling` by `factor` in every layer with rotary positions, whatever scaling it had.
+    """Model with the same weights, and `scaling` by `factor` in every layer with rotary positions, replacing others.
 
-    Raises SpecError where no layer has them, or the scaling needs more than a factor and the original length.
+    Raises SpecError if no layer has them, or if the scaling needs more than a factor and the original length.
     """
     weights = {name: value.detach() for name, value in model.state_dict().items()}
     fields = variants(SCALINGS)[scaling].model_fields
@@ -219,7 +219,8 @@ def extended(model: Decoder, scaling: str, factor: float, original_length: int) 
 
 
 def _stretched(spec: ModelSpec, scaling: SpecJson) -> ModelSpec:
-    """Every layer's resolved block is named once, so that an edit of one kind of layer reaches all layers."""
+    """Spec with a scaling in every layer. Each distinct resolved block gets a name of its own, to which its layers
+    refer, so that no layer misses the edit. Raises SpecError if no layer has rotary positions."""
     names: dict[str, str] = {}
     pattern = [names.setdefault(_block(layer, scaling), f"block{len(names) + 1}") for layer in spec.layers]
     if not any('"scaling"' in text for text in names):

@@ -1,11 +1,11 @@
-"""Associative recall on real text: the loss of tokens that complete a bigram which is in the window already.
+"""Associative recall on real text: the loss of tokens that complete a bigram that occurred earlier in the window.
 
-A target is *seen* where the pair (token before it, target) occurred earlier in the window, at a distance of as many
-tokens as lie between it and the latest such pair's second token. A model that looks back knows what followed last time.
-Seen pairs that are frequent in the training text can be known from the weights alone; the others are associative recall
-hits, in which lies most of the gap between attention and mixers of fixed state (Arora et al. 2023 (Zoology),
-arXiv:2312.04927). Which targets are hits depends on the text and its tokens alone, so that all models of one tokenizer
-are asked for the same.
+A target is *seen* if the pair (token before it, target) occurred earlier in the window; its distance is the number of
+tokens from the second token of the latest such pair to the target. A model that looks back knows what followed last
+time. Seen pairs that are frequent in the training text can be known from the weights alone; the others are associative
+recall hits, which cause most of the gap between attention and mixers with a fixed-size state (Arora et al. 2023
+(Zoology), arXiv:2312.04927). The hits depend only on the text and its tokens, so that they are the same for all models
+with one tokenizer.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from evals.subject import HeldOutText, Subject
 from zoo.model import Decoder
 
 TASK = "recall"
-"""Its scores stand among those of the tasks, under this name."""
+"""Name of its scores, which are listed among those of tasks."""
 COUNTED = 2**25
-"""At most so many tokens of the training text are counted; of a longer one, pieces spread evenly stand for all."""
+"""Maximum number of training tokens that are counted; of a longer text, evenly spaced pieces stand for all."""
 PIECE = 2**20
 
 Mask = NDArray[np.bool_]
 
 
 class RecallSpec(EvaluationSpec):
-    """Loss of tokens that complete a bigram already seen in the window, by how far back it is."""
+    """Loss of tokens that complete a bigram already seen in the window, by distance."""
 
     needs: ClassVar[tuple[Need, ...]] = (causal_models, shared_tokenizer)
 
     multiples: Multiples = (1,)
     """Lengths of the windows, as multiples of the training context."""
     tokens: PositiveInt = 65_536
-    """About how many tokens of held-out text are read at each length; at least one window is."""
+    """Approximate number of held-out tokens that are read at each length; at least one window."""
     frequent: NonNegativeInt | None = 1250
     """Bigrams that occur more often than this in the training text are not hits, since the weights alone may know them;
     null counts all. The default is Zoology's, for ten billion tokens."""
@@ -86,7 +86,7 @@ def loss_by_recall(
     """Read `text` in windows of multiples of `context`, the training context. train: the tokens of the training text,
     in which pairs are counted.
 
-    The same arguments give the same numbers. A length that the model or the text has no room for has a reason.
+    The same arguments give the same numbers. A length that does not fit the model or the text has a reason.
     """
     check_causal(model.spec)
     reader = Reader.of(model, text, context, batch)
@@ -114,7 +114,7 @@ def loss_by_recall(
 
 @dataclass(frozen=True)
 class RecallWindows:
-    """Windows of one length, by target: all (stretches, windows of each, length). distances: 0 where not seen."""
+    """Windows of one length, by target: all (stretches, windows of each, length). distances: 0 for unseen pairs."""
 
     multiple: int
     context: int
@@ -133,7 +133,7 @@ class RecallWindows:
         return chosen
 
     def parts(self) -> Iterator[JsonObject]:
-        """Hits, targets that were seen and are frequent, unseen ones, and hits by distance where there are any."""
+        """Rows for hits, for seen but frequent targets, for unseen ones, and for hits by distance, if there are any."""
         yield self._part(self.hits, part="ar_hits")
         yield self._part((self.distances > 0) & self.frequent, part="frequent")
         yield self._part(self.unseen, part="unseen")
@@ -143,7 +143,7 @@ class RecallWindows:
                 yield self._part(chosen, part="distance", first=first, last=last)
 
     def _part(self, chosen: Mask, **which: JsonScalar) -> JsonObject:
-        """The loss of some of the targets, with its error over stretches."""
+        """Loss of the chosen targets, with its standard error over stretches."""
         counts, nats = self._sums(chosen)
         value, stderr = ratio(nats, counts)
         sizes = np.where(chosen, self.sizes, 0)
@@ -159,17 +159,17 @@ class RecallWindows:
         }
 
     def _sums(self, chosen: Mask) -> tuple[Ints, Floats]:
-        """(stretches,) each: how many of the targets are chosen, and their nats."""
+        """Number of chosen targets, and the sum of their nats: (stretches,) each."""
         return chosen.sum(axis=(1, 2)), np.where(chosen, self.nats, 0.0).sum(axis=(1, 2))
 
     def _metrics(self) -> Iterator[tuple[str, Mask]]:
-        """Those of which the text has any."""
+        """Metrics with their targets, without those that have no targets in the text."""
         for name, chosen in (("ar_hits", self.hits), ("unseen", self.unseen)):
             if chosen.any():
                 yield f"loss_{name}_{self.multiple}x", chosen
 
     def scores(self) -> Iterator[tuple[str, Score]]:
-        """Scores as of a task."""
+        """Task scores: the mean loss of each metric's targets."""
         for metric, chosen in self._metrics():
             counts, nats = self._sums(chosen)
             yield metric, loss_score(*ratio(nats, counts), len(self.nats))
@@ -183,7 +183,7 @@ class RecallWindows:
 
 
 def _read(reader: Reader, multiple: int, starts: Ints, train: NDArray[Any], spec: RecallSpec) -> RecallWindows | Reason:
-    """The windows that begin at `starts`, or the reason why there are none."""
+    """Losses of the windows that begin at `starts`, or the reason why there are none."""
     length = multiple * reader.context
     if reason := reader.reason(length):
         return reason
@@ -198,14 +198,14 @@ def _read(reader: Reader, multiple: int, starts: Ints, train: NDArray[Any], spec
 
 
 def _pairs(tokens: NDArray[Any], vocab_size: int) -> Ints:
-    """(…, T + 1) → (…, T): one number for each token and the one after it."""
+    """One number for each pair of neighbouring tokens: (…, T + 1) → (…, T)."""
     tokens = tokens.astype(np.int64)
     found: Ints = tokens[..., :-1] * vocab_size + tokens[..., 1:]
     return found
 
 
 def distances(pairs: Ints) -> Ints:
-    """(…, T) → (…, T): how many places before each pair the same one was last, 0 where it was not."""
+    """Distance of each pair to its previous occurrence, 0 if there is none: (…, T) → (…, T)."""
     order = np.argsort(pairs, axis=-1, kind="stable")
     ordered = np.take_along_axis(pairs, order, axis=-1)
     same = ordered[..., 1:] == ordered[..., :-1]
@@ -215,7 +215,7 @@ def distances(pairs: Ints) -> Ints:
 
 
 def occurrences(pairs: Ints, train: NDArray[Any], vocab_size: int) -> Floats:
-    """Count of each pair in the training text; an estimate if that has more than `COUNTED` tokens."""
+    """Count of each pair in the training text; an estimate if the text has more than `COUNTED` tokens."""
     known, place = np.unique(pairs, return_inverse=True)
     counts, read = np.zeros(len(known)), 0
     starts = np.arange(0, max(0, len(train) - 1), PIECE)

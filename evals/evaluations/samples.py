@@ -1,4 +1,4 @@
-"""Text that a model writes after prompts from held-out text."""
+"""Text that a model generates after prompts from held-out text."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class SamplesSpec(EvaluationSpec):
     new_tokens: Annotated[int, Field(ge=1, le=512)] = 64
     """Tokens generated after each prompt."""
     temperature: NonNegativeFloat = 0.8
-    """0 takes the likeliest token each time."""
+    """Sampling temperature; 0 always takes the likeliest token."""
 
     def run(self, subject: Subject, data: HeldOutText) -> Found:
-        """A row for each prompt: the prompt, what follows it in the text, and what the model writes."""
+        """A row for each prompt: the prompt, its continuation in the text, and the model's continuation."""
         length = self.prompt_tokens + self.new_tokens
         before = list(data.conventions.before)
         if reason := obstacle(subject.model, data.text, reads=len(before) + length, takes=length):

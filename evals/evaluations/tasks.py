@@ -39,7 +39,7 @@ class TasksSpec(TaskSelection, EvaluationSpec):
         return self.tasks
 
     def located(self, folder: Path) -> Self:
-        """Folders, data, and tasks that are files."""
+        """Copy with absolute paths of folders, data, and tasks that are files."""
         tasks = tuple(str((folder / name).resolve()) if (folder / name).is_file() else name for name in self.tasks)
         include = tuple(_absolute(name, folder) for name in self.include)
         data = {name: _absolute(path, folder) for name, path in self.data.items()}

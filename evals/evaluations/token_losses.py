@@ -1,4 +1,4 @@
-"""The loss of every token of a few passages of held-out text: which tokens make the difference?"""
+"""Loss of every token of a few passages of held-out text, to see which tokens make the difference."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ROWS_AT_ONCE = 16
 
 
 class TokenLossesSpec(EvaluationSpec):
-    """The loss of every token of a few held-out passages, the same for every arm."""
+    """Loss of every token of a few held-out passages, the same for every arm."""
 
     passages: Annotated[int, Field(ge=2, le=256)] = 32
     """Number of passages, drawn from held-out text."""
     tokens: Annotated[int, Field(ge=2, le=1024)] = 128
-    """Per passage; no more than the training context."""
+    """Tokens of each passage; no more than the training context."""
 
     def run(self, subject: Subject, data: HeldOutText) -> Found:
         """A row for each passage: its tokens as text, and −ln p of each, in nats.

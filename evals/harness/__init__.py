@@ -1,1 +1,1 @@
-"""lm-eval's tasks on models of the zoo."""
+"""lm-eval's tasks on zoo models."""

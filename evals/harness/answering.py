@@ -1,4 +1,4 @@
-"""Tasks put to a model by lm-eval: those that fail are set aside, and the others keep their scores."""
+"""Running tasks with lm-eval: tasks that fail are skipped, and the others keep their scores."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from evals.harness.selection import TaskSelection
 
 
 def results_of(loaded: Loaded, lm: ZooLM, spec: TaskSelection) -> Any:
-    """lm-eval's results of all tasks that can be run; of the others, `loaded` has the reason. None if there are none.
+    """lm-eval's results of all tasks that can run; None if there are none. The others are skipped in `loaded`.
 
-    All tasks share their batches. Only where one of them fails, each is tried alone to find out which. The model's
-    answers are kept meanwhile, so that it answers nothing twice.
+    All tasks share batches. Only if one fails, each is run alone to find out which. The model's answers are cached
+    meanwhile, so that no question is computed twice.
     """
     with _keeping_answers(lm):
         try:
@@ -47,7 +47,7 @@ def results_of(loaded: Loaded, lm: ZooLM, spec: TaskSelection) -> Any:
 
 def _evaluate(lm: ZooLM, loaded: Loaded, spec: TaskSelection) -> Any:
     for task in loaded.tasks.values():
-        # lm-eval's rule: a task that fixes the number at 0 keeps it, since its items make no sense after others
+        # lm-eval's rule: a task that fixes the number at 0 keeps it, since its items make no sense after examples
         own = task.get_config("num_fewshot")
         if own is None or (spec.fewshot is not None and own != 0):
             task.set_config(key="num_fewshot", value=spec.fewshot or 0)
@@ -58,7 +58,7 @@ def _evaluate(lm: ZooLM, loaded: Loaded, spec: TaskSelection) -> Any:
 
 
 def _is_a_tasks(error: Exception) -> bool:
-    """Whether a task is to blame, rather than the model that answered or this machine."""
+    """Whether a task caused an error, rather than the model adapter or the machine."""
     if isinstance(error, UnsupportedGenerationError):
         return True
     if isinstance(error, MemoryError):
@@ -81,7 +81,7 @@ def _keeping_answers(lm: ZooLM) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Some tasks draw from the global generators: they are seeded inside, and as before outside."""
+    """Seed the global generators, from which some tasks draw, in the block; restore their state afterwards."""
     python, numpy = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)

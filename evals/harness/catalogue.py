@@ -1,7 +1,7 @@
-"""Where lm-eval's own tasks are defined: found by name, without parsing its 14,000 task files.
+"""Lookup of lm-eval's own tasks by name, without parsing its 14,000 task files.
 
-All of them are read, as text, and only those that mention a name that is asked for are parsed; then those that include
-one of these, and the members of groups, until nothing new is mentioned.
+All files are read as text, and only files that mention a requested name are parsed; then files that include one of
+these, and the members of groups, until nothing new is found.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ FOLDER = Path(lm_eval.tasks.__file__).parent
 _WORD = re.compile(rb"[\w-]+")
 _PATH = re.compile(rb"[\w./-]{2,}")
 _NAMING = re.compile(rb"^[ \t]*(?:[\"']?(?:task|group|tag)[\"']?:|- ).*", re.MULTILINE)
-"""A line that says what a file's task is called, or its group, or its tags, or that may be an item of such a list."""
+"""A line with the name of a file's task, group or tags, or that may be an item of such a list."""
 _INCLUDE = re.compile(rb"^[\"']?include[\"']?:(.*(?:\n[ \t]*- .*)*)", re.MULTILINE)
 
 Index = dict[str, Entry]
 TaskConfig: TypeAlias = Mapping[str, Any]
-"""A task's settings as its file has them, for lm-eval to check."""
+"""A task's settings as written in its file, for lm-eval to validate."""
 
 
 def index(names: Sequence[str], own: Sequence[Path]) -> Index:
-    """lm-eval's entries of all that `names` reach, and of every task in the folders `own`, which come before lm-eval's.
+    """lm-eval's entries of `names` with all their members, and of all tasks in the folders `own`, which come first.
 
-    names: of tasks, groups or tags, or paths of task files. What is nowhere defined is not in the result.
+    names: tasks, groups or tags, or paths of task files. Names that nothing defines are not in the result.
     """
     found: Index = TaskIndex.build(own)
     missing = {name for name in reached(names, found) if name not in found}
@@ -45,14 +45,14 @@ def index(names: Sequence[str], own: Sequence[Path]) -> Index:
 
 
 def near(name: str) -> str:
-    """`" (did you mean 'x'?)"`, x being a task or a group of lm-eval's, or nothing."""
+    """`" (did you mean 'x'?)"`, with x a similar task or group of lm-eval; an empty string if there is none."""
     words = [word.decode() for word in _texts(FOLDER).words]
     likely = difflib.get_close_matches(name, words, n=5)  # a word need not be a name
     return did_you_mean(name, _official(set(likely)).keys() & set(likely))
 
 
 def members(entry: Entry) -> Iterator[str]:
-    """The names that a group or a tag is made of."""
+    """Names of the members of a group or a tag."""
     if entry.kind == Kind.TAG:
         yield from sorted(entry.tags)
     elif entry.kind == Kind.GROUP:
@@ -73,7 +73,7 @@ def _official(names: set[str]) -> Index:
 
 
 def _parse(path: Path) -> Any:
-    """A task file with what it includes; None where lm-eval cannot read it, and passes over it."""
+    """A task file with its includes; None if lm-eval cannot read it and skips it."""
     try:
         return load_yaml(path, resolve_func=False)
     except (YAMLError, ValueError, OSError):
@@ -81,7 +81,7 @@ def _parse(path: Path) -> Any:
 
 
 def reached(names: Iterable[str], found: Mapping[str, Entry]) -> Iterator[str]:
-    """`names`, and all that they are made of, as far as it is known."""
+    """`names`, and their known members, recursively."""
     left, seen = list(names), set[str]()
     while left:
         name = left.pop()
@@ -96,7 +96,7 @@ def reached(names: Iterable[str], found: Mapping[str, Entry]) -> Iterator[str]:
 
 
 def _named(node: Any) -> Iterator[str]:
-    """Names in a group's list of tasks, which may have maps of tasks and of groups in it."""
+    """Names in a group's list of tasks, which may contain maps of tasks and of groups."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, list):
@@ -108,7 +108,7 @@ def _named(node: Any) -> Iterator[str]:
 
 
 def _mentioning(names: Iterable[str]) -> set[str]:
-    """The files in which all words of one of the names stand, and those that include one of these."""
+    """Files that contain all words of one of the names, and files that include one of these, recursively."""
     text = _texts(FOLDER)
     found: set[str] = set()
     for name in names:
@@ -123,7 +123,7 @@ def _mentioning(names: Iterable[str]) -> set[str]:
 
 
 class _Texts(NamedTuple):
-    """For every word with which lm-eval's files name tasks, the files that it is in; for every file, its includers."""
+    """Files by each word with which lm-eval's files name tasks; and for every file, the files that include it."""
 
     words: dict[bytes, set[str]]
     includers: dict[str, set[str]]
@@ -143,7 +143,7 @@ def _texts(root: Path) -> _Texts:
 
 
 def _read(path: str, found: _Texts) -> set[str]:
-    """Enter a file; returns those that it includes."""
+    """Index a file, and return the files that it includes."""
     text = Path(path).read_bytes() if Path(path).is_file() else b""
     for line in _NAMING.findall(text):
         for word in _WORD.findall(line):

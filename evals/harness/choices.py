@@ -1,4 +1,4 @@
-"""Bits per byte of the right answer: a score of every task with choices, smooth where accuracy is at chance.
+"""Bits per byte of the right answer: a score of every multiple-choice task, smooth where accuracy is at chance.
 
 −Σ log₂ p(answer | question) / Σ bytes of the answers, over items. Heineman et al. 2025, arXiv:2508.13144, find that
 scores of this kind tell models apart more reliably than accuracy does.
@@ -18,12 +18,12 @@ KEY = f"{METRIC},none"
 
 
 def add_bits_per_byte(results: Any, loaded: Loaded) -> None:
-    """Enter it in lm-eval's results, as if each task with choices had asked for it."""
+    """Add the metric to lm-eval's results, as if each multiple-choice task had requested it."""
     for name, task in loaded.tasks.items():
         if task.OUTPUT_TYPE == "multiple_choice" and KEY not in results["results"][name]:
             _add(results, name, task)
     for group in loaded.groups.values():
-        # a group's is the mean of its tasks', where all have one and the group has scores at all
+        # a group's value is the mean over its tasks, if all have one and the group has scores at all
         found = results["results"].get(group.name, {})
         parts = [results["results"][task.task_name].get(KEY) for task in group.get_all_tasks()]
         if any("," in key for key in found) and KEY not in found and None not in parts:
@@ -36,7 +36,7 @@ def _add(results: Any, name: str, task: Task) -> None:
     for sample in results["samples"].get(name, []):
         if sample["filter"] != "none":
             continue
-        # the right choice as lm-eval finds it, where there is one and no more
+        # the right choice as lm-eval determines it, if there is exactly one
         right, choices = sample["target"], task.doc_to_choice(sample["doc"])
         if isinstance(right, str) and right in choices:
             right = choices.index(right)

@@ -1,4 +1,4 @@
-"""Conventions by which a model reads and writes text: what stands before it, and what ends it."""
+"""Conventions by which a model reads and writes text: tokens that begin it, and tokens that end it."""
 
 from __future__ import annotations
 
@@ -23,53 +23,53 @@ Messages: TypeAlias = list[dict[str, str]]
 """A conversation: `role` and `content` of each turn."""
 
 PROCESSORS = ("top_k", "top_p", "min_p", "repetition_penalty")
-"""Settings of generation that a model's own file may have, and that are followed."""
+"""Generation settings of a model's generation_config.json that are applied."""
 _FOLLOWED = {
     *PROCESSORS,
     *("eos_token_id", "bos_token_id", "pad_token_id", "transformers_version"),
     *("do_sample", "temperature", "max_length", "max_new_tokens", "use_cache", "cache_implementation"),
 }
-"""Settings of such a file that are followed, that each request replaces, or that change no text."""
+"""Settings of that file that are applied, that each request overrides, or that do not change the text."""
 _ABOUT_OUTPUT = ("output_", "return_", "_")
 _INERT: tuple[Any, ...] = (None, 0, 1, [], {}, "")
-"""Values that switch a setting of generation off."""
+"""Values that switch a generation setting off."""
 
 Generation: TypeAlias = Mapping[str, Any]
 """Settings of a generation_config.json."""
 
 
 class Conventions(ABC):
-    """Rules by which strings become a model's tokens, and its tokens strings.
+    """Rules that convert strings to a model's tokens, and tokens to strings.
 
-    before: the tokens that stand before every text. first: the token that stands for an empty context. ends: the tokens
-    that end a generated text.
+    before: the tokens before every text. first: the token that replaces an empty context. ends: the tokens that end a
+    generated text.
     """
 
     before: tuple[int, ...] = ()
     first: int
     ends: frozenset[int]
     stops: tuple[str, ...] = ()
-    """Strings that end a generated text, beside those of the task."""
+    """Strings that end a generated text, in addition to the task's."""
     hides_special: bool = False
     """Whether special tokens are left out of generated text."""
     generation: Generation = MappingProxyType({})
-    """Settings of generation where a task has none."""
+    """Generation settings that apply unless a task sets them."""
     has_template: bool = False
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Tokens of the beginning of a text."""
+        """Tokens of the beginning of a text, with those before it."""
 
     @abstractmethod
     def encode_bare(self, text: str) -> list[int]:
-        """Tokens of a text alone."""
+        """Tokens of a text without added tokens."""
 
     @abstractmethod
     def decode(self, tokens: Sequence[int], *, skip_special_tokens: bool) -> str: ...
 
     @abstractmethod
     def pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        """Tokens of a context that is not empty, and of what follows it."""
+        """Tokens of a non-empty context, and of its continuation."""
 
     @abstractmethod
     def rolling(self, text: str) -> list[int]:
@@ -78,22 +78,22 @@ class Conventions(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """All that decides an answer besides the tokens of the question."""
+        """Identity of everything in the conventions that affects an answer, besides the tokens of the question."""
 
     def generation_problem(self) -> str | None:
-        """Why no text can be generated; None where it can."""
+        """Reason why no text can be generated; None if it can."""
         return None
 
     def rendered(self, messages: Messages, add_generation_prompt: bool) -> str:
-        """A conversation as the text that the model reads."""
+        """A conversation as the text that the model reads. Raises ValueError without a chat template."""
         raise ValueError("the model has no chat template")
 
 
 @dataclass
 class TrainedConventions(Conventions):
-    """Conventions of a model that was trained here, where `eos` stands before and after every document.
+    """Conventions of a model that was trained here, with `eos` before and after every document.
 
-    bos: `on` puts before each text what the tokenizer itself adds, or else `eos`.
+    bos: `on` begins each text with the token that the tokenizer itself adds, or else with `eos`.
     """
 
     tokenizer: Tokenizer
@@ -116,9 +116,9 @@ class TrainedConventions(Conventions):
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=skip_special_tokens))
 
     def pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        """Encode both as one text where that leaves the context's tokens alone. Where a token would span the boundary
-        the continuation is encoded by itself, so that all of it is scored and nothing else. As in lm-eval, spaces that
-        end the context belong to the continuation.
+        """Encode both as one text if that does not change the context's tokens. If a token would span the boundary,
+        encode the continuation by itself, so that all of it is scored and nothing else. As in lm-eval, spaces at the
+        end of the context belong to the continuation.
         """
         context, continuation = _spaces_after(context, continuation)
         head, whole = self.encode(context), self.encode(context + continuation)
@@ -135,12 +135,12 @@ class TrainedConventions(Conventions):
 
 
 class Published(Conventions):
-    """Conventions of a model that was trained elsewhere, as lm-eval's `hf` follows them, its oddities included.
+    """Conventions of a model that was trained elsewhere, as lm-eval's `hf` follows them, quirks included.
 
     A token that spans the end of the context is not scored. A whole text begins with the tokens that its tokenizer
     adds, which are scored too.
 
-    bos: `on` and `off` are lm-eval's `add_bos_token`. folder: where the model's `generation_config.json` lies.
+    bos: `on` and `off` are lm-eval's `add_bos_token`. folder: the folder of the model's `generation_config.json`.
     """
 
     hides_special = True
@@ -149,7 +149,7 @@ class Published(Conventions):
         self.bos = bos
         self._tokenizer: Any = tokenizer
         self._special = {} if bos == "auto" else {"add_special_tokens": bos == "on"}
-        tokenizer.model_max_length = 10**30  # else a text longer than the model reads at once is a warning
+        tokenizer.model_max_length = 10**30  # else transformers warns about texts longer than this
         eos = self._tokenizer.eos_token_id
         self.first = eos if self._tokenizer.bos_token_id is None else self._tokenizer.bos_token_id
         path = folder and folder / "generation_config.json"
@@ -160,7 +160,7 @@ class Published(Conventions):
         self.stops = (str(tokenizer.decode([eos])),)
         self.generation = {name: self._settings[name] for name in PROCESSORS if self._settings.get(name) is not None}
         self.has_template = bool(self._tokenizer.chat_template)
-        # what the tokenizer puts before a text; where that is nothing and it is told to, what lm-eval puts there
+        # the tokens that the tokenizer adds before a text; if it adds none with `on`, the token that lm-eval adds
         whole, bare = self.encode("a"), self.encode_bare("a")
         own = next((at for at in range(len(whole)) if whole[at : at + len(bare)] == bare), 0)
         told = whole == bare and bos == "on"
@@ -168,7 +168,7 @@ class Published(Conventions):
 
     @classmethod
     def read(cls, folder: Path, bos: Bos = "auto") -> Published:
-        """Raises ValueError where transformers cannot read the tokenizer in a folder."""
+        """Conventions of the model in a folder. Raises ValueError if transformers cannot read its tokenizer."""
         return cls(_read_tokenizer(folder, bos), bos, folder)
 
     @cached_property
@@ -176,7 +176,7 @@ class Published(Conventions):
         return str(self._tokenizer.decode([self.first]))
 
     def encode(self, text: str) -> list[int]:
-        # A text that already begins so, such as a rendered conversation, gets no second one.
+        # A text that already begins with `first`, such as a rendered conversation, gets no second one.
         special = {"add_special_tokens": False} if text.startswith(self._first_text) else self._special
         return list(self._tokenizer.encode(text, **special))
 
@@ -223,7 +223,7 @@ class Published(Conventions):
 
         try:
             return render(messages)
-        except TemplateError:  # some templates know no system turn
+        except TemplateError:  # some templates do not support a system turn
             return render([turn for turn in messages if turn["role"] != "system"])
 
 
@@ -238,7 +238,7 @@ def _read_tokenizer(folder: Path, bos: Bos) -> PreTrainedTokenizerBase:
     said: Any = {} if bos == "auto" else {"add_bos_token": bos == "on"}
     try:
         found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, **said)
-    except Exception as error:  # its readers have errors of many kinds
+    except Exception as error:  # its readers raise errors of many types
         if not (folder / "tokenizer.json").is_file():
             raise ValueError(f"transformers cannot read the tokenizer: {str(error).splitlines()[0]}") from error
         found = PreTrainedTokenizerFast.from_pretrained(folder, **said)

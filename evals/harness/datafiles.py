@@ -1,4 +1,4 @@
-"""Data sets of tasks: files that the user points to, or the hub's, from its cache or the network."""
+"""Data sets of tasks: files that the user names, or the hub's, from its cache or the network."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Made = TypeVar("Made")
 
 
 class TaskDataError(ValueError):
-    """A task's data is not available; the message says which, and the remedy."""
+    """A task's data is not available; the message has the reason and the remedy."""
 
 
 def local(task: str, config: TaskConfig, place: Path) -> dict[str, Dataset]:
-    """The splits that a task reads, from a file, which is every split, or from a folder.
+    """Splits that a task reads, from a file, which serves as every split, or from a folder.
 
-    A folder may have a file or a folder for each subset, by the name of the data set's subset or of the task, and a
-    file for each split, by its name (`validation.jsonl`, `test-00000-of-00001.parquet`).
+    A folder may hold a file or a folder per subset, named after the data set's subset or the task, and files per split,
+    named after it (`validation.jsonl`, `test-00000-of-00001.parquet`). Raises TaskDataError if no split is found.
     """
     wanted = list(dict.fromkeys(config[key] for key in SPLITS if config.get(key)))
     names = [name for name in (config.get("dataset_name"), task) if name]
@@ -51,7 +51,7 @@ def local(task: str, config: TaskConfig, place: Path) -> dict[str, Dataset]:
 
 
 def _subset(place: Path, names: list[str]) -> Path:
-    """The file or folder of the subset, where `place` is a folder that has one."""
+    """File or folder of the subset if the folder `place` has one, else `place`."""
     for name in names if place.is_dir() else ():
         for path in (place / name, *(place / f"{name}{suffix}" for suffix in DATA_SUFFIXES)):
             if path.exists():
@@ -70,12 +70,12 @@ def _read(place: Path, files: list[Path]) -> Dataset:
     parts = [_rows(path) for path in files]
     try:
         return datasets.concatenate_datasets(parts) if len(parts) > 1 else parts[0]
-    except ValueError as error:  # columns of unlike types
+    except ValueError as error:  # columns of different types
         raise TaskDataError(f"{place} cannot be read: {error}") from error
 
 
 def _rows(path: Path) -> Dataset:
-    """A parquet file, a JSON list of objects, or one JSON object per line; gzipped too."""
+    """Rows of a parquet file, a JSON list of objects, or JSON lines, also gzipped. Raises TaskDataError."""
     if not path.name.endswith(DATA_SUFFIXES):
         raise TaskDataError(f"{path} is none of {', '.join(DATA_SUFFIXES)}")
     try:
@@ -89,7 +89,7 @@ def _rows(path: Path) -> Dataset:
 
 
 def _objects(text: str) -> Dataset:
-    """Lines end at a line feed alone: text may have other characters that Python takes for the end of a line."""
+    """Rows of a JSON list or JSON lines. Only a line feed ends a line, unlike for `str.splitlines`."""
     rows = json.loads(text) if text.lstrip().startswith("[") else list(_lines(text))
     if not all(isinstance(row, dict) for row in rows):
         raise ValueError("expected JSON objects")
@@ -106,9 +106,9 @@ def _lines(text: str) -> Iterator[Any]:
 
 
 def from_hub(config: TaskConfig, fetch: str) -> Any:
-    """The data set that a task's file names: the copy in the cache, or else the hub's.
+    """The data set that a task's file names: the copy in the cache, or else the hub's. Raises TaskDataError.
 
-    fetch: the command that gets it, for a machine that cannot reach the hub.
+    fetch: the command that downloads it, to be named in the message if the hub cannot be reached.
     """
     path, name = config["dataset_path"], config.get("dataset_name")
     options = {key: value for key, value in (config.get("dataset_kwargs") or {}).items() if key != "trust_remote_code"}
@@ -124,16 +124,16 @@ def from_hub(config: TaskConfig, fetch: str) -> Any:
         raise TaskDataError(_why(path, error)) from error
     try:
         return _loaded(path, name, **options)
-    except (OSError, ValueError, RuntimeError) as error:  # a RuntimeError: data sets that are programs are not run
+    except (OSError, ValueError, RuntimeError) as error:  # a RuntimeError: loading scripts of data sets are not run
         raise TaskDataError(_why(path, error)) from error
 
 
 def _loaded(path: str, name: str | None, **options: Any) -> Any:
-    """The data set, in a cache that ends with the process where the usual one cannot be written."""
+    """The data set, in a temporary cache for this process if the usual one is not writable."""
     try:
         return datasets.load_dataset(path, name, **options)
     except OSError as error:
-        if error.filename is None or "cache_dir" in options:  # the hub's answer, or a folder that the task names
+        if error.filename is None or "cache_dir" in options:  # an error of the hub, or of a folder that the task names
             raise
     return datasets.load_dataset(path, name, cache_dir=_spare_cache().name, **options)
 
@@ -153,7 +153,8 @@ def first_line(error: Exception) -> str:
 
 
 def offline_first(make: Callable[[], Made], fetch: str) -> Made:
-    """Result of `make`, which loads its data by itself: from the cache, or else from the hub, as in `from_hub`."""
+    """Result of `make`, which loads its own data: from the cache, or else from the hub, as in `from_hub`. Raises
+    TaskDataError."""
     try:
         with _offline():
             return make()
@@ -183,7 +184,7 @@ def _hub_answers() -> bool:
 
 @cache
 def _answers(address: str) -> bool:
-    """Asked once: the libraries would try every data set for half a minute."""
+    """Whether an address answers, asked once per process: the libraries would retry each data set for half a minute."""
     try:
         urlopen(Request(address, method="HEAD"), timeout=5)
     except HTTPError:  # a refusal is an answer

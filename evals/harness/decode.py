@@ -17,17 +17,17 @@ from zoo.site import Given
 
 _KNOWN = {"until", "max_gen_toks", "do_sample", "temperature", *PROCESSORS}
 _INERT = {"num_beams": 1}
-"""Other settings that may be given at these values, which change nothing."""
+"""Other settings that are accepted only at these values, which have no effect."""
 _DEFAULT_MAX_NEW = 256
 
 
 class UnsupportedGenerationError(ValueError):
-    """A task asks for text in a way that is not implemented here: leaving that out would change what is measured."""
+    """A task requests generation settings that are not implemented: ignoring them would change what is measured."""
 
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """One prompt and how to continue it. `place` is its place among all requests."""
+    """One prompt and how to continue it. `place` is its index among all requests."""
 
     place: int
     prompt: list[int]
@@ -39,12 +39,12 @@ class GenerationRequest:
     def parse(
         place: int, prompt: list[int], settings: Mapping[str, Any], context: int, stops: tuple[str, ...] = ()
     ) -> GenerationRequest:
-        """lm-eval's generation settings. A prompt too long for `context` loses its beginning.
+        """Request with lm-eval's generation settings. A prompt too long for `context` loses its beginning.
 
-        Where more new tokens are asked for than `context` has room for beside a prompt, which lm-eval refuses, they get
-        what the prompt leaves, and at least half of `context`. stops: further strings that end the text.
+        A request for `context` or more new tokens, which lm-eval refuses, gets as many as the prompt leaves room for,
+        and at least half of `context`. stops: further strings that end the text.
 
-        Raises UnsupportedGenerationError for a setting that is unknown here.
+        Raises UnsupportedGenerationError for an unknown setting.
         """
         inert = {name for name, value in _INERT.items() if settings.get(name) == value}
         if unknown := sorted(set(settings) - _KNOWN - inert):
@@ -67,8 +67,8 @@ class GenerationRequest:
 
     @property
     def question(self) -> tuple[Any, ...]:
-        """All that decides the answer but for the model and the seed, as plain data."""
-        # A greedy text does not depend on the request's place, a drawn one does (see `Generation`).
+        """Everything that determines the answer, except the model and the seed, as plain data."""
+        # Greedy text does not depend on the request's index; sampled text does (see `Generation`).
         place = self.place if self.sampling.temperature else 0
         return place, self.prompt, self.until, self.max_new, self.sampling.model_dump()
 
@@ -76,7 +76,7 @@ class GenerationRequest:
 class Generation:
     """Generated tokens of one request, and whether it is finished.
 
-    hides_special: whether special tokens, which stop sequences are looked for in too, are left out of the text.
+    hides_special: whether special tokens are left out of the text; stop sequences are searched for in them, too.
     """
 
     def __init__(self, request: GenerationRequest, seed: int, hides_special: bool = False) -> None:
@@ -85,16 +85,16 @@ class Generation:
         self.tokens: list[int] = []
         self.text = ""
         self.done = request.max_new < 1
-        # A row's own generator: its sample does not depend on what else is in the batch.
+        # One generator per row, so that its sample does not depend on the rest of the batch.
         self.generator = torch.Generator().manual_seed(seed * 1_000_003 + request.place)
 
     def choose(self, logits: Tensor) -> int:
-        """The next token from (V,) logits, on the CPU."""
+        """Next token from logits (V,), on the CPU."""
         text = torch.tensor([self.request.prompt + self.tokens])
         return int(self.request.sampling.choose(logits[None].double(), text, generator=self.generator))
 
     def append(self, token: int, how: Conventions) -> None:
-        """Take a token; finish at an end, at a stop sequence (cut off with what follows) or at the limit."""
+        """Add a token; finish at an end token, at a stop sequence (cut off with the text after it) or at the limit."""
         if self.done:
             return
         self.done = token in how.ends
@@ -108,8 +108,8 @@ class Generation:
 
 
 def decode(model: Decoder, how: Conventions, requests: list[GenerationRequest], *, seed: int) -> list[str]:
-    """The text that continues each prompt. Prompts are padded on the left, and read once; a model that sees all of a
-    prefix has the prompt as its prefix."""
+    """Continuation of each prompt. Prompts are padded on the left and read once; for a model with a bidirectional
+    prefix, the prompt is the prefix."""
     rows = [Generation(request, seed, how.hides_special) for request in requests]
     for places in alike(model, requests, lambda request: len(request.prompt)):
         _write(model, how, [rows[place] for place in places])

@@ -28,7 +28,7 @@ from evals.harness.loading import by_size, load_tasks
 from evals.harness.selection import TaskSelection
 
 Sample: TypeAlias = dict[str, Any]
-"""lm-eval's record of one item: the document, what the model answered, and a value for each metric."""
+"""lm-eval's record of one item: the document, the model's answer, and a value for each metric."""
 Scores = dict[str, dict[str, Score]]
 """Scores by task, or group of tasks, and metric."""
 
@@ -38,8 +38,8 @@ _ACCURACIES = {"acc", "acc_norm", "acc_bytes", "acc_mutual_info"}
 def evaluate_tasks(spec: TaskSelection, lm: ZooLM, documents: Sequence[str]) -> Found:
     """Run tasks on a model. The same arguments give the same scores.
 
-    documents: held-out texts, from which the tasks that ship with the project make their items.
-    Raises UnknownTaskError for a name that neither the project, `spec.include` nor lm-eval knows.
+    documents: held-out texts, from which the tasks that ship with the project build their items.
+    Raises UnknownTaskError for a name that neither the project, `spec.include` nor lm-eval defines.
     """
     about = {"lm_eval": version("lm_eval")}
     with _quiet(), sources_alone(), seeded(lm.seed):
@@ -63,9 +63,9 @@ def evaluate_tasks(spec: TaskSelection, lm: ZooLM, documents: Sequence[str]) -> 
 
 
 def _scores(name: str, results: Any, task: Any) -> dict[str, Score]:
-    """The scores of one task, by metric.
+    """Scores of one task, by metric.
 
-    A metric of another filter than lm-eval's default is named `metric,filter`, as lm-eval does.
+    A metric with a filter other than lm-eval's default is named `metric,filter`, as in lm-eval.
     """
     scores: dict[str, Score] = {}
     for key, metric, chosen, value in _values(results["results"][name]):
@@ -89,7 +89,7 @@ def _values(row: Mapping[str, object]) -> Iterator[tuple[str, str, str, object]]
 
 
 def _group_scores(group: Any, results: Any, tasks: Scores) -> dict[str, Score]:
-    """The same of a group: lm-eval's mean over its tasks, and the error of that mean."""
+    """Scores of a group: lm-eval's mean over its tasks, and the standard error of that mean."""
     scores: dict[str, Score] = {}
     for key, metric, _chosen, value in _values(results["results"].get(group.name, {})):
         parts = [tasks[task.task_name][key] for task in group.get_all_tasks() if key in tasks[task.task_name]]
@@ -105,7 +105,7 @@ def _group_scores(group: Any, results: Any, tasks: Scores) -> dict[str, Score]:
 
 
 def _mean_of(values: Sequence[float | None], weights: Sequence[int], independent: bool = False) -> float | None:
-    """Σ wᵢ vᵢ / Σ wᵢ, or, of standard errors of independent means, √Σ (wᵢ vᵢ)² / Σ wᵢ; None where one is unknown."""
+    """Σ wᵢ vᵢ / Σ wᵢ or, for standard errors of independent means, √Σ (wᵢ vᵢ)² / Σ wᵢ; None if a value is unknown."""
     products = [w * v for w, v in zip(weights, values, strict=True) if v is not None]
     if len(products) < len(values) or not products:
         return None
@@ -113,7 +113,7 @@ def _mean_of(values: Sequence[float | None], weights: Sequence[int], independent
 
 
 def _stderr(metric: str, task: Any, items: list[Sample]) -> float | None:
-    """Over items; for likelihoods of whole texts over the documents that they are from."""
+    """Standard error over items or, for likelihoods of whole texts, over the documents that they are from."""
     if len(items) < 2:
         return None
     values = [item[metric] for item in items]
@@ -126,14 +126,14 @@ def _stderr(metric: str, task: Any, items: list[Sample]) -> float | None:
 
 
 def _document_of(sample: Sample) -> int | None:
-    """Which held-out text an item is from; other tasks' fields of that name are none of ours."""
+    """Index of the held-out text that an item is from; None for tasks without an integer field `document`."""
     doc = sample["doc"]
     document = doc.get("document") if isinstance(doc, dict) else None
     return document if isinstance(document, int) else None
 
 
 def _chance(metric: str, task: Any, items: list[Sample]) -> float | None:
-    """Expected accuracy of guessing; None where the notion does not apply."""
+    """Expected accuracy of random guessing; None where the notion does not apply."""
     if metric not in _ACCURACIES or not items or task.OUTPUT_TYPE != "multiple_choice":
         return None
     if task.multiple_target:
@@ -158,7 +158,7 @@ def _plain(value: Any) -> Any:
 
 
 def _json_safe(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become null."""
+    """Replace NaN and infinity, which JSON lacks, by null."""
     if isinstance(value, list):
         return [_json_safe(v) for v in value]
     return _finite(value) if isinstance(value, float) else value
@@ -166,8 +166,8 @@ def _json_safe(value: Any) -> Any:
 
 @contextlib.contextmanager
 def sources_alone() -> Iterator[None]:
-    """Compile the code of task files from its sources. What lies compiled in a `__pycache__` may be another's,
-    which nobody has allowed."""
+    """Compile the code of task files from its sources: a `__pycache__` may hold other code, which the user has not
+    allowed."""
     before = sys.pycache_prefix
     with tempfile.TemporaryDirectory() as folder:
         sys.pycache_prefix = folder
@@ -179,7 +179,7 @@ def sources_alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """lm-eval logs, prints and draws progress bars: errors are kept, and nothing reaches standard output."""
+    """Silence lm-eval: it logs only errors, draws no progress bars, and prints to standard error."""
     logger = logging.getLogger("lm_eval")
     level, bar = logger.level, lm_eval.api.task.tqdm
     logger.setLevel(logging.ERROR)
@@ -199,14 +199,14 @@ WEIGHTED_METRICS: dict[str, Callable[[Array], Array]] = {
     "byte_perplexity": lambda mean: np.exp(-mean),
     "word_perplexity": lambda mean: np.exp(-mean),
 }
-"""Metric → what it makes of the mean log-likelihood per unit, Σ log p ÷ Σ units."""
+"""Metric → function of the mean log-likelihood per unit, Σ log p ÷ Σ units."""
 
 
 def jackknife_stderr(metric: str, items: Sequence[tuple[float, int]], clusters: Sequence[Hashable]) -> float | None:
     """Delete-one-cluster jackknife: √((g − 1)/g · Σ (θ₍ᵢ₎ − θ̄)²), θ₍ᵢ₎ being the metric without cluster i.
 
-    items: (log-likelihood, units) per text; clusters: which document each text is from, since texts from one document
-    are not independent. None with fewer than two clusters. Efron & Tibshirani 1993, chapter 11.
+    items: (log-likelihood, units) per text; clusters: the document of each text, since texts from one document are not
+    independent. None with fewer than two clusters. Efron & Tibshirani 1993, chapter 11.
     """
     names = list(dict.fromkeys(clusters))
     if len(names) < 2:
@@ -226,7 +226,7 @@ CLOSED_FORM = {mean: mean_stderr, acc_all: acc_all_stderr}
 
 
 def stderr_over_items(aggregate: Callable[[list[Any]], Any], values: Sequence[Any]) -> float:
-    """Standard error of an aggregate of the items' values: s/√n of a mean, else a bootstrap over items.
+    """Standard error of an aggregate of the items' values: s/√n for a mean, else a bootstrap over items.
 
     Efron & Tibshirani 1993, chapter 6: 200 resamples are enough for a standard error.
     """

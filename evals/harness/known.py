@@ -1,4 +1,4 @@
-"""Which tasks exist, without loading lm-eval for those that ship with the project."""
+"""Names of the existing tasks; lm-eval is not loaded for those that ship with the project."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from zoo.errors import did_you_mean
 
 TASK_SUFFIXES = {".yaml", ".yml", ".py", ".json", ".jsonl"}
-"""File types that a task may consist of."""
+"""File types of a task's definition."""
 
 DATA_SUFFIXES = (".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz")
 """File types of a task's local data."""
@@ -17,7 +17,7 @@ SHIPPED = tuple(sorted(path.stem for path in TASK_FOLDER.glob("*.yaml")))
 
 
 def near(name: str) -> str:
-    """`" (did you mean 'x'?)"`, x being the nearest task that exists, or nothing."""
+    """`" (did you mean 'x'?)"`, with x the most similar existing task; an empty string if there is none."""
     if ours := did_you_mean(name, SHIPPED):
         return ours
     from evals.harness import catalogue  # noqa: PLC0415 (slow to load)

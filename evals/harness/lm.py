@@ -1,4 +1,4 @@
-"""A zoo model as lm-eval's language model."""
+"""Adapter that makes a zoo model a language model of lm-eval."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Encoded = tuple[tuple[str, str], list[int], list[int]]
 
 
 Ask = Callable[[dict[int, Any]], Iterable[tuple[int, Any]]]
-"""Function that answers questions by place, in any order."""
+"""Function that answers questions by index, in any order."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """One row to score: `tokens` are read but for the last, and the last `scored` of them are predicted."""
+    """One row to score: all `tokens` but the last are read, and the last `scored` of them are predicted."""
 
     request: int
     tokens: list[int]
@@ -46,12 +46,13 @@ class Window:
 class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     """Scores and continues text with a causal model.
 
-    tokenizer: of a model that was trained here, with `eos`, the token that ends a document, and `bos`; or the
-        conventions of one that was trained elsewhere (see `evals.harness.conventions`), which say all three.
-    context: the largest number of tokens that the model reads at once; longer contexts lose their beginning.
+    tokenizer: for a model that was trained here, its tokenizer, with `eos`, the token that ends a document, and `bos`;
+        else the model's conventions (see `evals.harness.conventions`), which include all three.
+    context: the maximum number of tokens that the model reads at once; longer contexts lose their beginning.
     batch: rows per forward pass, or `auto` (see `evals.reading.batches`).
-    seed: of sampling, where a task asks for a temperature.
-    answers: a file in which the model's answers are looked up and kept (see `ablate.store.answers`).
+    seed: seed of sampling, for tasks with a temperature.
+    answers: a file that caches the model's answers (see `ablate.store.answers`).
+    Raises NotCausalError for a model that is not causal, ValueError for other wrong arguments.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
 
     @property
     def prefix_token_id(self) -> int:
-        """Stands for an empty context."""
+        """Token that replaces an empty context."""
         return self.conventions.first
 
     @property
@@ -110,14 +111,14 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
 
     @property
     def tokenizer_name(self) -> str:
-        """Tells lm-eval whose chat template its stored requests were rendered with."""
+        """Key under which lm-eval caches requests, which are rendered with the tokenizer's chat template."""
         return self.conventions.identity
 
     def apply_chat_template(self, chat_history: Messages, add_generation_prompt: bool = True) -> str:
         return self.conventions.rendered(chat_history, add_generation_prompt)
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[Any]:
-        """[(Σ log p(token | what precedes it) over the continuation, whether each token is the likeliest)]."""
+        """[(Σ log p(token | preceding tokens) over the continuation, whether each token is the likeliest)]."""
         return list(super().loglikelihood(requests, disable_tqdm=disable_tqdm))
 
     def loglikelihood_rolling(
@@ -125,8 +126,8 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         requests: list[Any],
         disable_tqdm: bool = True,
     ) -> list[float]:
-        """[log p(text)], each token scored once, in windows that share no scored token, the first of them after `first`
-        of the conventions."""
+        """[log p(text)]. Each token is scored once, in windows that share no scored token; the text's first token is
+        scored after `conventions.first`."""
         first, tokens = self.conventions.first, self.conventions.rolling
         encoded: list[Encoded] = [(("", text), [first], tokens(text)) for (text,) in (r.args for r in requests)]
         return [total for total, _ in self._loglikelihood_tokens(encoded)]
@@ -139,7 +140,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         return [(total, greedy) for total, greedy in found]
 
     def _likelihoods(self, questions: Mapping[int, tuple[list[int], list[int]]]) -> Iterator[tuple[int, Any]]:
-        """(place, (Σ log p, is greedy)), each as soon as the last of its windows is scored."""
+        """Yield (index, (Σ log p, is greedy)) of each question as soon as its last window is scored."""
         totals = dict.fromkeys(questions, (0.0, True))
         windows = [w for place, question in questions.items() for w in self._windows(place, *question)]
         left = Counter(window.request for window in windows)
@@ -152,7 +153,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
                 yield place, totals[place]
 
     def _remembered(self, kind: str, questions: Sequence[Any], ask: Ask) -> list[Any]:
-        """The answer to each question: the model is asked only what is not in the file, and the same but once."""
+        """Answer to each question. The model computes only answers that are not in the file, equal questions once."""
         with Answers(self.answers, self._owner if self.answers else "") as answers, evaluating(self.model):
             keys = [answers.key(kind, question) for question in questions]
             found = answers.known(keys)
@@ -164,7 +165,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
 
     @cached_property
     def _owner(self) -> str:
-        """All that decides an answer but for the question."""
+        """Identity of everything that determines an answer, except the question."""
         kind = self._device.type
         numerics = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else "as it is"
         reads = "prompts as prefixes" if self.model.spec.visible == "prefix" else ""
@@ -210,7 +211,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     def _log_likelihood(self, tokens: Tensor, targets: Tensor) -> list[tuple[float, bool]]:
         """tokens, targets: (B, T); a target of −1 is not scored."""
         scored = targets >= 0
-        # The head reads only what is scored: it is the larger part of a small model's work.
+        # The head reads only scored tokens: it is the larger part of a small model's work.
         logits = self.model.read_out(self.model.hidden(tokens)[scored]).float()
         wanted = targets[scored]
         log_p = torch.zeros(targets.shape, dtype=torch.float64, device=logits.device)
@@ -225,7 +226,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         requests: list[Any],
         disable_tqdm: bool = True,
     ) -> list[str]:
-        """Text that continues each prompt, without the stop sequence that ended it."""
+        """Continuation of each prompt, without the stop sequence that ended it. Raises UnsupportedGenerationError."""
         if problem := self.conventions.generation_problem():
             raise UnsupportedGenerationError(f"{problem}, which is not supported")
         known = self.conventions
@@ -246,7 +247,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
 
 
 def fingerprint(model: Decoder) -> str:
-    """sha256 over the spec and every weight of a model: two checkpoints have one only where they compute the same."""
+    """sha256 over the spec and every weight of a model: equal only for checkpoints that compute the same."""
     digest = hashlib.sha256(canonical(model.spec.identity()).encode())
     for name, value in sorted(model.state_dict().items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())

@@ -1,4 +1,4 @@
-"""Stored models in lm-eval: importing this module makes `zoo` a model of lm-eval's.
+"""Saved models in lm-eval: importing this module registers `zoo` as a model of lm-eval.
 
     import evals.harness.lm_eval_model
     lm_eval.simple_evaluate(model="zoo", model_args={"path": "runs/0123456789abcdef"}, tasks=["lambada_openai"])
@@ -25,11 +25,11 @@ from evals.harness.lm import Encoded, ZooLM
 
 OWNER = "ablate: whose answers these are"
 Arguments: TypeAlias = Mapping[str, Any]
-"""`--model_args`, by the names that `SavedZooLM` has for them."""
+"""`--model_args`, by the parameter names of `SavedZooLM`."""
 
 
 class ModelFolderError(ValueError):
-    """A folder is not a model that text can be scored with, or not with these arguments."""
+    """A folder has no model that can score text, or not with these arguments."""
 
 
 @register_model("zoo")
@@ -37,13 +37,13 @@ class SavedZooLM(ZooLM):
     """A model that `zoo.save` wrote, with the tokenizer.json beside it.
 
     path: the folder of a run, or one with spec.json, weights.safetensors and tokenizer.json.
-    device: `cpu`, `cuda`, `cuda:1` …; by default a GPU where there is one.
-    dtype: `bfloat16` computes products in it; by default as the run was trained, else float32.
-    context: tokens read at once; by default those of the run's training.
+    device: `cpu`, `cuda`, `cuda:1` …; by default a GPU if there is one.
+    dtype: `bfloat16` for autocast; by default the precision of the run's training, else float32.
+    context: tokens read at once; by default the run's training context.
     eos: the token that ends a document; by default that of the run's corpus, else the tokenizer's only special token.
-    bos: `auto`, `on` or `off`, as in a study. A model that was trained elsewhere has conventions of its own, eos among
-        them.
-    batch_size: rows at once, or `auto`. max_batch_size has no use, since no size is tried.
+        A model that was trained elsewhere follows its own conventions unless `eos` is given.
+    bos: `auto`, `on` or `off`, as in a study.
+    batch_size: rows per forward pass, or `auto`. max_batch_size is ignored, since no batch size is tried out.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 (each is an argument of the command line)
@@ -84,7 +84,8 @@ class SavedZooLM(ZooLM):
 
     @classmethod
     def create_from_arg_obj(cls, arg_dict: Arguments, additional_config: Arguments | None = None) -> Self:
-        """From `--model_args`, which come before lm-eval's own options, of which `--device` is a GPU by itself."""
+        """Model from `--model_args`, which override lm-eval's options. Its default `--device`, a GPU, is ignored if
+        there is none."""
         options = {key: value for key, value in (additional_config or {}).items() if value is not None}
         if str(options.get("device")).startswith("cuda") and not torch.cuda.is_available():
             del options["device"]
@@ -106,7 +107,7 @@ class SavedZooLM(ZooLM):
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == "bfloat16")
 
     def set_cache_hook(self, cache_hook: Any) -> None:
-        """Refuses lm-eval's `--use_cache` file of another model: its keys are the questions alone."""
+        """Raise ModelFolderError for lm-eval's `--use_cache` file of another model: its keys are only the questions."""
         answers = cache_hook.dbdict
         if answers is not None:
             with self._autocast():
@@ -120,7 +121,7 @@ class SavedZooLM(ZooLM):
 
 
 def _folder(path: Path) -> tuple[Path, RunDocument | None]:
-    """Where the model lies, and the run.json beside it, where there is one."""
+    """Folder of the model, and the run.json beside it if there is one. Raises ModelFolderError."""
     folder = path if (path / "spec.json").is_file() else path / "model"
     for name in ("spec.json", "weights.safetensors", "tokenizer.json"):
         if not (folder / name).is_file():

@@ -1,4 +1,4 @@
-"""Tasks by name, with their data: what cannot be had is set aside, with the reason, and the others go on."""
+"""Loading tasks by name, with their data: unavailable tasks are skipped with a reason, and the others are kept."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from evals.harness.selection import TaskSelection
 
 
 class UnknownTaskError(ValueError):
-    """A task name that nothing defines."""
+    """A task name is not defined, or data is given for a task that is not evaluated."""
 
 
 @dataclass
 class Loaded:
-    """lm-eval's tasks and groups by name, and why others are not among them.
+    """lm-eval's tasks and groups by name, and the reasons why others are skipped.
 
-    members: the tasks of each group, those that are skipped too; of a group that is skipped whole there is no more.
+    members: the tasks of each group, skipped ones included; a group without other tasks is only here, not in `groups`.
     """
 
     tasks: dict[str, Task] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Loaded:
     skipped: dict[str, str] = field(default_factory=dict)
 
     def skip(self, name: str, reason: str) -> None:
-        """Set a task aside, and take it out of its groups."""
+        """Skip a task, and remove it from its groups."""
         self.skipped[name] = reason
         del self.tasks[name]
         for group in self.groups.values():
@@ -51,7 +51,7 @@ class Loaded:
             self.skip(name, reason)
 
     def task_groups(self) -> dict[str, TaskGroup]:
-        """Tasks that each group's score is a mean of, or, for metrics in `by_size`, a mean over the items of."""
+        """Tasks that each group's score averages, with equal weight or, for metrics in `by_size`, weighted by items."""
         return {
             name: TaskGroup(
                 tasks=tuple(member for member in members if member in self.tasks),
@@ -63,14 +63,14 @@ class Loaded:
 
 
 def by_size(group: Group) -> set[str]:
-    """The metrics of a group in whose mean every item counts the same, and not every task."""
+    """Metrics of a group whose mean gives equal weight to every item instead of every task."""
     return {each.metric for each in group.aggregate_metric_list or () if each.weight_by_size}
 
 
 def load_tasks(spec: TaskSelection, documents: Sequence[str], seed: int = 0) -> Loaded:
-    """`spec.tasks`: names of tasks, groups and tags, or paths of task files. Raises UnknownTaskError.
+    """Load `spec.tasks`: names of tasks, groups and tags, or paths of task files. Raises UnknownTaskError.
 
-    documents: what the tasks that ship with the project make their items of, with the seed.
+    documents: held-out texts, from which the tasks that ship with the project build their items with the seed.
     """
     index = catalogue.index(spec.tasks, [TASK_FOLDER, *map(Path, spec.include)])
     entries = [index.get(name) or TaskIndex.entry_from_path(Path(name)) for name in spec.tasks]
@@ -96,13 +96,13 @@ def fetch_command(tasks: Sequence[str], include: Sequence[str]) -> str:
 
 
 def _places(spec: TaskSelection, index: Mapping[str, Entry]) -> dict[str, Path]:
-    """Where the data of each task lie. What is said of a task counts before what is said of its group."""
+    """File or folder of each task's data. Data given for a task take precedence over data given for its group."""
     inner_last = sorted(spec.data, key=lambda name: -len(list(catalogue.reached([name], index))))
     return {task: Path(spec.data[name]) for name in inner_last for task in catalogue.reached([name], index)}
 
 
 def _collect(item: Task | Group | _Skipped, loaded: Loaded) -> list[str]:
-    """Enter a task, or a group and all in it; returns the names of its tasks. Groups lose what is skipped."""
+    """Add a task, or a group with its members, and return the names of its tasks. Groups lose skipped tasks."""
     if isinstance(item, _Skipped):
         return [item.task_name]
     if isinstance(item, Task):
@@ -118,7 +118,7 @@ def _collect(item: Task | Group | _Skipped, loaded: Loaded) -> list[str]:
 
 
 def failure_of(error: Exception) -> str:
-    """Why a task cannot be run whose own code raised this."""
+    """Reason why a task cannot run, from the error that its own code raised."""
     *_, (frame, line) = walk_tb(error.__traceback__)
     where = f"{Path(frame.f_code.co_filename).name}:{line}"
     return f"its own code fails at {where}: {type(error).__name__}{f': {first_line(error)}' if str(error) else ''}"
@@ -126,13 +126,13 @@ def failure_of(error: Exception) -> str:
 
 @dataclass
 class _Skipped:
-    """Stands where a task would."""
+    """Placeholder for a task that is skipped."""
 
     task_name: str
 
 
 class _Factory(TaskFactory):  # type: ignore[misc]  # lm_eval has no types
-    """Makes lm-eval's tasks with data from where they are, and a placeholder where there are none."""
+    """Builds lm-eval's tasks with local, cached or downloaded data, and a placeholder for each task that fails."""
 
     def __init__(
         self, given: Mapping[str, object], places: Mapping[str, Path], fetch: str, skipped: dict[str, str]
@@ -160,12 +160,12 @@ class _Factory(TaskFactory):  # type: ignore[misc]  # lm_eval has no types
                 self._skipped[name] = f"{self._places[name]} lacks the fields that it reads: {error}"
         except MemoryError:
             raise
-        except Exception as error:  # a task's own code has errors of every kind
+        except Exception as error:  # a task's own code may raise any error
             self._skipped[name] = failure_of(error)
         return _Skipped(name)
 
     def _data(self, entry: Entry, name: str, config: TaskConfig) -> TaskConfig:
-        """The part of a task's settings that says where its data come from."""
+        """Settings that point a task to its data."""
         absent: dict[str, None] = {}
         if name in self._places:
             data = local(name, config, self._places[name])

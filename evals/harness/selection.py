@@ -1,4 +1,4 @@
-"""Which tasks are evaluated, on which data: settings that the harness reads."""
+"""Settings that the harness reads: the tasks to evaluate, and their data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zoo.settings.axis import Spec
 
 
 class TaskSelection(Spec):
-    """Tasks by name or file, the data that they read, and how many of their items."""
+    """Tasks by name or file, the data that they read, and the number of their items."""
 
     tasks: Annotated[tuple[str, ...], Option("TASK", names, flat)] = Field(
         default=("heldout_pairs", "heldout_text"), strict=False
@@ -32,20 +32,20 @@ class TaskSelection(Spec):
     )
     """Few-shot examples per item (default: the task's own number). Tasks defined as zero-shot stay zero-shot."""
     chat_template: Annotated[bool, Option(flag=True)] = Field(default=False, exclude_if=lambda value: not value)
-    """Put tasks to imported models as a conversation, in the chat template that came with them."""
+    """Present tasks to imported models as conversations, in the chat template that came with the model."""
     data: Annotated[dict[str, str], Option("NAME=PATH", named_path, once)] = Field(
         default={}, exclude_if=lambda value: not value
     )
     """Read the data of a task or group from a file or folder (parquet, jsonl, json)."""
 
     def content(self) -> str | None:
-        """sha256 over the files of the tasks that ship with the project, over task files of the user's with what lies
-        beside them, and over local data; None where there are none.
+        """sha256 over the files of the tasks that ship with the project, the user's task files with the files beside
+        them, and local data; None without any.
 
-        Scores belong to what the tasks say, not to what they are called.
+        It ties scores to the content of tasks, not to their names.
         """
         files = {path for name in self.include for path in Path(name).rglob("*")}
-        # What else lies beside data, such as what the hub's client notes of a download, is never read.
+        # Other files beside data, such as the hub client's notes of a download, are never read.
         files |= {
             path for name in self.data.values() for path in Path(name).rglob("*") if path.name.endswith(DATA_SUFFIXES)
         }
@@ -64,7 +64,7 @@ class TaskSelection(Spec):
         return digest.hexdigest()
 
     def unknown(self) -> list[str]:
-        """Tasks that nothing defines. lm-eval is loaded only where a name is not one of ours."""
+        """Tasks that nothing defines. lm-eval is loaded only for names that do not ship with the project."""
         others = [name for name in self.tasks if name not in SHIPPED and not Path(name).is_file()]
         if not others:
             return []
@@ -74,7 +74,7 @@ class TaskSelection(Spec):
         return [name for name in others if name not in known]
 
     def stray_data(self) -> list[str]:
-        """Names in `data` that none of the tasks has, nor any of their groups."""
+        """Names in `data` that are neither requested tasks or groups nor members of these."""
         left = set(self.data) - set(self.tasks)
         if not left:
             return []

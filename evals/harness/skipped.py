@@ -8,7 +8,7 @@ from ablate.store.documents import TaskGroup
 
 
 def skipped_lines(skipped: Mapping[str, str], groups: Mapping[str, TaskGroup]) -> Iterator[str]:
-    """One line for each task that was skipped, with the reason, but for those of a group one together."""
+    """One line for each skipped task, with the reason; several skipped tasks of a group share one line."""
     left = dict(skipped)
     for name, group in sorted(groups.items(), key=lambda item: -len(item[1].missing)):  # the outer before the inner
         missing = [task for task in group.missing if task in left]

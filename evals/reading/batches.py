@@ -1,4 +1,4 @@
-"""Number of rows in a forward pass."""
+"""Batch size of forward passes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 MOST_TOKENS = 8192
-"""More at once make no pass faster."""
+"""Maximum number of tokens per pass; more do not make it faster."""
 MOST_LOGITS = 2**28
-"""Numbers in the output of a pass in which every token is scored: 1 GiB."""
+"""Maximum number of logits of a pass that scores every token: 1 GiB in float32."""
 
 
 def alike(model: Decoder, items: Sequence[Item], length: Callable[[Item], int]) -> list[list[int]]:
-    """Places of the items that a model may read in one pass: all of them, unless what it computes depends on the length
-    of its rows. Then only items of one length, so that none depends on its neighbours."""
+    """Indices of the items, in groups that a model may read in one pass: a single group, unless the model's computation
+    depends on the length of its rows. Then each group has items of one length, so that none depends on the others."""
     if not depends_on_length(model.spec):
         return [list(range(len(items)))]
     places: dict[int, list[int]] = {}
@@ -33,9 +33,9 @@ def alike(model: Decoder, items: Sequence[Item], length: Callable[[Item], int]) 
 
 
 class Batches:
-    """Rows of a number that is given, or found: `auto` is as many rows as have some thousand tokens together.
+    """Batches of a given number of rows, or `auto`: as many rows as have several thousand tokens together.
 
-    Where these do not fit into a GPU's memory, there are half as many from then on. A number that is given is kept.
+    If an `auto` batch does not fit into GPU memory, batches are halved from then on. A given number is never changed.
     """
 
     def __init__(self, rows: Rows, vocab_size: int) -> None:
@@ -49,7 +49,7 @@ class Batches:
     def run(
         self, items: Sequence[Item], length: Callable[[Item], int], work: Callable[[list[Item]], list[Answer]]
     ) -> Iterator[tuple[Item, Answer]]:
-        """Every item with its answer. The longest come first, so that neighbours pad little."""
+        """Yield every item with its answer, the longest items first, so that batches contain little padding."""
         items = sorted(items, key=length, reverse=True)
         first = 0
         while first < len(items):

@@ -1,4 +1,4 @@
-"""Which models are causal: those that read a text from left to right."""
+"""Check that a model is causal: reads a text from left to right."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from zoo.spec import ModelSpec
 
 
 class NotCausalError(ValueError):
-    """Request that has no meaning for a model of this kind, which is not causal."""
+    """A request is meaningless for a model that is not causal."""
 
 
 def obstacle(spec: ModelSpec) -> str | None:
-    """Why a model cannot say how likely a text is, nor continue it; None where it can."""
+    """Reason why a model can neither give a text's likelihood nor continue it; None if it can."""
     if spec.visible == "all":
         return "is an encoder"
     return None if spec.encoder is None else "has an encoder"

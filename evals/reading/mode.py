@@ -1,4 +1,4 @@
-"""The mode in which a model is read: nothing is trained."""
+"""Evaluation mode of a model."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import nn
 
 @contextmanager
 def in_evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and without what a forward pass in training changes, such as the biases of routers; the mode
-    that the model was in comes back afterwards."""
+    """Switch off dropout, and changes that forward passes make in training, such as those of router biases; the
+    previous mode is restored afterwards."""
     training = model.training
     model.eval()
     try:
@@ -23,6 +23,6 @@ def in_evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """No gradients, and evaluation mode; training mode comes back afterwards."""
+    """Evaluation mode without gradients; the previous mode is restored afterwards."""
     with in_evaluation_mode(model), torch.inference_mode():
         yield

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Question:
-    """Examples of one difficulty, at their own length. tokens, targets: (examples, T); −100 where nothing is asked.
+    """Examples of one difficulty, at their own length. tokens, targets: (examples, T); −100 for tokens not scored.
 
-    `chance` is the accuracy of guessing well, `floor` the least loss possible in nats per target; None where unknown.
+    `chance` is the accuracy of informed guessing, `floor` the least possible loss in nats per target; None if unknown.
     """
 
     level: Mapping[str, int]

@@ -1,7 +1,7 @@
-"""Held-out text read in windows: what evaluations of its loss share.
+"""Windows of held-out text: common code of the evaluations of its loss.
 
-All windows lie in the same stretches of text, drawn with a seed, so that models and lengths are asked for the same
-tokens. Errors are over stretches, since neighbouring windows are not independent.
+All windows lie in the same stretches of text, drawn with a seed, so that all models and window lengths predict the same
+tokens. Standard errors are over stretches, since neighbouring windows are not independent.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Result = TypeVar("Result")
 Reason: TypeAlias = str
-"""Why there is nothing."""
+"""Reason why there is no result."""
 Multiples = Annotated[
     tuple[PositiveInt, ...],
     Field(min_length=1, max_length=16, strict=False),
     AfterValidator(lambda multiples: tuple(sorted(set(multiples)))),
 ]
-"""Lengths of windows, as multiples of the training context, ascending and each once."""
+"""Lengths of windows, as multiples of the training context, ascending and without duplicates."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """Held-out text as a model is trained on it: one row of tokens, and the bytes that each stands for.
+    """Held-out text in the form of training text: one row of tokens, and the number of bytes of each.
 
     before: tokens that the model expects before every text (see `evals.harness.conventions`).
     """
@@ -52,10 +52,10 @@ class Text:
     before: tuple[int, ...] = ()
 
     def windows(self, starts: Ints, targets: int) -> Ints:
-        """(*starts.shape, R + 1): what is read to predict the `targets` tokens behind each start, and the last of them.
+        """Tokens to read to predict the `targets` tokens after each start, and the last target: (*starts.shape, R + 1).
 
-        What stands before every text takes the place of a window's first token, which is not predicted; so does
-        llama.cpp's `perplexity`. Then the same tokens are predicted of all models.
+        The tokens `before` every text replace a window's first token, which is not predicted, as in llama.cpp's
+        `perplexity`. So all models predict the same tokens.
         """
         found: Ints = self.tokens[starts[..., None] + np.arange(targets + 1)].astype(np.int64)
         if not self.before:
@@ -64,14 +64,14 @@ class Text:
         return np.concatenate([before, found[..., 1:]], axis=-1)
 
     def read(self, targets: int) -> int:
-        """Number of tokens that are read to predict so many: R."""
+        """R: number of tokens to read to predict `targets` tokens."""
         return targets - 1 + max(1, len(self.before))
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads windows of a text; `batch` rows of `context` tokens at once, and of longer ones as many as take no more
-    memory."""
+    """Reads windows of a text: `batch` rows of `context` tokens per pass, and as many rows of another length as take
+    the same memory for attention scores."""
 
     model: Decoder
     text: Text
@@ -87,14 +87,14 @@ class Reader:
         return {"context": self.context, "stretches": len(stretches.starts), "stretch_tokens": stretches.length}
 
     def item(self, task: str, stretches: Stretches, row: int, metrics: JsonObject) -> SampleRecord:
-        """One stretch, for paired tests. It is named by its bytes too, since other tokenizers cut at other places."""
+        """Record of one stretch, for paired tests. Its name includes its bytes, since tokenizers cut differently."""
         first = int(stretches.starts[row])
         start, end = (int(self.text.sizes[:place].sum()) for place in (first, first + stretches.length))
         name = f"token {first}, bytes {start} to {end}"
         return SampleRecord(task=task, doc_id=row, doc_hash=name, metrics=metrics)
 
     def reason(self, length: int) -> str | None:
-        """Why windows of `length` cannot be read."""
+        """Reason why windows of `length` targets cannot be read; None if they can."""
         end, tokens = longest_text(self.model.spec), len(self.text.tokens)
         if end is not None and self.text.read(length) > end:
             return f"positions end at {end}"
@@ -103,8 +103,8 @@ class Reader:
         return None
 
     def nats(self, starts: Ints, length: int, scored: int) -> Floats:
-        """(*starts.shape, scored): nats of the last targets of windows that read `length` tokens."""
-        # Scores of attention grow with the square of the length: what they take stays the same.
+        """Nats of the last `scored` targets of windows of `length` targets: (*starts.shape, scored)."""
+        # Attention scores grow with the square of the length: this keeps their memory constant.
         rows = max(1, self.batch * self.context**2 // length**2)
         windows = torch.from_numpy(self.text.windows(starts.reshape(-1), length))
         with evaluating(self.model):
@@ -112,26 +112,26 @@ class Reader:
         return np.concatenate(parts).reshape(*starts.shape, scored)
 
     def sizes(self, starts: Ints, length: int) -> Ints:
-        """(*starts.shape, length): bytes of the targets."""
+        """Bytes of the targets: (*starts.shape, length)."""
         found: Ints = self.text.sizes[starts[..., None] + np.arange(1, length + 1)].astype(np.int64)
         return found
 
 
 @dataclass(frozen=True)
 class Stretches:
-    """Where stretches of `length` targets begin."""
+    """Starts of stretches of `length` targets."""
 
     starts: Ints
     length: int
 
     def windows(self, length: int) -> Ints:
-        """(stretches, windows in each): where windows of this length begin."""
+        """Starts of windows of this length: (stretches, windows per stretch)."""
         return self.starts[:, None] + np.arange(self.length // length) * length
 
 
 def stretches(tokens: int, lengths: Sequence[int], wanted: int, seed: int) -> Stretches:
-    """Stretches of the longest of these lengths for which the text has room, none overlapping another: about `wanted`
-    tokens in all, at least one stretch."""
+    """Non-overlapping stretches of the longest of these lengths for which the text has room: about `wanted` tokens in
+    total, at least one stretch; none if the text is shorter than all lengths."""
     length = max((length for length in lengths if length < tokens), default=0)
     if not length:
         return Stretches(np.empty(0, dtype=np.int64), 0)
@@ -151,13 +151,13 @@ def unless_out_of_memory(read: Callable[[], Result]) -> Result | Reason:
 
 
 def token_nats(model: Decoder, windows: Tensor, scored: int) -> Floats:
-    """windows: (B, T + 1) → (B, scored): −ln p of the last targets, in float32 where the model is."""
+    """−ln p of the last `scored` targets of windows (B, T + 1): (B, scored), in float32, or float64 if the model is."""
     windows = windows.to(model.device)
     return target_nats(model, model.hidden(windows[:, :-1])[:, -scored:], windows[:, -scored:])
 
 
 def target_nats(model: Decoder, hidden: Tensor, targets: Tensor) -> Floats:
-    """hidden: (B, T, D), targets: (B, T) → (B, T): −ln p of each."""
+    """hidden: (B, T, D), targets: (B, T) → −ln p of each target: (B, T)."""
     chunks = chunks_for(targets.numel(), model.spec.vocab_size)
     pairs = zip(hidden.flatten(0, 1).chunk(chunks), targets.flatten().chunk(chunks), strict=True)
     nats = torch.cat([_cross_entropy(model.read_out(rows), goals) for rows, goals in pairs])
@@ -169,24 +169,24 @@ def _cross_entropy(logits: Tensor, goals: Tensor) -> Tensor:
 
 
 def buckets(length: int, context: int) -> list[tuple[int, int]]:
-    """(first, last) of 1 … length: up to each power of two. None crosses the training context."""
+    """(first, last) of the buckets of 1 … length, which end at powers of two and at the training context."""
     powers = (2**k for k in range(length.bit_length()))
     ends = sorted({end for end in (*powers, context, length) if end <= length})
     return list(zip([1, *(end + 1 for end in ends)], ends, strict=False))
 
 
 def rows_of(shared: JsonObject, found: Iterable[JsonObject] | Reason) -> list[JsonObject]:
-    """The rows of one length; one with the reason for windows that could not be read."""
+    """Table rows of one length; a single row with the reason if its windows could not be read."""
     return [{**shared, **row} for row in ([{"reason": found}] if isinstance(found, str) else found)]
 
 
 def loss_score(value: float | None, stderr: float | None, stretches: int) -> Score:
-    """A loss over stretches, which nobody can guess."""
+    """Score of a loss over stretches, without a chance level."""
     return Score(value=value, stderr=stderr, higher_is_better=False, chance=None, items=stretches)
 
 
 def means(nats: Floats) -> Floats:
-    """(stretches, …) → (stretches,)."""
+    """Mean of each stretch: (stretches, …) → (stretches,)."""
     out: Floats = nats.mean(axis=tuple(range(1, nats.ndim)))
     return out
 
@@ -200,8 +200,8 @@ def stderr(values: Floats) -> float | None:
 
 
 def ratio(values: Floats, weights: Floats | Ints) -> tuple[float | None, float | None]:
-    """Σ values / Σ weights over stretches, which weigh unlike, with its delete-one-stretch jackknife error
-    √((n − 1)/n · Σ (θ₍ᵢ₎ − θ̄)²); None where there is nothing to divide by. Efron & Tibshirani 1993, chapter 11."""
+    """Σ values / Σ weights over stretches of unequal weight, with its delete-one-stretch jackknife error
+    √((n − 1)/n · Σ (θ₍ᵢ₎ − θ̄)²); None where a divisor would be 0. Efron & Tibshirani 1993, chapter 11."""
     value, weight, n = values.sum(), weights.sum(), len(values)
     if weight == 0:
         return None, None
@@ -212,8 +212,8 @@ def ratio(values: Floats, weights: Floats | Ints) -> tuple[float | None, float |
 
 
 def bits_per_byte(nats: Floats, sizes: Ints) -> tuple[float | None, float | None]:
-    """Σ nats / (Σ bytes · ln 2) with its error over stretches, the first axis; None where there are no bytes: `eos`
-    stands for none."""
+    """Σ nats / (Σ bytes · ln 2) with its standard error over stretches, the first axis; None without bytes (`eos` has
+    none)."""
     rest = tuple(range(1, nats.ndim))
     return ratio(nats.sum(axis=rest) / math.log(2), sizes.sum(axis=rest))
 

@@ -1,4 +1,4 @@
-"""Sequence mixers: what moves information between tokens. One file per variant."""
+"""Sequence mixers: layers that move information between tokens. One file per variant."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ class Mixer(Variant):
     """Builds a `MixerLayer` and declares what it costs."""
 
     absent: ClassVar[bool] = False
-    """Whether the block has no residual, and so no norm, for it."""
+    """Whether the block leaves the mixer out, with its residual and its norm."""
     degree: ClassVar[int] = 1
-    """With which power of what it reads its output grows, where that is so large that only a norm keeps it finite."""
+    """Power of the input with which the output grows; above 1 only where a norm is needed to keep the output finite."""
 
     counts_places: ClassVar[bool] = False
-    """Whether it cuts a text by the places that tokens have in it, none of which may then be missing."""
+    """Whether the mixer splits a text by token positions, so that no token may be skipped."""
 
     gives_queries: ClassVar[bool] = False
-    """Whether it hands its queries to a position scheme that `reads_queries`."""
+    """Whether the mixer passes its queries to a position scheme that `reads_queries`."""
 
     reads_tokens: ClassVar[bool] = False
-    """Whether it reads the ids of tokens."""
+    """Whether the mixer reads token ids."""
 
     adds_loss: ClassVar[bool] = False
-    """Whether the layer adds to the training objective, by the mean over all tokens that it reads."""
+    """Whether the layer adds a loss, a mean over all tokens that it reads, to the training objective."""
 
     def resolve(self, d_model: int) -> Self:
-        """The same mixer with every default turned into a number. Raises SpecError for what cannot be built."""
+        """Copy with every default replaced by a number. Raises SpecError for settings that cannot be built."""
         return self
 
     @abstractmethod
     def build(self, site: LayerSite) -> MixerLayer:
-        """The module. Called on a resolved spec."""
+        """Build the layer. Called on a resolved spec."""
 
     @abstractmethod
     def cost(self, d_model: int, context: int) -> PartCost:
-        """Per token of a forward pass over `context` tokens. Called on a resolved spec."""
+        """Cost per token of a forward pass over `context` tokens. Called on a resolved spec."""
 
     def decode_flops(self, d_model: int, context: int) -> float:
-        """FLOPs of the pass that reads only the `context`-th token of a sequence, with those before it in the cache.
+        """FLOPs of decoding the `context`-th token of a sequence, with the tokens before it in the cache.
 
-        By default what that token adds to a pass over the whole sequence. Called on a resolved spec.
+        Default: the FLOPs that this token adds to a pass over the whole sequence. Called on a resolved spec.
         """
         before = (context - 1) * self.cost(d_model, context - 1).flops if context > 1 else 0.0
         return context * self.cost(d_model, context).flops - before
@@ -60,51 +60,50 @@ class Mixer(Variant):
         return self.cost(d_model, 1).parameters
 
     def training_cost(self, d_model: int, context: int) -> PartCost:
-        """Cost of a training step beyond a forward pass and twice as much backward, divided by three; negative where it
-        costs less. Called on a resolved spec."""
+        """Difference between a training step and three forward passes, divided by three; negative if the step costs
+        less. Called on a resolved spec."""
         return PartCost(0)
 
     def pass_flops(self, context: int) -> float:
-        """FLOPs of a forward pass that do not depend on its number of rows, where queries see `context` tokens:
-        products of weights and positions alone. The backward pass costs as much again, since positions have no
-        gradient. Called on a resolved spec."""
+        """FLOPs of a forward pass that do not depend on the batch size, if queries see `context` tokens: products of
+        weights with positions alone. The backward pass costs as much again, since positions have no gradient. Called
+        on a resolved spec."""
         return 0.0
 
     def state_flops(self, d_model: int, context: int) -> float:
-        """Extra FLOPs, beyond `cost`, of leaving a state behind after a sequence of `context` tokens. Called on a
+        """FLOPs, beyond `cost`, of computing the state to cache after a sequence of `context` tokens. Called on a
         resolved spec."""
         return 0.0
 
     @abstractmethod
     def cache_elements(self, capacity: int) -> int:
-        """Numbers kept per sequence, for up to `capacity` tokens. Called on a resolved spec."""
+        """Numbers cached per sequence of up to `capacity` tokens. Called on a resolved spec."""
 
     def cached(self) -> tuple[tuple[int, int], ...]:
-        """(heads, features) of each kind of number that is kept of a token; none where a state of fixed size is kept.
-        Called on a resolved spec."""
+        """(heads, features) of each tensor cached per token; empty if the cache is a state of fixed size. Called on a
+        resolved spec."""
         return ()
 
     def positions(self) -> tuple[tuple[Position, int], ...]:
-        """Position schemes in use and for how many heads: the model builds what they share over layers. By default its
-        `position`, for its `heads`."""
+        """(scheme, heads) of each position scheme in use, for which the model builds the modules that layers share.
+        Default: `position`, for `heads` heads."""
         position = getattr(self, "position", None)
         return () if position is None else ((position, self.heads),)  # type: ignore[attr-defined]
 
     def check_ahead(self) -> None:
-        """Raise SpecError where a token cannot be shown what comes after it, as encoders and prefixes ask."""
+        """Raise SpecError if tokens cannot see later tokens, as encoders and prefixes require."""
         raise SpecError("", f"{self.kind} reads from left to right: it cannot see later tokens")
 
     def check_scan(self) -> None:
-        """Raise SpecError where its products cannot be computed in the pieces that it asks for. Called on a resolved
-        spec."""
+        """Raise SpecError if the scan cannot be computed in chunks of the given size. Called on a resolved spec."""
 
     @property
     def components(self) -> tuple[Mixer, ...]:
-        """Mixers that it is made of: itself, unless it runs others."""
+        """Mixers that this one consists of: itself, unless it runs others."""
         return (self,)
 
     def check_causal(self) -> None:
-        """Raise SpecError where what comes after a token cannot be kept from it, as all but encoders ask."""
+        """Raise SpecError if later tokens cannot be hidden, as all models but encoders require."""
 
     @property
     def caution(self) -> str | None:
@@ -113,33 +112,33 @@ class Mixer(Variant):
 
     @property
     def longest(self) -> int | None:
-        """The most tokens that a text may have; None for any number."""
+        """Maximum number of tokens in a text; None for no limit."""
         return None
 
     def borrowed_elements(self, capacity: int) -> int:
-        """Numbers of another layer's cache that it reads, per sequence of `capacity` tokens. Called on a resolved
-        spec."""
+        """Numbers that the layer reads from another layer's cache, per sequence of `capacity` tokens. Called on a
+        resolved spec."""
         return 0
 
     @property
     def kv(self) -> str | None:
-        """Identity of the layer's keys and values: layers with the same one can lend them to each other; None where
-        they cannot be lent. Called on a resolved spec."""
+        """Identity of the layer's keys and values: layers with the same one can share them; None if they cannot be
+        shared. Called on a resolved spec."""
         return None
 
     @property
     def borrows(self) -> bool:
-        """Whether it attends to keys and values of a layer below."""
+        """Whether the layer attends to keys and values of a layer below."""
         return False
 
     @property
     def value_heads(self) -> tuple[int, int] | None:
-        """(heads, features) of values that others may be added to; None where there are none. Of a resolved spec."""
+        """(heads, features) of the values to which others may be added; None without any. Called on a resolved spec."""
         return None
 
     @property
     def shared_values(self) -> tuple[int, int] | None:
-        """(heads, features) of the values that the layer mixes with other layers', which must have as many."""
+        """(heads, features) of values mixed with other layers' values of the same shape; None if they are not mixed."""
         return None
 
 
@@ -151,15 +150,15 @@ class MixerLayer(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
-        """With a cache, x holds the tokens after those that the cache has seen."""
+        """Mix tokens. With a cache, x holds the tokens that follow the cached ones."""
 
     @abstractmethod
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
-        """An empty cache for `batch` rows of up to `capacity` tokens."""
+        """Empty cache for `batch` rows of up to `capacity` tokens."""
 
     def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
         """Cached tensors, (B, heads, T, features) each, as they would be at positions shifted by `by`.
 
-        Raises UnsupportedError where that cannot be said without reading the text again.
+        Raises UnsupportedError if that requires reading the text again.
         """
         raise UnsupportedError("mixer", f"{type(self).__name__} cannot move what it has cached to other places")

@@ -1,4 +1,4 @@
-"""Common code of mixers whose queries attend to some blocks of a text."""
+"""Common code of mixers whose queries attend to selected blocks of keys."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from zoo.settings.field_tags import Dropout, Fact, HeadFeatures, Heads
 from zoo.site import ForwardPass
 
 FIRST, LOCAL = 1, 2
-"""Blocks that every query chooses: the first of the text, its own and the one before."""
+"""Numbers of blocks that every query selects: the text's first; its own and the one before."""
 
 
 @dataclass(frozen=True)
 class Strides:
-    """Blocks of `length` tokens, of which one begins every `stride`."""
+    """Blocks of `length` tokens, one beginning every `stride` tokens."""
 
     length: int
     stride: int
@@ -40,7 +40,7 @@ class Strides:
         return max(0, (tokens - self.length) // self.stride + 1)
 
     def complete_in_rows(self, tokens: Tensor) -> Tensor:
-        """The same for each of several texts."""
+        """`complete` for each element of `tokens`."""
         return ((tokens - self.length) // self.stride + 1).clamp(min=0)
 
     def pairs(self, tokens: int) -> int:
@@ -51,10 +51,10 @@ class Strides:
 
 @dataclass(frozen=True)
 class TextSpans:
-    """Where the tokens of a pass are in each row's own text, from whose beginning blocks are counted.
+    """Position of a pass in each row's text. Blocks are counted from the beginning of the text.
 
-    start, end: tokens before the pass and after it, from the first that is known. begin: the place of that one in the
-    stream. pads: (B, 1), tokens of padding before each row's text; None where there are none.
+    start, end: number of known (cached or new) tokens before the pass, and up to its end. begin: index of the first
+    known token in the stream. pads: (B, 1), number of padding tokens before each row's text; None without padding.
     """
 
     start: int
@@ -69,25 +69,25 @@ class TextSpans:
         return TextSpans(step.start - begin, step.end - begin, begin, pads)
 
     def own(self, places: Tensor) -> Tensor:
-        """(S,) in the stream → (B or 1, S) in each row's text, negative on padding."""
+        """Indices in the stream, (S,) → indices in each row's text, (B or 1, S), negative on padding."""
         places = (places - self.begin)[None]
         return places if self.pads is None else places - self.pads
 
     def before(self, strides: Strides) -> int | Tensor:
-        """Number of blocks completed before the pass, (B, 1) where rows differ."""
+        """Number of blocks completed before the pass; (B, 1) with padding."""
         if self.pads is None:
             return strides.complete(self.start)
         return strides.complete_in_rows(self.start - self.pads)
 
     def added(self, strides: Strides) -> int:
-        """The most blocks that the pass completes in a row."""
+        """Maximum number of blocks that the pass completes in a row."""
         if self.pads is None:
             return strides.complete(self.end) - strides.complete(self.start)
         return min(strides.complete(self.end), -(-(self.end - self.start) // strides.stride))
 
     def cut(self, x: Tensor, strides: Strides) -> Tensor:
-        """x: (B, K, S, f), the last S tokens in order → the blocks that the pass completes: (B, K, M, l, f). Where a
-        row completes fewer, the others are of any tokens."""
+        """x: (B, K, S, f), the last S tokens in order → the blocks that the pass completes: (B, K, M, l, f). If a row
+        completes fewer than M, its last blocks hold arbitrary tokens."""
         count, device = self.added(strides), x.device
         number = torch.atleast_2d(self.before(strides) + torch.arange(count, device=device))  # (B or 1, M)
         token = (
@@ -100,13 +100,13 @@ class TextSpans:
         return blocks
 
     def sees(self, queries: Tensor, count: int, strides: Strides) -> Tensor:
-        """(B or 1, 1, T, count): which blocks end at or before each query."""
+        """Whether each of `count` blocks ends at or before each query: (B or 1, 1, T, count)."""
         complete = strides.complete_in_rows(self.own(queries) + 1)
         return (torch.arange(count, device=queries.device) < complete[..., None])[:, None]
 
 
 class Compressor(nn.Module):
-    """φ: a block of l heads (…, l, d) → one (…, d): W₂ gelu(W₁ [x_0 + e_0; …; x_{l−1} + e_{l−1}])."""
+    """φ: a block of l keys or values (…, l, d) → one (…, d): W₂ gelu(W₁ [x_0 + e_0; …; x_{l−1} + e_{l−1}])."""
 
     def __init__(self, length: int, features: int, hidden: int) -> None:
         super().__init__()
@@ -120,9 +120,11 @@ class Compressor(nn.Module):
 
 
 def importance(weights: Tensor, groups: int, strides: Strides, block: int, count: int) -> Tensor:
-    """weights: (B, H, T, N), of compressed blocks → (B, K, T, `count`), of blocks of `block` tokens: each compressed
-    block's weight for every stride of it that lies in the block, summed over the heads of a group (eq. 9 and 10)."""
-    together = weights.unflatten(1, (groups, -1)).sum(dim=2)
+    """Scores of `count` selectable blocks of `block` tokens, (B, K, T, `count`), from the attention weights of the
+    compressed blocks, (B, H, T, N). A compressed block adds its weight once for each of its strides that lies in the
+    selectable block; weights are summed over the heads of a group (NSA, arXiv:2502.11089, eq. 9 and 10)."""
+    together = weights.unflatten(1, (groups, -1)).sum(dim=2)  # (10): (B, K, T, N)
+    # (9): a cell is one stride of tokens, which up to l/s compressed blocks share.
     overlap, per_block = strides.length // strides.stride, block // strides.stride
     cells = count * per_block
     padded = F.pad(together, (overlap - 1, cells - weights.shape[-1]))
@@ -131,8 +133,8 @@ def importance(weights: Tensor, groups: int, strides: Strides, block: int, count
 
 
 def taken(scores: Tensor, own: Tensor, count: int) -> Tensor:
-    """scores: (B, K, T, N), own: (B or 1, T), each query's own block → whether a block is among its `count`: the same
-    shape. The first and the local blocks always are, no later ones, and of equal ones the earlier."""
+    """scores: (B, K, T, N), own: (B or 1, T), each query's own block → mask of the `count` blocks that a query selects:
+    (B, K, T, N). The first and the local blocks are always selected, later ones never; ties go to the earlier block."""
     number, own = torch.arange(scores.shape[-1], device=scores.device), own[:, None, :, None]
     known = (number <= own).expand_as(scores)
     always = (number < FIRST) | (number > own - LOCAL)
@@ -141,10 +143,10 @@ def taken(scores: Tensor, own: Tensor, count: int) -> Tensor:
 
 
 class BlockHeads(Mixer):
-    """Heads of queries, keys and values, for queries that choose blocks of keys."""
+    """Base of mixers whose query heads select blocks of keys."""
 
     scored: ClassVar[str]
-    """What queries score, which is at no place."""
+    """Name, for messages, of the things that queries score, which have no position."""
 
     heads: Heads = 4
     """H: number of query heads; a head has d_model / heads features unless `head_dim` is set."""
@@ -172,7 +174,7 @@ class BlockHeads(Mixer):
             self.position.check(head_dim)
 
     def sizes(self) -> tuple[int, int, int]:
-        """H, K, d of a resolved spec."""
+        """(H, K, d) of a resolved spec."""
         return self.heads, number(self.kv_heads), number(self.head_dim)
 
 
@@ -185,17 +187,17 @@ def attend_to_blocks(
     visible: Visible,
     scoring: Scoring,
 ) -> Tensor:
-    """Attention to the keys of chosen blocks: (B, H, T, d).
+    """Attention to the keys of selected blocks: (B, H, T, d).
 
-    q: (B, H, T, d), kept: keys and values (B, K, S, d). blocks: (B, G, T, N), whether a query's head, or group of
-    heads, chose a block. of_key: (B or 1, S), the block of each key, negative on padding. read: number of keys that the
-    last token of the text sees.
+    q: (B, H, T, d), kept: keys and values (B, K, S, d). blocks: (B, G, T, N), the blocks that each query's head, or
+    group of heads, selected. of_key: (B or 1, S), the block of each key, negative on padding. read: number of keys that
+    the last token of the text sees.
     """
     (k, v), of_key = kept, of_key[:, None, None]
-    # Padding sees padding, so that no row of scores is empty.
+    # Padding sees padding, so that no row of scores is fully masked.
     mask = blocks.take_along_dim(of_key.clamp(0, blocks.shape[-1] - 1), dim=-1) | (of_key < 0)  # (B, G, T, S)
     if visible.everything:
-        # A single query of unpadded text: keys that are not chosen need not be read at all.
+        # A single query of unpadded text: gather the selected keys, so that the others are not read.
         k, v = (x.repeat_interleave(mask.shape[1] // x.shape[1], dim=1) for x in (k, v))
         order = mask.int().argsort(dim=-1, descending=True, stable=True)[..., :read].transpose(-1, -2)
         some = Visible(visible.queries, visible.queries.expand(read))
@@ -206,7 +208,7 @@ def attend_to_blocks(
 
 
 def count_of_chosen(tokens: int, block: int, blocks: int) -> int:
-    """Number of tokens in the chosen blocks that the last of `tokens` tokens attends to, its own block among them."""
+    """Number of tokens that the last of `tokens` tokens attends to in `blocks` blocks, its own included."""
     own = (tokens - 1) % block + 1
     return min(tokens, (blocks - 1) * block + own)
 

@@ -1,4 +1,4 @@
-"""Attention of a decoder to what its encoder made of another text."""
+"""Cross-attention of a decoder to its encoder's output."""
 
 from __future__ import annotations
 
@@ -31,20 +31,21 @@ class CrossAttention(Spec):
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
     heads: Heads | None = None
-    """null for as many as the block's mixer has."""
+    """Number of query heads; null for that of the block's mixer."""
     kv_heads: Annotated[PositiveInt | None, Fact.SHARED_HEADS] = None
     """Heads of keys and values; null for as many as `heads`."""
     head_dim: HeadFeatures | None = None
     """Features per head; null for those of the block's mixer, or else d_model / heads."""
     bias: Biases = ()
-    """true, false, or those of the projections q, k, v and o that have a bias."""
+    """Projections with a bias: true for q, k, v and o, false for none, or a list."""
     scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
     """Factor on QKᵀ; null for 1/√d."""
     dropout: Dropout = 0.0
     """Dropout on attention weights, in training."""
 
     def resolve(self, d_model: int, mixer: Any) -> Self:
-        """With every default turned into a number. mixer: that of the block, resolved."""
+        """Copy with every default replaced by a number. mixer: the block's resolved mixer. Raises SpecError if it has
+        no heads and none are set, or if the numbers of heads do not fit."""
         heads = self.heads or getattr(mixer, "heads", None)
         if heads is None:
             raise SpecError("heads", f"{mixer.kind} has no heads to take the number from: set it")
@@ -55,11 +56,11 @@ class CrossAttention(Spec):
         return self.model_copy(update={"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "scale": scale})
 
     def sizes(self) -> tuple[int, int, int]:
-        """H, K, d of a resolved spec."""
+        """(H, K, d) of a resolved spec."""
         return number(self.heads), number(self.kv_heads), number(self.head_dim)
 
     def cost(self, d_model: int, context: int, memory: int) -> PartCost:
-        """Per token of a pass over `context` tokens that see `memory` of the encoder's."""
+        """Cost per token of a pass over `context` tokens that see `memory` encoder tokens."""
         heads, _, head_dim = self.sizes()
         biases = heads * head_dim * ("q" in self.bias) + d_model * ("o" in self.bias)
         parameters = 2 * d_model * heads * head_dim + biases + self.memory_parameters(d_model)
@@ -77,12 +78,12 @@ class CrossAttention(Spec):
         return 4.0 * d_model * kv_heads * head_dim * memory
 
     def memory_parameters(self, d_model: int) -> int:
-        """Those that make keys and values of the encoder's tokens: no pass needs them once these are cached."""
+        """Parameters of the key and value projections, which no pass needs once keys and values are cached."""
         _, kv_heads, head_dim = self.sizes()
         return kv_heads * head_dim * (2 * d_model + ("k" in self.bias) + ("v" in self.bias))
 
     def cache_elements(self, memory: int) -> int:
-        """Numbers kept per sequence, for up to `memory` tokens of the encoder's."""
+        """Numbers cached per sequence, for up to `memory` encoder tokens."""
         _, kv_heads, head_dim = self.sizes()
         return 2 * kv_heads * head_dim * memory
 
@@ -92,7 +93,7 @@ class CrossAttention(Spec):
 
 @dataclass(frozen=True)
 class OfMemory(Visible):
-    """Every query sees all of the encoder's tokens that are not padding. text: (B, S), true for those; None for all."""
+    """Every query sees all encoder tokens except padding. text: (B, S), false on padding; None without padding."""
 
     text: Tensor | None = None
 
@@ -127,7 +128,8 @@ class CrossAttentionLayer(nn.Module):
         return self.o(attend(q, k.to(q.dtype), v.to(q.dtype), visible, scoring).transpose(1, 2).flatten(2))
 
     def _remembered(self, step: ForwardPass, cache: MemoryCache | None) -> tuple[Tensor, Tensor]:
-        """Keys and values of the encoder's tokens: (B, K, S, d), computed once where there is a cache."""
+        """Keys and values of the encoder tokens, (B, K, S, d), computed once if there is a cache. Raises ValueError if
+        the step lacks the encoder's output."""
         if cache is not None and cache.length:
             return cache.read()
         if step.memory is None or step.memory.hidden is None:
@@ -139,6 +141,6 @@ class CrossAttentionLayer(nn.Module):
         return k, v
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> MemoryCache:
-        """For `batch` rows of up to `capacity` tokens of the encoder's."""
+        """Empty cache for `batch` rows of up to `capacity` encoder tokens."""
         _, kv_heads, head_dim = self.spec.sizes()
         return MemoryCache.empty((batch, kv_heads, capacity, head_dim), self.k.weight, dtype)

@@ -10,23 +10,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 SLOWEST, FASTEST = 1.0, 16.0
-"""Rates A that heads start with (Mamba-2)."""
+"""Range of the heads' initial rates A (Mamba-2)."""
 SHORTEST, LONGEST = 1e-3, 1e-1
-"""Steps Δ that heads start with, where the token says nothing (Mamba, arXiv:2312.00752)."""
+"""Range of the heads' initial steps Δ for an input of 0 (Mamba, arXiv:2312.00752)."""
 
 
 def even(count: int) -> Tensor:
-    """Numbers spread evenly over (0, 1), from small to large: (count,)."""
+    """Evenly spaced numbers in (0, 1), ascending: (count,), float64."""
     return (torch.arange(count, dtype=torch.float64) + 0.5) / count
 
 
 def first_rates(count: int) -> Tensor:
-    """log A, with A evenly spread over [1, 16]: (count,)."""
+    """log A, with A evenly spaced in [1, 16]: (count,)."""
     return (SLOWEST + even(count) * (FASTEST - SLOWEST)).log().float()
 
 
 def first_steps(count: int) -> Tensor:
-    """b with softplus(b) evenly spread over the logarithms of [0.001, 0.1], in another order: (count,)."""
+    """b with softplus(b) evenly spaced on a log scale in [0.001, 0.1], shuffled: (count,)."""
     shuffled = (torch.arange(count, dtype=torch.float64) * (math.sqrt(5) - 1) / 2 + 0.5) % 1
     step = (math.log(SHORTEST) + shuffled * math.log(LONGEST / SHORTEST)).exp()
     # The inverse of softplus.
@@ -34,10 +34,10 @@ def first_steps(count: int) -> Tensor:
 
 
 class Decay(nn.Module):
-    """raw: (B, T, H) → Δ = softplus(raw + b) and log decay −A·Δ, A = exp(a): both (B, H, T), float32 or more.
+    """raw: (B, T, H) → Δ = softplus(raw + b) and log decay −A·Δ, A = exp(a): both (B, H, T), float32 or wider.
 
-    Heads start with A evenly spread over [1, 16] and Δ evenly over the logarithms of [0.001, 0.1], in another order, in
-    place of being drawn there. Δ is clamped to [least, most].
+    Initial values are spaced, not drawn: A evenly in [1, 16], Δ evenly on a log scale in [0.001, 0.1] and shuffled. Δ
+    is clamped to [least, most].
     """
 
     roles: ClassVar = {"log_rate": "bias", "step_bias": "bias"}
@@ -58,8 +58,8 @@ class Decay(nn.Module):
 
 
 class ChannelDecay(nn.Module):
-    """raw: (B, T, H·n) → log decay (B, H, T, n), float32 or more: −A softplus(raw + b), or floor · σ(A (raw + b)) where
-    there is a floor, below which it never is. A = exp(a) is one number per head, b one per feature."""
+    """raw: (B, T, H·n) → log decay (B, H, T, n), float32 or wider: −A softplus(raw + b), or floor · σ(A (raw + b)) with
+    a floor, its lower bound. A = exp(a) is one number per head, b one per feature."""
 
     roles: ClassVar = {"log_rate": "bias", "step_bias": "bias"}
 

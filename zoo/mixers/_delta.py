@@ -1,4 +1,4 @@
-"""A state that decays and takes up what it did not predict, computed a chunk of tokens at a time."""
+"""Chunked scan of the gated delta rule: a state that decays and adds the part of each value that it did not predict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zoo.mixers._scan import (
 
 @dataclass(frozen=True)
 class DeltaCost(ScanCost):
-    """FLOPs of `delta_scan`, or of `product_scan` where tokens have a rank: steps of the rule in each."""
+    """FLOPs of `delta_scan`, or of `product_scan` with `rank` delta-rule steps per token."""
 
     @property
     def halves(self) -> bool:
@@ -34,13 +34,13 @@ class DeltaCost(ScanCost):
 
     @property
     def token(self) -> float:
-        """FLOPs per token of predicting and adding, once for each step, and of reading."""
+        """FLOPs per token: a prediction and an update for each step, and one read."""
         return (4.0 * self.rank + 2.0) * self.state
 
     def computed(self, length: int) -> float:
         chunks = ScanChunks.of(length * self.rank, self.chunk)
         width, after = chunks.width, chunks.count - 1
-        # q kᵀ, and what is read of a chunk by its own tokens
+        # q kᵀ, and its product with the corrections
         read = chunks.count * (self._scored(width) + self._mixed(width))
         carried = 6.0 * self.state * width * after
         if width == 1:
@@ -65,16 +65,15 @@ def delta_scan(
     cache: LayerCache | None = None,
     rank: int = 1,
 ) -> Tensor:
-    """o_t = S_tᵀ q_t, S_t = a_t S_{t−1} + β_t k_t (v_t − a_t S_{t−1}ᵀ k_t)ᵀ, a = exp(g), from the state that the cache
-    holds, or zero.
+    """o_t = S_tᵀ q_t, S_t = a_t S_{t−1} + β_t k_t (v_t − a_t S_{t−1}ᵀ k_t)ᵀ, a = exp(g), from the cached state or zero.
 
-    q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0: (B, H, T), or (B, H, T, n) where each key feature has its own and
-    a is a diagonal matrix, strength β: (B, H, T) → (B, H, T, p). Queries and keys of group i are read by its H/G heads.
-    `chunk` is a power of two. Computed in float32 or more, except by the kernels of `zoo.kernels.fla`, where in use.
-    With a rank, T counts rows, `rank` of each token: see `product_scan`.
+    q, k: (B, G, T, n), v: (B, H, T, p), strength β: (B, H, T) → (B, H, T, p). The decay g ≤ 0 is (B, H, T), or (B, H,
+    T, n) with one number per key feature, a then being a diagonal matrix. The H/G heads of group i share its queries
+    and keys. `chunk` is a power of two. Computed in float32 or wider, except by the kernels of `zoo.kernels.fla`, where
+    these are in use. With a rank, T counts rows, `rank` per token: see `product_scan`.
 
     Within a chunk, let c_i be the decay summed up to token i, S the state before the chunk, and L strictly lower
-    triangular. The corrections u_t = β_t (v_t − a_t S_{t−1}ᵀ k_t) solve (1); (2) reads them and S, (3) carries S on:
+    triangular. The corrections u_t = β_t (v_t − a_t S_{t−1}ᵀ k_t) solve (1); (2) gives the outputs, (3) the next S:
 
     (1) (I + L) U = β V − (β e^c ⊙ K) S, L_ij = β_i (k_i·k_j) exp(c_i − c_j)
     (2) O = (Q Kᵀ ⊙ exp(c_i − c_j)) U + (e^c ⊙ Q) S, with j ≤ i
@@ -93,10 +92,10 @@ def delta_scan(
 def product_scan(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, chunk: int, cache: LayerCache | None = None
 ) -> Tensor:
-    """`delta_scan` with r steps of the rule in each token: o_t = S_tᵀ q_t, after all r keys and values of the token,
-    where the state decays before the first of them. Siems et al. 2025 (DeltaProduct), arXiv:2502.10297.
+    """`delta_scan` with r delta-rule steps per token: the state decays before the first step, and o_t = S_tᵀ q_t is
+    read after the last. Siems et al. 2025 (DeltaProduct), arXiv:2502.10297.
 
-    q: (B, G, T, n), decay: (B, H, T); keys, values and strengths, r rows for each token in its order: (B, G, T·r, n),
+    q: (B, G, T, n), decay: (B, H, T); keys, values and strengths have r consecutive rows per token: (B, G, T·r, n),
     (B, H, T·r, p), (B, H, T·r) → (B, H, T, p).
     """
     length = q.shape[2]
@@ -104,7 +103,7 @@ def product_scan(
     check_shape("decay", decay, (*v.shape[:2], length), "(B, H, T), T the tokens of q")
     if rank == 1:
         return delta_scan(q, k, v, decay, strength, chunk, cache)
-    # A row for each step: queries read after the last, and what is read after the others is dropped.
+    # One row per step. Only the last row of a token holds its query; outputs of the other rows are dropped.
     q = F.pad(q[..., None, :], (0, 0, rank - 1, 0)).flatten(2, 3)
     decay = F.pad(decay[..., None], (0, rank - 1)).flatten(2)
     read = delta_scan(q, k, v, decay, strength, chunk, cache, rank)
@@ -112,8 +111,8 @@ def product_scan(
 
 
 def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence itself, for one token: all (B, G, H/G, r, …), a row for each of its steps, the state (B, G, H/G,
-    n, p). The first row has its decay, the last one its query."""
+    """One token of the recurrence. All (B, G, H/G or 1, r, …), one row per step; state: (B, G, H/G, n, p). The first
+    row holds the token's decay, the last one its query."""
     state = decay[..., :1, :].exp().transpose(-1, -2) * state  # a S
     for key, value, beta in zip(k.split(1, -2), v.split(1, -2), strength.split(1, -2), strict=True):
         state = state + key.transpose(-1, -2) @ (beta * (value - key @ state))  # + k uᵀ, u = β (v − a Sᵀ k)
@@ -123,18 +122,18 @@ def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, state
 def _chunked(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, state: Tensor | None, keep: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """All (B, G, H/G or 1, N, C, …). → outputs, and the state after the last token where it is to be kept."""
+    """All (B, G, H/G or 1, N, C, …) → outputs, and the state after the last token if `keep`, else None."""
     total = decay.cumsum(dim=-2)  # c: (B, G, H/G, N, C, 1 or n)
     count, known = q.shape[3], int(state is None)
-    # All chunks at once: what does not depend on the state. known: 1 where it is zero before the first chunk.
+    # For all chunks at once: the terms that do not depend on the state. known: 1 if the first chunk starts from zero.
     wanted = strength * v  # (1) β V: (B, G, H/G, N, C, p)
     weights = decayed_scores(q, k, total)  # (2) Q Kᵀ ⊙ exp(c_i − c_j): (B, G, H/G, N, C, C)
     reads = (strength * total.exp() * k)[:, :, :, known:] if known < count else None  # (1) β e^c ⊙ K: (…, C, n)
-    if q.shape[-2] > 1:  # a token alone in its chunk corrects nothing there
+    if q.shape[-2] > 1:  # for a single token, L = 0
         inverse = unit_inverse((strength * decayed_scores(k, k, total)).tril(-1))  # (1) (I + L)⁻¹
         wanted, reads = inverse @ wanted, reads if reads is None else inverse[:, :, :, known:] @ reads
     parts: list[Tensor] = []
-    # Chunk after chunk: what does.
+    # Chunk by chunk: the terms that do.
     for i in range(count):
         c, new = total[:, :, :, i], wanted[:, :, :, i]
         if state is not None and reads is not None:
@@ -153,11 +152,11 @@ def _chunked(
 def unit_inverse(lower: Tensor) -> Tensor:
     """(I + L)⁻¹ for strictly lower triangular L: (…, C, C), C a power of two.
 
-    By blocks: [[A, 0], [M, B]]⁻¹ = [[A⁻¹, 0], [−B⁻¹ M A⁻¹, B⁻¹]], from blocks of one to halves: log₂ C steps of
-    products that lose no more than substitution does.
+    Recursion over blocks: [[A, 0], [M, B]]⁻¹ = [[A⁻¹, 0], [−B⁻¹ M A⁻¹, B⁻¹]], from blocks of size 1 up to C/2. The
+    log₂ C steps of matrix products lose no more precision than forward substitution.
     """
     size, block = lower.shape[-1], 1
-    inverse = torch.ones_like(lower[..., :1, None])
+    inverse = torch.ones_like(lower[..., :1, None])  # (…, C/b, b, b)
     while block < size:
         first, second = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
         below = _diagonal(lower, 2 * block)[..., block:, :block]

@@ -1,4 +1,4 @@
-"""A state each number of which decays at a pace of its own."""
+"""Scan of a state in which every element has its own decay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zoo.mixers._scan import STATE, ScanChunks, ScanCost, check_shape
 
 @dataclass(frozen=True)
 class DiagonalCost(ScanCost):
-    """FLOPs of `diagonal_scan`, which computes the recurrence itself."""
+    """FLOPs of `diagonal_scan`, which computes the recurrence as written."""
 
     def computed(self, length: int) -> float:
         return self.token * length
@@ -23,12 +23,12 @@ class DiagonalCost(ScanCost):
 def diagonal_scan(
     c: Tensor, b: Tensor, x: Tensor, decay: Tensor, chunk: int, cache: LayerCache | None = None
 ) -> Tensor:
-    """y_t = S_t c_t, S_t = exp(g_t) ⊙ S_{t−1} + x_t b_tᵀ, from the state that the cache holds, or zero.
+    """y_t = S_t c_t, S_t = exp(g_t) ⊙ S_{t−1} + x_t b_tᵀ, from the cached state or zero.
 
-    c, b: (B, T, N), x: (B, T, I), g ≤ 0: (B, T, I, N) → (B, T, I). Computed in float32 or more.
+    c, b: (B, T, N), x: (B, T, I), g ≤ 0: (B, T, I, N) → (B, T, I). Computed in float32 or wider.
 
-    No product of matrices has a decay for each number of the state, so chunks go through their tokens one by one, all
-    chunks at once: C steps, and T/C more to carry the states on.
+    Matrix products cannot apply a decay per element of the state. So all chunks step through their tokens in parallel,
+    in C steps; T/C more steps carry states from chunk to chunk.
     """
     check_shape("b", b, c.shape, "(B, T, N), as c")
     check_shape("decay", decay, (*x.shape, c.shape[-1]), "(B, T, I, N)")
@@ -40,9 +40,9 @@ def diagonal_scan(
 
 
 def diagonal_states(added: Tensor, decay: Tensor, chunk: int, cache: LayerCache | None = None) -> Tensor:
-    """S_t = exp(g_t) ⊙ S_{t−1} + added_t after every token, from the state that the cache holds, or zero.
+    """S_t = exp(g_t) ⊙ S_{t−1} + added_t after every token, from the cached state or zero.
 
-    added, g ≤ 0: (B, T, …), float32 or more → the same shape.
+    added, g ≤ 0: (B, T, …), float32 or wider → the same shape.
     """
     states = kept_by("a recurrent layer", cache, StateCache)
     first = states.read(STATE, added.dtype) if states is not None else None
@@ -53,13 +53,13 @@ def diagonal_states(added: Tensor, decay: Tensor, chunk: int, cache: LayerCache 
 
 
 def _states(added: Tensor, decay: Tensor, chunks: ScanChunks, first: Tensor | None) -> Tensor:
-    """added, decay: (B, T, …), first: (B, …) or None → (B, T, …), the state after every token."""
+    """added, decay: (B, T, …), first: (B, …), None for zero → (B, T, …), the state after every token."""
     shape = added.shape[2:]
     added, decay = (chunks.cut(part.flatten(2)) for part in (added, decay))  # (B, M, C, I·N)
     inside, faded = [added[:, :, 0]], decay.cumsum(2).exp()
     for new, factor in zip(added[:, :, 1:].unbind(2), decay[:, :, 1:].exp().unbind(2), strict=True):
         inside.append(factor * inside[-1] + new)
-    own = torch.stack(inside, dim=2)
+    own = torch.stack(inside, dim=2)  # the states if every chunk started from zero
     before = [torch.zeros_like(own[:, 0, 0]) if first is None else first.flatten(1)]
     for last, fading in zip(own[:, :-1, -1].unbind(1), faded[:, :-1, -1].unbind(1), strict=True):
         before.append(fading * before[-1] + last)

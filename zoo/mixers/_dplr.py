@@ -1,5 +1,5 @@
-"""A state that decays, erases what it has under one key and takes up an outer product of another, computed a chunk of
-tokens at a time."""
+"""Chunked scan with a diagonal-plus-low-rank (DPLR) transition: a state that decays, erases along one key and adds an
+outer product with another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zoo.mixers._scan import ScanChunks, ScanCost, check_parts, check_shape, fad
 
 @dataclass(frozen=True)
 class DPLRCost(ScanCost):
-    """FLOPs of `erasing_scan`."""
+    """FLOPs of `dplr_scan`."""
 
     @property
     def halves(self) -> bool:
@@ -24,7 +24,7 @@ class DPLRCost(ScanCost):
 
     @property
     def token(self) -> float:
-        """FLOPs per token of looking up, erasing, adding and reading."""
+        """FLOPs per token of the lookup, the erasure, the addition and the read."""
         return 8.0 * self.state
 
     def computed(self, length: int) -> float:
@@ -48,14 +48,20 @@ def dplr_scan(
     chunk: int,
     cache: LayerCache | None = None,
 ) -> Tensor:
-    """o_t = S_tᵀ q_t, S_t = diag(a_t) S_{t−1} − e_t (r_tᵀ S_{t−1}) + k_t v_tᵀ, a = exp(g), from the state that the
-    cache holds, or zero.
+    """o_t = S_tᵀ q_t, S_t = diag(a_t) S_{t−1} − e_t (r_tᵀ S_{t−1}) + k_t v_tᵀ, a = exp(g), from the cached state or
+    zero.
 
     q, k, read r, erase e and decay g ≤ 0: (B, H, T, n), v: (B, H, T, p) → (B, H, T, p). `chunk` is a power of two.
 
-    Within a chunk the rows u_t = r_tᵀ S_{t−1} solve (I + A) U = K V + (r e^(c − g)) S, with S the state before it,
-    c the decay summed up, A_ij = Σ r_i e_j exp(c_i − g_i − c_j) and K_ij the same of r and k, both for j < i. Taking
-    g back costs no precision as long as it is bounded, as RWKV-7's is by e^(−1/2).
+    Within a chunk, let c_i be the decay summed up to token i, S the state before the chunk, and ⟨x, y⟩_ij =
+    Σ_f x_if y_jf exp(c_if − c_jf). The lookups u_t = r_tᵀ S_{t−1} solve (1), with r′ = e^(−g) ⊙ r and j < i, since they
+    precede the token's own decay; (2) gives the outputs, with j ≤ i, and (3) the next S:
+
+    (1) (I + ⟨R′, E⟩) U = ⟨R′, K⟩ V + (e^c ⊙ R′) S
+    (2) O = ⟨Q, K⟩ V − ⟨Q, E⟩ U + (e^c ⊙ Q) S
+    (3) S ← e^{c_C} S + (exp(c_C − c) ⊙ K)ᵀ V − (exp(c_C − c) ⊙ E)ᵀ U
+
+    The factor e^(−g) costs no precision while g is bounded, as in RWKV-7, where −g ≤ e^(−1/2).
     """
     check_parts(q, k, v, None)
     for name, part in (("read", read), ("erase", erase), ("decay", decay)):
@@ -66,7 +72,7 @@ def dplr_scan(
 def _one(
     q: Tensor, k: Tensor, read: Tensor, erase: Tensor, decay: Tensor, v: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The recurrence itself, for one token: all (B, H, 1, …)."""
+    """One step of the recurrence. All (B, H, 1, …), state: (B, H, n, p)."""
     kept = decay.exp().transpose(-1, -2) * state
     state = kept - erase.transpose(-1, -2) @ (read @ state) + k.transpose(-1, -2) @ v
     return q @ state, state
@@ -82,31 +88,33 @@ def _chunked(
     state: Tensor | None,
     keep: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """All (B, H, N, C, …). → outputs, and the state after the last token where it is to be kept."""
-    total, read = decay.cumsum(dim=-2), read * (-decay).exp()
-    written, erased = decayed_scores(q, k, total) @ v, decayed_scores(q, erase, total)
+    """All (B, H, N, C, …) → outputs, and the state after the last token if `keep`, else None."""
+    # For all chunks at once: the terms that do not depend on the state. known: 1 if the first chunk starts from zero.
+    total, read = decay.cumsum(dim=-2), read * (-decay).exp()  # c and R′: (B, H, N, C, n)
+    written, erased = decayed_scores(q, k, total) @ v, decayed_scores(q, erase, total)  # (2) ⟨Q, K⟩ V, ⟨Q, E⟩
     count, known = q.shape[2], int(state is None)
-    looked = (read * total.exp())[:, :, known:] if known < count else None
+    looked = (read * total.exp())[:, :, known:] if known < count else None  # (1) e^c ⊙ R′
     found: Tensor | None = None
-    if q.shape[-2] > 1:  # a token alone in its chunk finds nothing there
-        inverse = unit_inverse(decayed_scores(read, erase, total).tril(-1))
+    if q.shape[-2] > 1:  # for a single token, ⟨R′, E⟩ and ⟨R′, K⟩ are 0
+        inverse = unit_inverse(decayed_scores(read, erase, total).tril(-1))  # (1) (B, H, N, C, C)
         found = inverse @ (decayed_scores(read, k, total).tril(-1) @ v)
         looked = looked if looked is None else inverse[:, :, known:] @ looked
     parts: list[Tensor] = []
+    # Chunk by chunk: the terms that do.
     for i in range(count):
         c, out = total[:, :, i], written[:, :, i]
         gone = None if found is None else found[:, :, i]
         if state is not None and looked is not None:
             there = looked[:, :, i - known] @ state
-            gone = there if gone is None else gone + there
-            out = out + faded_read(q[:, :, i], c.exp(), state)
+            gone = there if gone is None else gone + there  # (1) U: (B, H, C, p)
+            out = out + faded_read(q[:, :, i], c.exp(), state)  # (2) (e^c ⊙ Q) S
         if gone is not None:
-            out = out - erased[:, :, i] @ gone
+            out = out - erased[:, :, i] @ gone  # (2)
         parts.append(out)
         if keep or i + 1 < count:
             last = c[..., -1:, :]
             left = (last - c).exp()
-            added = faded_write(k[:, :, i], left, v[:, :, i])
+            added = faded_write(k[:, :, i], left, v[:, :, i])  # (3)
             if gone is not None:
                 added = added - faded_write(erase[:, :, i], left, gone)
             state = added if state is None else last.exp().transpose(-1, -2) * state + added

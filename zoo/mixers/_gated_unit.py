@@ -1,4 +1,4 @@
-"""Base of gated attention units: one head of queries and keys for all features, and a gate in place of an FFN."""
+"""Base of gated attention units: one query and key head for all features, and a gate in place of an FFN."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from zoo.site import ForwardPass
 
 
 class GatedUnit(Mixer):
-    """U, V, Z = silu(W x), with e, e and s features; out = W_o (U ⊙ what is read of V)."""
+    """U, V, Z = silu(W x), with e, e and s features; out = W_o (U ⊙ the attention output over V)."""
 
     degree: ClassVar[int] = 6
     """Polynomial degree in the activations: U once, V once, and Q and K squared."""
     readings: ClassVar[int]
-    """Number of queries and keys made from Z."""
+    """Number of queries and keys computed from Z, together."""
 
     head_dim: HeadFeatures = 128
     """s: features of the one head of queries and keys."""
     v_dim: HeadFeatures | None = None
     """e: features of values and gates; null for 2 d_model."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE()
-    """Position encoding of queries and keys, of the one head."""
+    """Position encoding of the head of queries and keys."""
 
     def resolve(self, d_model: int) -> Self:
         with under("position"):
@@ -44,11 +44,11 @@ class GatedUnit(Mixer):
         return number(self.v_dim)
 
     def matrices(self, d_model: int) -> int:
-        """Weights that are used once per token."""
+        """Number of weights that are used once per token."""
         return d_model * (3 * self.value_features + self.head_dim)
 
     def vectors(self) -> int:
-        """All other parameters."""
+        """Number of all other parameters."""
         return 2 * self.readings * self.head_dim
 
     def positions(self) -> tuple[tuple[Position, int], ...]:
@@ -72,12 +72,12 @@ class GatedUnitLayer(MixerLayer):
         self.position = spec.position.build(spec.head_dim, 1)
 
     def queries_and_keys(self, x: Tensor, step: ForwardPass) -> list[Tensor]:
-        """γ ⊙ Z + β, a query and a key in turn, with positions applied: each (B, 1, T, s)."""
+        """γ ⊙ Z + β with positions applied, queries and keys alternating: each (B, 1, T, s)."""
         z = F.silu(self.z(x))[:, None]
         made = [z * scale + offset for scale, offset in zip(self.scale, self.offset, strict=True)]
         turn = (self.position.rotate_queries, self.position.rotate_keys)
         return [turn[i % 2](each, step) for i, each in enumerate(made)]
 
     def _write(self, x: Tensor, read: Tensor) -> Tensor:
-        """read: (B, T, e)."""
+        """W_o (U ⊙ read). read: (B, T, e) → (B, T, D)."""
         return self.o(F.silu(self.u(x)) * read)

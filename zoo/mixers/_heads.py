@@ -1,4 +1,4 @@
-"""Parts that mixers put around their heads: biases, norms, gates on outputs and on scores, and shared values."""
+"""Parts that mixers share around their heads: biases, norms, output and forget gates, and value residuals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zoo.site import ForwardPass
 
 NAMES = ("q", "k", "v", "o")
 GATE = "gate"
-"""Bias of the output gate, which only a list can name."""
+"""Name of the output gate's bias, which `true` leaves out and only a list can include."""
 
 
 def _check(value: Any) -> tuple[str, ...]:
@@ -37,20 +37,20 @@ Biases = Annotated[
 
 
 def check_kv_heads(heads: int, kv_heads: int) -> None:
-    """Raise SpecError where kv heads cannot each serve as many query heads."""
+    """Raise SpecError unless every kv head serves the same number of query heads."""
     if heads % kv_heads:
         raise SpecError("kv_heads", f"{kv_heads} kv heads do not divide {heads} heads")
 
 
 def default_head_dim(heads: int, d_model: int) -> int:
-    """Features of a head where they are not set. Raises SpecError where heads do not divide d_model."""
+    """Default features per head, d_model / heads. Raises SpecError if heads do not divide d_model."""
     if d_model % heads:
         raise SpecError("heads", f"{heads} heads do not divide d_model {d_model}; set head_dim to choose it freely")
     return d_model // heads
 
 
 class NormPerHead(nn.Module):
-    """(B, H, T, d) → (B, H, T, d): head h through norm h, with parameters of its own."""
+    """(B, H, T, d) → (B, H, T, d): one norm per head, with its own parameters."""
 
     def __init__(self, norm: Norm, heads: int, head_dim: int) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def gate_features(kind: Gate | None, heads: int, head_dim: int) -> int:
 
 class OutputGate(nn.Module):
     """heads: (B, T, H·d) ⊙ σ(W x (+ b)), x: (B, T, D), one gate per feature or per head (Qiu et al. 2025,
-    arXiv:2505.06708), or softplus in the place of σ (Laguna, Poolside 2026,
+    arXiv:2505.06708), or with softplus in place of σ (Laguna, Poolside 2026,
     https://huggingface.co/poolside/Laguna-XS.2)."""
 
     def __init__(self, kind: Gate, d_model: int, heads: int, head_dim: int, bias: bool) -> None:
@@ -89,10 +89,10 @@ class OutputGate(nn.Module):
 
 
 class ValueResidual(nn.Module):
-    """v ← λ₁ v + λ₂ v_first, with learned λ that start at ½. Zhou et al. 2024, arXiv:2410.17897 (learnable ResFormer).
+    """v ← λ₁ v + λ₂ v_first, with learned λ, initially ½. Zhou et al. 2024, arXiv:2410.17897 (learnable ResFormer).
 
-    v: (B, K, T, d); v_first are the values of the first layer that asks, before its own mixing. That layer has λ too,
-    unlike in the paper: there they only scale its values by λ₁ + λ₂ = 1 at the start, which W_v could do as well.
+    v: (B, K, T, d); v_first are the values of the first layer with a value residual, before its own mixing. Unlike in
+    the paper, that layer has λ too: they only scale its values by λ₁ + λ₂, initially 1, which W_v could do as well.
     """
 
     roles: ClassVar = {"weights": "gain"}
@@ -107,14 +107,15 @@ class ValueResidual(nn.Module):
 
 
 def with_others(v: Tensor, residual: ValueResidual | None, step: ForwardPass) -> Tensor:
-    """v: (B, K, T, d), mixed with the first layer's and with the tokens' own where the model has it so."""
+    """v: (B, K, T, d), mixed with the first layer's values by `residual`, then changed by the model's `step.revalue`;
+    None skips either."""
     if residual is not None:
         v = residual(v, step)
     return v if step.revalue is None else step.revalue(v)
 
 
 def first_values(v: Tensor, step: ForwardPass) -> Tensor:
-    """Those of the first layer of the pass that asks, which are its own."""
+    """Values stored by the first layer of the pass that calls this: for that layer, its own v."""
     return step.once("first values", lambda: v)
 
 
@@ -132,13 +133,13 @@ class ForgetGate(nn.Module):
 
 
 def decay_bias(logs: Tensor, places: Tensor, step: ForwardPass) -> Tensor:
-    """log f: (B, H, S, 1) of keys at places (S,), the last T of which are the step's → (B, H, T, S): the sum of log f
-    over the tokens after key j, up to query i. Keys after the query get a number without meaning, behind the mask."""
+    """Sum of log f over the tokens after key j, up to query i: (B, H, T, S). logs: log f, (B, H, S, 1), of keys at
+    `places` (S,), of which the T latest are the step's. Entries for keys after the query are meaningless and masked."""
     logs = logs[..., 0].to(torch.promote_types(logs.dtype, torch.float32))
     if places is step.index:
         total = logs.cumsum(dim=-1)
         return total[..., :, None] - total[..., None, :]
-    # A rolling buffer holds its tokens in any order.
+    # A rolling buffer may hold its tokens in any order.
     order = places.argsort()
     total = logs[..., order].cumsum(dim=-1)
     queries = total[..., total.shape[-1] - step.index.shape[0] :]

@@ -1,4 +1,4 @@
-"""Which keys a query attends to, chosen by a small scorer."""
+"""Indexer: a small scorer that selects the keys that a query attends to."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class Indexer(nn.Module):
     """I_ts = Σ_j w_tj · ReLU(q_tj · k_s), j over the indexer's heads. DeepSeek-AI 2025 (DeepSeek-V3.2),
     arXiv:2512.02556.
 
-    q = rope(W_q c): (H_I, d_I) of what the layer's queries read, k = rope(norm(W_k x)): (d_I), one for all heads, and
-    w = W_w x: (H_I). Positions turn the first ρ features of both. Scores have the factors 1/√d_I and 1/√H_I of the
-    released model, which change no choice. Nothing flows back into what it reads: it learns by a loss of its own.
+    q = rope(W_q c): (H_I, d_I), with c the input of the layer's query projection, k = rope(norm(W_k x)): (d_I), one for
+    all heads, and w = W_w x: (H_I). Positions rotate the first ρ features of both. Scores have the factors 1/√d_I and
+    1/√H_I of the released model, which do not change the selection. Inputs are detached: the indexer learns only from
+    its own loss, and that loss trains nothing else.
     """
 
     def __init__(self, read: int, d_model: int, heads: int, features: int, position: Position, turned: int) -> None:
@@ -35,18 +36,18 @@ class Indexer(nn.Module):
         self.scale = (features * heads) ** -0.5
 
     def keys(self, x: Tensor, step: ForwardPass) -> Tensor:
-        """(B, T, D) → (B, 1, T, d_I), to be cached."""
+        """(B, T, D) → the keys to cache: (B, 1, T, d_I)."""
         first, rest = self._parts(self.k_norm(self.k(x.detach()))[:, None])
         return torch.cat((self.position.rotate_keys(first, step), rest), dim=-1)
 
     def scores(self, read: Tensor, x: Tensor, keys: Tensor, step: ForwardPass) -> Tensor:
-        """(B, T, …), (B, T, D), (B, 1, S, d_I) → I: (B, T, S), in float32 or more."""
+        """read: (B, T, …), x: (B, T, D), keys: (B, 1, S, d_I) → I: (B, T, S), in float32 or wider."""
         first, rest = self._parts(self.q(read.detach()).unflatten(-1, (self.heads, -1)).transpose(1, 2))
         q = torch.cat((self.position.rotate_queries(first, step), rest), dim=-1)
         return in_float32(self._scores, q, keys, self.weights(x.detach()))
 
     def moved(self, keys: Tensor, by: int) -> Tensor:
-        """Cached keys, had they been `by` places further on."""
+        """Cached keys as they would be at positions shifted by `by`."""
         first, rest = self._parts(keys)
         return torch.cat((self.position.moved(first, by), rest), dim=-1)
 
@@ -60,12 +61,12 @@ class Indexer(nn.Module):
 
 
 def chosen(scores: Tensor, seen: Tensor, places: Tensor, count: int) -> Tensor:
-    """scores: (B, T, S), seen: the same or (T, S), places: (S,) → indices of the `count` largest that are seen:
-    (B, T, count), of fewer where there are fewer keys. Where fewer are seen, the others follow.
+    """scores: (B, …, T, S), seen: the same or (T, S), places: (S,) → indices of the `count` largest visible scores:
+    (B, …, T, min(count, S)). If fewer keys are visible, indices of hidden keys follow.
 
-    Of equal scores, which ReLU makes often, the earlier place counts as larger, so that the order in which a cache
-    holds its keys decides nothing. Scores of one token in two places, where no position tells these apart, are equal
-    but for rounding, which differs with the shape of the product: in float64 that is gone once they are float32.
+    Ties, which ReLU makes frequent, go to the earlier place, so that the order of keys in a cache does not matter.
+    Without positions, the same token at two places has equal scores up to rounding, which depends on the shape of the
+    product; the cast to float32 removes that difference from float64 scores.
     """
     order = places.argsort()
     ranked = (
@@ -75,9 +76,9 @@ def chosen(scores: Tensor, seen: Tensor, places: Tensor, count: int) -> Tensor:
 
 
 def imitation_loss(scores: Tensor, weights: Tensor, taken: Tensor) -> Tensor:
-    """Mean over tokens of KL(p ‖ softmax(I)) over the keys that are taken, p the mean over heads of attention weights.
+    """Mean over tokens of KL(p ‖ softmax(I)) over the selected keys, p being attention weights averaged over heads.
 
-    scores: (B, T, S), weights: (B, H, T, S), which no gradient reaches, taken: (B, T, S).
+    scores: (B, T, S), weights: (B, H, T, S), detached here, taken: (B, T, S), true for selected keys.
     """
     target = weights.detach().mean(dim=1)
     log_guess = scores.masked_fill(~taken, float("-inf")).log_softmax(dim=-1).masked_fill(~taken, 0.0)

@@ -1,4 +1,4 @@
-"""Layout of a pass's tokens in chunks that are counted from where each row's own text begins."""
+"""Layout of a pass's tokens in chunks that are counted from the beginning of each row's text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from zoo.site import ForwardPass
 
 @dataclass(frozen=True)
 class Layout:
-    """Chunks of C slots for T new tokens behind those of a chunk that is not full. R is B, or 1 where rows agree.
+    """Chunks of C slots for T new tokens, after the cached tokens of a partly filled chunk. R is B, or 1 if rows agree.
 
-    place: (R, 1), of the first new token that is text, in its row's own text; skipped: (R, 1), new tokens that are
-    padding. Both None where the pass begins the text and nothing is padded: tokens then lie as they come.
+    place: (R, 1), index of the first new text token in its row's text; skipped: (R, 1), number of new padding tokens.
+    Both are None if the pass begins the text without padding: tokens then fill the slots in order.
     """
 
     chunk: int
@@ -28,7 +28,7 @@ class Layout:
 
     @staticmethod
     def of(step: ForwardPass, chunk: int, continued: bool) -> Layout:
-        """continued: whether up to C − 1 tokens of the first chunk were kept."""
+        """Layout of a pass. continued: whether up to C − 1 tokens of its first chunk are cached."""
         tokens = step.index.shape[0]
         slots = tokens + (chunk - 1) * continued
         chunks = ScanChunks(slots, min(chunk, slots))
@@ -40,13 +40,14 @@ class Layout:
 
     @property
     def begins(self) -> Tensor:
-        """(R, 1, 1): whether the first new token begins a chunk, of a pass that goes on."""
+        """(R, 1, 1): whether the first new token begins a chunk. Raises TypeError if `place` is None."""
         if self.place is None:
             raise TypeError("the pass begins the text")
         return (self.place % self.chunk == 0)[..., None]
 
     def cut(self, new: Tensor, kept: Tensor | None = None) -> Tensor:
-        """new: (B, T, f), kept: (B, C, f) or None for zeros → (B, N, C, f), zeros where there is no token."""
+        """new: (B, T, f), kept: (B, C, f), cached slots of the first chunk, None for zeros → (B, N, C, f), zeros in
+        empty slots."""
         if self.place is None or self.skipped is None:
             return self.chunks.cut(new)
         slot, filled = torch.arange(self.chunks.length, device=new.device), self.place % self.chunk
@@ -59,7 +60,7 @@ class Layout:
         return self.chunks.cut(laid)
 
     def join(self, x: Tensor) -> Tensor:
-        """(B, N, C, f) → (B, T, f); what padding gets has no meaning."""
+        """(B, N, C, f) → (B, T, f); values at padding are meaningless."""
         laid = self.chunks.join(x)
         if self.place is None or self.skipped is None:
             return laid
@@ -67,14 +68,14 @@ class Layout:
         return torch.take_along_dim(laid, slot.clamp(min=0)[..., None], dim=1)
 
     def before(self, like: Tensor) -> Tensor:
-        """(R, N, 1, 1): tokens of the text in the chunks before each."""
+        """(R, N, 1, 1): number of text tokens in the chunks before each chunk."""
         number = torch.arange(self.chunks.count, device=like.device)
         if self.place is not None:
             number = number + self.place // self.chunk
         return (number * self.chunk).view(-1, self.chunks.count, 1, 1)
 
     def last(self, x: Tensor) -> Tensor:
-        """(B, N, …) → (B, …): the chunk of each row's last token."""
+        """(B, N, …) → (B, …): the chunk that holds each row's last token."""
         slot = torch.full((1, 1), self.tokens - 1, device=x.device)
         if self.place is not None and self.skipped is not None:
             slot = (slot + self.place % self.chunk - self.skipped).clamp(min=0)

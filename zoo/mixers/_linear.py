@@ -25,22 +25,22 @@ from zoo.settings.field_tags import HeadFeatures, Heads
 from zoo.site import ForwardPass, PartCost, matmul_cost
 
 EPS = 1e-6
-"""Constant added to squared lengths before normalising by them."""
+"""Constant added to squared norms before the root is taken."""
 
 
 class Stateful(Mixer):
-    """A mixer whose cache is a state of fixed size, and whose products are those of `scan`."""
+    """Mixer that caches a state of fixed size and is computed by a scan."""
 
     chunk: PositiveInt = 64
-    """Tokens that are computed at a time where there are several; no result depends on it."""
+    """Tokens per chunk of the scan; changes speed, not results."""
 
     @abstractmethod
     def matrices(self, d_model: int) -> int:
-        """Weights that are used once per token. Called on a resolved spec."""
+        """Number of weights that are used once per token. Called on a resolved spec."""
 
     @abstractmethod
     def vectors(self, d_model: int) -> int:
-        """All other parameters, but for those of the convolution. Called on a resolved spec."""
+        """Number of all other parameters, except the convolution's. Called on a resolved spec."""
 
     def convolution(self) -> PartCost:
         """Cost of the short convolution before the scan. Called on a resolved spec."""
@@ -48,18 +48,18 @@ class Stateful(Mixer):
 
     @abstractmethod
     def scanning(self) -> ScanCost:
-        """The products that are not those of a weight. Called on a resolved spec."""
+        """Cost of the scan: the products without weights. Called on a resolved spec."""
 
     @abstractmethod
     def states(self) -> Mapping[str, tuple[int, ...]]:
-        """Shapes of what is kept of a sequence, by name. Called on a resolved spec."""
+        """Shapes of a sequence's cached tensors, by name. Called on a resolved spec."""
 
     def check_scan(self) -> None:
         if self.scanning().halves:
             check_chunk(self.chunk)
 
     def cost(self, d_model: int, context: int) -> PartCost:
-        """Cost per token. FLOPs needed are the recurrence's, which leaves its state behind, whatever the chunk."""
+        """Cost per token. The needed FLOPs are the recurrence's, final state included, whatever the chunk."""
         matrix, scanning = self.matrices(d_model), self.scanning()
         scan = PartCost(0, scanning.token, scanning.token, scanning.computed(context) / context)
         return matmul_cost(matrix + self.vectors(d_model), matrix) + self.convolution() + scan
@@ -82,14 +82,15 @@ class StatefulLayer(MixerLayer):
 
 
 class LinearHeads(Stateful):
-    """Heads of queries, keys and values."""
+    """Stateful mixer with heads of queries, keys and values."""
 
     heads: Heads = 4
     """H: number of heads of queries, keys and values."""
     head_dim: HeadFeatures | None = None
     """Features of a query and a key head; null for d_model / heads."""
     conv: PositiveInt | None = None
-    """Tokens that a causal convolution of queries, keys and values sees (Primer, arXiv:2109.08668); null for none."""
+    """Tokens in the window of a causal convolution of queries, keys and values (Primer, arXiv:2109.08668); null for
+    none."""
 
     def resolve(self, d_model: int) -> Self:
         return self.model_copy(update={"head_dim": self.head_dim or default_head_dim(self.heads, d_model)})
@@ -106,7 +107,7 @@ class LinearHeads(Stateful):
 
     @property
     def channels(self) -> int:
-        """Queries, keys and values together."""
+        """Features of queries, keys and values together."""
         return self.heads * (2 * self.key_features + self.value_features)
 
     def matrices(self, d_model: int) -> int:
@@ -128,10 +129,10 @@ class LinearHeads(Stateful):
 
 
 class HalfKeys(LinearHeads):
-    """Base of mixers whose keys have half the features of their values, unless told otherwise."""
+    """Base of mixers whose keys have half the features of their values by default."""
 
     head_dim: HeadFeatures | None = None
-    """n; null for d_model / (2 heads)."""
+    """n: features of a query and a key head; null for d_model / (2 heads)."""
     v_dim: HeadFeatures | None = None
     """Features of a value head; null for 2n."""
 
@@ -160,7 +161,7 @@ class LinearHeadsLayer(StatefulLayer):
         self.conv = ShortConv(spec.channels, spec.conv) if spec.conv else None
 
     def project(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k: (B, H, T, n), v: (B, H, T, p)."""
+        """Project x to q, k: (B, H, T, n), and v: (B, H, T, p), after the convolution if there is one."""
         parts = self.q(x), self.k(x), self.v(x)
         if self.conv is not None:
             parts = self.conv(torch.cat(parts, dim=-1), step, cache).split(self.widths, dim=-1)
@@ -169,20 +170,21 @@ class LinearHeadsLayer(StatefulLayer):
 
 
 def check_chunk(chunk: int) -> None:
-    """Raise SpecError for a chunk that cannot be halved down to one token."""
+    """Raise SpecError unless the chunk is a power of two, so that it can be halved down to one token."""
     if chunk & (chunk - 1):
         raise SpecError("chunk", f"must be a power of two, not {chunk}")
 
 
 def check_width(heads: int, width: int, name: str) -> None:
-    """Raise SpecError where heads do not divide a width, which leaves their size open."""
+    """Raise SpecError if `heads` do not divide `width`, so that the setting `name` has no default."""
     if width % heads:
         reason = f"{heads} heads do not divide {width} features; set {name} to choose it freely"
         raise SpecError("heads", reason)
 
 
 def check_turning(position: Position, features: int, kind: str) -> None:
-    """Raise SpecError for a scheme that cannot turn queries and keys of a mixer without scores."""
+    """Raise SpecError for a scheme that cannot rotate `features` features, or that adds to scores, which a mixer with a
+    state does not have."""
     with under("position"):
         position.check(features)
     if position.adds_to_scores:
@@ -201,7 +203,7 @@ def split_by(x: Tensor, features: int) -> Tensor:
 
 
 def unit(x: Tensor) -> Tensor:
-    """x / √(Σ x² + ε) over the last dimension, ε = 1e-6: (…, d) of length 1, in float32 or more. Zero stays zero."""
+    """x / √(Σ x² + ε) over the last dimension, ε = 1e-6: (…, d) of norm 1, in float32 or wider. Zero stays zero."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     return wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + EPS)
 

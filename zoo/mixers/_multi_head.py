@@ -1,4 +1,4 @@
-"""Common code of mixers that attend with the softmax over heads."""
+"""Common code of mixers with multi-head softmax attention."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from zoo.sparsities import Sparsity
 
 
 class MultiHead(Mixer):
-    """Base of mixers that attend with the softmax over heads of queries, keys and values.
+    """Base of mixers with multi-head softmax attention.
 
-    `kv_heads` = H is multi-head, 1 is multi-query (Shazeer 2019, arXiv:1911.02150), between them grouped-query
+    `kv_heads` = H is multi-head, 1 multi-query (Shazeer 2019, arXiv:1911.02150), and a number in between grouped-query
     attention (Ainslie et al. 2023, arXiv:2305.13245). `window` = W lets a token see itself and the W − 1 before it
     (Mistral 7B, arXiv:2310.06825).
     """
@@ -43,44 +43,45 @@ class MultiHead(Mixer):
     window: Annotated[PositiveInt | None, MaxInTests(8), ValuesInTests(5), Supports(*EVERY_OPERATION)] = None
     """W: a token sees itself and the W − 1 before it (sliding-window attention); null for all before it."""
     sparsity: Annotated[Sparsity, Choice("zoo.sparsities")] | None = Field(default=None, exclude_if=is_off)
-    """Which keys are seen where that is neither all nor a window; it has its own window."""
+    """Sparse pattern of visible keys, in place of all keys or a window; patterns have their own window."""
     qk_norm: Annotated[Norm, Choice("zoo.norms")] | None = None
     """Norm of queries and keys before positions (Henry et al. 2020, arXiv:2010.04245; arXiv:2302.05442)."""
     qk_norm_over: Literal["head", "heads", "full"] = "head"
-    """Each head by itself, with one gain for all heads (`head`, Qwen 3) or one each (`heads`, Cohere and StableLM), or
-    the full width before the head split (`full`, OLMo 2)."""
+    """Extent of `qk_norm`: each head, with one gain for all heads (`head`, Qwen 3) or one per head (`heads`, Cohere and
+    StableLM), or the full width before the head split (`full`, OLMo 2)."""
     qk_norm_after_position: Annotated[bool, Supports(*EVERY_OPERATION)] = Field(default=False, exclude_if=is_off)
-    """Whether that norm comes after positions (Hunyuan, arXiv:2411.02265; Llama 4)."""
+    """Whether `qk_norm` comes after positions (Hunyuan, arXiv:2411.02265; Llama 4)."""
     v_norm: Annotated[Annotated[Norm, Choice("zoo.norms")] | None, ValuesInTests({"kind": "rmsnorm"})] = Field(
         default=None, exclude_if=is_off
     )
-    """Norm of each head of values (Gemma 3n)."""
+    """Norm of each value head (Gemma 3n)."""
     temperature: Annotated[Temperature | None, ValuesInTests({"floor": 4})] = Field(default=None, exclude_if=is_off)
-    """Queries grow with their place; null for not at all."""
+    """Growth of queries with their position; null for none."""
     bias: Annotated[Biases, ValuesInTests(True, ("q", "v")), Supports(*EVERY_OPERATION)] = ()
-    """true for q, k, v and o, false, or those of the projections q, k, v, o and gate that have a bias."""
+    """Projections with a bias: true for q, k, v and o, false for none, or a list of q, k, v, o and gate."""
     scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE, Supports(*EVERY_OPERATION)] = None
     """Factor on QKᵀ; null for 1/√d, times YaRN's mscale² where it has `scale_scores`."""
     softcap: Annotated[PositiveFloat | None, ValuesInTests(3.0), Supports(*EVERY_OPERATION)] = None
-    """c · tanh(score / c) (Gemma 2, arXiv:2408.00118)."""
+    """c: scores become c · tanh(score / c) (Gemma 2, arXiv:2408.00118); null for no cap."""
     sinks: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
-    """A learned logit per head that takes a share of the softmax and gives nothing (gpt-oss, arXiv:2508.10925)."""
+    """Whether a learned logit per head takes a share of the softmax and adds no value (gpt-oss, arXiv:2508.10925)."""
     gate: Annotated[Gate | None, Supports(*EVERY_OPERATION)] = None
-    """The heads' output times σ(W x), or softplus(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708)."""
+    """Gate on the heads' output: σ(W x) or softplus(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708).
+    """
     conv: Annotated[PositiveInt | None, ValuesInTests(3), Supports(*ALL_BUT_TRANSFER)] = None
-    """Tokens that a causal convolution of each feature of queries, keys and values sees, right after their projections
+    """Tokens in the window of a causal depthwise convolution of queries, keys and values, right after their projections
     (Primer, So et al. 2021, arXiv:2109.08668); null for none."""
     clip_qkv: Annotated[PositiveFloat | None, Supports(*EVERY_OPERATION)] = None
-    """Queries, keys and values are clamped to ± this after projection (MPT; OLMo, arXiv:2402.00838)."""
+    """c: queries, keys and values are clamped to ±c after projection (MPT; OLMo, arXiv:2402.00838); null for none."""
     value_residual: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
-    """Values are mixed with the first layer's (ResFormer, Zhou et al. 2024, arXiv:2410.17897)."""
+    """Whether values are mixed with the first layer's (ResFormer, Zhou et al. 2024, arXiv:2410.17897)."""
     reuse_kv: Annotated[bool, Field(exclude_if=is_off), ValuesInTests(), Supports(*EVERY_OPERATION)] = False
     """Whether keys and values are those of a layer below (see `zoo.mixers._reuse`)."""
     dropout: Dropout = 0.0
     """Dropout on attention weights, in training."""
 
     def keeps_width(self, setting: str) -> bool:
-        """Norms over a head do: wider models have more heads."""
+        """True for norms over a head: wider models have more heads of the same size."""
         return setting == "v_norm" or (setting == "qk_norm" and self.qk_norm_over != "full")
 
     def resolve(self, d_model: int) -> Self:
@@ -104,7 +105,7 @@ class MultiHead(Mixer):
         return self.model_copy(update={**numbers, "scale": scale, "v_norm": None if self.reuse_kv else self.v_norm})
 
     def _check_handed_over(self) -> None:
-        """Refuse settings that a position scheme cannot follow when it reads the queries itself."""
+        """Raise SpecError for settings that a position scheme cannot follow if it reads the queries itself."""
         for name in ("sparsity", "temperature", "qk_norm_after_position"):
             if getattr(self, name):
                 raise SpecError(name, f"{self.position.kind} reads queries as they are projected, for every distance")
@@ -113,12 +114,12 @@ class MultiHead(Mixer):
         return default_head_dim(self.heads, d_model)
 
     def sizes(self) -> tuple[int, int, int]:
-        """H, K, d of a resolved spec: what is projected to q: (H, d), and to k: (K, d)."""
+        """(H, K, d) of a resolved spec: q is projected to (H, d), k to (K, d)."""
         return self.heads, number(self.kv_heads), number(self.head_dim)
 
     @property
     def value_features(self) -> int:
-        """e: features of a head of values, of a resolved spec: what is projected to v: (K, e)."""
+        """e: features of a value head of a resolved spec: v is projected to (K, e)."""
         return self.sizes()[2]
 
     def cost(self, d_model: int, context: int) -> PartCost:
@@ -135,7 +136,7 @@ class MultiHead(Mixer):
         return attending + self._placing(context) + conv_cost(self.channels, self.conv)
 
     def _placing(self, context: int) -> PartCost:
-        """Cost of what positions add to scores. Distances beyond the window are not computed."""
+        """Cost of the position scheme's bias on scores. Distances beyond the window are not computed."""
         heads, _, head_dim = self.sizes()
         reach = min(context, self.window or context)
         return self.position.layer_cost(head_dim, heads, Keys(mean_keys(context, self.window), reach, reach))
@@ -153,7 +154,7 @@ class MultiHead(Mixer):
 
     @property
     def _plain_scores(self) -> bool:
-        """Whether scores are QKᵀ · scale and nothing else, as `zoo.attending.needs.Needs.plain_scores` has it."""
+        """Whether scores are QKᵀ · scale and nothing else, as in `zoo.attending.needs.Needs.plain_scores`."""
         return self.softcap is None and not self.sinks and not self.position.adds_to_scores
 
     @property
@@ -162,23 +163,23 @@ class MultiHead(Mixer):
         return SELF_ALONE if self.window == 1 and not self.sinks else None
 
     def slots(self, capacity: int) -> int:
-        """Number of tokens cached, for texts of up to `capacity`."""
+        """Number of tokens cached for texts of up to `capacity` tokens."""
         reach = self.window if self.sparsity is None else self.sparsity.reach
         return min(capacity, reach or capacity)
 
     @property
     def channels(self) -> int:
-        """Queries, keys and values together, of a resolved spec."""
+        """Features of queries, keys and values together, of a resolved spec."""
         heads, kv_heads, head_dim = self.sizes()
         return (heads + kv_heads) * head_dim + kv_heads * self.value_features
 
     def _flops_per_key(self) -> float:
-        """One score and one weighted value for each head: a multiplication and an addition per feature."""
+        """FLOPs of one score and one weighted value per head: a multiplication and an addition per feature."""
         heads, _, head_dim = self.sizes()
         return 2.0 * heads * (head_dim + self.value_features)
 
     def outputs(self) -> tuple[int, int]:
-        """Number of heads whose outputs o reads, and their features."""
+        """(heads, features) of the outputs that W_o reads."""
         return self.sizes()[0], self.value_features
 
     @property

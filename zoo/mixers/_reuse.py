@@ -1,10 +1,10 @@
-"""Keys and values of a layer below, in place of a layer's own.
+"""Reuse of a lower layer's keys and values in place of a layer's own.
 
-A layer with `reuse_kv` projects queries only and attends to the keys and values of the nearest layer below it that has
-its own, of as many heads and features, with the same positions, window and sparsity. It caches nothing. Which layers do
-is a pattern of blocks: every second one in Cross-Layer Attention (Brandon et al. 2024, arXiv:2405.12981;
-Hunyuan-Large, arXiv:2411.02265); the upper half, which all read one layer, in YOCO (Sun et al. 2024,
-arXiv:2405.05254); the last layers, which read the last full or the last windowed layer below them, in Gemma 3n.
+A layer with `reuse_kv` projects only queries and attends to the keys and values of the nearest layer below it that has
+its own, with the same heads, features, positions, window and sparsity. It caches nothing. A pattern of blocks says
+which layers reuse: every second one in Cross-Layer Attention (Brandon et al. 2024, arXiv:2405.12981; Hunyuan-Large,
+arXiv:2411.02265); the upper half, all from one layer, in YOCO (Sun et al. 2024, arXiv:2405.05254); the last layers,
+from the last full or the last windowed layer below them, in Gemma 3n.
 
     block: {mixer: {kind: attention}}
     blocks: {reader: {mixer.reuse_kv: true}}
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 
 def lend(step: ForwardPass, kv: str, keys: Tensor, values: Tensor, places: Tensor) -> None:
-    """Leave keys, values: (B, K, S, d), and places: (S,), for layers above in place of what a layer below left."""
+    """Store keys, values: (B, K, S, d), and places: (S,), under `kv` for layers above; replaces a lower layer's."""
     if step.lent is not None:
         step.lent[kv] = keys, values, places
 
 
 def borrowed(step: ForwardPass, kv: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Keys and values that the nearest layer below lends."""
+    """Keys, values and places of the nearest layer below with this `kv`. Raises ValueError outside a model's pass."""
     if step.lent is None:
         raise ValueError("a layer with reuse_kv reads what a layer below left: run it in its model")
     return step.lent[kv]
 
 
 def check_reuse(conv: int | None, value_residual: bool, bias: Sequence[str]) -> None:
-    """Raise SpecError for settings of keys and values that a layer does not have."""
+    """Raise SpecError for settings of keys and values, which a layer with `reuse_kv` does not have."""
     for name, given in (("conv", conv), ("value_residual", value_residual), ("bias", {"k", "v"} & set(bias))):
         if given:
             raise SpecError(name, "keys and values are of a layer below (reuse_kv), which has settings of its own")
 
 
 def check_lenders(mixers: Sequence[tuple[str, Mixer]]) -> None:
-    """Raise SpecError where there is no layer below that has what one borrows. mixers: each layer's, with its path."""
+    """Raise SpecError if a layer reuses keys and values that no layer below has. mixers: path and mixer per layer."""
     if not any(mixer.borrows for _, mixer in mixers):
         return
     lent = set()

@@ -1,4 +1,4 @@
-"""Sizes that RWKV's mixers have in common."""
+"""Sizes common to the RWKV mixers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Sized(Protocol):
 
 
 def sizes_in(spec: Sized, d_model: int, shares: Mapping[str, int]) -> dict[str, int]:
-    """Features of a head, and the ranks: those that are null are a share of d_model, at least 8. Raises SpecError where
-    the heads do not have d_model features together."""
+    """Resolved `head_dim` and ranks. A null rank becomes d_model divided by its entry in `shares`, rounded down, at
+    least 8. Raises SpecError unless the heads have d_model features together."""
     check_width(spec.heads, d_model, "heads")
     head_dim = d_model // spec.heads
     if spec.head_dim not in (None, head_dim):

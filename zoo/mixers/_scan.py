@@ -1,4 +1,4 @@
-"""A state that decays and takes up one outer product per token, computed a chunk of tokens at a time."""
+"""Chunked scan of a linear recurrence: a state that decays and adds one outer product per token."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ STATE = "state"
 
 @dataclass(frozen=True)
 class ScanChunks:
-    """Sequence of `length` rows cut into `count` chunks of `width`, the last one padded. A token is `rank` rows.
+    """Division of `length` rows into `count` chunks of `width` rows, the last one padded. A token is `rank` rows.
 
-    A sequence shorter than a chunk makes one of the least power of two that holds it.
+    A sequence shorter than a chunk gets one chunk of the least power of two that holds it.
     """
 
     length: int
@@ -33,7 +33,7 @@ class ScanChunks:
 
     @staticmethod
     def of(length: int, chunk: int, rank: int = 1) -> ScanChunks:
-        """Chunks for `length` tokens, `chunk` at a time."""
+        """Chunks of at most `chunk` tokens for `length` tokens of `rank` rows each."""
         return ScanChunks(length * rank, min(chunk, 1 << (length - 1).bit_length()) * rank, rank)
 
     @property
@@ -42,18 +42,18 @@ class ScanChunks:
 
     @property
     def pairs(self) -> int:
-        """Number of pairs of a token and one at or before it in the same chunk."""
+        """Number of pairs of rows j ≤ i in the same chunk."""
         whole, rest = divmod(self.length, self.width)
         return whole * self.width * (self.width + 1) // 2 + rest * (rest + 1) // 2
 
     def cut(self, x: Tensor) -> Tensor:
-        """(B, …, T, f) → (B, …, N, C, f), zeros where there is no token."""
+        """(B, …, T, f) → (B, …, N, C, f), padded with zeros."""
         padded = F.pad(x, (0, 0, 0, self.count * self.width - self.length))
         cut: Tensor = padded.unflatten(-2, (self.count, self.width))
         return cut
 
     def join(self, x: Tensor) -> Tensor:
-        """(B, …, N, C, f) → (B, …, T, f)."""
+        """(B, …, N, C, f) → (B, …, T, f), without the padding."""
         return x.flatten(-3, -2)[..., : self.length, :]
 
 
@@ -67,18 +67,18 @@ class ScanCost:
     features: int
     chunk: int
     channels: bool = False
-    """Whether each key feature decays at a pace of its own."""
+    """Whether each key feature has its own decay."""
     rank: int = 1
-    """Keys and values of a token, each; queries too in `scan`."""
+    """Number of keys and values, and in `scan` of queries, per token."""
 
     @property
     def halves(self) -> bool:
-        """Whether a chunk is halved down to one token, so that it must be a power of two."""
+        """Whether chunks are halved recursively down to one token, and so must be a power of two."""
         return self.channels
 
     @property
     def state(self) -> int:
-        """Numbers in the state."""
+        """Number of elements of the state."""
         return self.heads * self.key_features * self.features
 
     @property
@@ -87,17 +87,17 @@ class ScanCost:
         return 4.0 * self.state * self.rank
 
     def computed(self, length: int) -> float:
-        """FLOPs of the products in `_chunked`, over a text from its beginning that leaves no state behind."""
+        """FLOPs of the products in `_chunked` for a whole text of `length` tokens, without the final state."""
         chunks = ScanChunks.of(length, self.chunk, self.rank)
         inside = self._scored(chunks.width) + self._mixed(chunks.width)
         return chunks.count * inside + 4.0 * self.state * (chunks.count - 1) * chunks.width
 
     def _scored(self, width: int) -> float:
-        """FLOPs of the products of queries, or keys, with the keys of a chunk."""
+        """FLOPs of the decayed products of queries, or keys, with the keys of a chunk."""
         return fade_flops(self.channels, self.heads, self.groups, self.key_features, width)
 
     def _mixed(self, width: int) -> float:
-        """FLOPs of the product of a chunk's square matrix with its values."""
+        """FLOPs of the product of a chunk's (C, C) matrices with its values."""
         return 2.0 * self.heads * self.features * width**2
 
 
@@ -110,15 +110,19 @@ def scan(
     cache: LayerCache | None = None,
     rank: int = 1,
 ) -> Tensor:
-    """o_t = S_tᵀ q_t, S_t = exp(g_t) S_{t−1} + k_t v_tᵀ, from the state that the cache holds, or zero.
+    """o_t = S_tᵀ q_t, S_t = exp(g_t) S_{t−1} + k_t v_tᵀ, from the cached state or zero.
 
-    q, k: (B, G, T, n), v: (B, H, T, p), decay g ≤ 0: broadcasts to (B, H, T), or is (B, H, T, n), one for each key
-    feature, which has a row of S; None for 0 → (B, H, T, p). Queries and keys of group i are read by its H/G heads.
-    Within a chunk, o = (q kᵀ ⊙ D) v with D_ij = exp(g_{j+1} + … + g_i) for j ≤ i and 0 beyond, or see
-    `zoo.mixers._decayed`. Computed in float32 or more, except by the kernels of `zoo.kernels.fla`, where in use.
+    q, k: (B, G, T, n), v: (B, H, T, p) → (B, H, T, p). The decay g ≤ 0 broadcasts to (B, H, T), or is (B, H, T, n) with
+    one number per key feature, that is, per row of S; None for 0. The H/G heads of group i share its queries and keys.
+    Computed in float32 or wider, except by the kernels of `zoo.kernels.fla`, where these are in use.
 
-    With a rank, T counts rows, `rank` of each token: o = S_tᵀ q for each of its queries, after all its keys and values
-    were added; the decay is that of its first row, 0 on the others.
+    Within a chunk, let c_i be the decay summed up to token i, and S the state before the chunk:
+
+    (1) O = (Q Kᵀ ⊙ exp(c_i − c_j)) V + (e^c ⊙ Q) S, with j ≤ i (per feature: see `zoo.mixers._decayed`)
+    (2) S ← e^{c_C} S + (exp(c_C − c) ⊙ K)ᵀ V
+
+    With a rank, T counts rows, `rank` per token. All queries of a token read the state after all its keys and values
+    were added. The first row of a token holds its decay, the other rows 0.
     """
     states = kept_by("a recurrent layer", cache, StateCache)
     kind = torch.promote_types(v.dtype, torch.float32)
@@ -144,8 +148,8 @@ def scan(
 
 
 def check_parts(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, strength: Tensor | None = None) -> None:
-    """Raise ValueError, which names the part, unless q and k are (B, G, T, n), v is (B, H, T, p) with G dividing H,
-    decay (B, H, T) or (B, H, T, n), and strength (B, H, T), or what broadcasts to these."""
+    """Raise a ValueError that names the tensor unless q and k are (B, G, T, n), v is (B, H, T, p) with G dividing H,
+    decay is (B, H, T) or (B, H, T, n), and strength is (B, H, T), or they broadcast to these shapes."""
     for name, x in (("q", q), ("v", v)):
         if x.dim() != 4:
             raise ValueError(f"{name}: expected (B, heads, T, features), not {tuple(x.shape)}")
@@ -162,9 +166,9 @@ def check_parts(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, strength:
 
 
 def check_shape(name: str, x: Tensor, wanted: Sequence[int], letters: str) -> None:
-    """Raise ValueError, which names the part of a scan, unless it has the shape wanted, or 1 in places of it."""
+    """Raise a ValueError that names the tensor unless each of its sizes is the wanted one or 1."""
     if torch.compiler.is_compiling():
-        return  # sizes may be symbols there
+        return  # sizes may be symbolic there
     if x.dim() != len(wanted) or any(size not in (want, 1) for size, want in zip(x.shape, wanted, strict=True)):
         raise ValueError(f"{name}: expected {letters}, here {tuple(wanted)}, not {tuple(x.shape)}")
 
@@ -172,7 +176,7 @@ def check_shape(name: str, x: Tensor, wanted: Sequence[int], letters: str) -> No
 def scan_in_kernel(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor | None, cache: LayerCache | None
 ) -> Tensor:
-    """`fla_scan`, from the state that the cache holds, or zero."""
+    """Run `fla_scan` from the cached state or zero, and cache the state after it."""
     states = kept_by("a recurrent layer", cache, StateCache)
     before = states.read(STATE, torch.promote_types(v.dtype, torch.float32)) if states is not None else None
     out, after = fla_scan(q, k, v, decay, strength, before, states is not None)
@@ -182,16 +186,16 @@ def scan_in_kernel(
 
 
 OneToken = Callable[..., tuple[Tensor, Tensor]]
-"""Parts of one token and the state before it → its output, and the state after it."""
+"""Inputs of one token, state before it → output, state after it."""
 Chunked = Callable[..., tuple[Tensor, Tensor | None]]
-"""Parts in chunks, the state before them or None, and whether to keep the one after them → outputs, and that state."""
+"""Inputs in chunks, state before them or None, whether to keep the final state → outputs, final state or None."""
 
 
 def stepwise(
     one: OneToken, chunked: Chunked, parts: Sequence[Tensor], chunk: int, cache: LayerCache | None, rank: int = 1
 ) -> Tensor:
-    """A recurrence over parts (B, …, T, f), from the state that the cache holds, or zero: by itself for one token,
-    which is `rank` rows, or by chunks (B, …, N, C, f). Computed in float32 or more."""
+    """Run a recurrence over `parts` (B, …, T, f) from the cached state or zero: `one` for a single token (`rank` rows)
+    after a cached state, otherwise `chunked` on chunks (B, …, N, C, f). Computed in float32 or wider."""
     states = kept_by("a recurrent layer", cache, StateCache)
     last = parts[-1]
     kind, length, heads = torch.promote_types(last.dtype, torch.float32), last.shape[-2], last.shape[1:-2]
@@ -214,13 +218,14 @@ def stepwise(
 
 
 def by_group(x: Tensor, q: Tensor) -> Tensor:
-    """(B, H, …) → (B, G, H/G, …)."""
+    """(B, H, …) → (B, G, H/G, …), for q of G groups."""
     grouped: Tensor = x.unflatten(1, (q.shape[1], -1))
     return grouped
 
 
 def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence itself, for one token."""
+    """One step of the recurrence, for the r rows of one token. q, k: (B, G, r, n), v: (B, H, r, p), decay: (B, H, r,
+    1 or n), state: (B, G, H/G, n, p)."""
     value, factor = by_group(v, q), by_group(decay.sum(dim=-2, keepdim=True), q).exp()
     state = factor.transpose(-1, -2) * state + k[:, :, None].transpose(-1, -2) @ value
     return (q[:, :, None] @ state).flatten(1, 2), state
@@ -229,31 +234,32 @@ def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, state: Tensor) -> tuple
 def _chunked(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor, chunks: ScanChunks, state: Tensor | None, keep: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """state: (B, G, H/G, n, p) before the first token, None for zero → outputs, and the state after the last token
-    where it is to be kept."""
+    """state: (B, G, H/G, n, p) before the first token, None for zero → outputs (B, H, T, p), and the state after the
+    last token if `keep`, else None."""
+    # (B, G, H/G, N, C, p), (B, G, 1, N, C, n), (B, G, 1, N, C, n)
     value, key, query = chunks.cut(by_group(v, q)), chunks.cut(k)[:, :, None], chunks.cut(q)[:, :, None]
-    total = chunks.cut(by_group(decay, q)).cumsum(dim=-2)
-    out = decayed_scores(query, key, total, chunks.rank) @ value
+    total = chunks.cut(by_group(decay, q)).cumsum(dim=-2)  # c: (B, G, H/G, N, C, 1 or n)
+    out = decayed_scores(query, key, total, chunks.rank) @ value  # (1), without S
     left = chunks.count if keep else chunks.count - 1
-    before = [] if state is None else [state]
+    before = [] if state is None else [state]  # S before each chunk
     if left:
         last = total[..., -1:, :]
-        added = faded_write(*(x[:, :, :, :left] for x in (key, (last - total).exp(), value)))
+        added = faded_write(*(x[:, :, :, :left] for x in (key, (last - total).exp(), value)))  # (2), without S
         fading = last[:, :, :, :left].exp().transpose(-1, -2)
         before += carry(added.unbind(3), fading.unbind(3), state)
     final = before.pop() if keep else None
     if before:
-        # Without a state the first chunk has nothing before it to read.
+        # Without an initial state, the first chunk has no state to read.
         skipped = chunks.count - len(before)
         fading = total[:, :, :, skipped:].exp()
-        read = faded_read(query[:, :, :, skipped:], fading, torch.stack(before, dim=3))
+        read = faded_read(query[:, :, :, skipped:], fading, torch.stack(before, dim=3))  # (1), (e^c ⊙ Q) S
         out = out + F.pad(read, (0, 0, 0, 0, skipped, 0))
     return chunks.join(out).flatten(1, 2), final
 
 
 def faded_read(q: Tensor, factor: Tensor, state: Tensor) -> Tensor:
     """(q ⊙ factor) S. q: (…, C, n), factor: (…, C, 1 or n), S: (…, n, p) → (…, C, p)."""
-    # One factor for all features is cheaper behind the product, where heads of a group do not share the queries.
+    # A factor common to all features is cheaper after the product: before it, q would expand from groups to heads.
     return q @ state * factor if factor.shape[-1] == 1 else (q * factor) @ state
 
 
@@ -265,7 +271,7 @@ def faded_write(k: Tensor, factor: Tensor, value: Tensor) -> Tensor:
 
 
 def carry(added: Sequence[Tensor], factors: Sequence[Tensor], state: Tensor | None) -> list[Tensor]:
-    """S_i = factor_i S_{i−1} + added_i over the chunks."""
+    """States after each chunk i: S_i = factor_i S_{i−1} + added_i."""
     states: list[Tensor] = []
     for new, fading in zip(added, factors, strict=True):
         state = new if state is None else fading * state + new

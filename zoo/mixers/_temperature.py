@@ -1,4 +1,4 @@
-"""Queries that grow with their place, so that attention stays sharp in long texts."""
+"""Attention temperature: queries grow with their position, so that attention stays sharp in long texts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from zoo.site import ForwardPass
 
 
 class Temperature(Spec):
-    """q ← q · (1 + c log(1 + ⌊(p + offset) / f⌋)) for the query at place p, counted from 0.
+    """q ← q · (1 + c log(1 + ⌊(p + offset) / f⌋)) for the query at position p, counted from 0.
 
-    Llama 4 (Meta 2025, https://github.com/meta-llama/llama-models) has it on layers without positions, with offset 1;
-    Ministral 3 on all layers, with offset 0.
+    Used in Llama 4 (Meta 2025, https://github.com/meta-llama/llama-models) on layers without positions, with offset 1,
+    and in Ministral 3 on all layers, with offset 0.
     """
 
     supports: ClassVar[Operations] = EVERY_OPERATION
@@ -25,9 +25,9 @@ class Temperature(Spec):
     coefficient: PositiveFloat = 0.1
     """c: growth of queries per unit of the logarithm."""
     floor: PositiveInt = 8192
-    """f: texts of fewer tokens are left as they are."""
+    """f: shorter texts, in tokens, are unaffected."""
     offset: NonNegativeInt = 1
-    """Number added to a query's place p before it is divided by f."""
+    """Number added to a query's position p before the division by f."""
 
     def scale(self, q: Tensor, step: ForwardPass) -> Tensor:
         """q: (B, H, T, d) → the same shape."""

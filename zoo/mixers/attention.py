@@ -45,7 +45,7 @@ class Attention(MultiHead):
     value_scale: Annotated[PositiveFloat, ValuesInTests(0.7, paired=False), Supports(*EVERY_OPERATION)] = Field(
         default=1.0, exclude_if=lambda scale: scale == 1
     )
-    """Factor on values, which are cached with it (MiMo-V2, arXiv:2601.02780)."""
+    """Factor on values, applied before they are cached (MiMo-V2, arXiv:2601.02780)."""
     keys_as_values: Annotated[bool, ValuesInTests(True, paired=False), Supports(*OF_MODULES)] = Field(
         default=False, exclude_if=is_off
     )
@@ -53,19 +53,19 @@ class Attention(MultiHead):
     forget: Annotated[bool, ValuesInTests(True, paired=False), Supports(*OF_MODULES)] = Field(
         default=False, exclude_if=is_off
     )
-    """Scores of query i and key j get Σ log f_t over the tokens t after j up to i, f = σ(w_h x + b_h): a forget gate in
-    each head (FoX, Lin et al. 2025, arXiv:2503.02130, there without position encoding, `position: nope`)."""
+    """Whether each head has a forget gate f = σ(w_h x + b_h): the score of query i and key j gets Σ log f_t over the
+    tokens t after j up to i (FoX, Lin et al. 2025, arXiv:2503.02130, there without positions, `position: nope`)."""
     exclusive: Annotated[bool, ValuesInTests(True, paired=False), Supports(*OF_MODULES)] = Field(
         default=False, exclude_if=is_off
     )
-    """A head's output y loses its part along the token's own value: y − (y·v̂) v̂, v̂ = v/‖v‖ (exclusive self-attention,
-    Zhai 2026, arXiv:2603.09078)."""
+    """Whether a head's output y loses its component along the token's own value: y − (y·v̂) v̂, v̂ = v/‖v‖ (exclusive
+    self-attention, Zhai 2026, arXiv:2603.09078)."""
 
     scale_in: Annotated[Literal["scores", "queries"], ValuesInTests("queries", paired=False), Supports(*OF_MODULES)] = (
         Field(default="scores", exclude_if=lambda place: place == "scores")
     )
-    """Where the scale is: on the scores of every pass, or on the weights of queries as they start, which training may
-    change (T5, Raffel et al. 2020, arXiv:1910.10683) and `unit_weights` would undo."""
+    """Place of the scale: on the scores in every pass, or on the initial query weights, which training may change (T5,
+    Raffel et al. 2020, arXiv:1910.10683) and `unit_weights` would undo."""
 
     def resolve(self, d_model: int) -> Self:
         if self.forget and self.reuse_kv:
@@ -81,7 +81,7 @@ class Attention(MultiHead):
         return super().resolve(d_model)
 
     def _check_one_matrix(self) -> None:
-        """Refuse settings of a matrix of values where there is none."""
+        """Raise SpecError for settings of the value matrix, which `keys_as_values` leaves out."""
         for name in ("reuse_kv", "conv", "v_dim"):
             if getattr(self, name):
                 raise SpecError("keys_as_values", f"keys are the values, and {name} treats values in another way")
@@ -120,7 +120,7 @@ class Attention(MultiHead):
 
 
 class Read(NamedTuple):
-    """Inputs of attention. q: (B, H, T, d); k: (B, K, S, d), v: (B, K, S, e), of the cache too, at places (S,);
+    """Inputs of attention. q: (B, H, T, d); k: (B, K, S, d), v: (B, K, S, e), cached ones included, at places (S,);
     forget: log f, (B, H, S, 1), None without forget gates."""
 
     q: Tensor
@@ -168,7 +168,7 @@ class AttentionLayer(MixerLayer):
         self.roles = {"sinks": "bias"}
 
     def _norm(self, heads: int) -> nn.Module:
-        """The norm of so many heads of queries or keys."""
+        """Norm for `heads` heads of queries or keys; the identity without `qk_norm`."""
         norm = self.spec.qk_norm
         if norm is None:
             return nn.Identity()
@@ -181,7 +181,7 @@ class AttentionLayer(MixerLayer):
         fading = None if forget is None else decay_bias(forget, k_places, step)  # (B, H, T, S)
         visible = Visible.to(step, k_places, self.spec.window, self.spec.sparsity, self._pattern)
         if visible.pattern is not None and visible.everything:
-            # A single query of unpadded text under a pattern: keys that it does not see need not be read at all.
+            # A single query of unpadded text under a pattern: gather the visible keys, so that the others are not read.
             seen = visible.places_seen()
             k, v, k_places = k[:, :, seen], v[:, :, seen], k_places[seen]
             fading = None if fading is None else fading[..., seen]
@@ -198,13 +198,12 @@ class AttentionLayer(MixerLayer):
         return self.o(joined)
 
     def _read(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> Read:
-        """x: (B, T, D) → queries, and keys and values with those of the cache, or of a layer below where this one
-        reuses them."""
+        """x: (B, T, D) → queries, and keys and values, cached ones included; a lower layer's with `reuse_kv`."""
         clip = self.spec.clip_qkv
         if self.spec.reuse_kv:
             q = self.q(x) if clip is None else self.q(x).clamp(-clip, clip)
             return Read(self._placed_queries(q, step), *borrowed(step, self.kv))
-        # First of all: it refuses the cache of another model, before the convolution writes to it.
+        # First, since `kept_by` rejects another model's cache before the convolution writes to it.
         tokens, k_places = kept_by(self, cache, TokenCache), step.index
         q, k = self.q(x), self.k(x)  # (B, T, H·d), (B, T, K·d)
         v = k if self.keys_as_values else self.v(x)  # (B, T, K·e)
@@ -225,12 +224,12 @@ class AttentionLayer(MixerLayer):
         return Read(q, k, v, k_places, *forget)
 
     def _placed_queries(self, q: Tensor, step: ForwardPass) -> Tensor:
-        """(B, T, H·d) → (B, H, T, d)."""
+        """(B, T, H·d) → (B, H, T, d), with norm, positions and temperature applied."""
         q = self._placed(q, self.q_norm, self.position.rotate_queries, step)
         return q if self.spec.temperature is None else self.spec.temperature.scale(q, step)
 
     def _placed(self, x: Tensor, norm: nn.Module, rotate: Rotate, step: ForwardPass) -> Tensor:
-        """(B, T, heads·d) → (B, heads, T, d) with positions applied, and the norm before or after that."""
+        """(B, T, heads·d) → (B, heads, T, d), with positions applied, and the norm before or after them."""
         if self._full_norm:
             return rotate(split_by(norm(x), self.head_dim), step)
         if self.spec.qk_norm_after_position:
@@ -238,11 +237,11 @@ class AttentionLayer(MixerLayer):
         return rotate(norm(split_by(x, self.head_dim)), step)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
-        """(B, heads, T, features), which `_joined` makes the heads' outputs of."""
+        """Attention: (B, heads, T, features), which `_joined` turns into the heads' outputs."""
         return attend(q, k, v, visible, scoring)
 
     def _joined(self, heads: Tensor, x: Tensor) -> Tensor:
-        """The heads' outputs: (B, heads, T, features), as `MultiHead.outputs` declares them. x: (B, T, D)."""
+        """Heads' outputs: (B, heads, T, features), as declared by `MultiHead.outputs`. x: (B, T, D)."""
         return heads
 
     def _scoring(self, q: Tensor, step: ForwardPass, k_places: Tensor) -> Scoring:
@@ -276,9 +275,9 @@ class AttentionLayer(MixerLayer):
 
 
 def without_own_value(heads: Tensor, v: Tensor, visible: Visible) -> Tensor:
-    """heads: (B, H, T, e), v: (B, K, S, e), those of the queries among them → y − (y·v̂) v̂.
+    """heads y: (B, H, T, e), v: (B, K, S, e), the queries' own values among them → y − (y·v̂) v̂.
 
-    A token that sees itself alone has y ∥ v, of which exactly nothing is left: a norm would make rounding noise large.
+    A token that sees only itself has y ∥ v: its output is set to exactly 0, since a norm would amplify rounding noise.
     """
     places, queries = visible.keys, visible.queries
     own = v if places is queries else v[:, :, (places == queries[:, None]).int().argmax(dim=1)]  # (B, K, T, e)

@@ -20,7 +20,7 @@ from zoo.settings.field_tags import Features
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 STATE = "tokens"
-"""Name in a layer's cache of the tokens that the next ones' convolution reads."""
+"""Cache name of the tokens that the convolution of later ones reads."""
 
 
 class CausalConv(Mixer):
@@ -28,8 +28,8 @@ class CausalConv(Mixer):
     (I, I). Van den Oord et al. 2016 (WaveNet), arXiv:1609.03499 eq. 2, between projections as in ByteNet
     (arXiv:1610.10099).
 
-    Without the gate max(0, K ∗ v), as in temporal convolutional networks (Bai et al. 2018, arXiv:1803.01271). WaveNet's
-    layers have a dilation δ of 1, 2, 4 …: a pattern of `blocks`.
+    Without the gate, out = W_o max(0, K ∗ v), as in temporal convolutional networks (Bai et al. 2018,
+    arXiv:1803.01271). WaveNet's layers have a dilation δ of 1, 2, 4 …: a pattern of `blocks`.
     """
 
     examples: ClassVar[Examples] = ({"width": 3, "dilation": 2, "features": 20},)
@@ -39,11 +39,11 @@ class CausalConv(Mixer):
     features: Features | None = None
     """I; null for d_model."""
     width: Annotated[int, Field(ge=2)] = 2
-    """W: tokens that a convolution reads, the current one included."""
+    """W: tokens that the convolution reads, the current one included."""
     dilation: PositiveInt = 1
-    """δ: tokens from each token that is read to the next."""
+    """δ: distance, in tokens, between the tokens that are read."""
     gated: bool = True
-    """Whether the convolution is gated by another one."""
+    """Whether a second convolution gates the first."""
 
     def resolve(self, d_model: int) -> Self:
         return self.model_copy(update={"features": self.features or d_model})
@@ -58,7 +58,7 @@ class CausalConv(Mixer):
 
     @property
     def reach(self) -> int:
-        """Number of tokens before the current one that are read, or lie between those."""
+        """Distance, in tokens, to the earliest token that is read."""
         return (self.width - 1) * self.dilation
 
     def cache_elements(self, capacity: int) -> int:
@@ -87,7 +87,7 @@ class CausalConvLayer(MixerLayer):
         v = F.pad(v, (0, 0, reach, 0)) if before is None else torch.cat((before, v), dim=1)
         if states is not None:
             states.write(STATE, v[:, length:])
-        # The tokens that each one reads, the oldest first: one product in place of W.
+        # (B, T, W·I): the tokens that each one reads, oldest first, so that one product replaces W.
         seen = torch.cat([v[:, i : i + length] for i in range(0, reach + 1, self.spec.dilation)], dim=-1)
         mixed = self.kernel(seen)
         return self.o(F.relu(mixed) if self.gate is None else mixed.tanh() * self.gate(seen).sigmoid())

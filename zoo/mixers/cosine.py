@@ -18,11 +18,11 @@ from zoo.site import LayerSite
 
 
 class Cosine(MultiHead):
-    """score = cos(q, k) / τ, one learned τ for each head, kept above 1/`max_scale`. Swin v2, arXiv:2111.09883 §3.2.
+    """score = cos(q, k) / τ, with a learned τ per head, at least 1/`max_scale`. Swin v2, arXiv:2111.09883 §3.2.
 
-    As there, 1/τ = exp(min(s, log max_scale)), s: (H,) learned; it starts at `initial_scale`. Henry et al. 2020
-    (QK-norm, arXiv:2010.04245) have one g = 1/τ for the layer without a bound. The cosine is of queries and keys before
-    positions, which rotary schemes do not change.
+    As there, 1/τ = exp(min(s, log max_scale)) with learned s: (H,), initially `initial_scale`. Henry et al. 2020
+    (QK-norm, arXiv:2010.04245) have one unbounded g = 1/τ per layer. Queries and keys are normalised before positions,
+    which leave their norms unchanged if they are rotary.
     """
 
     kind: Literal["cosine"] = "cosine"
@@ -59,7 +59,7 @@ class CosineLayer(AttentionLayer):
 
 
 class UnitNorm(nn.Module):
-    """x / ‖x‖ over the last dimension, in float32 whatever the input's type."""
+    """x / ‖x‖ over the last dimension, computed in float32 for every input type."""
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.normalize(x.float(), dim=-1).to(x.dtype)

@@ -51,7 +51,7 @@ class Differential(MultiHead):
         return d_model // (2 * self.heads)
 
     def sizes(self) -> tuple[int, int, int]:
-        """Twice the pairs, and d: the projections and the cache are those of so many single heads."""
+        """(2H, 2K, d): projections and cache count single heads, two per pair."""
         heads, kv_heads, head_dim = super().sizes()
         return 2 * heads, 2 * kv_heads, head_dim
 
@@ -63,12 +63,12 @@ class Differential(MultiHead):
         return DifferentialLayer(self, site)
 
     def _norm_parameters(self) -> int:
-        """Those of the λ too."""
+        """Parameters of all norms and of λ."""
         _, _, head_dim = self.sizes()
         return super()._norm_parameters() + self.head_norm.parameters(2 * head_dim) + 4 * head_dim
 
     def _flops_per_key(self) -> float:
-        """A score of d features and a weighted value of 2d, for each of both maps of each head."""
+        """FLOPs of a score of d features and a weighted value of 2d, for both maps of each pair."""
         heads, _, head_dim = self.sizes()
         return 2.0 * heads * head_dim + 2.0 * heads * 2 * head_dim
 
@@ -90,7 +90,7 @@ class DifferentialLayer(AttentionLayer):
         return out
 
     def _scoring(self, q: Tensor, step: ForwardPass, k_places: Tensor) -> Scoring:
-        """Both maps of a head have its bias."""
+        """Scoring with the same bias for both maps of a pair."""
         scoring = super()._scoring(q, step, k_places)
         if scoring.bias is None:
             return scoring
@@ -98,7 +98,7 @@ class DifferentialLayer(AttentionLayer):
 
 
 class Lambda(nn.Module):
-    """() → λ: scalar."""
+    """() → λ, a scalar."""
 
     roles: ClassVar = {"vectors": "bias"}
     initial_std: ClassVar = {"vectors": 0.1}

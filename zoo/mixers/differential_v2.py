@@ -21,10 +21,9 @@ class DifferentialV2(MultiHead):
     """head h = A_2h V − σ(λ_h) A_2h+1 V, A = softmax(QKᵀ/√d + mask), λ = W_λ x: (H), for each token.
     Ye et al. 2026, https://huggingface.co/blog/microsoft/diff-attn-v2, with the code of their repository unilm.
 
-    H = `heads` counts the heads that are left. There are 2H query heads of d features, neighbours of which share the
-    keys and values of one of K heads, and d_model / H features in each by default: keys, values, cache and W_o are as
-    large as those of attention with H heads. Unlike in `differential`, λ depends on the token, no norm follows, and
-    values have d features.
+    H = `heads` counts output heads. There are 2H query heads of d features, by default d_model / H; neighbours share
+    the keys and values of one of K heads. Keys, values, cache and W_o are as large as those of attention with H heads.
+    Unlike in `differential`, λ depends on the token, no norm follows, and values have d features.
     """
 
     examples: ClassVar[Examples] = ({"head_dim": 6},)
@@ -61,7 +60,7 @@ class DifferentialV2Layer(AttentionLayer):
         return first - share * second
 
     def _scoring(self, q: Tensor, step: ForwardPass, k_places: Tensor) -> Scoring:
-        """Both maps of a head have its bias."""
+        """Scoring with the same bias for both maps of a head."""
         scoring = super()._scoring(q, step, k_places)
         if scoring.bias is None:
             return scoring

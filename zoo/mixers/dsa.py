@@ -32,13 +32,13 @@ class DeepSeekSparseAttention(MLA):
     """Latent attention to the `top_k` keys that an indexer scores highest: softmax over {s : I_ts in the top k}.
     DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556.
 
-    I_ts = Σ_j w_tj ReLU(q_tj · k_s) (`zoo.mixers._indexer`). The choice has no gradient. While training, the indexer
-    imitates the heads' mean attention weights over the chosen keys: the objective gets `index_loss` · KL, from which
-    nothing else learns. That is the paper's sparse stage; its first stage, in which the indexer learns beside dense
-    attention, is left out. Cached per token: what `mla` caches, and the indexer's key.
+    I_ts = Σ_j w_tj ReLU(q_tj · k_s) (`zoo.mixers._indexer`). The selection has no gradient. In training, the indexer
+    imitates the attention weights on the selected keys, averaged over heads: the objective gets `index_loss` · KL, from
+    which nothing else learns. That is the paper's sparse stage; its first stage, in which the indexer learns beside
+    dense attention, is left out. Cached per token: the tensors of `mla`, and the indexer's key.
 
-    The indexer's queries and keys have the positions of the others but for their layout, `index_layout`: halves in
-    DeepSeek-V3.2, interleaved in GLM-5.
+    The indexer's queries and keys use the layer's position scheme with a layout of their own, `index_layout`: halves
+    in DeepSeek-V3.2, interleaved in GLM-5.
     """
 
     examples: ClassVar[Examples] = (
@@ -51,9 +51,9 @@ class DeepSeekSparseAttention(MLA):
     index_heads: Annotated[PositiveInt, MaxInTests(4)] = 4
     """H_I: number of the indexer's query heads."""
     index_dim: HeadFeatures = 32
-    """d_I, features of an indexer's head; the first `rope_dim` of them carry positions."""
+    """d_I: features of an indexer's head; the first `rope_dim` of them carry positions."""
     index_layout: Literal["half", "interleaved"] = "half"
-    """Which features of the indexer's heads rotary positions turn together."""
+    """Pairing of the features that rotary positions rotate together in the indexer's heads."""
     top_k: Annotated[PositiveInt, MaxInTests(8)] = 64
     """Maximum number of keys that a query attends to."""
     index_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 1.0
@@ -81,7 +81,7 @@ class DeepSeekSparseAttention(MLA):
         return self.position.model_copy(update={"layout": self.index_layout} if turns else {})
 
     def cost(self, d_model: int, context: int) -> PartCost:
-        """With the indexer, which scores all keys."""
+        """Cost including the indexer, which scores all keys."""
         return super().cost(d_model, context) + self._index_cost(d_model, context)
 
     def _index_cost(self, d_model: int, context: int) -> PartCost:
@@ -91,8 +91,8 @@ class DeepSeekSparseAttention(MLA):
         return attention_cost(parameters, matrix, self._flops_per_scored_key(), keys)
 
     def training_cost(self, d_model: int, context: int) -> PartCost:
-        """No gradient is taken of what the indexer reads: a product less for each of its matrices. Where it does not
-        learn, none of anything of it."""
+        """The indexer's inputs are detached, which saves one product per matrix in the backward pass. With `index_loss`
+        0 the indexer has no backward pass."""
         projecting = 2.0 * self._index_matrix(d_model)
         if self.index_loss:
             return PartCost.of(0, -projecting / 3)
@@ -124,7 +124,7 @@ class DeepSeekSparseAttention(MLA):
         return (*super().cached(), (1, self.index_dim))
 
     def check_ahead(self) -> None:
-        """Causal, as published: the pairs that a choice among all of a text needs are not counted."""
+        """Raise SpecError: causal only, as published. Costs do not cover a selection among all tokens of a text."""
         Mixer.check_ahead(self)
 
 
@@ -159,13 +159,13 @@ class DeepSeekSparseAttentionLayer(MLALayer):
         scores: Tensor,
         step: ForwardPass,
     ) -> Tensor:
-        """(B, H, T, v): attention to the keys with the largest scores: (B, T, S)."""
+        """Attention to the keys with the largest `scores` (B, T, S): (B, H, T, v)."""
         mask = visible.mask()
         seen = mask if mask.dim() == 2 else mask[:, 0]
         picked = chosen(scores, seen, visible.keys, self.spec.top_k)
         latent, k_rope, _ = kept
         if visible.everything and not self.spec.position.adds_to_scores:
-            # A single query of unpadded text: keys that are not chosen need not be read at all.
+            # A single query of unpadded text: gather the selected keys, so that the others are not read.
             latent, k_rope = (x.take_along_dim(picked.transpose(1, 2)[:, None], dim=2) for x in (latent, k_rope))
             visible = Visible(step.index, step.index.expand(picked.shape[2]))
             return self._mixed(q_nope, q_rope, latent, k_rope, visible, self._scoring(step, None))
@@ -189,7 +189,7 @@ class DeepSeekSparseAttentionLayer(MLALayer):
         taken: Tensor,
         step: ForwardPass,
     ) -> Tensor:
-        """(B, H, T, v), while the indexer learns: attention as it is written, whose weights it imitates."""
+        """Attention in training: (B, H, T, v), with explicit weights, which the indexer's loss imitates."""
         offer_taps(q, k, visible, scoring)
         note("plain", True)
         weights = in_float32(lambda q, k: scores_of(q, k, visible, scoring).softmax(dim=-1), q, k)

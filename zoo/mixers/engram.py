@@ -28,28 +28,27 @@ from zoo.settings.field_tags import Fact, Features, MaxInTests
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 STATE = "ids"
-"""Name in a layer's cache of the ids of the last tokens."""
+"""Cache name of the last tokens' ids."""
 BYTES = 3
-"""Numbers below 256 that an id is cached as: every dtype of a cache holds these exactly."""
+"""Bytes of a cached id, each stored as a number below 256, which every cache dtype represents exactly."""
 FACTOR_BITS = 38
-"""Factors of a hash are odd and below 2 to this plus one: products with ids of 3 bytes do not leave 64 bits."""
+"""Random bits of a hash factor, which is odd and below 2^(bits + 1): products with 3-byte ids fit in 64 bits."""
 LEAST = 1e-6
-"""Smallest size of the gate's logit of which a root is taken."""
+"""Lower bound on |q| under the gate's root."""
 
 
 class Engram(Mixer):
-    """out = ṽ + silu(conv(norm(ṽ))), ṽ = σ(± √|q|) W_v e, q = xᵀ norm(W_k e) / √D with the sign of q, e: rows of tables
-    that the last n tokens choose by hashes, n = 2 … N. Cheng et al. 2026 (DeepSeek), arXiv:2601.07372.
+    """out = ṽ + silu(conv(norm(ṽ))), ṽ = σ(sign(q) √|q|) W_v e, q = xᵀ norm(W_k e) / √D, with e the rows of tables that
+    hashes of the last n tokens select, n = 2 … N. Cheng et al. 2026 (DeepSeek), arXiv:2601.07372.
 
-    e_t = concat over n and k of E_nk[h_n mod M_nk], h_n = ⊕_{i<n} m_i · id_{t−i}: K hashes of every n-gram, told apart
-    by the primes M_nk; ids before the text are 0, others one more than the token's. The convolution, of each feature by
-    itself, reads every N-th token. x is what the block's norm gives, so that with `norm_placement: pre` and `ffn: none`
-    a block is the paper's module, before the block that comes after it in `pattern`.
+    e_t = concat over n and k of E_nk[h_n mod M_nk], h_n = ⊕_{i<n} m_i · id_{t−i}. The K hashes of an n-gram differ in
+    their primes M_nk; an id is the token's plus one, and 0 before the text. The depthwise convolution reads every N-th
+    token. x is the output of the block's norm, so that with `norm_placement: pre` and `ffn: none` a block is the
+    paper's module, before the block that follows it in `pattern`.
 
-    The root in the gate is that of the authors' code. Left out: the merging of ids whose text is
-    the same but for case and accents, which needs a tokenizer; a key for each of several streams, which share one here;
-    and primes that differ from layer to layer, where factors m do. Lookups cost no FLOPs, and a token uses K (N − 1)
-    rows of the tables' parameters.
+    The root in the gate is from the authors' code. Left out: merging ids whose texts differ only in case and accents,
+    which needs a tokenizer; separate keys for several streams, which share one here; and primes that differ between
+    layers, as the factors m do here. Lookups cost no FLOPs, and a token uses K (N − 1) rows of the tables' parameters.
     """
 
     examples: ClassVar[Examples] = (
@@ -63,19 +62,19 @@ class Engram(Mixer):
     max_ngram: Annotated[int, Field(ge=2)] = 3
     """N: tokens of the longest n-gram."""
     hashes: Annotated[PositiveInt, MaxInTests(2)] = 8
-    """K: hashes of an n-gram, each with a table of its own."""
+    """K: hashes of an n-gram, each with its own table."""
     rows: Annotated[PositiveInt, Fact.SIZE, MaxInTests(64)] = 4096
-    """Rows that a table has at least: it has a prime number of them, each table another one."""
+    """Minimum number of rows of a table; every table has a different prime number of rows."""
     features: Features | None = None
-    """Features of an n-gram's rows together, a multiple of K; null for the one nearest to d_model / (N − 1)."""
+    """Features of an n-gram's K rows together, a multiple of K; null for the one nearest to d_model / (N − 1)."""
     width: Features | None = None
-    """D: features of the values W_v e; null for d_model, which they are."""
+    """D: features of the values W_v e; null for d_model, the only allowed value."""
     norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
-    """Norm of the key W_k e, and of what the convolution reads."""
+    """Norm of the key W_k e, and of the convolution's input."""
     conv: PositiveInt | None = 4
-    """Tokens that the convolution reads, every N-th one; null for none (DeepSeek-V4.1)."""
+    """Tokens that the convolution reads, every N-th one; null for no convolution (DeepSeek-V4.1)."""
     seed: NonNegativeInt = 0
-    """Number of the hash function, whose factors m differ from layer to layer."""
+    """Seed of the hash factors m, which also differ between layers."""
 
     def resolve(self, d_model: int) -> Self:
         wanted = self.features or self.hashes * max(1, round(d_model / (self.max_ngram - 1) / self.hashes))
@@ -94,7 +93,7 @@ class Engram(Mixer):
         return (self.max_ngram - 1) * number(self.features)
 
     def sizes(self) -> list[int]:
-        """M: rows of each table, those of 2-grams first."""
+        """M: number of rows of each table, 2-grams first."""
         return list(primes(self.rows, (self.max_ngram - 1) * self.hashes))
 
     def factors(self, layer: int) -> list[int]:
@@ -110,7 +109,7 @@ class Engram(Mixer):
         return matmul_cost(matrices + norms, matrices) + looked_up + conv_cost(d_model, self.conv)
 
     def parameters_read(self, d_model: int, tokens: int) -> float:
-        """With as many rows of the tables as tokens look up, were no two of them the same."""
+        """Upper bound: the rows that the tokens read if no two look up the same row."""
         unread = sum(max(0, size - tokens) for size in self.sizes())
         return self.cost(d_model, 1).parameters - unread * self._row
 
@@ -120,7 +119,7 @@ class Engram(Mixer):
         return number(self.features) // self.hashes
 
     def states(self) -> dict[str, tuple[int, int]]:
-        """Shapes of what is kept of a sequence, by name, of a resolved spec."""
+        """Shapes of a sequence's cached tensors, by name, of a resolved spec."""
         ids = {STATE: (self.max_ngram - 1, BYTES)}
         return ids if self.conv is None else ids | {CONV: ((self.conv - 1) * self.max_ngram, number(self.width))}
 
@@ -138,7 +137,7 @@ class EngramLayer(MixerLayer):
         self.spec, self.sizes, d_model = spec, spec.sizes(), site.d_model
         self.factors = spec.factors(site.layer)
         self.table = nn.Parameter(torch.empty(sum(self.sizes), number(spec.features) // spec.hashes))
-        """Rows of all tables, one after the other."""
+        """Rows of all tables, concatenated."""
         self.k = Linear(spec.read, d_model, role="input")
         self.v = Linear(spec.read, d_model, role="output", values=True)
         self.k_norm = spec.norm.build(d_model)
@@ -158,7 +157,7 @@ class EngramLayer(MixerLayer):
         return out
 
     def rows(self, step: ForwardPass, states: StateCache | None) -> Tensor:
-        """Rows of the table that the tokens of a pass look up: (B, T, (N − 1) K)."""
+        """Indices of the rows that the tokens of a pass look up: (B, T, (N − 1) K)."""
         reach, seen = self.spec.max_ngram - 1, self._ids(step, states)  # (B, N − 1 + T)
         length = seen.shape[1] - reach
         mixed, rows, first = seen[:, reach:] * self.factors[0], [], 0
@@ -170,7 +169,8 @@ class EngramLayer(MixerLayer):
         return torch.stack(rows, dim=-1)
 
     def _ids(self, step: ForwardPass, states: StateCache | None) -> Tensor:
-        """Ids plus one, 0 on padding and before the text, of the N − 1 tokens before a pass and its own."""
+        """Ids plus one, 0 on padding and before the text, of the N − 1 tokens before the pass and its own: (B, N − 1 +
+        T)."""
         ids = cast(Tensor, step.tokens) + 1
         ids = ids if step.text is None else ids.masked_fill(~step.text, 0)
         kept = None if states is None else states.read(STATE, torch.float32)
@@ -187,13 +187,13 @@ class EngramLayer(MixerLayer):
 
 
 def _gate(x: Tensor, keys: Tensor) -> Tensor:
-    """σ(± √|q|), q = xᵀ k / √D, the sign that of q. x, keys: (B, T, D) → (B, T, 1)."""
+    """σ(sign(q) √|q|), q = xᵀ k / √D. x, keys: (B, T, D) → (B, T, 1)."""
     logit = (x * keys).sum(-1, keepdim=True) / math.sqrt(x.shape[-1])
     return torch.sigmoid(logit.abs().clamp(min=LEAST).sqrt() * logit.sign())
 
 
 @functools.cache
 def primes(least: int, count: int) -> tuple[int, ...]:
-    """The first `count` primes from `least` on."""
+    """The first `count` primes that are at least `least`."""
     from_least = (n for n in itertools.count(max(2, least)) if all(n % by for by in range(2, math.isqrt(n) + 1)))
     return tuple(itertools.islice(from_least, count))

@@ -1,4 +1,4 @@
-"""FLASH: gated attention units over chunks, with a linear part between them."""
+"""FLASH: gated attention units within chunks, and linear attention to earlier chunks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zoo.settings.axis import Examples
 from zoo.site import ForwardPass, LayerSite, PartCost
 
 KEYS, VALUES, BEFORE, ALL = "keys", "values", "before", "all"
-"""Names of the cached tensors: keys and values of its last chunk, and Σ k vᵀ over the chunks before it and over all."""
+"""Cache names: keys and values of the last chunk, Σ k vᵀ over the chunks before it, and Σ k vᵀ over all tokens."""
 
 State = dict[str, Tensor]
 
@@ -34,9 +34,10 @@ class FLASH(GatedUnit):
     kernel FlashAttention.
 
     V_chunk = relu(QKᵀ/C)² V over tokens j ≤ i of the token's own chunk of C tokens, as in the gated attention unit;
-    V_before = Q′ (K′ᵀV)/m over the m tokens of all chunks before it, without a softmax. Q, K, Q′ and K′ are scales and
-    offsets of one Z. The paper does not divide the causal sum by m, which would let it grow with the text. Chunks are
-    counted from where the text begins. Decoding keeps C (s + e) + 2 s e numbers, whatever the context.
+    V_before = Q′ (K′ᵀV)/m over the m tokens of all chunks before it, without a softmax. Q, K, Q′ and K′ are scaled and
+    offset copies of one Z. The division by m, which the paper omits for the causal sum, keeps V_before from growing
+    with the text. Chunks are counted from the beginning of the text. Decoding caches C (s + e) + 2 s e numbers for any
+    context.
     """
 
     examples: ClassVar[Examples] = ({"head_dim": 6, "chunk": 8}, {"head_dim": 4, "chunk": 5})
@@ -45,7 +46,7 @@ class FLASH(GatedUnit):
     kind: Literal["flash"] = "flash"
     supports: ClassVar[Operations] = OF_MODULES
     chunk: PositiveInt = 256
-    """C, which decides what a token sees how."""
+    """C: tokens per chunk; changes results, unlike the `chunk` of a scan."""
 
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)
@@ -59,13 +60,13 @@ class FLASH(GatedUnit):
 
     @property
     def state(self) -> int:
-        """Numbers in Σ k vᵀ."""
+        """Number of elements of Σ k vᵀ."""
         return self.head_dim * self.value_features
 
     def cost(self, d_model: int, context: int) -> PartCost:
         chunks = ScanChunks(context, min(self.chunk, context))
-        # Σ k vᵀ takes up all chunks but the last, and is read by all tokens but those of the first; as it is computed,
-        # by what fills the last chunk up too.
+        # All chunks but the last are added to Σ k vᵀ, and all tokens but those of the first chunk read it. Executed
+        # FLOPs also count the last chunk's padding.
         added = 2.0 * self.state * (chunks.count - 1) * chunks.width
         read, read_padded = 2.0 * self.state * (context - chunks.width), added
         per_pair = 2.0 * (self.head_dim + self.value_features)
@@ -75,18 +76,18 @@ class FLASH(GatedUnit):
         return PartCost(matrix + self.vectors(), needed, square, square)
 
     def state_flops(self, d_model: int, context: int) -> float:
-        """The last chunk is summed up too."""
+        """FLOPs of adding the last chunk to Σ k vᵀ."""
         return 2.0 * self.state * min(self.chunk, context)
 
     def decode_flops(self, d_model: int, context: int) -> float:
-        """All slots of a chunk are read, full or not."""
+        """FLOPs of decoding one token, which reads all slots of its chunk, filled or not."""
         if context == 1:
             return self.cost(d_model, 1).flops + self.state_flops(d_model, 1)
         per_slot = 2.0 * (self.head_dim + self.value_features)
         return 2.0 * self.matrices(d_model) + per_slot * self.chunk + 4.0 * self.state
 
     def states(self) -> Mapping[str, tuple[int, int]]:
-        """Shapes of what is kept of a text, by name."""
+        """Shapes of a text's cached tensors, by name."""
         total = (self.head_dim, self.value_features)
         slots = {KEYS: (self.chunk, self.head_dim), VALUES: (self.chunk, self.value_features)}
         return {**slots, BEFORE: total, ALL: total}
@@ -137,7 +138,7 @@ class FLASHLayer(GatedUnitLayer):
         return F.relu(q @ k.transpose(-1, -2) * scale).square()
 
     def _one(self, new: Tokens, step: ForwardPass, known: State) -> tuple[Tensor, State]:
-        """One token with others before it: its own chunk as far as it goes, and the sum of the full ones."""
+        """One token after cached ones: attention within its partly filled chunk, and the sum over the full chunks."""
         chunk, place = self.spec.chunk, step.order.reshape(-1, 1, 1)
         slot = torch.arange(chunk, device=place.device)[:, None]
         here, later = slot == place % chunk, slot > place % chunk
@@ -149,12 +150,12 @@ class FLASHLayer(GatedUnitLayer):
         return read, {KEYS: keys, VALUES: values, BEFORE: before, ALL: total}
 
     def _chunked(self, new: Tokens, layout: Layout, known: State | None, keep: bool) -> tuple[Tensor, State]:
-        """All chunks at once, but for the sums, which go from one to the next."""
+        """All chunks at once, except the running sums over chunks."""
         kept = (None, None) if known is None else (known[KEYS], known[VALUES])
         k, v = (layout.cut(x, before) for x, before in zip((new.k, new.v), kept, strict=True))
         q, q_before, k_before = (layout.cut(x) for x in (new.q, new.q_before, new.k_before))
         read, sums = self._weights(q, k).tril() @ v, _sums(k_before, layout.cut(new.v), layout, known, keep)
-        # Nothing is before the first chunk of a text.
+        # The first chunk of a text has no chunks before it.
         first, count = int(known is None), layout.chunks.count
         if first < count:
             share = q_before[:, first:] / _at_least_one(layout.before(q))[:, first:]
@@ -167,23 +168,23 @@ class FLASHLayer(GatedUnitLayer):
 
 
 def _sums(k: Tensor, v: Tensor, layout: Layout, known: State | None, keep: bool) -> list[Tensor]:
-    """Σ k vᵀ before each chunk, and after the last where it is to be kept: each (B, s, e)."""
+    """Σ k vᵀ before each chunk, and after the last one if `keep`: each (B, s, e)."""
     summed = slice(layout.chunks.count if keep else layout.chunks.count - 1)
     added = (k[:, summed].transpose(-1, -2) @ v[:, summed]).unbind(1)
     if known is None:
         return list(itertools.accumulate(added, initial=k.new_zeros(k.shape[0], k.shape[-1], v.shape[-1])))
     sums = list(itertools.accumulate(added, initial=known[ALL]))
-    # What was kept of a chunk that is not full is in the sum over all, and seen by its keys and values.
+    # ALL includes the tokens of a partly filled chunk, which are attended to; that chunk must start from BEFORE.
     return [torch.where(layout.begins, known[ALL], known[BEFORE]), *sums[1:]]
 
 
 def _read(states: StateCache, kind: torch.dtype) -> State | None:
-    """None before the first pass."""
+    """Cached state; None before the first pass."""
     read = {name: states.read(name, kind) for name in (KEYS, VALUES, BEFORE, ALL)}
     known = {name: value for name, value in read.items() if value is not None}
     return known or None
 
 
 def _at_least_one(count: Tensor) -> Tensor:
-    """Where nothing was summed up there is nothing to divide."""
+    """`count` as a divisor: 1 for an empty sum."""
     return count.clamp(min=1)

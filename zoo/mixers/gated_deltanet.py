@@ -32,11 +32,11 @@ class GatedDeltaNet(Stateful):
     """S_t = α_t S_{t−1} (I − β_t k_t k_tᵀ) + β_t v_t k_tᵀ, out = W_o (norm(S_t q_t) ⊙ silu(W_g x)). Yang et al. 2024,
     arXiv:2412.06464.
 
-    q, k, v = silu(conv(W x)), q and k of length 1, q/√d besides. β = σ(W_b x), α = exp(−A softplus(W_a x + b)), with A
-    and b learned per head (Mamba-2's). The norm is over each head, with one gain for all. As in Qwen3-Next, where a
-    query and key head serves several value heads.
+    q, k, v = silu(conv(W x)), q and k normalised to length 1, then q ← q/√d. β = σ(W_b x), α = exp(−A softplus(W_a x +
+    b)), with A and b learned per head (as in Mamba-2). The norm is over each head, with one gain for all. As in
+    Qwen3-Next, a query and key head can serve several value heads.
 
-    With `householders` = r a token has r keys, values and strengths, and after its decay takes r steps
+    With `householders` = r a token has r keys, values and strengths β, and after its decay takes r steps
     S ← S (I − β_i k_i k_iᵀ) + β_i v_i k_iᵀ (Gated DeltaProduct, Siems et al. 2025, arXiv:2502.10297).
     """
 
@@ -58,12 +58,12 @@ class GatedDeltaNet(Stateful):
     householders: PositiveInt = 1
     """r: steps of the delta rule that each token takes."""
     negative_eigenvalues: bool = False
-    """β = 2σ(W_b x), so that I − β k kᵀ has an eigenvalue in (−1, 1) in place of (0, 1) (Grazzi et al. 2024,
+    """Whether β = 2σ(W_b x), so that I − β k kᵀ has an eigenvalue in (−1, 1) instead of (0, 1) (Grazzi et al. 2024,
     arXiv:2411.12537)."""
     conv: PositiveInt | None = 4
-    """Tokens that the convolution of queries, keys and values sees; null for none."""
+    """Tokens in the window of the convolution of queries, keys and values; null for no convolution."""
     activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
-    """After the convolution."""
+    """Activation after the convolution."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
     """Norm of each head's output S_t q_t, before the gate silu(W_g x)."""
 
@@ -78,12 +78,12 @@ class GatedDeltaNet(Stateful):
         return self.model_copy(update={"k_heads": k_heads, **sizes})
 
     def sizes(self) -> tuple[int, int, int]:
-        """Heads of keys, features of a key head and of a value head, of a resolved spec."""
+        """Number of key heads, features of a key head and of a value head, of a resolved spec."""
         return number(self.k_heads), number(self.head_dim), number(self.v_dim)
 
     @property
     def widths(self) -> tuple[int, int, int]:
-        """Features of all queries, keys and values."""
+        """Features per token of queries, of keys and of values."""
         k_heads, head_dim, v_dim = self.sizes()
         return k_heads * head_dim, self.householders * k_heads * head_dim, self.householders * self.heads * v_dim
 
@@ -135,7 +135,7 @@ class GatedDeltaNetLayer(StatefulLayer):
         joined = torch.cat((self.q(x), self.k(x), self.v(x)), dim=-1)
         parts = self.activation(joined if self.conv is None else self.conv(joined, step, cache))
         q, k, v = parts.split(self.spec.widths, dim=-1)  # (B, T, K·n), (B, T, r·K·n), (B, T, r·H·p)
-        k = on_text(k, step)  # padding adds nothing to the state, which is zero as a row's text begins
+        k = on_text(k, step)  # padding adds nothing to the state, which is zero where a row's text begins
         q, k = unit(split(q, self.k_heads)), unit(self._steps(k, self.k_heads))  # (B, K, T, n), (B, K, T·r, n)
         q, v = q * self.head_dim**-0.5, self._steps(v, self.heads)  # (B, K, T, n), (B, H, T·r, p)
         _, decay = self.decay(self.forget(x))  # log α: (B, H, T)
@@ -145,5 +145,5 @@ class GatedDeltaNetLayer(StatefulLayer):
         return self.o(heads.transpose(1, 2).flatten(2))
 
     def _steps(self, x: Tensor, heads: int) -> Tensor:
-        """(B, T, r·heads·d), all heads of a step before the next step's → (B, heads, T·r, d)."""
+        """(B, T, r·heads·d), step by step → (B, heads, T·r, d)."""
         return split(x.unflatten(-1, (self.spec.householders, -1)).flatten(1, 2), heads)

@@ -24,9 +24,9 @@ class GAU(GatedUnit):
     """out = W_o (U ⊙ A V), A = relu(QKᵀ/n + b)² where j ≤ i, U, V, Z = silu(W x), Q = γ_q ⊙ Z + β_q,
     K = γ_k ⊙ Z + β_k. Hua et al. 2022, arXiv:2202.10447.
 
-    One head of s = `head_dim` features serves all e = `v_dim` features, and the gate U does what an FFN would: two
-    such layers with `ffn: none` stand for one Transformer layer. b is what `position` adds to scores. A has no softmax,
-    so that nothing but n keeps it small.
+    One head of s = `head_dim` features serves all e = `v_dim` features, and the gate U replaces an FFN: two such layers
+    with `ffn: none` stand for one Transformer layer. b is the bias that `position` adds to scores. A has no softmax, so
+    that only n keeps it small.
     """
 
     examples: ClassVar[Examples] = ({"head_dim": 6, "length": 8},)
@@ -34,8 +34,8 @@ class GAU(GatedUnit):
     kind: Literal["gau"] = "gau"
     supports: ClassVar[Operations] = OF_MODULES
     length: Annotated[PositiveInt, MaxInTests(512)] = 512
-    """n: the paper's is the length of its training texts. A constant here, so that a token reads the same whatever
-    follows it."""
+    """n: divisor of scores, in the paper the length of the training texts. A constant here, so that a token's output
+    does not depend on the tokens after it."""
 
     def build(self, site: LayerSite) -> MixerLayer:
         return GAULayer(self, site.d_model)
@@ -67,7 +67,7 @@ class GAULayer(GatedUnitLayer):
             (k, v), places = tokens.extend((k, v), step.index)
         bias, seen = self.position.bias(step, places), Visible.to(step, places).mask()
 
-        def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:  # A V: (B, 1, T, e)
             scores = q @ k.transpose(-1, -2) * (self.spec.position.score_factor / self.spec.length)
             if bias is not None:
                 scores = scores + bias

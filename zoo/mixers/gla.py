@@ -24,20 +24,20 @@ from zoo.site import ForwardPass, LayerSite
 
 
 class GatedLinearAttention(HalfKeys):
-    """S_t = diag(α_t) S_{t−1} + k_t v_tᵀ, out = W_o (norm(S_tᵀ q_t/√n) ⊙ silu(W_r x)), with a decay of its own for each
-    key feature, α = σ(W₂W₁x + b)^(1/τ). Yang et al. 2023 (GLA), arXiv:2312.06635 §4.4.
+    """S_t = diag(α_t) S_{t−1} + k_t v_tᵀ, out = W_o (norm(S_tᵀ q_t/√n) ⊙ silu(W_r x)), with one decay per key feature,
+    α = σ(W₂W₁x + b)^(1/τ). Yang et al. 2023 (GLA), arXiv:2312.06635 §4.4.
 
-    q, k: n = D/2H features of a head, v: D/H; W₁: (16, D), τ = 16. The norm is over each head, with one gain for all,
-    and RMSNorm as in the authors' code, where the paper has LayerNorm.
+    q, k: n = D/2H features of a head, v: D/H; W₁: (16, D), τ = 16. The norm is over each head, with one gain for all:
+    RMSNorm as in the authors' code, where the paper has LayerNorm.
     """
 
     examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5, "rank": 3},)
     kind: Literal["gla"] = "gla"
     supports: ClassVar[Operations] = OF_MODULES
     rank: Features = 16
-    """Features through which the decay is read."""
+    """Rank of the decay's projection W₂W₁."""
     decay_temperature: PositiveFloat = 16.0
-    """τ: the larger, the slower is what is kept forgotten."""
+    """τ: larger values make the state decay more slowly."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
     """Norm of each head's output, before the gate silu(W_r x)."""
 
@@ -73,6 +73,6 @@ class GatedLinearAttentionLayer(LinearHeadsLayer):
         return self.o(heads.transpose(1, 2).flatten(2))
 
     def _decay(self, x: Tensor) -> Tensor:
-        """log α: (B, H, T, n), float32 or more."""
+        """log α: (B, H, T, n), float32 or wider."""
         raw = split(self.forget(x), self.heads)
         return F.logsigmoid(raw.to(torch.promote_types(raw.dtype, torch.float32))) / self.temperature

@@ -24,11 +24,11 @@ from zoo.site import ForwardPass, LayerSite
 
 class HGRN2(LinearHeads):
     """S_t = diag(f_t) S_{t−1} + (1 − f_t) v_tᵀ, out = W_o norm(S_tᵀ q_t), q = silu(W_q x), v = W_v x, f = γ + (1 − γ)
-    σ(W_f x): what is not forgotten of a key feature is not written either. Qin et al. 2024, arXiv:2404.07904.
+    σ(W_f x): each key feature writes the share that it forgets. Qin et al. 2024, arXiv:2404.07904.
 
-    n = D/H features of a head. The norm is over all heads at once. γ is a number that is set, 0 as in the paper's first
-    layer; for the others the paper learns one for each feature, the sum of a softmax over the layers below, so that
-    upper layers forget less. A pattern of `blocks` can let γ grow from layer to layer.
+    n = D/H features of a head. The norm is over all heads at once. γ is a setting, 0 as in the paper's first layer. In
+    the other layers the paper learns γ per feature, as the sum of a softmax over the layers below, so that upper layers
+    forget less. A pattern of `blocks` can let γ grow from layer to layer.
     """
 
     examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5, "lower_bound": 0.4, "conv": 3},)
@@ -36,9 +36,9 @@ class HGRN2(LinearHeads):
     kind: Literal["hgrn2"] = "hgrn2"
     supports: ClassVar[Operations] = OF_MODULES
     lower_bound: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """γ: the least that forget gates f keep."""
+    """γ: lower bound of the forget gates f."""
     output_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
-    """Norm of the heads' outputs, side by side."""
+    """Norm of the concatenated heads' outputs."""
 
     def build(self, site: LayerSite) -> MixerLayer:
         return HGRN2Layer(self, site.d_model)
@@ -62,7 +62,7 @@ class HGRN2Layer(LinearHeadsLayer):
         q, raw, v = self.project(x, step, cache)  # W_f x in the place of keys: (B, H, T, n)
         raw = raw.to(torch.promote_types(raw.dtype, torch.float32))
         decay = F.logsigmoid(raw)
-        if self.bound:  # log f, without a difference of nearly equal numbers
+        if self.bound:  # log f, without subtracting nearly equal numbers
             decay = torch.logaddexp(decay.new_tensor(math.log(self.bound)), decay + math.log1p(-self.bound))
         k = on_text(((1 - self.bound) * (-raw).sigmoid()).transpose(1, 2), step).transpose(1, 2)  # 1 − f
         mixed = scan(F.silu(q), k, v, decay, self.chunk, cache).to(v.dtype)

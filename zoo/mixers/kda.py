@@ -25,11 +25,11 @@ from zoo.site import ForwardPass, LayerSite
 
 class KimiDeltaAttention(LinearHeads):
     """S_t = (I − β_t k_t k_tᵀ) diag(α_t) S_{t−1} + β_t k_t v_tᵀ, out = W_o (norm(S_tᵀ q_t/√n) ⊙ σ(W_g x)): Gated
-    DeltaNet with a decay α of its own for each key feature. Kimi Team 2025, arXiv:2510.26692.
+    DeltaNet with one decay α per key feature. Kimi Team 2025, arXiv:2510.26692.
 
-    q, k, v = silu(conv(W x)), n features of a head each, q and k of length 1. β = σ(W_b x), one number per head.
-    α = exp(−A softplus(W_α x + b)), A one number per head and b one per feature. W_α and W_g go through n features. The
-    norm is over each head, with one gain for all. Ling 3.0 (2026) has whole W_α and W_g, and a floor for log α:
+    q, k, v = silu(conv(W x)), n features of a head each, q and k normalised to length 1. β = σ(W_b x), one number per
+    head. α = exp(−A softplus(W_α x + b)), A one number per head and b one per feature. W_α and W_g have rank n. The
+    norm is over each head, with one gain for all. Ling 3.0 (2026) has full-rank W_α and W_g, and a floor for log α:
     floor · σ(A (W_α x + b)).
     """
 
@@ -41,16 +41,16 @@ class KimiDeltaAttention(LinearHeads):
     kind: Literal["kda"] = "kda"
     supports: ClassVar[Operations] = OF_MODULES
     negative_eigenvalues: bool = False
-    """β = 2σ(W_b x), so that I − β k kᵀ has an eigenvalue in (−1, 1) in place of (0, 1) (Grazzi et al. 2024,
+    """Whether β = 2σ(W_b x), so that I − β k kᵀ has an eigenvalue in (−1, 1) instead of (0, 1) (Grazzi et al. 2024,
     arXiv:2411.12537)."""
     conv: PositiveInt | None = 4
-    """Tokens that the convolution of queries, keys and values sees; null for none."""
+    """Tokens in the window of the convolution of queries, keys and values; null for no convolution."""
     activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
-    """After the convolution."""
+    """Activation after the convolution."""
     low_rank: bool = True
-    """Whether W_α and W_g go through n features."""
+    """Whether W_α and W_g have rank n; full rank otherwise."""
     decay_floor: NegativeFloat | None = Field(default=None, exclude_if=is_off)
-    """The least log α; null for softplus, which has none."""
+    """Lower bound of log α; null for the softplus form, which has none."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
     """Norm of each head's output, before the gate σ(W_g x)."""
 

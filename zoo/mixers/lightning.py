@@ -32,12 +32,12 @@ class LightningAttention(LinearHeads):
     s = 2^(−8h/H) (1 − l/(L − 1)) for head h from 1, in layer l of L from 0. MiniMax 2025 (MiniMax-01), arXiv:2501.08313
     §2.2, after Qin et al. 2024, arXiv:2401.04658.
 
-    The norm is over all heads at once. 10⁻⁵ is added to L − 1 and to the second factor, so that the last layer forgets
-    a little too, as in the released model.
+    The norm is over all heads at once. As in the released model, 10⁻⁵ is added to L − 1 and to the second factor, so
+    that the last layer forgets a little too.
 
     Ling 2.5 (Inclusion AI 2026, arXiv:2606.15079 §2.1) has q = rope(norm(W x)), k likewise, and v = W x: `activation`
-    null, `qk_norm`, `position`; the output's norm over `norm_groups`; and counts layers from −1. Its 1/√d on queries is
-    left out: the output's norm divides by it again.
+    null, `qk_norm`, `position`; the output's norm over `norm_groups`; and layers counted from −1. Its factor 1/√d on
+    queries is left out, since the output's norm cancels it.
     """
 
     examples: ClassVar[Examples] = (
@@ -61,11 +61,11 @@ class LightningAttention(LinearHeads):
     position: Annotated[Position, Choice("zoo.positions")] = Field(
         default=NoPE(), exclude_if=lambda scheme: scheme == NoPE()
     )
-    """Rotary scheme for queries and keys: there are no scores to which a bias could be added."""
+    """Rotary scheme for queries and keys; a bias on scores is not possible."""
     output_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
-    """Norm of the heads' outputs, side by side, before the gate σ(W_g x)."""
+    """Norm of the concatenated heads' outputs, before the gate σ(W_g x)."""
     norm_groups: Annotated[PositiveInt, MaxInTests(4)] = Field(default=1, exclude_if=lambda groups: groups == 1)
-    """Groups of features which the output's norm is taken over, each with its own gains."""
+    """Number of feature groups that the output's norm treats separately, each with its own gains."""
     first_layer: Literal[0, -1] = Field(default=0, exclude_if=is_off)
     """Value of l in the first layer."""
 
@@ -106,7 +106,7 @@ class LightningAttentionLayer(LinearHeadsLayer):
         self.output_norm = spec.output_norm.build(spec.inner)
         if spec.norm_groups > 1:
             self.output_norm = NormPerHead(spec.output_norm, spec.norm_groups, spec.inner // spec.norm_groups)
-        # Modules that look further ahead come after the last layer, and are like it.
+        # Multi-token prediction modules come after the last layer and use its slope.
         layer = min(site.layer, site.n_layers - 1) + spec.first_layer
         self.depth = 1 - layer / (max(1, site.n_layers - 1) + 1e-5) + 1e-5
 
@@ -120,7 +120,7 @@ class LightningAttentionLayer(LinearHeadsLayer):
         return self.o(self._normed(mixed.transpose(1, 2).flatten(2)) * self.gate(x).sigmoid())
 
     def _normed(self, heads: Tensor) -> Tensor:
-        """(B, T, H·p) → (B, T, H·p)."""
+        """Output norm, over all features or per group: (B, T, H·p) → (B, T, H·p)."""
         out: Tensor = self.output_norm(split(heads, self.groups) if self.groups > 1 else heads)
         return out.transpose(1, 2).flatten(2) if self.groups > 1 else out
 

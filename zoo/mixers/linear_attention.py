@@ -23,7 +23,7 @@ class LinearAttention(LinearHeads):
     """out_i = Σ_{j≤i} φ(q_i)·φ(k_j) v_j / (Σ_{j≤i} φ(q_i)·φ(k_j) + ε), φ(x) = elu(x) + 1. Katharopoulos et al. 2020,
     arXiv:2006.16236.
 
-    Decoding keeps S = Σ φ(k_j) v_jᵀ and z = Σ φ(k_j) of each head: d (d + 1) numbers, whatever the context.
+    Decoding caches S = Σ φ(k_j) v_jᵀ and z = Σ φ(k_j) of each head: d (d + 1) numbers for any context.
     """
 
     examples: ClassVar[Examples] = ({"chunk": 8}, {"chunk": 4, "head_dim": 5, "conv": 4})
@@ -36,7 +36,7 @@ class LinearAttention(LinearHeads):
         return LinearAttentionLayer(self, site.d_model)
 
     def scanning(self) -> ScanCost:
-        """With the sum of the weights as one more value."""
+        """Cost of the scan, with the sum of weights as one more value feature."""
         return ScanCost(self.heads, self.key_features, self.heads, self.value_features + 1, self.chunk)
 
 

@@ -1,4 +1,4 @@
-"""Linformer: attention to mixtures of keys, as many for a text of any length."""
+"""Linformer: attention to mixtures of keys, whose number does not grow with the text."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from zoo.site import Keys, LayerSite, PartCost
 class Linformer(MultiHead):
     """head = softmax(Q (E K)ᵀ/√d) (F V), E and F: (r, n) learned. Wang et al. 2020, arXiv:2006.04768.
 
-    r = `rank` mixtures of keys take the place of the keys, so that work grows with the length and not with its square.
-    Token j of a text has column j of E and F, which have n = `max_length`; longer texts are refused. A mixture holds
-    keys from the whole text, of which none can be hidden: it is for encoders. Positions turn queries and keys before
-    these are mixed. E and F start at N(0, 1/n), as projections with n inputs do here.
+    r = `rank` mixtures of keys replace the keys, so that work grows linearly with the length, not quadratically. Token
+    j of a text uses column j of E and F, which have n = `max_length` columns; longer texts raise an error. A mixture
+    holds keys of the whole text, none of which can be hidden, so that it suits encoders only. Positions rotate queries
+    and keys before these are mixed. E and F start at N(0, 1/n), as projections with n inputs do here.
 
     `share` is the paper's: `none`, each head of keys and values has its own E and F; `headwise`, one E and one F for
-    all heads of a layer; `key_value`, one matrix for both. Its fourth, one matrix for all layers, is not there.
+    all heads of a layer; `key_value`, one matrix for both. The paper's fourth, one matrix for all layers, is left out.
     """
 
     examples: ClassVar[Examples] = (
@@ -43,7 +43,7 @@ class Linformer(MultiHead):
     kind: Literal["linformer"] = "linformer"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     rank: PositiveInt = 64
-    """r: the paper's k, 128 or 256 for texts of 512."""
+    """r: number of mixtures; the paper's k, 128 or 256 for texts of 512 tokens."""
     max_length: PositiveInt = 512
     """n: longest text, in tokens; the width of E and F."""
     share: Literal["none", "headwise", "key_value"] = "headwise"
@@ -73,7 +73,7 @@ class Linformer(MultiHead):
 
     @property
     def matrices(self) -> int:
-        """Number of matrices E; F has as many of its own, or none."""
+        """Number of matrices E; F has as many, or none with `key_value`."""
         return self.sizes()[1] if self.share == "none" else 1
 
     def cost(self, d_model: int, context: int) -> PartCost:
@@ -111,7 +111,8 @@ class LinformerLayer(AttentionLayer):
 
 
 class Mixtures(nn.Module):
-    """x: (B, K, T, d) → (B, K, r, d): mixture i of head h is Σ_j W_h[i, j] x_j over the text, padding left out."""
+    """x: (B, K, T, d) → (B, K, r, d): mixture i of head h is Σ_j W_h[i, j] x_j over the text, without padding. Raises
+    ValueError for texts of more than `max_length` tokens."""
 
     roles: ClassVar = {"weight": "input"}
 
@@ -123,7 +124,7 @@ class Mixtures(nn.Module):
         return torch.einsum("hbri,bhid->bhrd", self._columns(visible), x)
 
     def _columns(self, visible: Visible) -> Tensor:
-        """(K or 1, B or 1, r, T): the columns of each row's tokens, by their place in its own text."""
+        """Columns of each row's tokens, by position in the row's text: (K or 1, B or 1, r, T), zero on padding."""
         length, longest = visible.keys.shape[0], self.weight.shape[-1]
         padding = 0 if visible.left_pad is None else int(visible.left_pad.min())
         if length - padding > longest:

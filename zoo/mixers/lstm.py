@@ -17,7 +17,7 @@ from zoo.settings.field_tags import Features
 from zoo.site import ForwardPass, LayerSite, PartCost
 
 OUTPUT, CELL = "output", "cell"
-"""Names in a layer's cache."""
+"""Cache names of h and c."""
 
 
 class LSTM(Mixer):
@@ -25,7 +25,7 @@ class LSTM(Mixer):
     + b: (I) for each. Hochreiter & Schmidhuber 1997, https://doi.org/10.1162/neco.1997.9.8.1735, with forget gates of
     Gers et al. 2000, https://doi.org/10.1162/089976600300015015.
 
-    Gates read the last output, so tokens are computed one after another, in training too: many small products. The
+    Gates read the previous output, so tokens are computed sequentially, in training too, with many small products. The
     biases of forget gates start at 1 (Jozefowicz et al. 2015, https://proceedings.mlr.press/v37/jozefowicz15.html), all
     others at 0.
     """
@@ -79,7 +79,7 @@ class LSTMLayer(MixerLayer):
             i, f, g, o = z.to(kind).chunk(4, dim=-1)
             cell = i.sigmoid() * g.tanh() + (0.0 if cell is None else f.sigmoid() * cell)
             output = o.sigmoid() * cell.tanh()
-            if step.text is not None:  # biases would leave a trace of padding
+            if step.text is not None:  # padding would change the state through biases
                 cell, output = (state * step.text[:, t, None] for state in (cell, output))
             outputs.append(output)
         if states is not None and cell is not None:

@@ -31,39 +31,39 @@ class Mamba(Stateful):
     """S_t = exp(−A Δ_t) ⊙ S_{t−1} + (Δ_t ⊙ x_t) b_tᵀ, y_t = S_t c_t + D ⊙ x_t, out = W_o (y ⊙ silu(W_z u)). Gu & Dao
     2023, arXiv:2312.00752.
 
-    x = silu(conv(W_x u)): I features; Δ = softplus(W₂ δ + β): (I), with δ: (R), b and c: (N) read from x. A: (I, N) is
-    e^a, and starts as 1, 2, … N for every feature. Jamba (Lieber et al. 2024, arXiv:2403.19887) and Falcon Mamba
-    normalise δ, b and c (`part_norm`).
+    x = silu(conv(W_x u)): I features; Δ = softplus(W₂ δ + β): (I), with δ: (R), b and c: (N) projected from x.
+    A: (I, N) is e^a, initially 1, 2, … N for every feature. Jamba (Lieber et al. 2024, arXiv:2403.19887) and Falcon
+    Mamba normalise δ, b and c (`part_norm`).
     """
 
     examples: ClassVar[Examples] = ({"state": 5, "rank": 3, "chunk": 4, "part_norm": {"kind": "rmsnorm"}},)
     kind: Literal["mamba"] = "mamba"
     supports: ClassVar[Operations] = OF_MODULES
     chunk: PositiveInt = 16
-    """Tokens that are computed at a time where there are several; no result depends on it."""
+    """Tokens per chunk of the scan; changes speed, not results."""
     inner: Features | None = None
-    """I; null for 2 d_model."""
+    """I: features of x; null for 2 d_model."""
     state: Annotated[PositiveInt, MaxInTests(16)] = 16
     """N: state size per feature of x."""
     rank: Features | None = None
-    """R; null for ⌈d_model / 16⌉."""
+    """R: features of δ; null for ⌈d_model / 16⌉."""
     conv: PositiveInt = 4
-    """Tokens that the convolution of x sees."""
+    """Tokens in the window of the convolution of x."""
     conv_bias: bool = True
     """Whether the convolution of x has a bias."""
     activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
-    """After the convolution."""
+    """Activation after the convolution."""
     bias: bool = False
-    """On the projections that read and write the stream."""
+    """Whether the projections that read and write the stream have biases."""
     part_norm: Annotated[Norm, Choice("zoo.norms")] | None = Field(default=None, exclude_if=is_off)
-    """Norm of δ, b and c, each by itself."""
+    """Separate norms of δ, b and c."""
 
     def resolve(self, d_model: int) -> Self:
         sizes = {"inner": self.inner or 2 * d_model, "rank": self.rank or math.ceil(d_model / 16)}
         return self.model_copy(update=sizes)
 
     def sizes(self) -> tuple[int, int]:
-        """I and R of a resolved spec."""
+        """(I, R) of a resolved spec."""
         return number(self.inner), number(self.rank)
 
     @property

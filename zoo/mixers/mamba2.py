@@ -32,9 +32,9 @@ class Mamba2(Stateful):
     """S_t = exp(−A Δ_t) S_{t−1} + Δ_t b_t x_tᵀ, y_t = S_tᵀ c_t + D x_t, out = W_o norm(y ⊙ silu(W_z u)). Dao & Gu 2024,
     arXiv:2405.21060.
 
-    x, b, c = silu(conv(W u)): H heads of P features, b and c of N for each group of heads. Δ = softplus(W_Δ u + β) and
-    A, D are one number per head. The norm is over each group's heads by itself. Decoding keeps S and what the
-    convolution reaches back to, whatever the context.
+    x, b, c = silu(conv(W u)): x has H heads of P features, b and c have N features per group of heads. Δ = softplus(W_Δ
+    u + β), A and D are one number per head. The norm is over each group's heads. Decoding caches S and the
+    convolution's last inputs, for any context.
     """
 
     examples: ClassVar[Examples] = ({"head_dim": 12, "state": 5, "groups": 2, "chunk": 8},)
@@ -43,25 +43,25 @@ class Mamba2(Stateful):
     heads: Heads = 4
     """H: number of heads of x."""
     head_dim: HeadFeatures | None = None
-    """P; null for 2 d_model / heads."""
+    """P: features of a head of x; null for 2 d_model / heads."""
     state: Annotated[PositiveInt, MaxInTests(16)] = 128
     """N: features of b and c; a head's state is (N, P)."""
     groups: Annotated[PositiveInt, MaxInTests(4)] = 1
-    """Groups of heads that share b and c."""
+    """Number of groups of heads that share b and c."""
     conv: PositiveInt = 4
-    """Tokens that the convolution of x, b and c sees."""
+    """Tokens in the window of the convolution of x, b and c."""
     conv_bias: bool = True
     """Whether the convolution of x, b and c has a bias."""
     activation: PlainActivation = Field(default="silu", exclude_if=lambda name: name == "silu")
-    """After the convolution."""
+    """Activation after the convolution."""
     step_min: NonNegativeFloat = Field(default=0.0, exclude_if=is_off)
-    """Δ is at least this."""
+    """Lower bound of Δ."""
     step_max: PositiveFloat | None = Field(default=None, exclude_if=is_off)
-    """Δ is at most this; null for no limit."""
+    """Upper bound of Δ; null for none."""
     bias: bool = False
-    """On the projections."""
+    """Whether the projections have biases."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
-    """Norm of the gated output y ⊙ silu(W_z u), over each group's heads by itself."""
+    """Norm of the gated output y ⊙ silu(W_z u), over each group's heads."""
 
     def resolve(self, d_model: int) -> Self:
         if self.head_dim is None:

@@ -30,13 +30,13 @@ from zoo.settings.field_tags import HeadFeatures, Heads, MaxInTests
 from zoo.site import ForwardPass, LayerSite, PartCost
 
 KEY, VALUE, OWN, ANGLE = "key", "value", "own", "angle"
-"""Names of the tensors cached from the last token, beside the state."""
+"""Cache names of the last token's tensors, beside the state."""
 SLOWEST = 1e-4
-"""A is at least this, as in the released code."""
+"""Lower bound of A, as in the released code."""
 
 
 def heavy_tail(x: Tensor) -> Tensor:
-    """1 + x from 0 on, 1/(1 − x) below."""
+    """1 + x for x ≥ 0, 1/(1 − x) for x < 0."""
     return F.relu(x) + 1 / (1 + F.relu(-x))
 
 
@@ -49,17 +49,17 @@ class Mamba3(Stateful):
 
     Each head of P features has Δ = softplus(W_Δ u + β), α = exp(−A Δ), A = softplus(W_A u) and λ = σ(W_λ u): the
     exponential-trapezoidal rule, which with λ = 1 is Mamba-2's. k_t = R_t (norm(W_b u) + b₀), q_t = R_t (norm(W_c u) +
-    c₀): (N), with b₀ and c₀ of each head, from one. R_t turns feature pair i, neighbours, by Σ_{s≤t} Δ_s π tanh(W_θ
-    u_s)_i, which is a transition by complex numbers; a share of the features, the first, are turned. There is no
-    convolution.
+    c₀): (N), with b₀ and c₀ per head, initially 1. R_t rotates feature pair i (neighbours) by Σ_{s≤t} Δ_s π tanh(W_θ
+    u_s)_i, which amounts to a complex-valued transition; only the first features, a share of them, are rotated. There
+    is no convolution.
 
-    It is computed as H_t = α_t (H_{t−1} + (λ_{t−1} Δ_{t−1} + (1 − λ_t) Δ_t) k_{t−1} x_{t−1}ᵀ), what is left of earlier
-    tokens, and y_t = H_tᵀ q_t + λ_t Δ_t (k_t · q_t) x_t + D x_t: one outer product per token, a scan as Mamba-2's.
-    Decoding keeps H, the last token's k, x and λ Δ, and the angles, whatever the context.
+    It is computed as H_t = α_t (H_{t−1} + (λ_{t−1} Δ_{t−1} + (1 − λ_t) Δ_t) k_{t−1} x_{t−1}ᵀ), the contribution of
+    earlier tokens, and y_t = H_tᵀ q_t + λ_t Δ_t (k_t · q_t) x_t + D x_t: one outer product per token, as in Mamba-2's
+    scan. Decoding caches H, the last token's k, x and λ Δ, and the angles, for any context.
 
     With `rank` R > 1 (MIMO, §3.3) a token has R keys, values and queries: it adds Σ_r k^(r) x^(r)ᵀ to the state, and
     y^(r) = S_tᵀ q^(r) + D x^(r). W_b and W_c have R times as many rows; x^(r) = m_x^(r) ⊙ x, gates are silu(m_z^(r) ⊙
-    W_z u), and a head gives Σ_r m_o^(r) ⊙ y^(r) ⊙ gate^(r), with vectors m: (P) of each head.
+    W_z u), and a head's output is Σ_r m_o^(r) ⊙ y^(r) ⊙ gate^(r), with vectors m: (P) of each head.
     """
 
     examples: ClassVar[Examples] = (
@@ -72,20 +72,20 @@ class Mamba3(Stateful):
     heads: Heads = 4
     """H: number of heads of x."""
     head_dim: HeadFeatures | None = None
-    """P; null for 2 d_model / heads."""
+    """P: features of a head of x; null for 2 d_model / heads."""
     state: Annotated[PositiveInt, MaxInTests(16)] = 128
     """N: features of keys and queries; a head's state is (N, P)."""
     groups: Annotated[PositiveInt, MaxInTests(4)] = 1
-    """Groups of heads that share W_b u and W_c u."""
+    """Number of groups of heads that share W_b u and W_c u."""
     rope_fraction: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Share of the N features that are turned."""
+    """Fraction of the N features that are rotated."""
     rank: Annotated[PositiveInt, MaxInTests(2)] = Field(default=1, exclude_if=lambda rank: rank == 1)
-    """R; 4 in the paper's MIMO models, whose FFNs are narrower for it."""
+    """R: keys, values and queries per token; 4 in the paper's MIMO models, whose FFNs are narrower in return."""
     rate_activation: Literal["softplus", "heavy_tail"] = Field(
         default="softplus", exclude_if=lambda name: name == "softplus"
     )
-    """Function that A is of W_A u: softplus, as in the paper, or 1 + x from 0 on and 1/(1 − x) below, as in later
-    releases of the authors' code (https://github.com/state-spaces/mamba): it falls more slowly."""
+    """Function that turns W_A u into A: softplus, as in the paper, or `heavy_tail`, as in later releases of the
+    authors' code (https://github.com/state-spaces/mamba): 1 + x for x ≥ 0, else 1/(1 − x), which falls more slowly."""
     bc_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
     """Norm of W_b u and W_c u, over N features, before b₀ and c₀ are added."""
 
@@ -121,7 +121,7 @@ class Mamba3(Stateful):
         return 2 * self.heads + biases + 2 * self.bc_norm.parameters(self.state) + vectors
 
     def cost(self, d_model: int, context: int) -> PartCost:
-        """With what a token's own keys tell its queries: products of matrices where there are several."""
+        """Cost including the products of a token's queries with its own keys and values, if the rank is above 1."""
         own = 2.0 * self.heads * self.rank**2 * (self.state + self.features) if self.rank > 1 else 0.0
         return super().cost(d_model, context) + PartCost.of(0, own)
 
@@ -134,7 +134,7 @@ class Mamba3(Stateful):
 
 
 class Steps(NamedTuple):
-    """Per-head, per-token parameters of the recurrence, in float32 or more: (B, H, T) each."""
+    """Per-head, per-token parameters of the recurrence, in float32 or wider: (B, H, T) each."""
 
     delta: Tensor
     decay: Tensor
@@ -142,7 +142,7 @@ class Steps(NamedTuple):
     own: Tensor
     """λ Δ."""
     carried: Tensor
-    """(1 − λ) Δ, what a token takes of the one before."""
+    """(1 − λ) Δ: weight of the previous token's outer product."""
 
 
 class Mamba3Layer(StatefulLayer):
@@ -187,7 +187,7 @@ class Mamba3Layer(StatefulLayer):
         return out
 
     def _fed(self, values: Tensor) -> Tensor:
-        """(B, H, T, P) → (B, H, T, R, P), what goes into the state."""
+        """Values as they enter the state: (B, H, T, P) → (B, H, T, R, P)."""
         values = values[..., None, :]
         return values if self.ranks is None else values * self.ranks.x[:, None].to(values.dtype)
 
@@ -200,13 +200,13 @@ class Mamba3Layer(StatefulLayer):
         return out
 
     def _own(self, q: Tensor, k: Tensor, v: Tensor, own: Tensor) -> Tensor:
-        """λ Δ Σ_j (q^(i) · k^(j)) x^(j): (B, H, T, R, P), what a token's own keys tell its queries."""
+        """λ Δ Σ_j (q^(i) · k^(j)) x^(j): (B, H, T, R, P), the read of a token's own keys and values."""
         if self.ranks is None:
             return (own[..., None] * (q * k).sum(dim=-1))[..., None] * v
         return own[..., None, None] * in_float32(_through_keys, q, k, v)
 
     def _written(self, mixed: Tensor, gate: Tensor) -> Tensor:
-        """mixed: (B, H, T, R, P), gate: (B, H, T, P) → (B, T, D)."""
+        """Gate, sum over ranks and project: mixed: (B, H, T, R, P), gate: (B, H, T, P) → (B, T, D)."""
         gate = gate[..., None, :]
         if self.ranks is None:
             heads = (mixed * F.silu(gate)).squeeze(-2)
@@ -223,7 +223,7 @@ class Mamba3Layer(StatefulLayer):
         return Steps(delta, -rate * delta, share * delta, (1 - share) * delta)
 
     def _angles(self, x: Tensor, delta: Tensor, step: ForwardPass, states: StateCache | None) -> Tensor:
-        """(B, H, T, pairs), by how much each token is turned."""
+        """Rotation angles: (B, H, T, pairs); caches the last token's, modulo 2π."""
         speed = on_text(self.angle(x).to(delta.dtype).tanh() * math.pi, step)
         angles = (speed[:, None] * delta[..., None]).cumsum(dim=2)
         before = None if states is None else states.read(ANGLE, delta.dtype)
@@ -234,14 +234,14 @@ class Mamba3Layer(StatefulLayer):
         return angles
 
     def _turned(self, read: Tensor, bias: Tensor, angles: Tensor) -> Tensor:
-        """(B, G, T, R, N) → (B, H, T, R, N)."""
+        """Add the bias and rotate: (B, G, T, R, N) → (B, H, T, R, N)."""
         read = read.to(angles.dtype).repeat_interleave(self.spec.heads // self.spec.groups, dim=1)
         cos, sin = angles.cos()[..., None, :], angles.sin()[..., None, :]
         return turn_pairs(read + bias[:, None].to(angles.dtype), cos, sin, "interleaved")
 
 
 class Ranks(nn.Module):
-    """m_x, m_z and m_o: (H, R, P) each. They start as R equal shares of one input and one output."""
+    """m_x, m_z and m_o: (H, R, P) each, initially 1/R, 1 and 1/R."""
 
     roles: ClassVar = {"x": "gain", "gate": "gain", "out": "gain"}
 
@@ -257,10 +257,10 @@ def _through_keys(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def _shifted(x: Tensor, name: str, states: StateCache | None) -> Tensor:
-    """x: (B, H, T, …) → what the token before each had, zero before the first; keeps the last's."""
+    """x: (B, H, T, …) → the previous token's values, zero before the first token; caches the last token's."""
     before = None if states is None else states.read(name, x.dtype)
     first = torch.zeros_like(x[:, :, :1]) if before is None else before[:, :, None]
     shifted = torch.cat((first, x[:, :, :-1]), dim=2)
     if states is not None:
-        states.write(name, x[:, :, -1])  # over what `before` shows
+        states.write(name, x[:, :, -1])  # last, since `before` may be a view of the cache
     return shifted

@@ -30,16 +30,16 @@ from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mea
 
 
 class MLA(Mixer):
-    """Keys and values are read from a small latent, and the latent is what is cached. DeepSeek-V2, arXiv:2405.04434.
+    """Attention whose keys and values are projected from a small cached latent. DeepSeek-V2, arXiv:2405.04434.
 
     c = norm(W_dkv x): (r), k_r = rope(W_kr x): (ρ), one for all heads; cached together, r + ρ numbers per token
     head h: q = [q_n ; rope(q_r)]: (n + ρ), k = [W_k^h c ; k_r], v = W_v^h c: (v)
     out = W_o concat_h softmax(q kᵀ · scale + mask) v
-    q reads x, or norm(W_dq x) where there is a `q_rank`.
+    q is projected from x, or from norm(W_dq x) if `q_rank` is set.
 
-    r = kv_rank, ρ = rope_dim, n = nope_dim. While decoding, W_k and W_v are not applied to what is cached but moved to
-    the queries and the outputs (§2.1.2): scores are (W_kᵀ q_n) cᵀ + q_r k_rᵀ, one key of r + ρ features for all heads.
-    Comments give the numbers of the paper's equations.
+    r = kv_rank, ρ = rope_dim, n = nope_dim. In decoding, W_k and W_v are not applied to cached latents but absorbed
+    into queries and outputs (§2.1.2): scores are (W_kᵀ q_n) cᵀ + q_r k_rᵀ, with one key of r + ρ features for all
+    heads. Numbers in comments refer to the paper's equations.
     """
 
     examples: ClassVar[Examples] = (
@@ -53,33 +53,33 @@ class MLA(Mixer):
     heads: Heads = 4
     """H: number of heads of queries, keys and values."""
     q_rank: Features | None = None
-    """Features of the queries' latent; null for queries read from the stream (DeepSeek-V2-Lite)."""
+    """Features of the queries' latent; null for queries projected from the stream (DeepSeek-V2-Lite)."""
     kv_rank: Features = 32
-    """r: features of the latent c that keys and values are read from, and that is cached."""
+    """r: features of the cached latent c from which keys and values are projected."""
     nope_dim: HeadFeatures = 16
-    """Features of a query and a key head that carry no position."""
+    """n: features of a query and a key head without positions."""
     rope_dim: HeadFeatures = 8
-    """Features of a query head, and of the key that all heads share, that do."""
+    """ρ: features of a query head, and of the key that all heads share, with positions."""
     v_dim: HeadFeatures | None = None
     """Features of a value head; null for nope_dim."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE(layout="interleaved")
     """Position encoding of the ρ = rope_dim features of queries and of the shared key."""
     latent_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm()
-    """Norm of the latent c, and of the queries' latent where there is a `q_rank`."""
+    """Norm of the latent c, and of the queries' latent if `q_rank` is set."""
     window: Annotated[PositiveInt | None, MaxInTests(8)] = None
     """W: a token sees itself and the W − 1 before it (sliding-window attention); null for all before it."""
     bias: bool = False
-    """On the projections that read the stream down to a latent, and on the output."""
+    """Whether the down-projections from the stream to a latent, and W_o, have biases."""
     gate: Gate | None = Field(default=None, exclude_if=is_off)
-    """The heads' output times σ(W x) or softplus(W x), per feature or head (Qiu et al. 2025, arXiv:2505.06708; Ling
-    3.0)."""
+    """Gate on the heads' output: σ(W x) or softplus(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708;
+    Ling 3.0)."""
     sinks: bool = Field(default=False, exclude_if=is_off)
-    """A learned logit per head that takes a share of the softmax and gives nothing (gpt-oss, arXiv:2508.10925; Hunyuan
-    V4 has them on latent attention)."""
+    """Whether a learned logit per head takes a share of the softmax and adds no value (gpt-oss, arXiv:2508.10925; on
+    latent attention in Hunyuan V4)."""
     qk_norm: Annotated[Norm, Choice("zoo.norms")] | None = Field(default=None, exclude_if=is_off)
-    """RMSNorm of queries and keys after W_q and W_k, before positions: of the n features without positions and of the ρ
-    with them, each with gains that all heads share (Han et al. 2026, arXiv:2606.16310). 1/rms of a head's key is cached
-    beside the latent, so that decoding still moves W_k to the queries."""
+    """RMSNorm of queries and keys after W_q and W_k, before positions: one for the n features without positions and one
+    for the ρ with them, each with gains that all heads share (Han et al. 2026, arXiv:2606.16310). 1/rms of a head's key
+    is cached beside the latent, so that decoding can still absorb W_k into the queries."""
     dropout: Dropout = 0.0
     """Dropout on attention weights, in training."""
     scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
@@ -100,7 +100,7 @@ class MLA(Mixer):
 
     @property
     def value_features(self) -> int:
-        """v of a resolved spec."""
+        """v: features of a value head of a resolved spec."""
         return number(self.v_dim)
 
     def cost(self, d_model: int, context: int) -> PartCost:
@@ -122,11 +122,12 @@ class MLA(Mixer):
         return Keys(mean_keys(context, self.window), context, scores_computed(context, window) / context)
 
     def decoded_keys(self, context: int) -> int:
-        """Keys of a single query behind a cache."""
+        """Number of keys of a single query after cached tokens."""
         return min(context, self.window or context)
 
     def decode_flops(self, d_model: int, context: int) -> float:
-        """With W_k and W_v moved to the one query and its output, or applied to all of the cache where that is less."""
+        """FLOPs of decoding one token, with W_k and W_v absorbed into the query and the output, or applied to the whole
+        cache if that is less (as `absorbs` decides)."""
         keys = self.decoded_keys(context)
         per_head = self.kv_rank * (self.nope_dim + self.value_features)
         projected = MLA.cost(self, d_model, 1).flops - self._flops_per_key()
@@ -136,12 +137,12 @@ class MLA(Mixer):
         return absorbed if self.absorbs(1, keys) else expanded
 
     def state_flops(self, d_model: int, context: int) -> float:
-        """Keys of new tokens, for the rms that is cached: those that are scored are read from what the cache holds."""
+        """FLOPs of the new tokens' keys, for the cached rms: scores use keys computed again from the cache."""
         return 0.0 if self.qk_norm is None else 2.0 * context * self.heads * self.kv_rank * self.nope_dim
 
     def absorbs(self, queries: int, keys: int) -> bool:
-        """Whether the absorbed form takes fewer products. In a pass without cached tokens it is never used: the count
-        of a training step would depend on the length."""
+        """Whether the absorbed form takes fewer multiplications. It is never used in a pass without cached tokens, so
+        that the form, and the FLOP count, of a training step does not depend on the length."""
         if queries == keys:
             return False
         widths = self.nope_dim + self.value_features
@@ -150,7 +151,7 @@ class MLA(Mixer):
         return absorbed < expanded
 
     def _flops_per_key(self) -> float:
-        """One score and one weighted value for each head, expanded."""
+        """FLOPs of one score and one weighted value per head, in the expanded form."""
         return 2.0 * self.heads * (self.nope_dim + self.rope_dim + self.value_features)
 
     @property
@@ -202,9 +203,9 @@ class MLALayer(MixerLayer):
         if self.qk_norm is not None:
             own = split(self.k(latent[:, 0]), self.heads)  # (B, H, T, n)
             kept.append(self.qk_norm.inverse_rms(own))
-        if tokens is not None:  # (B, 1, S, r), (B, 1, S, ρ), (B, H, S, 1): all that is cached of a token
+        if tokens is not None:  # (B, 1, S, r), (B, 1, S, ρ), (B, H, S, 1): all cached tensors
             kept, places = tokens.extend(kept, step.index)
-            own = None  # a cache may round: in whatever chunks a text is read, keys are those of what it holds
+            own = None  # a cache may round: compute keys from it, so that results do not depend on the chunks of a text
         latent, k_rope, *inverse_rms = kept
         keys = KeyNorms(own, *inverse_rms) if inverse_rms else None
         visible = Visible.to(step, places, self.spec.window)
@@ -214,7 +215,7 @@ class MLALayer(MixerLayer):
         return self.o(joined if self.gate is None else self.gate(joined, x))  # (19)
 
     def _read(self, x: Tensor) -> Tensor:
-        """Input of the queries: the stream, or its latent (B, T, q_rank) (12)."""
+        """Input of the query projection: the stream, or its latent (B, T, q_rank) (12)."""
         return x if self.q_down is None or self.q_norm is None else self.q_norm(self.q_down(x))
 
     def _queries(self, read: Tensor, step: ForwardPass) -> tuple[Tensor, Tensor]:
@@ -226,7 +227,7 @@ class MLALayer(MixerLayer):
         return nope, self.position.rotate_queries(rope, step)
 
     def _latents(self, x: Tensor, step: ForwardPass) -> tuple[Tensor, Tensor]:
-        """One head for all: (B, 1, T, r) normalised (9), and (B, 1, T, ρ) with positions applied (15)."""
+        """Latent and key shared by all heads: (B, 1, T, r), normalised (9), and (B, 1, T, ρ), with positions (15)."""
         latent, rope = self.kv_down(x)[:, None].split((self.spec.kv_rank, self.spec.rope_dim), dim=-1)
         if self.qk_norm is not None:
             rope = self.qk_norm.k_rope(rope)
@@ -246,14 +247,14 @@ class MLALayer(MixerLayer):
         scoring: Scoring,
         keys: KeyNorms | None = None,
     ) -> Tensor:
-        """(B, H, T, v), by the form that takes fewer products. keys: those that have a norm."""
+        """Attention: (B, H, T, v), in the expanded or the absorbed form (`MLA.absorbs`). keys: for `qk_norm`."""
         if not self.spec.absorbs(q_rope.shape[2], k_rope.shape[2]):
             k, v = self._keys_and_values(latent, k_rope, keys)
             return attend(torch.cat((q_nope, q_rope), dim=-1), k, v, visible, scoring)  # (16), (18)
-        # q_nᵀ (W_k c) = (W_kᵀ q_n)ᵀ c and Σ a (W_v c) = W_v Σ a c: the latent is the one key and value of all heads.
+        # q_nᵀ (W_k c) = (W_kᵀ q_n)ᵀ c and Σ a (W_v c) = W_v Σ a c: the latent is the key and the value of all heads.
         w_k, w_v = (project.weight.unflatten(0, (self.heads, -1)) for project in (self.k, self.v))  # (H, n | v, r)
         scaled = latent
-        if self.qk_norm is not None and keys is not None:  # a key for each head, which differ by a factor
+        if self.qk_norm is not None and keys is not None:  # heads' keys then differ by a factor
             q_nope, scaled = self.qk_norm.with_gain(q_nope), latent * keys.inverse_rms
             k_rope, latent = (part.expand(-1, self.heads, -1, -1) for part in (k_rope, latent))
         q = torch.cat((q_nope @ w_k, q_rope), dim=-1)  # (B, H, T, r + ρ)
@@ -262,7 +263,7 @@ class MLALayer(MixerLayer):
         return out
 
     def _keys_and_values(self, latent: Tensor, k_rope: Tensor, keys: KeyNorms | None = None) -> tuple[Tensor, Tensor]:
-        """A key (B, H, S, n + ρ) and a value (B, H, S, v) of every head."""
+        """Expanded keys (B, H, S, n + ρ) and values (B, H, S, v)."""
         v = split(self.v(latent[:, 0]), self.heads)  # (11)
         k_nope = split(self.k(latent[:, 0]), self.heads) if keys is None or keys.own is None else keys.own  # (10)
         if self.qk_norm is not None and keys is not None:

@@ -23,9 +23,9 @@ from zoo.settings.axis import Choice, Examples
 from zoo.site import ForwardPass, LayerSite
 
 ADMITS = -10.0
-"""Bias that input gates start with."""
+"""Initial bias of input gates."""
 KEEPS = 3.0, 6.0
-"""Biases that forget gates start with, evenly spread over the heads."""
+"""Range of the initial biases of forget gates, evenly spaced over the heads."""
 
 
 class MLSTM(HalfKeys):
@@ -34,8 +34,8 @@ class MLSTM(HalfKeys):
     arXiv:2503.13427.
 
     q, k: n = D/2H features of a head, q/√n; v: D/H; i = e^c(W_i x + b) and f = σ(c(W_f x + b)), one number per head,
-    c(z) = cap · tanh(z / cap). The norm is over each head, with gains of its own. i is at most e^cap, which float32
-    holds, so that sums need no running maximum to be divided by, which cancels in h. W_i and W_f start at zero.
+    c(z) = cap · tanh(z / cap). The norm is over each head, with its own gains. i is at most e^cap, which fits float32,
+    so that S and z need no division by a running maximum, which would cancel in h. W_i and W_f start at zero.
     """
 
     examples: ClassVar[Examples] = ({"chunk": 8, "head_dim": 5, "v_dim": 7},)
@@ -43,7 +43,7 @@ class MLSTM(HalfKeys):
     kind: Literal["mlstm"] = "mlstm"
     supports: ClassVar[Operations] = OF_MODULES
     gate_cap: Annotated[float, Field(gt=0, le=30)] = 15.0
-    """Soft cap on what the gates read."""
+    """Soft cap on the gates' logits."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm(bias=False, eps=1e-6)
     """Norm of each head's output h, before the gate σ(W_g x)."""
 
@@ -57,7 +57,7 @@ class MLSTM(HalfKeys):
         return self.heads * (2 + self.head_norm.parameters(self.value_features))
 
     def scanning(self) -> ScanCost:
-        """With z as the sums of one more value, which is 1."""
+        """Cost of the scan, with z as the sums of one more value feature, which is 1."""
         return ScanCost(self.heads, self.key_features, self.heads, self.value_features + 1, self.chunk)
 
 
@@ -85,6 +85,6 @@ class MLSTMLayer(LinearHeadsLayer):
         return self.o(gated.transpose(1, 2).flatten(2))
 
     def _capped(self, raw: Tensor) -> Tensor:
-        """(B, T, H) → cap · tanh(raw / cap): (B, H, T), float32 or more."""
+        """(B, T, H) → cap · tanh(raw / cap): (B, H, T), float32 or wider."""
         raw = raw.to(torch.promote_types(raw.dtype, torch.float32)).transpose(1, 2)
         return self.cap * torch.tanh(raw / self.cap)

@@ -26,13 +26,13 @@ from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost
 
 
 class MixtureOfBlockAttention(BlockHeads):
-    """head = softmax(q K_Iᵀ/√d) V_I, I the tokens of k blocks: the query's own, up to itself, and those before it whose
-    mean keys have the largest q · mean(K_i). Lu et al. 2025, arXiv:2502.13189.
+    """head = softmax(q K_Iᵀ/√d) V_I, with I the tokens of k blocks: the query's own block, up to the query, and the
+    earlier blocks with the largest q · mean(K_i). Lu et al. 2025, arXiv:2502.13189.
 
-    A text is cut into blocks of B tokens. Every head of queries chooses by itself, among the keys that it shares with
-    others; positions turn keys before the mean is taken. The choice has no gradient and no parameters, so that a layer
-    can be full attention in one phase of training and this in another. Cached are keys and values; means are taken
-    anew of the keys. FLOPs count the scores of all blocks of the text for each query, also of those after it.
+    A text is cut into blocks of B tokens. Each query head selects on its own, also if heads share keys; positions
+    rotate keys before the mean is taken. The selection has no gradient and no parameters, so that a layer can use full
+    attention in one phase of training and MoBA in another. Keys and values are cached; means are recomputed from the
+    keys. FLOPs count each query's scores of all blocks of the text, later blocks included.
     """
 
     examples: ClassVar[Examples] = ({"block": 4, "blocks": 2, "kv_heads": 2},)
@@ -41,9 +41,9 @@ class MixtureOfBlockAttention(BlockHeads):
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     scored: ClassVar[str] = "means of blocks"
     block: Annotated[PositiveInt, Fact.SIZE] = 512
-    """B, tokens of a block."""
+    """B: tokens of a block."""
     blocks: Annotated[PositiveInt, Fact.SIZE] = 3
-    """k, the query's own block included."""
+    """k: blocks that a query attends to, its own included."""
 
     def build(self, site: LayerSite) -> MixerLayer:
         return MixtureOfBlockAttentionLayer(self, site.d_model)
@@ -56,7 +56,7 @@ class MixtureOfBlockAttention(BlockHeads):
         return attending + PartCost.of(0, self._scoring_flops(context))
 
     def training_cost(self, d_model: int, context: int) -> PartCost:
-        """Nothing flows back through the choice."""
+        """The selection of blocks has no backward pass."""
         return PartCost.of(0, -2 / 3 * self._scoring_flops(context))
 
     def decode_flops(self, d_model: int, context: int) -> float:
@@ -66,7 +66,7 @@ class MixtureOfBlockAttention(BlockHeads):
         return projected + attended + self._scoring_flops(context)
 
     def _scoring_flops(self, context: int) -> float:
-        """FLOPs of a query's scores of blocks, where there are more than are chosen."""
+        """FLOPs of a query's block scores; zero if the text has at most `blocks` blocks."""
         count, (heads, _, head_dim) = -(-context // self.block), self.sizes()
         return 2.0 * heads * head_dim * count if count > self.blocks else 0.0
 
@@ -121,12 +121,12 @@ class MixtureOfBlockAttentionLayer(MixerLayer):
         return attend_to_blocks(q, (k, v), blocks, of_text // block, read, visible, scoring)
 
     def _scores(self, q: Tensor, means: Tensor) -> Tensor:
-        """(B, H, T, d), (B, K, N, d) → (B, H, T, N)."""
+        """Scores of blocks, q · means: (B, H, T, d), (B, K, N, d) → (B, H, T, N)."""
         return by_head(by_group(q, self.kv_heads) @ means.transpose(-1, -2), self.heads)
 
     def _taken(self, scores: Tensor, own: Tensor) -> Tensor:
-        """scores: (B, H, T, N), own: (B or 1, T), each query's block → whether a block is among its k: (B, H, T, N).
-        Its own is, no later one, and of equal ones the earlier."""
+        """scores: (B, H, T, N), own: (B or 1, T), each query's own block → mask of its k selected blocks: (B, H, T, N).
+        Its own block is always selected, later ones never; ties go to the earlier block."""
         number, own = torch.arange(scores.shape[-1], device=scores.device), own[:, None, :, None]
         known = (number <= own).expand_as(scores)
         picked = chosen(scores.masked_fill(number == own, float("inf")), known, number, self.spec.blocks)
@@ -134,11 +134,11 @@ class MixtureOfBlockAttentionLayer(MixerLayer):
 
 
 def block_means(k: Tensor, of_text: Tensor, block: int) -> Tensor:
-    """k: (B, K, S, d), of_text: (B or 1, S), the place of each key in its row's text, negative for none → the mean key
-    of each block of `block` tokens: (B, K, N, d). Of a block that is not complete it is of any keys."""
+    """k: (B, K, S, d), of_text: (B or 1, S), the index of each key in its row's text, negative for none → the mean key
+    of each block of `block` tokens: (B, K, N, d). The mean of an incomplete block includes arbitrary keys."""
     size = -(-k.shape[2] // block) * block
     source = torch.arange(k.shape[2], device=k.device).expand_as(of_text)
-    # Keys of padding, and of slots that are not filled, go to a place of their own, which is cut off.
+    # Keys of padding and of empty slots go to an extra place at the end, which is cut off.
     place = torch.where(of_text < 0, size, of_text)
     index = source.new_zeros(of_text.shape[0], size + 1).scatter(1, place, source)[:, None, :size, None]
     ordered = k.take_along_dim(index, dim=2)

@@ -28,30 +28,30 @@ from zoo.settings.field_tags import MaxInTests
 from zoo.site import ForwardPass, LayerSite, PartCost
 
 QUERIES = "queries"
-"""Name of the last queries in a layer's cache."""
+"""Cache name of the last queries."""
 
 
 class MultiTokenAttention(MultiHead):
     """A = softmax(mask_−∞(conv_θ(mask_0(QKᵀ/√d)))), head = A V. Golovneva et al. 2025, arXiv:2504.00927, eq. 5.
 
-    conv_θ sums over c_q queries up to the own one and c_k keys around each key, head by head:
+    conv_θ sums over c_q queries up to the current one and c_k keys around each key, separately per head:
     Σ θ_ab s_{i−a, j−b}, a = 0 … c_q − 1, b = 1 − ⌈c_k/2⌉ … ⌊c_k/2⌋; mask_0 sets scores of keys after their query to 0.
-    With `head_group` = c_h the weights of each c_h neighbouring heads are mixed after the softmax (eq. 7):
-    A_h ← Σ_g w_hg A_g. θ and w start as the identity. A position's bias, the softcap and sinks come after the
-    convolution. The paper also norms the heads' outputs and gates them: `gate: head` is the gate, the norm is left out.
+    With `head_group` = c_h the weights of c_h neighbouring heads are mixed after the softmax (eq. 7):
+    A_h ← Σ_g w_hg A_g. θ and w start as the identity. Position biases, the softcap and sinks come after the
+    convolution. The paper also norms and gates the heads' outputs: `gate: head` is the gate, the norm is left out.
 
-    A decoded token scores the last c_q − 1 queries again, which are kept, as are so many more keys beside a window's.
+    Decoding a token scores the last c_q − 1 queries again, which are cached; a window caches c_q − 1 more keys.
     """
 
     examples: ClassVar[Examples] = ({"query_width": 3, "key_width": 4}, {"query_width": 2, "head_group": 2})
     kind: Literal["multi_token"] = "multi_token"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     query_width: Annotated[PositiveInt, MaxInTests(6)] = 6
-    """c_q: queries that the convolution of scores sums over, the current one and those before it."""
+    """c_q: queries that the convolution of scores sums over, up to the current one."""
     key_width: Annotated[PositiveInt, MaxInTests(11)] = 11
     """c_k: keys that the convolution of scores sums over, around each key."""
     head_group: PositiveInt | None = None
-    """c_h; null for no mixing of heads."""
+    """c_h: neighbouring heads whose weights are mixed; null for no mixing."""
 
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)
@@ -91,7 +91,7 @@ class MultiTokenAttention(MultiHead):
         return super().cache_elements(capacity) + heads * (self.query_width - 1) * head_dim
 
     def check_ahead(self) -> None:
-        """Causal, as published."""
+        """Raise SpecError: causal only, as published."""
         Mixer.check_ahead(self)
 
 
@@ -109,7 +109,7 @@ class MultiTokenLayer(AttentionLayer):
         q, k, v, places, _ = self._read(x, step, cache)
         queries = self._with_older(q, cache)
         if places is not step.index:
-            # A rolling buffer holds keys in any order, and neighbours have to lie side by side.
+            # A rolling buffer may hold keys in any order, but the convolution needs them in order.
             places, order = places.sort()
             k, v = k[:, :, order], v[:, :, order]
         visible, scoring = Visible.to(step, places, self.spec.window), self._scoring(q, step, places)
@@ -121,8 +121,8 @@ class MultiTokenLayer(AttentionLayer):
         return self.o(heads if self.gate is None else self.gate(heads, x))
 
     def _with_older(self, q: Tensor, cache: LayerCache | None) -> Tensor:
-        """(B, H, n + T, d): behind the c_q − 1 queries before this pass, with whose scores its own are mixed; n = 0
-        where the pass is the first."""
+        """Queries preceded by the last n = c_q − 1 cached ones, with whose scores theirs are mixed: (B, H, n + T, d);
+        n = 0 in the first pass."""
         states = kept_by(self, cache, StateCache)
         if states is None:
             return q
@@ -159,13 +159,13 @@ class MultiTokenLayer(AttentionLayer):
 
 
 class ScoreConvolution(nn.Module):
-    """scores: (B, H, n + T, S) → those of the last T queries, zero around them: (B, H, T, S)."""
+    """scores: (B, H, n + T, S) → convolved scores of the last T queries, zero-padded: (B, H, T, S)."""
 
     roles: ClassVar = {"weight": "gain"}
 
     def __init__(self, heads: int, queries: int, keys: int) -> None:
         super().__init__()
-        # The kernel as F.conv2d slides it: the own query is its last row, the own key its column ⌊c_k/2⌋.
+        # In the layout of F.conv2d: the last row is for the current query, column ⌊c_k/2⌋ for the current key.
         self.weight = nn.Parameter(torch.zeros(heads, 1, queries, keys))
         identity = torch.zeros(heads, 1, queries, keys)
         identity[..., -1, keys // 2] = 1.0
@@ -179,7 +179,7 @@ class ScoreConvolution(nn.Module):
 
 
 class HeadMixing(nn.Module):
-    """weights: (B, H, T, S) → the same, mixed among each c_h neighbouring heads."""
+    """weights: (B, H, T, S) → the same shape, mixed within each group of c_h neighbouring heads."""
 
     roles: ClassVar = {"weight": "gain"}
 

@@ -15,8 +15,8 @@ from zoo.site import ForwardPass, LayerSite, PartCost
 
 
 class NoMixer(Mixer):
-    """A block of its FFN alone, as in Nemotron-H (NVIDIA 2025, arXiv:2504.03624), where mixers and FFNs are layers of
-    their own: no first residual, no norm."""
+    """No mixer, residual or norm before the FFN, as in Nemotron-H (NVIDIA 2025, arXiv:2504.03624), where mixers and
+    FFNs are separate layers."""
 
     absent: ClassVar[bool] = True
     kind: Literal["none"] = "none"
@@ -32,7 +32,7 @@ class NoMixer(Mixer):
         return 0
 
     def check_ahead(self) -> None:
-        """Nothing moves between tokens."""
+        """Never raises: no information moves between tokens."""
 
 
 class NoMixerLayer(MixerLayer):

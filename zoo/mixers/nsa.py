@@ -44,18 +44,18 @@ BRANCHES = 3
 class NativeSparseAttention(BlockHeads):
     """head = Σ_c g_c softmax(q K_cᵀ/√d) V_c over three branches c, g = σ(W_g x). Yuan et al. 2025, arXiv:2502.11089.
 
-    compressed: one key φ(k_{is}, …, k_{is+l−1}) and one value for each block of l tokens, of which one begins every s
-    tokens, that ends at or before the query (eq. 7); nothing before the first ends.
-    chosen: the tokens of n blocks of l′: the first, the query's own, the one before it, and those with the largest
-    Σ p_i over the compressed blocks i that share a stride of s tokens with them, once for each such stride (eq. 9).
-    p are the weights of the compressed branch, summed over the heads that share keys, which choose together (eq. 10).
-    The choice has no gradient: φ learns by the compressed branch.
+    compressed: one key φ(k_{is}, …, k_{is+l−1}) and one value for each block of l tokens that ends at or before the
+    query, one block beginning every s tokens (eq. 7); zero for queries before the end of the first block.
+    chosen: the tokens of n blocks of l′ tokens: the first, the query's own, the one before it, and the blocks with the
+    largest Σ p_i over compressed blocks i, counted once per stride of s tokens that both share (eq. 9). p are the
+    weights of the compressed branch, summed over heads that share keys, which select together (eq. 10). The selection
+    has no gradient: φ learns through the compressed branch.
     near: the last w tokens, the query's own included.
 
-    Each branch projects keys and values of its own. The paper leaves open what φ is, and how positions meet it. Here
-    φ(x) = W₂ gelu(W₁ [x_0 + e_0; …; x_{l−1} + e_{l−1}]), one for keys and one for values, each for all heads, and keys
-    have their positions before they are compressed. W_g gives a gate for each head. Cached per token: keys and values
-    of the chosen branch; beside them those of w tokens, of l tokens and of all compressed blocks.
+    Each branch projects its own keys and values. The paper specifies neither φ nor how it meets positions. Here φ(x) =
+    W₂ gelu(W₁ [x_0 + e_0; …; x_{l−1} + e_{l−1}]), one for keys and one for values, each for all heads, and positions
+    are applied to keys before compression. W_g gives one gate per branch and head. Cached: keys and values of the
+    chosen branch for all tokens, those of w and of l tokens for the other branches, and all compressed blocks.
     """
 
     examples: ClassVar[Examples] = (
@@ -65,15 +65,15 @@ class NativeSparseAttention(BlockHeads):
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     scored: ClassVar[str] = "compressed blocks"
     compress: PositiveInt = 32
-    """l, tokens of a compressed block."""
+    """l: tokens of a compressed block."""
     stride: PositiveInt = 16
-    """s, which divides l and l′; the paper's d."""
+    """s: tokens from one compressed block's beginning to the next; divides l and l′; the paper's d."""
     hidden: HeadFeatures | None = None
-    """Features between W₁ and W₂; null for those of a head."""
+    """Features between W₁ and W₂; null for the features of a head."""
     block: PositiveInt = 64
-    """l′, tokens of a block that is chosen or not; l at least."""
+    """l′: tokens of a selectable block; at least l."""
     blocks: Annotated[int, Field(ge=FIRST + LOCAL)] = 16
-    """n, the first and the local ones included."""
+    """n: blocks that a query selects, the first and the local ones included."""
     window: Annotated[PositiveInt, MaxInTests(8)] = 512
     """w: last tokens that the branch *near* sees, the query's own included."""
 
@@ -150,12 +150,12 @@ class NativeSparseAttentionLayer(MixerLayer):
     def _compressed(
         self, q: Tensor, new: tuple[Tensor, Tensor], text: TextSpans, step: ForwardPass, kept: BlockCache | None
     ) -> tuple[Tensor, Tensor]:
-        """(B, H, T, d), and the weights of the blocks: (B, H, T, N)."""
+        """Compressed branch: (B, H, T, d), and its attention weights on blocks, (B, H, T, N)."""
         tokens: list[Tensor] = list(new)
         if kept is not None:
             tokens, places = kept.unread.extend(new, step.index)
             if places is not step.index:
-                order = places.argsort()  # a rolling buffer holds tokens in any order
+                order = places.argsort()  # a rolling buffer may hold tokens in any order
                 tokens = [x[:, :, order] for x in tokens]
         compressors = self.compress_k, self.compress_v
         blocks = [phi(text.cut(x, self.strides)) for phi, x in zip(compressors, tokens, strict=True)]
@@ -183,7 +183,7 @@ class NativeSparseAttentionLayer(MixerLayer):
         step: ForwardPass,
         kept: BlockCache | None,
     ) -> Tensor:
-        """(B, H, T, d)."""
+        """Chosen branch: (B, H, T, d). weights: (B, H, T, N), of the compressed branch."""
         (k, v), places = (list(new), step.index) if kept is None else kept.tokens.extend(new, step.index)
         visible, scoring = Visible.to(step, places), Scoring(self._scale, dropout=self._dropout, tap=step.tap)
         block, count = self.spec.block, -(-text.end // self.spec.block)
@@ -196,7 +196,7 @@ class NativeSparseAttentionLayer(MixerLayer):
         return attend_to_blocks(q, (k, v), blocks, of_key, read, visible, scoring)
 
     def _near(self, q: Tensor, new: tuple[Tensor, Tensor], step: ForwardPass, kept: BlockCache | None) -> Tensor:
-        """(B, H, T, d)."""
+        """Near branch: (B, H, T, d)."""
         (k, v), places = (list(new), step.index) if kept is None else kept.near.extend(new, step.index)
         visible = Visible.to(step, places, self.spec.window)
         return attend(q, k, v, visible, Scoring(self._scale, dropout=self._dropout))

@@ -1,4 +1,4 @@
-"""Attention and a recurrent state side by side."""
+"""Attention and a recurrent mixer in parallel."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ATTENTION, STATE = "attention", "state"
 
 
 class Parallel(Mixer):
-    """out = α · attention(x) + β · state(x): both read the same normalised stream, (B, T, D), and write to it together.
-    Falcon-H1, Zuo et al. 2025, arXiv:2507.22448."""
+    """out = α · attention(x) + β · state(x), both of the same normalised stream x: (B, T, D). Falcon-H1, Zuo et al.
+    2025, arXiv:2507.22448."""
 
     examples: ClassVar[Examples] = (
         {"attention": {"heads": 4}, "state": {"kind": "mamba2", "head_dim": 12, "state": 5, "chunk": 8}},
@@ -42,13 +42,13 @@ class Parallel(Mixer):
     kind: Literal["parallel"] = "parallel"
     supports: ClassVar[Operations] = OF_MODULES
     attention: Attention = Attention()
-    """Softmax attention, with settings of its own: `attention.window`."""
+    """Softmax attention, with its own settings, for example `attention.window`."""
     state: Annotated[Mamba2 | Mamba | GatedDeltaNet, Field(discriminator="kind")] = Mamba2()
-    """Mixer with a state: `mamba2`, `mamba` or `gated_deltanet`, given as a map with its `kind`."""
+    """Recurrent mixer: `mamba2`, `mamba` or `gated_deltanet`, given as a map with its `kind`."""
     attention_scale: PositiveFloat = 1.0
     """α: factor on the attention's output."""
     state_scale: PositiveFloat = 1.0
-    """β: factor on the other's output."""
+    """β: factor on the recurrent mixer's output."""
 
     @property
     def components(self) -> tuple[Mixer, ...]:

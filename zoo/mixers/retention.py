@@ -30,12 +30,12 @@ class Retention(LinearHeads):
     """out = W_o (silu(W_g x) ⊙ norm_h(Σ_{j≤i} γ_h^(i−j) (q_i·k_j/√d) v_j)), γ_h = 1 − 2^(−5−h) for heads h from 0. Sun
     et al. 2023 (RetNet), arXiv:2307.08621.
 
-    With `decays: spread` γ = 1 − exp(linspace(log 1/32, log 1/512, H)), the slowest head's being the same whatever
-    their number: many implementations have it so, while eq. 8 of the paper and its authors' code have the powers.
+    With `decays: spread` γ = 1 − exp(linspace(log 1/32, log 1/512, H)): the slowest head is the same for any number of
+    heads. Many implementations do so, while eq. 8 of the paper and its authors' code have the powers.
 
-    The norm is over each head, with a gain per feature (the paper's GroupNorm). The paper divides scores and decay by
-    their sums besides, which this norm does not see. Positions turn queries and keys; there are no scores to which a
-    bias could be added.
+    The norm is over each head, with a gain per feature (the paper's GroupNorm). The paper also divides scores and decay
+    by their sums, which this norm cancels. Positions rotate queries and keys; there are no scores to which a bias could
+    be added.
     """
 
     examples: ClassVar[Examples] = ({"chunk": 8}, {"chunk": 8, "decays": "spread"})
@@ -43,13 +43,13 @@ class Retention(LinearHeads):
     kind: Literal["retention"] = "retention"
     supports: ClassVar[Operations] = OF_MODULES
     v_dim: HeadFeatures | None = None
-    """Features of a value head; null for twice those of a key."""
+    """Features of a value head; null for twice those of a key head."""
     decays: Literal["powers", "spread"] = Field(default="powers", exclude_if=lambda decays: decays == "powers")
-    """Exponents of 1 − γ: one more for each head (`powers`), or from 2⁻⁵ to 2⁻⁹ whatever their number (`spread`)."""
+    """1 − γ of the heads: 2⁻⁵, halved from head to head (`powers`), or spaced from 2⁻⁵ to 2⁻⁹ for any H (`spread`)."""
     position: Annotated[Position, Choice("zoo.positions")] = RoPE(layout="interleaved")
     """Position encoding that rotates queries and keys, `nope` for none; it cannot add to scores."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm()
-    """Norm of each head's output with gains of its own, before the gate silu(W_g x)."""
+    """Norm of each head's output, with its own gains, before the gate silu(W_g x)."""
 
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)

@@ -25,11 +25,11 @@ from zoo.settings.field_tags import Features, Heads
 from zoo.site import ForwardPass, LayerSite, PartCost
 
 RATE = 8.0
-"""c: what a recurrence gate of 1 raises a to."""
+"""c: power to which a recurrence gate of 1 raises a."""
 SLOWEST, FASTEST = 0.999, 0.9
-"""Range of aᶜ that features start with."""
+"""Range of the features' initial aᶜ."""
 LEAST = 1e-7
-"""Least 1 − a_t² whose root is taken: the root of 0 has no finite gradient."""
+"""Lower bound on 1 − a_t² under the root, whose gradient is infinite at 0."""
 
 
 class RGLRU(Stateful):
@@ -37,8 +37,8 @@ class RGLRU(Stateful):
     out = W_o (gelu(W_g x) ⊙ h), v = conv(W_v x): (I). De et al. 2024 (Griffin), arXiv:2402.19427 §2.4; RecurrentGemma
     (arXiv:2404.07839).
 
-    The matrices of r and i have H blocks on their diagonals, each (I/H, I/H). The first token of a text is written
-    whole, without the root, as in the released code. λ starts with aᶜ evenly spread over [0.9, 0.999].
+    The matrices of r and i are block-diagonal with H blocks, each (I/H, I/H). The first token of a text is written
+    without the root, as in the released code. Initial λ have aᶜ evenly spaced in [0.9, 0.999].
     """
 
     examples: ClassVar[Examples] = ({"chunk": 4, "heads": 3, "features": 15},)
@@ -46,15 +46,15 @@ class RGLRU(Stateful):
     kind: Literal["rg_lru"] = "rg_lru"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     chunk: PositiveInt = 32
-    """Tokens that are computed at a time where there are several; no result depends on it."""
+    """Tokens per chunk of the scan; changes speed, not results."""
     features: Features | None = None
     """I: features of the state; null for d_model."""
     heads: Heads = 4
     """H: blocks of the gates' matrices."""
     conv: PositiveInt = 4
-    """Tokens that the convolution of v sees."""
+    """Tokens in the window of the convolution of v."""
     bias: bool = True
-    """On the projections that read and write the stream, and on the convolution."""
+    """Whether the projections that read and write the stream, and the convolution, have biases."""
 
     def resolve(self, d_model: int) -> Self:
         features = self.features or d_model
@@ -76,7 +76,7 @@ class RGLRU(Stateful):
         return conv_cost(number(self.features), self.conv, self.bias)
 
     def scanning(self) -> ScanCost:
-        """No products: each number of the state is carried on by itself."""
+        """Zero: the recurrence is elementwise, without matrix products."""
         return ScanCost(0, 0, 0, 0, self.chunk)
 
     def states(self) -> Mapping[str, tuple[int, ...]]:
@@ -113,7 +113,7 @@ class RGLRULayer(StatefulLayer):
 
 
 def _first(step: ForwardPass) -> Tensor:
-    """(1 or B, T): which tokens begin a text."""
+    """Whether each token begins a text: (1 or B, T)."""
     if step.left_pad is None:
         return (step.index == 0)[None]
     return step.index == step.left_pad[:, None]

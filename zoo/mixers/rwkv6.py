@@ -28,28 +28,28 @@ from zoo.site import ForwardPass, LayerSite
 
 
 def scan_before(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, chunk: int, cache: LayerCache | None = None) -> Tensor:
-    """o_t = S_{t−1}ᵀ q_t, S_t = diag(exp(g_t)) S_{t−1} + k_t v_tᵀ, from the state that the cache holds, or zero.
+    """o_t = S_{t−1}ᵀ q_t, S_t = diag(exp(g_t)) S_{t−1} + k_t v_tᵀ, from the cached state or zero.
 
-    q, k, decay g ≤ 0: (B, H, T, n), v: (B, H, T, p) → (B, H, T, p). `chunk` is a power of two. Costs what `scan` with
-    channels does (`ScanCost`).
+    q, k, decay g ≤ 0: (B, H, T, n), v: (B, H, T, p) → (B, H, T, p). `chunk` is a power of two. Costs as much as `scan`
+    with `channels` (`ScanCost`).
     """
     return stepwise(_one, _chunked, (q, k, decay, v), chunk, cache)
 
 
 def _one(q: Tensor, k: Tensor, decay: Tensor, v: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence itself, for one token: all (B, H, 1, …)."""
+    """One step of the recurrence. All (B, H, 1, …), state: (B, H, n, p)."""
     return q @ state, decay.exp().transpose(-1, -2) * state + k.transpose(-1, -2) @ v
 
 
 def _chunked(
     q: Tensor, k: Tensor, decay: Tensor, v: Tensor, state: Tensor | None, keep: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """All (B, H, N, C, …) → outputs, and the state after the last token where it is to be kept."""
-    total = decay.cumsum(dim=-2)
-    # Between token j and the state that token i reads lie the decays of j + 1 … i − 1. So a query is scored where the
-    # token before it is, and the row of scores is moved back.
+    """All (B, H, N, C, …) → outputs, and the state after the last token if `keep`, else None."""
+    total = decay.cumsum(dim=-2)  # (B, H, N, C, n)
+    # Token i reads the state before it, in which token j has decayed by g_{j+1} + … + g_{i−1}. So query i is scored at
+    # row i − 1, and the rows of scores are then shifted back by one.
     ahead = F.pad(q, (0, 0, -1, 1))
-    scores = F.pad(decayed_scores(ahead, k, total), (0, 0, 1, -1))
+    scores = F.pad(decayed_scores(ahead, k, total), (0, 0, 1, -1))  # (B, H, N, C, C), zero for j ≥ i
     out = scores @ v
     count = q.shape[2]
     left = count if keep else count - 1
@@ -61,7 +61,7 @@ def _chunked(
         before += carry(added.unbind(2), fading.unbind(2), state)
     final = before.pop() if keep else None
     if before:
-        skipped = count - len(before)  # without a state the first chunk has nothing before it to read
+        skipped = count - len(before)  # without an initial state, the first chunk has no state to read
         faded = F.pad(total, (0, 0, 1, -1)).exp()[:, :, skipped:]
         read = faded_read(q[:, :, skipped:], faded, torch.stack(before, dim=2))
         out = out + F.pad(read, (0, 0, 0, 0, skipped, 0))
@@ -69,19 +69,19 @@ def _chunked(
 
 
 READERS = {"w": (1.0, 0.0), "k": (1.0, 0.0), "v": (1.0, 0.3), "r": (0.5, 0.0), "g": (0.5, 0.0)}
-"""Projections that each mix a token with the one before it in a share of their own, and how that share starts: see
-`_shares`."""
+"""Projections, each of which mixes a token with the previous one in its own share, and the numbers that set the initial
+share: see `_shares`."""
 FASTEST = 20.0
-"""Largest −log of a decay: e^−20 forgets all that float32 can tell, and larger ones would only cost precision."""
+"""Upper bound of −log of a decay: e^−20 is below float32's resolution, and larger values would only cost precision."""
 
 
 class RWKV6(Stateful):
     """S_t = diag(w_t) S_{t−1} + k_t v_tᵀ, out = W_o (norm((S_{t−1} + diag(u) k_t v_tᵀ)ᵀ r_t) ⊙ g_t): a token reads the
-    state before it, and itself with a bonus u. Peng et al. 2024 (Finch), arXiv:2404.05892.
+    previous state, and itself with a bonus u. Peng et al. 2024 (Finch), arXiv:2404.05892.
 
-    Each of r, k, v, g and w reads x_t + (x_{t−1} − x_t) ⊙ (λ + tanh(x′ A) B) with λ, A and B of its own, where x′ = x_t
-    + (x_{t−1} − x_t) ⊙ μ is one for all. w = exp(−exp(w₀ + tanh(x A) B)), a decay for each key feature; g = silu(W_g
-    x). Ranks that are null have the ratio to d_model that the paper's 32 and 64 have at 768.
+    Each of r, k, v, g and w reads x_t + (x_{t−1} − x_t) ⊙ (λ + tanh(x′ A) B) with its own λ, A and B and a common x′ =
+    x_t + (x_{t−1} − x_t) ⊙ μ. w = exp(−exp(w₀ + tanh(x A) B)), one decay per key feature; g = silu(W_g x). Null ranks
+    have the ratio to d_model of the paper's 32 and 64 at 768.
     """
 
     examples: ClassVar[Examples] = ({"chunk": 8, "mix_rank": 3, "decay_rank": 5},)
@@ -91,13 +91,13 @@ class RWKV6(Stateful):
     heads: Heads = 4
     """H: number of heads, of d_model / heads features each."""
     head_dim: HeadFeatures | None = None
-    """Features of a head; null for d_model / heads, which the heads together must have."""
+    """Features of a head; null for d_model / heads, the only allowed value."""
     mix_rank: Features | None = None
-    """Features through which each share of the token before is read."""
+    """Rank of A and B for the share of the previous token; null for d_model / 24, at least 8."""
     decay_rank: Features | None = None
-    """Features through which w is read."""
+    """Rank of A and B for the decay w; null for d_model / 12, at least 8."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm(eps=64e-5)
-    """Norm of each head's output with gains of its own."""
+    """Norm of each head's output, with its own gains."""
 
     def resolve(self, d_model: int) -> Self:
         return self.model_copy(update=sizes_in(self, d_model, {"mix_rank": 24, "decay_rank": 12}))
@@ -114,7 +114,7 @@ class RWKV6(Stateful):
         return 5 * d_model**2 + 2 * d_model * (len(READERS) * mix_rank + decay_rank)
 
     def vectors(self, d_model: int) -> int:
-        """μ, the λ, w₀ and u; and the norm."""
+        """Number of parameters of μ, all λ, w₀, u and the norm."""
         return (1 + len(READERS) + 2) * d_model + self.heads * self.head_norm.parameters(self.sizes()[0])
 
     def scanning(self) -> ScanCost:
@@ -155,7 +155,7 @@ class RWKV6Layer(StatefulLayer):
 
     @staticmethod
     def _start(read: nn.Module, bias: Tensor) -> None:
-        """Start as the authors do: A at zero, B small, so that the reading begins as a constant."""
+        """Initialise as the authors do: A at zero, B small, so that the output starts as the constant `bias`."""
         part: Any = read
         part.down.init_gain = 0.0
         part.up.initial, part.up.initial_std = {"bias": bias}, {"weight": 0.01 / 3**0.5}
@@ -172,13 +172,13 @@ class RWKV6Layer(StatefulLayer):
         return self.o(heads * F.silu(self.g(read["g"])))
 
     def _log_decay(self, x: Tensor) -> Tensor:
-        """log w: (B, H, T, n), float32 or more."""
+        """log w: (B, H, T, n), float32 or wider."""
         raw = split(self.decay(x), self.heads)
         return -raw.to(torch.promote_types(raw.dtype, torch.float32)).exp().clamp(max=FASTEST)
 
 
 def _depth(site: LayerSite) -> float:
-    """0 in the first layer, 1 in the last."""
+    """Relative depth: 0 in the first layer, 1 in the last."""
     return min(1.0, site.layer / max(1, site.n_layers - 1))
 
 
@@ -192,15 +192,14 @@ def _shares(site: LayerSite) -> dict[str, Tensor]:
 
 
 def _decays(site: LayerSite) -> Tensor:
-    """Initial w₀ in the authors' code: −6 + 5 (i/(D − 1))^(0.7 + 1.3 l/(L − 1)): (D,), the first features the
-    slowest."""
+    """Initial w₀ in the authors' code: −6 + 5 (i/(D − 1))^(0.7 + 1.3 l/(L − 1)): (D,), slowest features first."""
     features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)
     starts: Tensor = -6 + 5 * features ** (0.7 + 1.3 * _depth(site))
     return starts.float()
 
 
 def _bonus(site: LayerSite) -> Tensor:
-    """Initial u in the authors' code: l/(L − 1) · (1 − i/(D − 1)), and in turn 0, 0.1 and −0.1 more: (D,)."""
+    """Initial u in the authors' code: l/(L − 1) · (1 − i/(D − 1)), plus 0, 0.1 and −0.1 in turn: (D,)."""
     features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)
     turns = (torch.arange(site.d_model) + 1) % 3 - 1
     return (_depth(site) * (1 - features) + 0.1 * turns).float()

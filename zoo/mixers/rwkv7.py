@@ -28,19 +28,19 @@ from zoo.shift import SHIFT, TokenShift, mixed
 from zoo.site import ForwardPass, LayerSite
 
 READERS = {"r": 0.2, "w": 0.9, "k": 0.7, "v": 0.7, "a": 0.9, "g": 0.2}
-"""Projections that each mix a token with the one before it, and the initial exponent of μ (see `_shares`)."""
+"""Projections, each of which mixes a token with the previous one, and the exponent of its initial μ (see `_shares`)."""
 
 
 class RWKV7(Stateful):
     """S_t = S_{t−1} (diag(w_t) − κ̂_tᵀ (a_t ⊙ κ̂_t)) + v_tᵀ k̃_t, out = W_o ((norm(S_t r_tᵀ) + (r_t · ρ ⊙ k̃_t) v_t) ⊙
-    g_t), rows. Peng et al. 2025 (Goose), arXiv:2503.14456.
+    g_t), with row vectors. Peng et al. 2025 (Goose), arXiv:2503.14456.
 
     Each of r, k, v and of the low-rank w, a, g reads x_t + (x_{t−1} − x_t) ⊙ μ with its own μ. w = exp(−e^(−1/2) σ(w₀ +
-    tanh(x A) B)); a = σ(a₀ + x A B), the rate at which a key is erased; κ̂ = k ⊙ ξ of length 1;
-    k̃ = k ⊙ (1 + (a − 1) ⊙ α); g = σ(x A) B. Values are mixed with those of the first layer: v + (v₁ − v) ⊙ σ(v₀ +
-    x A B), which changes nothing in the first layer itself: A, B and v₀ are there, too, and counted, so that all layers
-    are alike, where the paper's sizes leave these 2 D r + D parameters out (49,920 at 0.19B). Ranks that are null have
-    the ratio to d_model that they have in the paper at 768.
+    tanh(x A) B)); a = σ(a₀ + x A B), the rate at which a key is erased; κ̂ = k ⊙ ξ, normalised to length 1;
+    k̃ = k ⊙ (1 + (a − 1) ⊙ α); g = σ(x A) B. Values are mixed with the first layer's: v + (v₁ − v) ⊙ σ(v₀ + x A B). In
+    the first layer this changes nothing, but A, B and v₀ exist there and count, so that all layers are alike; the
+    paper's sizes leave out these 2 D r + D parameters (49,920 at 0.19B). Null ranks have the ratio to d_model that they
+    have in the paper at 768.
     """
 
     examples: ClassVar[Examples] = ({"chunk": 8, "decay_rank": 3, "rate_rank": 3, "value_rank": 2, "gate_rank": 5},)
@@ -49,17 +49,17 @@ class RWKV7(Stateful):
     heads: Heads = 4
     """H: number of heads, of d_model / heads features each."""
     head_dim: HeadFeatures | None = None
-    """Features of a head; null for d_model / heads, which the heads together must have."""
+    """Features of a head; null for d_model / heads, the only allowed value."""
     decay_rank: Features | None = None
-    """Features through which w is read."""
+    """Rank of A and B for the decay w; null for d_model / 12, at least 8."""
     rate_rank: Features | None = None
-    """Features through which a, the rate at which keys are erased, is read."""
+    """Rank of A and B for the erasure rate a; null for d_model / 12, at least 8."""
     value_rank: Features | None = None
-    """Features through which the share of the first layer's values is read."""
+    """Rank of A and B for the share of the first layer's values; null for d_model / 24, at least 8."""
     gate_rank: Features | None = None
-    """Features through which the gate g is read."""
+    """Rank of A and B for the gate g; null for d_model / 6, at least 8."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = LayerNorm(eps=64e-5)
-    """Norm of each head's output S_t r_tᵀ with gains of its own."""
+    """Norm of each head's output S_t r_tᵀ, with its own gains."""
 
     def resolve(self, d_model: int) -> Self:
         return self.model_copy(
@@ -78,7 +78,7 @@ class RWKV7(Stateful):
         return 4 * d_model**2 + 2 * d_model * sum(self.sizes()[1])
 
     def vectors(self, d_model: int) -> int:
-        """μ; w₀, a₀ and v₀; ξ, α and ρ; and the norm."""
+        """Number of parameters of μ; w₀, a₀ and v₀; ξ, α and ρ; and the norm."""
         norm = self.heads * self.head_norm.parameters(self.sizes()[0])
         return (len(READERS) + 3 + 3) * d_model + norm
 
@@ -138,7 +138,7 @@ class RWKV7Layer(StatefulLayer):
         return self.o(heads * self.gate(for_g))
 
     def _values(self, x: Tensor, step: ForwardPass) -> Tensor:
-        """(B, H, T, d), mixed with the first layer's."""
+        """Values, mixed with the first layer's: (B, H, T, d)."""
         v = split(self.v(x), self.heads)
         share = split(self.value_mix(x).sigmoid(), self.heads)
         return mixed(v, first_values(v, step), share)
@@ -153,7 +153,7 @@ def _shares(site: LayerSite) -> Tensor:
 
 def _decays(site: LayerSite) -> Tensor:
     """Initial w₀ in the authors' code, without its zigzag within heads: −5.5 + 6 (i/(D − 1))^(1 + (l/(L − 1))^0.3):
-    (D,), the first features the slowest."""
+    (D,), slowest features first."""
     features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)
     depth = min(1.0, site.layer / max(1, site.n_layers - 1))
     starts: Tensor = -5.5 + 6 * features ** (1 + depth**0.3)

@@ -19,10 +19,10 @@ from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 
 class GatedShortConv(Mixer):
-    """out = W_o (C ⊙ conv(B ⊙ V)), B, C, V = W x: (I) each, conv of each feature over its last W tokens. Liquid AI 2025
+    """out = W_o (C ⊙ conv(B ⊙ V)), B, C, V = W x: (I) each, conv depthwise over the last W tokens. Liquid AI 2025
     (LFM2), arXiv:2511.23404.
 
-    The gates B and C are linear: there is no activation.
+    The gates B and C are linear, without an activation.
     """
 
     examples: ClassVar[Examples] = ({"width": 3, "bias": True, "features": 20},)
@@ -33,9 +33,9 @@ class GatedShortConv(Mixer):
     features: Features | None = None
     """I: features that are convolved; null for d_model."""
     width: Annotated[int, Field(ge=2)] = 3
-    """W: tokens that the convolution sees, the current one included."""
+    """W: tokens that the convolution reads, the current one included."""
     bias: bool = False
-    """On the projections and the convolution."""
+    """Whether the projections and the convolution have biases."""
 
     def resolve(self, d_model: int) -> Self:
         return self.model_copy(update={"features": self.features or d_model})

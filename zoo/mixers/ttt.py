@@ -1,4 +1,4 @@
-"""A linear model that learns from the text while it reads."""
+"""TTT-Linear: a state that is a linear model, trained on the text at test time."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from zoo.settings.field_tags import HeadFeatures, Heads
 from zoo.site import ForwardPass, LayerSite
 
 START, NOW = "start of the mini-batch", "now"
-"""Names in the cache of the weights at which gradients are taken, and of those used for reading."""
+"""Cache names of the weights at which gradients are taken, and of the current weights."""
 EPS = 1e-6
-"""Epsilon of the norm."""
+"""ε of the norm."""
 
 
 class TTT(Stateful):
     """z_t = f(θ_Q x_t; W_t), W_t = W_0 − Σ_{s≤t} η_s ∇ℓ(W_{t'(s)}; x_s), ℓ(W; x) = ‖f(θ_K x; W) − θ_V x‖²,
-    f(x; W) = x + norm(W x): a state that is a model, and reading that is training it. Sun et al. 2024 (TTT-Linear),
-    arXiv:2407.04620, §2.
+    f(x; W) = x + norm(W x): the state is a model, and each token is a training step for it. Sun et al. 2024
+    (TTT-Linear), arXiv:2407.04620, §2.
 
-    W: (n, n) of each head, W_0 learned; t'(s) is the last token before the mini-batch of b tokens that s is in, so that
-    b gradients are of the same weights; norm is LayerNorm with a gain and a bias for each head; η = η_base · σ(θ_lr x),
-    one number per head, divided by n as in the released code. out = W_o z, as the paper's Transformer backbone has it:
-    without the convolutions, gates, positions and factors by place in the mini-batch of its released code.
+    W: (n, n) of each head, W_0 learned; t'(s) is the last token before s's mini-batch of b tokens, so that its b
+    gradients are taken at the same weights; norm is LayerNorm with a gain and a bias per head; η = η_base · σ(θ_lr x),
+    one number per head, divided by n as in the released code. out = W_o z, as in the paper's Transformer backbone:
+    without the released code's convolutions, gates, positions and factors by position in the mini-batch.
 
-    Mini-batches are counted from where each row's text begins. Within one (the dual form), W_t q_t = W q_t −
+    Mini-batches are counted from the beginning of each row's text. Within a mini-batch (dual form), W_t q_t = W q_t −
     Σ_{s≤t} (k_s · q_t) G_s with G_s = η_s ∂ℓ/∂(W k_s).
     """
 
@@ -48,11 +48,11 @@ class TTT(Stateful):
     kind: Literal["ttt"] = "ttt"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     heads: Heads = 4
-    """H: number of heads, each with a weight matrix W of its own."""
+    """H: number of heads, each with its own weight matrix W."""
     head_dim: HeadFeatures | None = None
-    """n; null for d_model / heads."""
+    """n: features of a head; null for d_model / heads."""
     chunk: PositiveInt = 16
-    """b, which is part of the architecture, unlike that of other states."""
+    """b: tokens per mini-batch; changes results, unlike the `chunk` of other mixers with a state."""
     base_rate: PositiveFloat = 1.0
     """η_base: factor on the inner learning rate σ(θ_lr x) / n."""
 
@@ -89,22 +89,22 @@ class TTT(Stateful):
 
 @dataclass(frozen=True)
 class TTTCost(ScanCost):
-    """FLOPs of reading and learning."""
+    """FLOPs of the reads and the inner training."""
 
     @property
     def token(self) -> float:
-        """W k, the gradient's outer product, and W q."""
+        """FLOPs per token of W k, the gradient's outer product, and W q."""
         return 6.0 * self.state
 
     def computed(self, length: int) -> float:
-        """FLOPs of the dual form, over a text from its beginning that leaves no state behind."""
+        """FLOPs of the dual form for a whole text of `length` tokens, without the final state."""
         chunks = ScanChunks(length, min(self.chunk, length))
         reading = 4.0 * self.state * chunks.width + 4.0 * self.heads * self.features * chunks.width**2
         return chunks.count * reading + 2.0 * self.state * (chunks.count - 1) * chunks.width
 
 
 class MiniBatch(NamedTuple):
-    """Projected tokens, in float32 or more: q, k, v: (B, H, C, n), η: (B, H, C, 1), zero where there is no token."""
+    """Projected tokens, in float32 or wider: q, k, v: (B, H, C, n), η: (B, H, C, 1), all zero in empty slots."""
 
     q: Tensor
     k: Tensor
@@ -147,25 +147,26 @@ class LearnsWhileReadingLayer(StatefulLayer):
         return self.o(read.to(x.dtype))
 
     def _one(self, lesson: MiniBatch, start: Tensor, now: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One token with others before it: (B, 1, H·n), and the weights."""
+        """One token after cached ones: output (B, 1, H·n), the mini-batch's first weights, those after the token."""
         now = now - lesson.k.transpose(-1, -2) @ self._gradient(lesson, start)
         return self._read(lesson.q, lesson.q @ now).transpose(1, 2).flatten(2), start, now
 
     def _all(
         self, tokens: Tensor, layout: Layout, start: Tensor | None, now: Tensor | None, keep: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """One mini-batch after the other: (B, T, H·n), the weights that the last began with, and those after it."""
+        """One mini-batch after the other: outputs (B, T, H·n), the last one's first weights, and those after it."""
         cut = layout.cut(tokens)
         first = self.weights.to(tokens.dtype).expand(tokens.shape[0], -1, -1, -1)
         if start is None or now is None:
             start = now = first
         else:
-            # A row whose mini-batch was full begins another.
+            # A row whose mini-batch is full begins the next one.
             start = torch.where(layout.begins[..., None], now, start)
         reads, starts, count = [], [start], layout.chunks.count
         for i, batch in enumerate(cut.unbind(1)):
             lesson = self._lesson(batch)
             gradient = self._gradient(lesson, starts[-1])
+            # Dual form: (B, H, C, C) scores times gradients
             near = (lesson.q @ lesson.k.transpose(-1, -2)).tril() @ gradient
             reads.append(self._read(lesson.q, lesson.q @ now - near).transpose(1, 2).flatten(2))
             if keep or i + 1 < count:
@@ -180,20 +181,19 @@ class LearnsWhileReadingLayer(StatefulLayer):
         return MiniBatch(*(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts))
 
     def _gradient(self, lesson: MiniBatch, weights: Tensor) -> Tensor:
-        """G = η ∂ℓ/∂(W k): (B, H, C, n), through the norm, whose gradient leaves out the mean and what lies along its
-        output."""
+        """G = η ∂ℓ/∂(W k): (B, H, C, n). The norm's backward pass removes the mean and the part along the output."""
         unit, spread = _normed(lesson.k @ weights)
         error = 2 * (lesson.k + self.gain * unit + self.bias - lesson.v) * self.gain
         along = unit * (error * unit).mean(dim=-1, keepdim=True)
         return lesson.rate * (error - error.mean(dim=-1, keepdim=True) - along) / spread
 
     def _read(self, q: Tensor, z: Tensor) -> Tensor:
-        """f: q + norm(z), both (B, H, C, n)."""
+        """f = q + norm(z), both (B, H, C, n)."""
         return q + self.gain * _normed(z)[0] + self.bias
 
 
 def _normed(z: Tensor) -> tuple[Tensor, Tensor]:
-    """(…, n) with mean 0 and spread 1, and the spread: (…, 1)."""
+    """z with mean 0 and standard deviation 1, (…, n), and z's standard deviation, (…, 1)."""
     centred = z - z.mean(dim=-1, keepdim=True)
     spread = (centred.square().mean(dim=-1, keepdim=True) + EPS).sqrt()
     return centred / spread, spread

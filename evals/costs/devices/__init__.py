@@ -1,4 +1,4 @@
-"""Devices as data: one YAML file each, with its data sheet. `this` is the machine that runs, measured."""
+"""Devices as data: one YAML file each, with its data sheet. `this` is the current machine, measured."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ class Device(Spec):
     title: str
     """Name of the device in tables and messages."""
     names: tuple[str, ...] = Field(default=(), strict=False)
-    """Names by which torch knows it."""
+    """Names of the device in torch."""
     source: str
-    """Where its figures are from: the vendor's data sheet, or a measurement."""
+    """Source of its figures: the vendor's data sheet, or a measurement."""
     memory_bytes: PositiveInt
     """Memory of the device, in bytes."""
     bandwidth_bytes_per_second: PositiveFloat
-    """Bytes that its memory moves in a second, at most."""
+    """Peak memory bandwidth, in bytes per second."""
     flops_per_second: dict[str, PositiveFloat]
-    """Dense matrix products, without sparsity, by the type of their operands."""
+    """Peak FLOP/s of dense matrix products, without sparsity, by the type of their operands."""
     tf32_flops_per_second: PositiveFloat | None = None
-    """The same of float32 that is rounded to TF32, as in training on a GPU that can."""
+    """Peak FLOP/s of float32 products rounded to TF32, which training uses on GPUs that have them."""
     compute_share: Share = 0.6
-    """Share of `flops_per_second` that is reached."""
+    """Share of `flops_per_second` that programs reach."""
     bandwidth_share: Share = 0.69
-    """Share of `bandwidth_bytes_per_second` that is reached."""
+    """Share of `bandwidth_bytes_per_second` that programs reach."""
     overhead_seconds_per_layer: NonNegativeFloat = 0.0
-    """Seconds that each layer adds to every pass, beside computing and moving bytes."""
+    """Seconds that each layer adds to every pass, besides computing and moving bytes."""
     memory_share: Share = 0.9
-    """Share that weights and cache may fill; the rest is for activations (vLLM's default gpu_memory_utilization)."""
+    """Share of memory for weights and cache; the rest is for activations (vLLM's default gpu_memory_utilization)."""
     shares_source: str = REACHED
-    """Where the shares are from."""
+    """Source of the shares."""
 
     def training_flops_per_second(self, dtype: str) -> float:
-        """Rate of the products of training in this type. Raises DeviceError."""
+        """FLOP/s of matrix products when training in this type. Raises DeviceError."""
         if dtype == "float32" and self.tf32_flops_per_second is not None:
             return self.tf32_flops_per_second
         return self.rate(dtype)
 
     def rate(self, dtype: str) -> float:
-        """Rate of products whose operands have this type. Raises DeviceError."""
+        """FLOP/s of matrix products with operands of this type. Raises DeviceError."""
         if dtype in self.flops_per_second:
             return self.flops_per_second[dtype]
         known = ", ".join(self.flops_per_second)
@@ -67,11 +67,11 @@ class Device(Spec):
 
 
 class DeviceError(ValueError):
-    """There is no such device, or it lacks what is asked."""
+    """There is no such device, or it lacks the requested rate."""
 
 
 def names() -> list[str]:
-    """Every device that has a file, in alphabetical order."""
+    """Names of the devices that have a file, in alphabetical order."""
     files = resources.files(__name__).iterdir()
     return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
 
@@ -87,6 +87,6 @@ def device(name: str) -> Device:
 
 @functools.cache
 def published_flops_per_second(gpu: str, dtype: str) -> float | None:
-    """Rate of the products of training in the data sheet of what torch calls so; None where there is none here."""
+    """FLOP/s of training's matrix products, from the data sheet of the GPU that torch calls `gpu`; None without one."""
     sheet = next((sheet for sheet in map(device, names()) if gpu in sheet.names), None)
     return None if sheet is None else sheet.training_flops_per_second(dtype)

@@ -1,8 +1,8 @@
-"""Items of the tasks built from held-out Python sources: what its grammar or its names decide.
+"""Items of the tasks built from held-out Python sources, decided by Python's grammar or by names.
 
-Of each item's choices exactly one is right, which Python's own parser and tokenizer say. Right answers are spread
-evenly over what is alike without the context, so that no constant answer, and no preference for what is short or
-frequent, is better than chance.
+Exactly one choice of each item is right, according to Python's own parser and tokenizer. Among items that look alike
+without the context, the right answers are balanced, so that no constant answer, and no preference for short or frequent
+choices, is better than chance.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ ITEMS_PER_DOCUMENT = 40
 
 
 def brackets(documents: Sequence[str], seed: int, items: int, context_characters: int, **_: Any) -> dict[str, Dataset]:
-    """Which bracket closes, `)` or `]`? The one that was opened last stands in the context, and one of another kind is
-    open around it or was closed within. As many items of either; chance is ½."""
+    """Which bracket closes, `)` or `]`? The context contains its opening bracket, and a bracket of another kind is open
+    around it or occurs within it. Both answers are equally frequent; chance is ½."""
 
     def found(text: str, _: random.Random) -> Iterator[tuple[tuple[Any, ...], Item]]:
         for opened, closed, around in _bracket_pairs(text):
@@ -42,7 +42,7 @@ def brackets(documents: Sequence[str], seed: int, items: int, context_characters
 
 
 def _bracket_pairs(text: str) -> Iterator[tuple[int, int, str]]:
-    """Where brackets open and close, and those that are open around them; those in strings and comments left out."""
+    """Positions of opening and closing brackets, and the brackets open around them; not in strings and comments."""
     starts = _line_starts(text)
     stack: list[int] = []
     for token in _tokens(text):
@@ -54,14 +54,14 @@ def _bracket_pairs(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _tokens(text: str) -> Iterator[tokenize.TokenInfo]:
-    """The tokens of a source; none where it is not Python."""
+    """Tokens of a source; none if it is not Python."""
     if _parsed(text) is None:
         return iter(())
     return tokenize.generate_tokens(io.StringIO(text).readline)
 
 
 def _parsed(text: str) -> ast.Module | None:
-    """None where it is not Python: held-out text has prose too."""
+    """Syntax tree; None if the text is not Python, since held-out text contains prose too."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError):
@@ -69,7 +69,7 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def _line_starts(text: str) -> list[int]:
-    """Where each line starts, as Python counts lines."""
+    """Position of each line's first character, with lines as Python counts them."""
     starts = [0]
     for line in io.StringIO(text):
         starts.append(starts[-1] + len(line))
@@ -79,13 +79,13 @@ def _line_starts(text: str) -> list[int]:
 def indentation(
     documents: Sequence[str], seed: int, items: int, context_characters: int, line_characters: int, **_: Any
 ) -> dict[str, Dataset]:
-    """Does this line dedent? A line of a block as it stands, against the same line one level deeper or less deep, with
-    which Python's grammar refuses the statement. Of the items with the same two levels, the deeper is right as often as
-    not, since some levels are more frequent than others; chance is ½."""
+    """Does this line dedent? A line of a block in its place, against the same line one level deeper or shallower, where
+    Python's grammar rejects the code. Among items with the same two levels, the deeper one is right in half, since some
+    levels are more frequent than others; chance is ½."""
 
     def found(text: str, draw: random.Random) -> Iterator[tuple[tuple[Any, ...], Item]]:
         for place, *lines in _forced_lines(text, draw):
-            # the indentation, and so many characters after it
+            # the indentation, and `line_characters` characters after it
             choices = [line[: len(line) - len(line.lstrip()) + line_characters] for line in lines]
             right = choices[0]
             choices.sort(key=len)
@@ -98,10 +98,10 @@ def indentation(
 
 
 def _forced_lines(text: str, draw: random.Random) -> Iterator[tuple[int, str, str]]:
-    """(place, line, the line at another level) where only the first is legal, in random order.
+    """(position, line, the line at another level), where only the first is valid Python, in random order.
 
-    The other level is refused by the parser with the function around it. A line that is moved by one level within a
-    function cannot leave it, so that what is around the function does not matter.
+    The parser checks the other level within the enclosing function. A line that moves by one level cannot leave its
+    function, so that the code around the function does not matter.
     """
     tree = _parsed(text)
     if tree is None:
@@ -121,7 +121,7 @@ def _forced_lines(text: str, draw: random.Random) -> Iterator[tuple[int, str, st
 
 
 def _line_openers(text: str) -> Iterator[tokenize.TokenInfo]:
-    """The first token of each logical line: lines within brackets and strings may be indented as one likes."""
+    """First token of each logical line: physical lines within brackets and strings may have any indentation."""
     fresh = True
     for token in _tokens(text):
         if token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.NL, tokenize.COMMENT):
@@ -133,10 +133,10 @@ def _line_openers(text: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def names(documents: Sequence[str], seed: int, items: int, context_characters: int, **_: Any) -> dict[str, Dataset]:
-    """Where is this name known? A parameter where its function uses it, against the place where another function uses
-    one of its own, in whose context the name does not occur. Two such places are two items with the same two contexts,
-    each right once, so that what may follow a context gives nothing away; nor does the name, which is the same after
-    both. Chance is ½."""
+    """In which context is this name known? One context ends where a function uses its parameter, the other, in which
+    the name does not occur, where another function uses one of its own. Two such places give two items with the same
+    two contexts, each right once, so that the contexts alone do not give the answer away; nor does the name, which is
+    the same after both. Chance is ½."""
 
     def found(text: str, _: random.Random) -> Iterator[tuple[tuple[Any, ...], Item]]:
         for place, name in _uses(text, context_characters):
@@ -144,7 +144,7 @@ def names(documents: Sequence[str], seed: int, items: int, context_characters: i
 
     draw = random.Random(seed)
     drawn = _balanced(documents, found, 4 * items, seed)
-    drawn.sort(key=lambda item: str(item["context"])[-1:])  # neighbours end alike: less else differs
+    drawn.sort(key=lambda item: str(item["context"])[-1:])  # neighbours end alike, and so differ less
     apart = [
         pair
         for pair in zip(drawn[::2], drawn[1::2], strict=False)
@@ -161,9 +161,9 @@ def names(documents: Sequence[str], seed: int, items: int, context_characters: i
 
 
 def _uses(text: str, reach: int) -> Iterator[tuple[int, str]]:
-    """(place, name) of the last use of each parameter that is no further than `reach` from where it is defined."""
+    """(position, name) of the last use of each parameter within `reach` characters of its definition."""
     tree = _parsed(text)
-    if tree is None or not text.isascii():  # ast counts bytes
+    if tree is None or not text.isascii():  # ast's columns count bytes
         return
     starts = _line_starts(text)
     for function in ast.walk(tree):
@@ -184,15 +184,15 @@ def _uses(text: str, reach: int) -> Iterator[tuple[int, str]]:
 
 
 Finder = Callable[[str, random.Random], Iterator[tuple[tuple[Any, ...], Item]]]
-"""Items of a document, each with its kind: (what may not give it away, …, which answer is right)."""
+"""Items of a document, each with its kind: (properties that must not give the answer away, …, the right answer)."""
 
 
 def _balanced(
     documents: Sequence[str], found: Finder, items: int, seed: int, answers: Sequence[Any] = (None,)
 ) -> list[Item]:
-    """About `items` of what is found, spread over the documents and in random order.
+    """About `items` of the found items, spread over the documents and in random order.
 
-    Of items that are alike but for which of `answers` is right, there are as many for each answer.
+    Among items whose kinds differ only in which of `answers` is right, each answer is equally frequent.
     """
     draw = random.Random(seed)
     kinds: dict[tuple[Any, ...], list[Item]] = {}

@@ -22,7 +22,7 @@ CHOICES = 4
 
 
 class Spot(NamedTuple):
-    """A word boundary in a document: what precedes it, and what follows."""
+    """A word boundary in a document: the text before it, and the text after it."""
 
     document: int
     place: int
@@ -38,11 +38,11 @@ def pairs(
     continuation_characters: int,
     **_: Any,
 ) -> dict[str, Dataset]:
-    """After which of two contexts does a continuation stand? The other context is held-out text from elsewhere.
+    """Which of two contexts precedes a continuation? The other context is held-out text from elsewhere.
 
-    The same continuation is scored after both, so its own frequency, length and spelling cancel: only what the model
-    makes of the context is left. Both contexts have the same number of characters and end before a word. Chance is ½.
-    Fewer items come out where there is too little text.
+    The same continuation is scored after both, so its own frequency, length and spelling cancel: only the effect of the
+    context is left. Both contexts have the same number of characters and end before a word. Chance is ½. Too little
+    text gives fewer items.
     """
     draw = random.Random(seed)
     spots = _spots(documents, draw, context_characters, continuation_characters, items)
@@ -55,7 +55,7 @@ Item: TypeAlias = dict[str, Any]
 
 
 def _pair_up(spots: Iterator[Spot], draw: random.Random) -> Iterator[Item]:
-    """Items from spots, two at a time; a pair that overlaps, or whose contexts are the same, is dropped."""
+    """Items from spots, two at a time; pairs that overlap or have the same context are dropped."""
     for real, other in zip(spots, spots, strict=False):
         reach = len(real.context) + len(real.continuation)
         apart = real.document != other.document or abs(real.place - other.place) > reach
@@ -72,7 +72,7 @@ def _pair_up(spots: Iterator[Spot], draw: random.Random) -> Iterator[Item]:
 
 
 def _spots(documents: Sequence[str], draw: random.Random, before: int, after: int, items: int) -> Iterator[Spot]:
-    """Word boundaries, each character being as likely to be drawn; no two continuations from one stretch of `after`."""
+    """Word boundaries, drawn uniformly over characters; no two continuations from one stretch of `after` characters."""
     ends = list(accumulate(len(d) for d in documents))
     taken: set[tuple[int, int]] = set()
     for _ in range(_TRIES_PER_ITEM * items if ends and ends[-1] else 0):
@@ -89,14 +89,14 @@ def _spots(documents: Sequence[str], draw: random.Random, before: int, after: in
 
 
 def passages(documents: Sequence[str], seed: int, passages: int, passage_bytes: int, **_: Any) -> dict[str, Dataset]:
-    """Passages of at most `passage_bytes`, from as many documents as there are, then more from the longer ones.
+    """Passages of at most `passage_bytes` bytes, one from each document, then more from the longer documents.
 
     They do not overlap. A character that a cut would split belongs to neither side.
     """
     draw = random.Random(seed)
     encoded = [(i, text.encode()) for i, text in enumerate(documents) if text.strip()]
     draw.shuffle(encoded)
-    places = []  # of each document, where its passages start, in random order
+    places = []  # starts of each document's passages, in random order
     for _i, data in encoded:
         slots = max(1, len(data) // passage_bytes)
         places.append([slot * passage_bytes for slot in draw.sample(range(slots), min(slots, passages))])
@@ -115,7 +115,7 @@ def last_words(
 ) -> dict[str, Dataset]:
     """The last word of a line of five words or more, against the last words of three other lines.
 
-    All four come from the same draw, so how frequent or how long a word is gives nothing away. Chance is ¼. After
+    All four come from the same draw, so that the frequency or length of a word gives nothing away. Chance is ¼. After
     LAMBADA (Paperno et al. 2016, arXiv:1606.06031), whose passages were chosen by people.
     """
     draw = random.Random(seed)
@@ -145,7 +145,7 @@ def _dataset(rows: list[Item]) -> Dataset:
 
 
 def perplexity(items: Sequence[tuple[float, int]]) -> float:
-    """exp(−Σ log p ÷ Σ units), infinite where that overflows: text without spaces is one very long word."""
+    """exp(−Σ log p ÷ Σ units), infinite on overflow: text without spaces is one very long word."""
     log_p, units = map(sum, zip(*items, strict=True))
     try:
         return math.exp(-log_p / units)
