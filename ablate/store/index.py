@@ -92,6 +92,7 @@ class Index:
         names = fresh["name"].to_list()
         after = np.hstack([stamps(self.root, names, source) for source in self.sources])
         unchanged = (before == after).all(axis=1)
+        # Rows with a result (size > 0) and no unreadable file, whose last change precedes the reading by a tick.
         lasting = unchanged & (before[:, 1] > 0) & (before >= 0).all(axis=1) & (newest < began - TICK_NS)
         if lasting.sum() < self._least:
             return

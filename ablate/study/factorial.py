@@ -61,10 +61,10 @@ class Design:
         runs = 2**self.basic
         table = np.ones((runs, len(self.factors)))
         for column in range(self.basic):
-            table[:, column] = np.where(np.arange(runs) >> column & 1, 1.0, -1.0)
+            table[:, column] = np.where(np.arange(runs) >> column & 1, 1.0, -1.0)  # bits of the run's number
         for column, word in enumerate(self.generators, start=self.basic):
             product = table[:, [i for i in range(self.basic) if word >> i & 1]].prod(axis=1)
-            table[:, column] = (-1) ** word.bit_count() * product
+            table[:, column] = (-1) ** word.bit_count() * product  # the sign makes the first run all −1
         return table
 
     def contrast(self, effect: Effect) -> Floats:
@@ -160,6 +160,7 @@ def _least_aberration(products: Sequence[int], basic: int, added: int) -> Genera
 
 
 def _closure(generators: Generators) -> set[int]:
+    """All products of the generators, the empty one included: a product of words is the XOR of their masks."""
     words = {0}
     for generator in generators:
         words |= {word ^ generator for word in words}

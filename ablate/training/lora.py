@@ -159,7 +159,7 @@ def _flops_change(model: str, spec: LoraSpec) -> float:
     for name in matrices(built, spec):
         layers = built.block_of_each.count(int(name.split(".")[1]))  # more than one if layers share a block
         added += layers * spec.rank * sum(built.get_parameter(f"{name}.weight").shape)
-    return 6.0 * added - 2.0 * spared
+    return 6.0 * added - 2.0 * spared  # adapters: 2 forward + 4 backward per entry; frozen entries save 2
 
 
 def _products(part: nn.Module, top_k: int = 1) -> float:

@@ -261,6 +261,7 @@ class Session:
             self._tick()
             save_state(self.store, self.digest, self.place, self._saved)
             saved = time.perf_counter()
+            # The interval bounds the share of time spent on saving by SAVING.
             self._save_at = saved + max(self.checkpoint_seconds, (saved - now) / SAVING)
         if due and stop:
             raise Interrupted(f"run {self.digest} stopped at step {self.place.step}")

@@ -85,7 +85,7 @@ class Environment(Part):
     ablate: str
     """Version of this project."""
     git_commit: str | None
-    """Commit of the project's checkout; null where there is none."""
+    """Commit of the project's checkout; null without one."""
     git_dirty: bool | None
     """Whether the checkout had uncommitted changes."""
     device: str

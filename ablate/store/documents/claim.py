@@ -13,7 +13,7 @@ class Count(Part):
     """Progress of a part of a run: `tasks 120/400`."""
 
     what: str
-    """Name of the items counted: an evaluation's tasks, or the parts of a measurement."""
+    """Name of the units counted: an evaluation's items, or the parts of a measurement."""
     done: Annotated[int, Field(ge=0)]
     """Number done, of `total`."""
     total: Annotated[int, Field(ge=1)]

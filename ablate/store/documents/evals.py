@@ -15,7 +15,7 @@ class Score(Part):
     stderr: float | None
     """Standard error over items, or over clusters of them."""
     higher_is_better: bool | None
-    """Direction of the metric; null if unknown."""
+    """Direction of the metric: whether higher is better; null if unknown."""
     chance: float | None
     """Score of guessing; null if guessing has no meaning."""
     items: int

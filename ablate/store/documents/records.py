@@ -40,7 +40,7 @@ class MetricsRecord(Part):
     """Loss on one row in eight of the judging part, at least 32 rows. The `loss` of `result.json` is over all of the
     test part."""
     bits_per_byte: Annotated[Logged, Unit("bits/byte")] = None
-    """The validation loss per byte of text."""
+    """The validation loss in bits per byte of text."""
     accuracy: Annotated[Logged, Unit("share")] = None
     """Share of targets that are the model's likeliest token, on a synthetic task."""
 
@@ -49,11 +49,11 @@ class ProbeRecord(Part):
     """One number that a probe read at one step."""
 
     step: int
-    """1 is the initialisation."""
+    """The probed step; step 1 shows the initial weights."""
     probe: str
     """The probe's name."""
     layer: int | None
-    """Null for numbers of the whole model."""
+    """The layer; null for numbers of the whole model."""
     name: str
     """Name of the number within the probe."""
     value: Logged

@@ -48,7 +48,7 @@ class RunStart(Part):
     checkpoint: str | None = Field(default=None, exclude_if=is_none)
     """Digest of their checkpoint in `checkpoints/`, if no run trained them."""
     pooling: Literal["mean", "first", "random"]
-    """Method of merging several heads into one."""
+    """Method of merging several key-value heads into one."""
     growth: Literal["stack", "duplicate", "width", "thin", "truncate"] | None = Field(default=None, exclude_if=is_none)
     """Method of initialising a deeper, shallower or wider model."""
     batches_before: int = 0

@@ -54,7 +54,7 @@ class BlankInfilling(Spans, FillsHoles):
     def cost(self, model: ModelSpec, context: int) -> Cost:
         first, second = self.lengths(context)
         whole = first + second
-        share = first * (first - 1) / (whole * (whole - 1))
+        share = first * (first - 1) / (whole * (whole - 1))  # ordered pairs of tokens that are both in part A
         return per_token(cost(model, whole, prefix=share), whole, context)
 
     def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
@@ -91,13 +91,13 @@ class BlankInfilling(Spans, FillsHoles):
 
 
 def _infilled(dropped: NDArray[np.bool_], rng: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
-    """For each token of parts A and B: its index in the text, that of its target (or markers), and its two positions."""
+    """For each token of parts A and B: its index in the text and that of its target (or markers), and two positions."""
     first = merged(np.where(dropped, MASK, np.arange(len(dropped))), dropped)
-    edges = np.flatnonzero(np.diff(dropped, prepend=False, append=False)).reshape(-1, 2)
+    edges = np.flatnonzero(np.diff(dropped, prepend=False, append=False)).reshape(-1, 2)  # (spans, 2): start, end
     parts = [(first, np.full(len(first), NONE), np.arange(len(first)), np.zeros(len(first), dtype=np.int64))]
     for number in rng.permutation(len(edges)):
         span = np.arange(*edges[number])
-        place = np.flatnonzero(first == MASK)[number]
+        place = np.flatnonzero(first == MASK)[number]  # position of the span's [MASK] in part A
         count = len(span) + 1
         parts.append((np.append(START, span), np.append(span, END), np.full(count, place), np.arange(1, count + 1)))
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))

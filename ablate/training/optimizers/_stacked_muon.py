@@ -45,7 +45,7 @@ class StackedMuon(torch.optim.Muon):
             by_shape.setdefault(parameter.shape, []).append(number)
         for shape, numbers in by_shape.items():
             mine = [parameters[number] for number in numbers]
-            stack = torch.stack([moved[number] for number in numbers])
+            stack = torch.stack([moved[number] for number in numbers])  # (N, out, in)
             updates = orthogonalised(stack, group["ns_coefficients"], group["ns_steps"], group["eps"])
             updates = self._scaled(updates, mine)
             rate = _adjust_lr(lr, group["adjust_lr_fn"], shape)
@@ -90,7 +90,7 @@ def orthogonalised(
     x = x.mT if tall else x
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=eps)
     for _ in range(steps):
-        gram = x @ x.mT
-        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
-        x = torch.baddbmm(x, polynomial, x, beta=a)
+        gram = x @ x.mT  # A = X Xᵀ
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)  # b A + c A²
+        x = torch.baddbmm(x, polynomial, x, beta=a)  # a X + (b A + c A²) X
     return x.mT if tall else x

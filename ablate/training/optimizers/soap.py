@@ -87,7 +87,7 @@ class SOAPUpdates(torch.optim.Optimizer):
             gram, basis = state[f"gram{side}"], state[f"basis{side}"]
             gram.lerp_(_gram(gradient, side), 1 - group["betas"][1])
             if state["step"] % group["every"] == 0:
-                powered = gram @ basis
+                powered = gram @ basis  # one step of power iteration
                 order = (basis * powered).sum(0).argsort(descending=True)  # diag(Qᵀ L Q): about the eigenvalues
                 state["square"].copy_(state["square"].index_select(side, order))
                 basis.copy_(torch.linalg.qr(powered[:, order]).Q)
