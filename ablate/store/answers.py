@@ -47,7 +47,7 @@ class Answers:
         return hashlib.sha256(self._owner + json.dumps(question, sort_keys=True).encode()).digest()[:16]
 
     def known(self, keys: Sequence[bytes]) -> dict[bytes, Any]:
-        """Stored answers among those of `keys`."""
+        """Stored answers to these keys; keys without one are left out."""
         found: dict[bytes, Any] = {}
         for first in range(0, len(keys), _AT_ONCE):
             some = keys[first : first + _AT_ONCE]

@@ -35,7 +35,7 @@ class ClaimSpec(Spec):
     """Published size of the difference: nats for the loss, a factor above 1 for costs, the score's own unit for scores.
     With `same`, the largest difference that still counts as none."""
     source: Name | None = None
-    """Where it was published."""
+    """Publication that states it."""
     where: Name | None = None
     """Sizes, data or other conditions under which it was published."""
 

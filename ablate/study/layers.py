@@ -21,7 +21,7 @@ Target = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SettingOrigin:
-    """Where a setting was written: the setting, its path in the document, and its positions there."""
+    """Origin of a setting: the setting, its path in the document, and the positions of its key and value."""
 
     target: Target
     path: Keys

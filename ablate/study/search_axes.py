@@ -30,7 +30,7 @@ RATIO = re.compile(r"(\d+(?:\.\d+)?)x")
 
 
 class Choice(Spec):
-    """One of these values."""
+    """Axis over a list of values."""
 
     key: ClassVar[str] = "choice"
     choice: Annotated[tuple[Any, ...], Field(min_length=1, strict=False)]
@@ -59,7 +59,7 @@ class Choice(Spec):
 
 
 class Ratio(Spec):
-    """A multiple of d_model between two, in steps."""
+    """Axis over multiples of d_model between two bounds, in steps."""
 
     key: ClassVar[str] = "ratio"
     ratio: Annotated[tuple[str, str], Field(strict=False)]

@@ -99,7 +99,7 @@ class SearchSpec(Spec):
     space: SearchSpace
     """Settings that may vary, by path. A path that a model does not have is not sampled for it."""
     objectives: Objectives = Field(default={"loss": "minimize"})
-    """One for a best trial, several for a Pareto front. A score of an evaluation is `task.metric` with its
+    """Objectives: one for a best trial, several for a Pareto front. A score of an evaluation is `task.metric` with its
     direction."""
     constraints: Annotated[tuple[Constraint, ...], Field(strict=False)] = ()
     """Conditions checked before anything is trained: `block.mixer.kv_heads divides block.mixer.heads`,

@@ -38,7 +38,7 @@ def distributions() -> ModuleType:
 
 
 class Categorical(Spec):
-    """One of these values."""
+    """Axis over a list of values."""
 
     key: ClassVar[str] = "choice"
     choice: Annotated[tuple[Scalar, ...], Field(min_length=1, strict=False)]

@@ -137,7 +137,7 @@ class Carried(Spec):
     """Learning rates in the study file that were tuned earlier; nothing is tuned."""
 
     carried: str | None = None
-    """Where to find the tuning curves and the command that produced them."""
+    """Location of the tuning curves and of the command that produced them."""
 
 
 WORDS: dict[str, Any] = {"auto": {}, "carried": {"carried": None}, "off": None}

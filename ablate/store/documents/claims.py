@@ -37,7 +37,7 @@ class StudyClaim(Part):
     """Expected size of the difference: nats for the loss, a factor for costs, the score's own unit for scores. With
     `same`, the largest difference that still counts as none."""
     source: str | None = Field(default=None, exclude_if=is_none)
-    """Where it was published."""
+    """Publication that states it."""
     where: str | None = Field(default=None, exclude_if=is_none)
     """Sizes, data or other conditions under which it was published."""
     planned: str

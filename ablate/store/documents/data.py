@@ -43,7 +43,7 @@ class TextSplit(Part):
     """Settings of the split of documents into training and held-out ones."""
 
     fraction: Annotated[float, Unit("share")] | None
-    """Share of the bytes held out; null where the held-out documents were given."""
+    """Share of the bytes held out; null if the held-out documents were given."""
     tokens: int
     """Most tokens read of the test part; half as many of each other held-out part."""
     given: int | None = Field(default=None, exclude_if=is_none)

@@ -39,7 +39,7 @@ class HandbookClaim(Part):
     unchecked: bool = False
     """Whether the figure is quoted from memory."""
     source: Words | None = None
-    """Papers, with their arXiv identifiers; null where none is known."""
+    """Papers, with their arXiv identifiers; null if none is known."""
     where: Words | None = None
     """Sizes, data or other conditions under which it was published, or under which it holds."""
     standing: Literature = "sound"

@@ -103,7 +103,7 @@ class StudyRates(Part):
     how: Literal["tuned", "carried", "written"]
     """`tuned`: for each arm in this study; `carried`: tuned earlier, set in the file; `written`: set there untuned."""
     where: str | None
-    """Where to find the tuning curves of carried rates."""
+    """Location of the tuning curves of carried rates."""
 
 
 SHARES = {1.0: "full length", 0.5: "half the length", 0.25: "a quarter of the length"}
