@@ -312,7 +312,7 @@ CASES = {
     ),
     "odd RoPE": (
         arm("{block.mixer.head_dim: @15}"),
-        "RoPE turns pairs, so it needs an even number of features, not 15",
+        "RoPE rotates pairs: 15 of a head's 15 features cannot be rotated",
     ),
     "width": (arm("{block.ffn.d_ff: @4y}"), "must be a positive whole number or a ratio to d_model"),
     # arms that compare nothing

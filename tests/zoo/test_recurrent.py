@@ -353,7 +353,10 @@ def test_a_hybrid_keeps_keys_of_its_attention_alone() -> None:
         ({"kind": "gated_deltanet", "chunk": 12}, "chunk: must be a power of two, not 12"),
         ({"kind": "mamba2", "heads": 7}, "heads: 7 heads do not divide 256 features"),
         ({"kind": "retention", "heads": 7}, "heads: 7 heads do not divide d_model 128"),
-        ({"kind": "retention", "head_dim": 5}, "position: RoPE turns pairs"),
+        (
+            {"kind": "retention", "head_dim": 5},
+            "position: RoPE rotates pairs: 5 of a head's 5 features cannot be rotated",
+        ),
     ],
     ids=str,
 )
@@ -378,7 +381,7 @@ def test_a_shared_expert_is_gated_by_the_token() -> None:
         gated.shared_gate = gate
         expected = ungated + (torch.sigmoid(x @ gate.weight[0]) - 1)[..., None] * gated.shared(x, step)
         torch.testing.assert_close(gated(x, step), expected, rtol=1e-9, atol=1e-9)
-    with pytest.raises(zoo.SpecError, match="shared_gate: there are no shared experts to gate"):
+    with pytest.raises(zoo.SpecError, match="shared_gate: needs shared_experts"):
         zoo.load("small", **{"block.ffn": {**edits, "shared_experts": 0, "shared_gate": True}})
 
 
