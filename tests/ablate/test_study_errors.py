@@ -449,7 +449,8 @@ CASES |= {
     ),
     "start of a width": (
         arm("@{d_model: 96, start: {arm: pre, growth: width}}"),
-        "arms.x: cannot start from pre: layers.0.mixer.head_dim: is 16 and would be 24: growth: width changes d_model",
+        "arms.x: cannot start from pre: layers.0.mixer.head_dim: must stay 16, not 24: "
+        "growth: width changes only d_model",
     ),
     "seeds word": (HEAD + "seeds: @autoo\n", "or auto, not 'autoo'"),
     "seeds cap": (HEAD + "seeds: @{start: 5, cap: 3}\n", "seeds: cap (3) is below start (5)"),

@@ -20,7 +20,7 @@ RULES = [
         r"((post|deepnorm|normed|ngpt) normalises|gated gates) the stream where two branches .+ would meet it",
         {"norm_placement", "topology"},
     ),
-    (r"\w+ has no such setting \(.+\)", {"norm", "norm_placement", "mixer", "mixer.position", "ffn"}),
+    (r"not a setting of \w+, but of .+", {"norm", "norm_placement", "mixer", "mixer.position", "ffn"}),
     (r'must be true or false, not \["q", "v"\]', {"mixer", "mixer.bias"}),
     (r"needs \d+ factors, one per pair of features, not 3", {"mixer.position.scaling"}),
     (r"needs gain: true", {"norm.unit_offset"}),

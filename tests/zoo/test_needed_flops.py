@@ -44,7 +44,9 @@ def test_keys_that_are_declared_and_not_seen_are_found(monkeypatch: pytest.Monke
     flops(subject)  # what is executed is as it was
     # 17 keys are those of 9 tokens with 9 each, less those of 8 with 8 each.
     projected = 2 * 4 * 24 * 24
-    words = f"for token 9 .*: declared {projected + 17 * 4 * 24:,}, counted {projected + 9 * 4 * 24:,} while decoding"
+    words = (
+        f"for token 9 .*: declared {projected + 17 * 4 * 24:,} .*, counted {projected + 9 * 4 * 24:,} while decoding"
+    )
     with pytest.raises(ConformanceError, match=words):
         needed_flops(subject)
 
@@ -66,7 +68,7 @@ def test_a_mixer_that_decodes_in_another_way_needs_no_more_than_what_is_seen(mon
     subject = subject_of("mla")
     needed_flops(subject)
     needing_whole_rows(type(subject.spec.block.mixer), monkeypatch)
-    with pytest.raises(ConformanceError, match=r"that mla needs for a text.*are enough"):
+    with pytest.raises(ConformanceError, match=r"needed FLOPs of mla for a text.*suffice"):
         needed_flops(subject)
 
 

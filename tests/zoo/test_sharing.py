@@ -115,9 +115,9 @@ def test_a_stacked_model_of_a_looped_one_computes_what_it_did() -> None:
 
 def test_growth_says_what_it_cannot_do() -> None:
     source = zoo.build(small(n_layers=4))
-    with pytest.raises(zoo.SpecError, match="n_layers: 4 blocks do not become 6: growth makes a multiple of them"):
+    with pytest.raises(zoo.SpecError, match="n_layers: 6 blocks are not a multiple of 4, as growth: stack needs"):
         zoo.convert(source, small(), growth="stack")
-    with pytest.raises(zoo.SpecError, match="n_layers: 4 blocks do not become 6: growth: stack or duplicate makes"):
+    with pytest.raises(zoo.SpecError, match="n_layers: going from 4 to 6 blocks needs growth: stack or duplicate"):
         zoo.convert(source, small())
     with pytest.raises(zoo.SpecError, match="has the shape"):
         zoo.convert(source, small(n_layers=8, d_model=32), growth="stack")
