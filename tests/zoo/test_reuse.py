@@ -102,8 +102,8 @@ REFUSED = [
     (["local", "reader"], {}, r"blocks\.reader\.mixer\.reuse_kv: no layer below has keys"),
     (["block", "reader"], {"blocks.reader.mixer.conv": 3}, r"blocks\.reader\.mixer\.conv: keys and values are of a"),
     (["block", "reader"], {"block.mixer.bias": True}, r"blocks\.reader\.mixer\.bias: keys and values are of a"),
-    (["block", "reader"], {"mtp": {}}, "mtp: its modules are blocks of the last layer's kind"),
-    (["block", "reader"], {"value_embeddings": {}}, "layer 3 has no heads of values to add to"),
+    (["block", "reader"], {"mtp": {}}, "mtp: needs a last layer without reuse_kv"),
+    (["block", "reader"], {"value_embeddings": {}}, "layer 3 has no value heads to add to"),
 ]
 
 
