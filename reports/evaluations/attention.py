@@ -91,7 +91,7 @@ class Attention(EvaluationSection):
             alt=f"{len(found)} layers, up to {heads} heads each, over {len(found[0].pieces)} tokens",
             drawing=_drawing(options[0], heads),
             table=frame_table(
-                ("arm", "layer", "head", "weight on itself", "on the token before", "on the first"), rows
+                ("arm", "layer", "head", "weight on itself", "on the previous token", "on the first token"), rows
             ),
             switches=(Switch("layer", "show", options),),
             wide=True,

@@ -94,8 +94,7 @@ def _figure(metric: str, scores: Scores, summary: StudySummary, style: Mapping[s
     return Figure(
         key="groups",
         title="Tasks of groups",
-        note="Bars: 95 % intervals over items and seeds. Dotted: chance. In the order of the baseline's scores."
-        + left_out,
+        note="Bars: 95 % intervals over items and seeds. Dotted: chance. Sorted by the baseline's scores." + left_out,
         alt="; ".join(f"{task} {arm} {value}" for task, arm, value, *_ in rows),
         drawing=_drawing(metric, {task: scores[task] for task in tasks}, style),
         table=frame_table(("task", "arm", metric, "±", "chance"), rows, 2),

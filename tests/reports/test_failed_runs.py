@@ -22,7 +22,7 @@ def test_an_arm_that_failed_says_why(tmp_path: Path) -> None:
         store.run_path(digest).parent.mkdir(parents=True, exist_ok=True)
         store.write_error(digest, "ValueError: <too big>", TRACEBACK)
     summary = reports.summarise(folder)
-    assert ranked(summary).rows[-1].note == "no result of 2 of 2 runs: ValueError: <too big>"
+    assert ranked(summary).rows[-1].note == "no result for 2 of 2 runs: ValueError: <too big>"
     page = render_page(summary)
     assert "broken, seeds 0, 1" in page
     assert "line 19\nValueError: &lt;too big&gt;" in page
