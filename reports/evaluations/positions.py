@@ -185,9 +185,9 @@ def _figure(
         key="positions",
         title="Loss by position",
         note=(
-            "Held-out text; each point is the mean over positions from half of its own up to it. All arms read the same"
-            " text, but each position reads different text: compare arms at one position rather than positions of one"
-            " arm, whose bends are subject to the standard errors. Dotted: the"
+            "Held-out text; each point averages the positions from half of its own up to it. All arms read the same"
+            " text, but each position reads different text: compare arms at one position, not positions of one arm,"
+            " whose bends may be noise (standard errors are in the table). Dotted: the"
             f" training context, {context} tokens. Bands: range over seeds. The axis leaves out the first tokens: zoom"
             f" out to see them.{_stretched(extensions)}{_refusals(curves)}"
         ),

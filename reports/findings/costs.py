@@ -184,7 +184,7 @@ def unmeasured(data: Collected) -> str | None:
     points = [point for process in data.costs.processes for point in process.points]
     shares = [share or 0.0 for point in points for of in point.waited.values() for share in of]
     if max(shares, default=0.0) < CROWDED:
-        return f"{len(data.costs.processes)} processes were measured, at least {FEWEST_PROCESSES} are needed"
+        return f"at least {FEWEST_PROCESSES} complete processes are needed, {len(data.costs.processes)} were measured"
     return f"other programs used the processor for {100 * fmean(shares):.0f} % of the time"
 
 

@@ -285,15 +285,13 @@ def _reasons(
     expected = "arm and seed" if pair.shared else "arm"
     for each in (arm, base):
         if odd := pair.scatter.odd.get(each.name):
-            then = " and is left out" if odd.left_out else ""
-            beyond = (
-                f"{abs(odd.above):.2g} {replace(odd, above=sign * odd.above).side} the loss expected for its {expected}"
-            )
+            then, side = " and is left out" if odd.left_out else "", replace(odd, above=sign * odd.above).side
+            beyond = f"{abs(odd.above):.2g} {side} the value expected for its {expected}"
             said.append(f"seed {odd.seed} of {each.name} ended {beyond}{then}")
         if each.name in pair.scatter.noisier:
             said.append(f"{each.name} is noisier than the rest, so this pair uses its own noise estimate")
         if failed := each.reliability.failed:
-            forbids = ", which forbids a verdict" if verdict == "inconclusive" and (found.p or 1) < ALPHA else ""
+            forbids = ", which rules out a verdict" if verdict == "inconclusive" and (found.p or 1) < ALPHA else ""
             said.append(f"{failed} of {each.reliability.runs} runs of {each.name} failed{forbids}")
         if each.tuning and not noise.penalty(each.name).is_bounded:
             said.append(f"the best learning rate of {each.name} is at the edge of those tried")

@@ -57,13 +57,13 @@ def mark(summary: StudySummary) -> str:
 
 
 def where_it_trains(comparison: Comparison) -> str:
-    """`where both train (2 seeds), with failures between −0.3 and +2 nats`; empty if no seed failed."""
+    """`where both train (2 seeds), between −0.3 and +2 nats with failures counted`; empty if no seed failed."""
     if not comparison.failures.any:
         return ""
     overall, trains = comparison.overall, f"where both train ({words.seed_count(len(comparison.seeds))})"
     if overall is None:
         return trains
-    return f"{trains}, with failures between {_signed(overall.low)} and {_signed(overall.high)} nats"
+    return f"{trains}, between {_signed(overall.low)} and {_signed(overall.high)} nats with failures counted"
 
 
 def _signed(value: float) -> str:

@@ -171,8 +171,8 @@ TERMS = {
     "stalled": "The run learned little more than token frequencies and no longer improves; diverged is worse than "
     "guessing.",
     "undertrained": f"Trained for fewer than {LIMITS}: the loss says little about longer training.",
-    "tuned, carried, written": "Origin of learning rates: tuned for each arm in this study; tuned in an earlier study, "
-    "which is cited; written in the study and not tuned.",
+    "tuned, carried, written": "Origin of learning rates: tuned for each arm in this study; carried over from earlier "
+    "tuning; written in the study and not tuned.",
     "pilot": "A study that only estimates and gives no verdicts. It spends none of the 5 % error rate.",
     "look": "One judgement of a question. Each look spends a part of the question’s 5 % error rate, whatever it finds.",
     "rung": "One size or training length of a study’s ladder; all rungs ask the same question.",

@@ -213,7 +213,7 @@ def test_a_failed_run_is_why_a_small_p_is_no_verdict() -> None:
         0, named=True
     )
     assert found["p"] < 0.05 and found["verdict"] == "inconclusive"
-    assert "1 of 4 runs of b failed, which forbids a verdict" in found["reason"]
+    assert "1 of 4 runs of b failed, which rules out a verdict" in found["reason"]
 
 
 def test_another_separator_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

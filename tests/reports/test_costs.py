@@ -54,7 +54,7 @@ def test_speeds_are_compared_process_by_process(tmp_path: Path) -> None:
         ("old", "this study was recorded by a version that did not time arms against each other"),
         ("interrupted", "the measurement was interrupted or has not begun"),
         ("busy", "other programs used the processor for 30 % of the time"),
-        ("two processes", "2 processes were measured, at least 3 are needed"),
+        ("two processes", "at least 3 complete processes are needed, 2 were measured"),
     ],
 )
 def test_what_does_not_count_is_nowhere(tmp_path: Path, change: str, reason: str) -> None:

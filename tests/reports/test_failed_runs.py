@@ -34,4 +34,4 @@ def test_a_run_that_was_trained_after_an_error_is_no_failure(tmp_path: Path) -> 
     study = StudyOf([Arm("base", [2.4, 2.41]), Arm("other", [2.3, 2.31])], measured=False)
     folder = study.write(tmp_path)
     Store(tmp_path).write_error(study.digest(study.arms[1], 0), "ValueError: once", TRACEBACK)
-    assert "Runs that failed" not in render_page(reports.summarise(folder))
+    assert "Failed runs" not in render_page(reports.summarise(folder))

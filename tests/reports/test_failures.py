@@ -50,7 +50,7 @@ def test_a_stalled_seed_is_in_no_mean_and_in_every_answer(tmp_path: Path) -> Non
     assert (post.verdict, post.seeds_needed) == ("inconclusive", None)
     assert finding_words.headline(summary).endswith("Left out of means and differences: post: 1 of 4 seeds stalled.")
     said = finding_words.sentence(summary, post)
-    assert "where both train (3 seeds), with failures between −" in said
+    assert "where both train (3 seeds), between −" in said and "nats with failures counted" in said
     assert said.endswith("because 1 of 4 seeds of post stalled.")
     header, base, row = reports.table(summary)
     assert (base[header.index("failed")], row[header.index("failed")]) == ("–", "1 of 4 seeds stalled")
