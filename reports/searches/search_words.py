@@ -128,7 +128,7 @@ def _matters(name: str, found: Sequence[Importance]) -> str:
     if count := len(by.get("cannot tell", ())):
         parts.append(f"unclear for {count} setting{'s' * (count > 1)}")
     if by.get("no effect"):
-        parts.append("the others have no effect, by arithmetic")
+        parts.append("the others have no effect (calculated)")
     return f"{name}: {'; '.join(parts)}."
 
 

@@ -41,7 +41,7 @@ LADDER = KEYS | {
 @dataclass(frozen=True)
 class Ladder(Section):
     place: ClassVar[int] = 16
-    title: ClassVar[str] = "Over sizes"
+    title: ClassVar[str] = "Scaling with size"
 
     arms: tuple[LadderArm, ...]
 

@@ -31,7 +31,7 @@ class Rungs(Section):
     """Differences at each rung of a ladder; the summary judges their changes."""
 
     place: ClassVar[int] = 14
-    title: ClassVar[str] = "With size and length"
+    title: ClassVar[str] = "Change with size and length"
 
     gaps: tuple[Gap, ...]
 

@@ -193,7 +193,7 @@ def test_more_seeds_of_the_last_rung_are_not_waited_for(tmp_path: Path) -> None:
 def test_the_page_draws_every_rung_and_names_the_rates(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, {"post": (0.3, 0.2, 0.1)})
     page = render_page(summary)
-    assert "With size and length" in page
+    assert "Change with size and length" in page
     assert "Learning rates were not tuned at each rung, so a change may come from them." in page
     assert "Difference from pre at every size and length" in page
     assert summary.section(Ladder) is None, "two sizes have no law"
