@@ -165,7 +165,7 @@ def test_arms_that_scatter_less_about_each_other_are_named() -> None:
     )
     against_other, against_base = (ablate.compare(frame, baseline=name) for name in ("other", "base"))
     assert any(said.startswith(note) for said in against_other.notes)
-    assert not against_other.contrasts["reason"].str.contains("about each other").any()
+    assert not against_other.contrasts["reason"].str.contains("against each other").any()
     near = against_base.contrasts.filter(arm="near")["reason"].item()
     quiet = "the two vary less against each other than against the rest, so this pair uses its own noise estimate"
     assert quiet in near
@@ -181,7 +181,7 @@ def test_one_bad_seed_is_named_and_of_more_than_three_arms_makes_no_others_alike
         rows = [(f"arm {arm}", seed, loss) for arm, of in enumerate(losses.tolist()) for seed, loss in enumerate(of)]
         found = ablate.compare(pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row"), baseline="arm 1")
         assert "seed 0 of arm 0 ended" in found.contrasts.filter(arm="arm 0")["reason"].item()
-        assert arms == 3 or not any("about each other" in note for note in found.notes)
+        assert arms == 3 or not any("against each other" in note for note in found.notes)
 
 
 def test_a_run_that_ended_better_than_the_others_is_not_one_that_went_badly() -> None:
