@@ -312,7 +312,7 @@ def test_the_gallery_shows_every_recorded_result_as_it_is_recorded() -> None:
     for result in results:
         cell = rf"\({result.study}\.webp\)<br>\[`{result.study}`\]\(\S+\.yaml\): {re.escape(result.answer)} \|"
         assert re.search(cell, text), f"{result.study}: {stale}"
-    shown = set(re.findall(r"\]\((\S+\.webp)\)", text))
+    shown = set(re.findall(r"\]\((\w+\.webp)\)", text))
     assert shown == {path.name for path in gallery.glob("*.webp")}, stale
 
 
