@@ -17,7 +17,8 @@ from ablate.api.loss_metrics import facing, notes_on
 from ablate.api.loss_table import LossTable, read_table
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject
-from reports.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
+from reports.findings.loss_pairs import ArmContrast, ArmLosses
+from reports.findings.losses import judge, noise_of, smallest_detectable
 from reports.wording.arm_names import listed_seeds
 from reports.wording.method_words import quiet_pair
 from zoo.errors import did_you_mean

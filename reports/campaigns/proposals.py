@@ -20,7 +20,8 @@ import polars as pl
 from ablate.store.documents import JsonObject, ProposalRecord, ProposalTest, StudyArm
 from ablate.store.documents.campaign import Decision
 from reports.campaigns.online_fdr import saffron
-from reports.findings.losses import ArmLosses, judge
+from reports.findings.loss_pairs import ArmLosses
+from reports.findings.losses import judge
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.study_summary import StudySummary
 
