@@ -106,8 +106,8 @@ def _why_not(found: Tuned) -> str:
         return f"not bracketed: the {'lowest' if rate == rates[0] else 'highest'} rate tried, {rate:g}, is the best"
     below = rate_losses(found.trials)[rates[rates.index(rate) - 1]]
     if not all(map(math.isfinite, below)):
-        return f"below the best rate, {rate:g}, a seed diverged or stalled"
-    return "one tuning seed does not tell the noise"
+        return f"at the rate below the best, {rate:g}, a seed diverged or stalled"
+    return "one tuning seed cannot show the noise"
 
 
 def _wider(

@@ -157,7 +157,7 @@ def test_the_presets_are_a_document(form, begins, capsys):
     assert written.startswith(begins)
     assert all(name in written for name in names())
     assert main(["zoo", "rope", "--format", form]) == 2
-    assert "--format is of `ablate zoo presets`" in capsys.readouterr().err
+    assert "--format needs `ablate zoo presets`" in capsys.readouterr().err
 
 
 def test_the_table_marks_what_is_assumed(capsys):

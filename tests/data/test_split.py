@@ -121,7 +121,7 @@ def test_an_empty_split_is_refused(tmp_path: Path) -> None:
         "the data has no text": {"paths": str(nothing)},
         "validation_paths has no text": {"paths": str(path), "validation_paths": str(nothing)},
         "is also in validation_paths": {"paths": str(path), "validation_paths": str(path)},
-        "validation_paths has 2 documents, and test, judging, tuning need one each": {
+        "validation_paths has 2 documents, but test, judging, tuning need one each": {
             "paths": str(path),
             "validation_paths": str(two),
         },
