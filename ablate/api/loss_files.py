@@ -141,7 +141,7 @@ def _ragged(cells: Sequence[str], names: Sequence[str], mark: str) -> str:
     """Message for a row that is longer or shorter than the heading, with the remedy."""
     if cells[0].lstrip().startswith("#"):
         return "is a comment: delete the line"
-    found = f"{len(cells)} cell{'s' * (len(cells) > 1)} below a header of {len(names)}"
+    found = f"{len(cells)} cell{'s' * (len(cells) > 1)}, but the header has {len(names)}"
     if remedy := _separator(names, mark):
         return found + remedy
     name = {",": "comma", "\t": "tab"}[mark]

@@ -133,4 +133,4 @@ def _foretold(context: RunContext, study: Study, outcome: CampaignOutcome | None
     plan = plan_in(context, study)
     yield from plan.prospects.lines()
     if context.engine.here:
-        yield f"the whole study, {plan.at_once} runs at once: {plan.time}"
+        yield f"the whole study, {plan.at_once} run{'s' * (plan.at_once > 1)} at once: {plan.time}"

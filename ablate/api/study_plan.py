@@ -197,7 +197,10 @@ class StudyPlan:
             there = f"an unknown number of which are in {self.store.root}/ already: a text could not be read"
             notes += self.unread
         notes.append(f"{len(self.done)} runs, {there}")
-        return [*notes, *([f"{self.at_once} at once: {self.time}"] if str(self.time) else [])]
+        return [
+            *notes,
+            *([f"{self.at_once} run{'s' * (self.at_once > 1)} at once: {self.time}"] if str(self.time) else []),
+        ]
 
     @cached_property
     def unread(self) -> tuple[str, ...]:

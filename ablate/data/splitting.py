@@ -87,8 +87,8 @@ def survey(source: TextSource, base: Path) -> Survey:
     if held_out == documents:
         again = f", and {found.repeated:,} repeated pieces are left out" * bool(found.repeated)
         raise DataError(
-            f"no text is left to train on: all {documents} documents are held out (at least {len(SHARES)}, one for each"
-            f" held-out part, and all that are also in validation_paths){again}: add text"
+            f"no text is left to train on: all {documents} documents are held out (at least one for each of"
+            f" {len(SHARES)} held-out parts, and all that are also in validation_paths){again}: add text"
         )
     if held_out < len(SHARES) and not chosen:
         raise DataError(

@@ -104,9 +104,9 @@ def _why_not(found: Tuned) -> str:
     rate, rates = best(found.trials).settings[RATE], sorted(trial.settings[RATE] for trial in found.trials)
     if rate in (rates[0], rates[-1]):
         return f"not bracketed: the {'lowest' if rate == rates[0] else 'highest'} rate tried, {rate:g}, is the best"
-    below = rate_losses(found.trials)[rates[rates.index(rate) - 1]]
-    if not all(map(math.isfinite, below)):
-        return f"at the rate below the best, {rate:g}, a seed diverged or stalled"
+    below = rates[rates.index(rate) - 1]
+    if not all(map(math.isfinite, rate_losses(found.trials)[below])):
+        return f"a seed diverged or stalled at {below:g}, the rate below the best, {rate:g}"
     return "one tuning seed cannot show the noise"
 
 

@@ -268,7 +268,7 @@ def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
         ("{h: 0.5, q: 0.25, l: {}}", r"9:21: ladder.q: spends .* FLOPs, not more than h \(.*\): list lengths"),
         ("{s: {base.d_model: 16}, l: {}}", r"9:\d+: ladder.l: .*: list sizes from small to large"),
         ("{s: {train.context: 2}, l: {}}", r"9:14: ladder.s.train.context: losses at different contexts"),
-        ("{s: {budget.flops: 1e6}, l: {}}", r"9:28: ladder.s.budget.flops: rung s matches flops, and rung l tokens"),
+        ("{s: {budget.flops: 1e6}, l: {}}", r"9:28: ladder.s.budget.flops: rung s matches flops, but rung l tokens"),
         ("{s: 1e-3, l: {}}", r"9:13: ladder.s: 0.8 tokens are less than one step of arm pre \(8 for 2 rows"),
     ],
 )

@@ -108,12 +108,12 @@ def test_arms_may_be_called_as_empty_cells_are(tmp_path: Path) -> None:
         ("\n\n" + CSV.replace("4.29", "x"), "row 7: loss: 'x' is not a number"),
         (CSV.replace("pre", '"two\nlines"', 1).replace("4.29", "x"), "row 6: loss: 'x' is not a number"),
         (CSV.replace("4.29", '"4,29"'), "row 5: loss: '4,29' is not a number: write decimals with a point"),
-        (CSV.replace("4.29", "4,29"), "row 5: 4 cells below a header of 3: write decimals with a point, and quote"),
-        (CSV.replace(",4.29", ""), "row 5: 2 cells below a header of 3: write a comma for each empty cell"),
+        (CSV.replace("4.29", "4,29"), "row 5: 4 cells, but the header has 3: write decimals with a point, and quote"),
+        (CSV.replace(",4.29", ""), "row 5: 2 cells, but the header has 3: write a comma for each empty cell"),
         (CSV.replace("post,0", "# more\npost,0"), "row 5: is a comment: delete the line"),
-        ("# mine\n" + CSV, "row 2: 3 cells below a header of 1 (the first line is a comment: delete it, or its #)"),
+        ("# mine\n" + CSV, "row 2: 3 cells, but the header has 1 (the first line is a comment: delete it, or its #)"),
         ("#" + CSV, "no column `arm` (did you mean '#arm'?); columns: #arm, seed, loss (the first line is a comment"),
-        (CSV.replace(",", ";").replace("4.29", "4,29"), "row 5: 2 cells below a header of 1 (columns seem to be"),
+        (CSV.replace(",", ";").replace("4.29", "4,29"), "row 5: 2 cells, but the header has 1 (columns seem to be"),
         (CSV.replace("post,0", "post,"), "row 5: seed: is empty: every run needs an arm and a seed"),
         (CSV.replace("post,0", " ,0"), "row 5: arm: is empty"),
         (CSV.replace("post,0", '"post,0'), "row 5: a quote is not closed"),
@@ -245,7 +245,7 @@ def test_rows_of_one_run_with_nothing_to_choose_by_are_refused() -> None:
         ablate.compare(pl.DataFrame([*RECORDS, RECORDS[1]]))
     with pytest.raises(ablate.ArgumentError, match="row 13 repeats seed 9 of pre from row 8"):
         ablate.compare(tuned([*TUNING, TUNING[1]]))
-    with pytest.raises(ablate.ArgumentError, match="row 19: row 1 has seed 0 of pre already"):
+    with pytest.raises(ablate.ArgumentError, match="row 19 repeats seed 0 of pre from row 1"):
         ablate.compare(pl.DataFrame([*HISTORY, HISTORY[0]]))
 
 

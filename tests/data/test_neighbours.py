@@ -196,9 +196,9 @@ def test_a_folder_s_name_is_no_pattern(folder: str, tmp_path: Path) -> None:
 
 
 MISSING: dict[str, Callable[[Path], tuple[Path, str]]] = {
-    "absent": lambda base: (base / "b.txt", "b.txt): {base} holds a.txt"),
-    "glob": lambda base: (base / "*.jsonl", "*.jsonl): {base} holds a.txt"),
-    "folder": lambda base: (base / "no" / "such" / "a.txt", "{base} holds a.txt"),
+    "absent": lambda base: (base / "b.txt", "b.txt): {base} contains a.txt"),
+    "glob": lambda base: (base / "*.jsonl", "*.jsonl): {base} contains a.txt"),
+    "folder": lambda base: (base / "no" / "such" / "a.txt", "{base} contains a.txt"),
     "file": lambda base: (base / "a.txt" / "b.txt", "a.txt is not a folder"),
 }
 
@@ -215,7 +215,7 @@ def test_what_is_missing_is_told_with_what_was_looked_for(case: str, tmp_path: P
 def test_a_folder_tells_what_it_has_of_other_kinds(tmp_path: Path) -> None:
     for number in range(7):
         (tmp_path / f"part-{number}.json").write_bytes(JSON["dolma.json"])
-    with pytest.raises(DataError, match=r"no file of a known kind; name those .* by a glob: part-0\.json, .*, …"):
+    with pytest.raises(DataError, match=r"no file of a known kind; match its files with a glob: part-0\.json, .*, …"):
         read(tmp_path)
     assert read(tmp_path / "*.json") == DOCUMENTS * 7
 
@@ -259,7 +259,7 @@ def test_arrays_of_numpy_are_read(dtype: str, shape: tuple[int, ...], tmp_path: 
     np.save(tmp_path / "a.npy", np.array([*b"one", 256, *b"two three", 256], dtype).reshape(shape))
     assert tokens(tmp_path / "a.npy") == tokens(tmp_path) == [3, 9, 0]
     np.save(tmp_path / "a.npy", np.zeros(3))
-    with pytest.raises(DataError, match=r"a\.npy holds float64"):
+    with pytest.raises(DataError, match=r"a\.npy must hold whole numbers, not float64"):
         tokens(tmp_path / "a.npy")
 
 

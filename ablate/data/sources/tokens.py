@@ -95,6 +95,8 @@ def documents(path: Path, dtype: str, eos: int, vocabulary: int) -> Iterator[Ids
         for each in found:
             ids = np.asarray(each, dtype=np.int64)
             yield ids[:-1] if len(ids) and ids[-1] == eos else ids
+    except DataError:
+        raise
     except (OSError, ValueError, OverflowError, struct.error) as error:
         raise DataError(f"cannot read {path}: {error}") from error
 
