@@ -72,7 +72,7 @@ def test_what_is_taken_is_read_before_anything_is_trained(desk: Path, capsys: py
     assert trained.index(checkpoint[1]) < next(i for i, line in enumerate(trained) if line.startswith("[1/"))
     imported = said["import adapter"].err
     assert f"peft adapter, rank 4 on q_proj, v_proj, merged into {desk / 'mine'}" in imported
-    assert "adapter: reading held-out text, its BOS before every window" in imported
+    assert "adapter: reading held-out text, with its BOS before every window" in imported
     for command in ("run c4.yaml", "import adapter", "eval adapter"):
         assert re.search(r"cats +acc ", said[command].out) or command == "run c4.yaml"
     assert not [path for path in desk.iterdir() if path.suffix in (".tmp", ".lock")]
