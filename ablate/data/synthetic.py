@@ -94,9 +94,7 @@ def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> Synthe
     except ValidationError as error:
         raise DataError(str(explain(error, type(source))[0])) from error
     if changed.vocab_size > source.vocab_size:
-        raise DataError(
-            f"that needs a vocabulary of {changed.vocab_size} tokens, and the model's has {source.vocab_size}"
-        )
+        raise DataError(f"needs a vocabulary of {changed.vocab_size} tokens, but the model's has {source.vocab_size}")
     return changed
 
 

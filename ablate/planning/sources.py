@@ -33,7 +33,7 @@ def _from_checkpoint(study: Study, arm: Arm, planned: ArmPlan) -> ArmPlan:
         return planned
     found = Checkpoint.at(arm.start.checkpoint, study.folder)
     if found.spec.vocab_size != planned.spec.vocab_size:
-        sizes = f"{found.spec.vocab_size:,} tokens, and the text's tokenizer {planned.spec.vocab_size:,}"
+        sizes = f"{found.spec.vocab_size:,} tokens, but the text's tokenizer {planned.spec.vocab_size:,}"
         reason = f"{arm.start.checkpoint} has {sizes}: set vocab_size in the base"
         raise study.error(arm.place("start.checkpoint"), reason)
     start = RunStart(checkpoint=found.digest, pooling=arm.start.pooling, growth=arm.start.growth)
@@ -65,9 +65,13 @@ def teacher_models(study: Study, matched: Sequence[Matched]) -> dict[str, ModelS
             path = arm.teacher.checkpoint
             teacher = specs[str(arm.teacher.arm)] if path is None else Checkpoint.at(path, study.folder).spec
             if teacher.vocab_size != own:
-                raise study.error(place, f"the teacher has {teacher.vocab_size:,} tokens, and {arm.name} {own:,}")
+                raise study.error(
+                    place, f"the teacher's vocabulary has {teacher.vocab_size:,} tokens, but {arm.name}'s {own:,}"
+                )
             if study.budget.seconds is not None:
-                raise study.error(place, "a budget in seconds does not time teachers: give it in flops or tokens")
+                raise study.error(
+                    place, "a budget in seconds does not count the teacher's time: give it in flops or tokens"
+                )
             found[arm.name] = teacher
     return found
 

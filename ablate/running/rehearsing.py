@@ -75,6 +75,6 @@ class _Process(NamedTuple):
         line = self.answering.answers.readline().decode()
         if not line.endswith("\n"):
             words = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-            last = next((line for line in reversed(words) if line.strip()), "its process ended")
+            last = next((line for line in reversed(words) if line.strip()), "its process exited without a result")
             raise CalibrationError(f"speeds could not be measured: {last}")
         return line

@@ -54,7 +54,7 @@ def carry_out(request: Request, stop: StopSignal | None = None) -> None:
             _do_alone(request, stop)
             return
         if stop.asked:
-            raise Interrupted(f"run {request.digest} is another's now")
+            raise Interrupted(f"run {request.digest} was taken over by another process")
 
 
 def _do_alone(request: Request, stop: StopSignal) -> None:

@@ -115,7 +115,7 @@ def test_a_run_is_a_checkpoint(result: Any, folder: Path) -> None:
     ("sets", "message"),
     [
         ({"base.checkpoint": "nowhere"}, "base.checkpoint: there is no folder"),
-        ({"base.checkpoint": "texts"}, "has no config.json of transformers"),
+        ({"base.checkpoint": "texts"}, "is neither a transformers checkpoint"),
         ({"base.preset": "small"}, "the base is a preset or a checkpoint: set the other to null"),
         ({"data.tokenizer": "bytes"}, "base starts from a checkpoint with another tokenizer: leave this out to use "),
         ({"arms.gqa.d_model": 64}, "cannot start from llama"),

@@ -115,14 +115,14 @@ def test_tuning_runs_add_room_and_an_edge_has_no_end() -> None:
         (frame(pre=PRE).rename({"loss": "los"}), "no column `loss` (did you mean 'los'?); columns: arm, seed, los"),
         (frame(pre=PRE), "only one arm, pre"),
         (frame(pre=PRE, post=POST).with_columns(split=pl.lit("test")), "expected tuning or judging, not 'test'"),
-        (frame(pre=PRE, post=POST).with_columns(seed=0), "row 2: row 1 has seed 0 of pre already: keep one row"),
+        (frame(pre=PRE, post=POST).with_columns(seed=0), "row 2 repeats seed 0 of pre from row 1: keep one row"),
         (
             frame(pre=PRE, post=POST).with_columns(rate=pl.col("loss")),
-            "pre has judging runs at 4 rates: mark the runs that chose its rate with `tuning`",
+            "pre has judging runs at 4 rates: mark the runs that chose its rate as `tuning`",
         ),
         (
             frame(pre=PRE, post=POST).with_columns(loss=pl.lit("x")),
-            "row 1: loss: 'x' is no number: leave the cell empty",
+            "row 1: loss: 'x' is not a number: leave the cell empty",
         ),
         (frame(a=PRE, b=POST).with_columns(arm=pl.concat_list("arm")), "row 1: arm: expected a number or a word"),
         (frame(a=PRE, b=POST).with_columns(seed=pl.concat_list("seed")), "row 1: seed: expected a number or a word"),
@@ -228,7 +228,7 @@ def test_a_heading_alone_has_no_rows(tmp_path: Path, capsys: pytest.CaptureFixtu
     path = tmp_path / "losses.csv"
     path.write_text(f"arm,seed,loss\n{blank}")
     assert main(["compare", str(path)]) == 2
-    assert capsys.readouterr().err == f"ablate: {path}: has no rows below its heading\n"
+    assert capsys.readouterr().err == f"ablate: {path}: has no rows below its header\n"
 
 
 @pytest.mark.parametrize(
@@ -308,11 +308,11 @@ def test_what_weakens_tuning_is_noted() -> None:
     assert not any("tuned and judged" in note or "rate" in note for note in ablate.compare(inside).notes)
     judging = pl.col("split") == "judging"
     no_rate = ablate.compare(inside.with_columns(rate=pl.when(judging).then(None).otherwise(pl.col("rate")))).notes
-    assert no_rate == ("pre, post: judging runs have no rate, and count as at the best of the tuning runs",)
+    assert no_rate == ("pre, post: judging runs have no rate; assumed to be the best rate of the tuning runs",)
     other = ablate.compare(inside.with_columns(rate=pl.when(judging).then(0.5).otherwise(pl.col("rate")))).notes
-    assert other == ("pre, post: judged at a rate that no tuning run had",)
+    assert other == ("pre, post: judged at a rate that was not tried in tuning",)
     same = ablate.compare(inside.with_columns(seed=pl.col("seed") % 100)).notes
-    assert same == ("pre, post: tuned and judged on the same seeds, which flatters the rate that was chosen",)
+    assert same == ("pre, post: tuned and judged on the same seeds, so the chosen rate looks better than it is",)
     with pytest.raises(ablate.ArgumentError, match="row 1: rate: expected a finite number above 0, not -1"):
         ablate.compare(inside.with_columns(rate=-pl.col("rate") / pl.col("rate")))
 
@@ -322,9 +322,9 @@ def test_what_weakens_tuning_is_noted() -> None:
     [
         (
             pl.col("loss").map_elements(lambda loss: [loss], return_dtype=pl.List(pl.Float64)),
-            r"row 1: loss: \[4.155\] is no number",
+            r"row 1: loss: \[4.155\] is not a number",
         ),
-        (pl.struct(a="loss").alias("loss"), "row 1: loss: {'a': 4.155} is no number"),
+        (pl.struct(a="loss").alias("loss"), "row 1: loss: {'a': 4.155} is not a number"),
     ],
     ids=["list", "struct"],
 )

@@ -272,7 +272,7 @@ def test_a_prompt_is_the_prefix(lab: Lab, capsys: pytest.CaptureFixture[str]) ->
         ("masked", ["--prompt", "abc"], "--prompt 'abc': has no ___ marker"),
         ("blank_infilling", ["--prompt", "a___c", "--hole", "<>"], "has no <> marker"),
         ("masked", ["--prompt", "abc", "--hole", ""], "--hole: must not be empty"),
-        ("masked", ["--prompt", "a___c", "--stop", "b"], "--stop: stops a continuation"),
+        ("masked", ["--prompt", "a___c", "--stop", "b"], "--stop: only ends continuations"),
         ("span_corruption", ["--prompt", "a___b___c"], "2 holes: in windows of 24 tokens it learnt sentinels for 1"),
         ("masked", ["--prompt", "a___b", "--tokens", str(10**15)], "out of memory: ask for fewer tokens"),
         ("blank_infilling", ["--prompt", "a___b", "--tokens", str(10**12)], "out of memory: ask for fewer tokens"),

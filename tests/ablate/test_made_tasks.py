@@ -154,7 +154,7 @@ def test_a_stored_run_is_asked_other_difficulties(
     assert [(level["level"]["pairs"], level["length"]) for level in levels] == [(1, 4), (8, 32)]
     for wrong, reason in (
         (["--at", "pears=1"], "--at: pears is not a difficulty of mqar (did you mean 'pairs'?)"),
-        (["--at", "pairs=9"], "--at: 9 pairs need as many keys and values"),
+        (["--at", "pairs=9"], "--at: 9 pairs need at least as many keys and values"),
         (["--at", "pairs"], "--at: expected whole numbers, as in pairs=4,64, not 'pairs'"),
         (["--tasks", "heldout_text"], "--tasks: needs held-out text, and mqar has none"),
         (["--samples"], "--samples: needs held-out text, and mqar has none"),
@@ -178,8 +178,8 @@ def test_a_stored_run_is_asked_other_difficulties(
         (DATA, "evals: {limit: 4}", "evals.limit: needs held-out text, and mqar has none"),
         (DATA, "evals: {data: {mqar: .}}", "evals.data: needs held-out text, and mqar has none"),
         (DATA, "evals: {positions: {}}", "evals.positions: needs held-out text, and mqar has none"),
-        (DATA, "evals: {diagnostics: {at: {pairs: [9]}}}", "evals.diagnostics.at: 9 pairs need as many keys"),
-        (DATA.replace("8]", "16]"), "", "data: 16 pairs need as many keys and values"),
+        (DATA, "evals: {diagnostics: {at: {pairs: [9]}}}", "evals.diagnostics.at: 9 pairs need at least as many keys"),
+        (DATA.replace("8]", "16]"), "", "data: 16 pairs need at least as many keys and values"),
         (DATA.replace("pair: 4", "pair: 5"), "", "train.context: the longest example of mqar has 40 tokens"),
         (DATA.replace("pairs: [2", "pears: [2"), "", "data.pears: unknown key (did you mean 'pairs'?)"),
         (DATA.replace("source", "tokenizer: bytes, source"), "", "data.tokenizer: unknown key (a setting of files"),

@@ -227,20 +227,20 @@ def test_other_difficulties_are_asked_of_the_same_task() -> None:
         regraded(source, {"lenth": [3]})
     with pytest.raises(DataError, match="symbols is not a difficulty of copying: length"):
         regraded(source, {"symbols": [3]})
-    with pytest.raises(DataError, match="9 pairs need as many keys and values"):
+    with pytest.raises(DataError, match="9 pairs need at least as many keys and values"):
         regraded(source_of("mqar"), {"pairs": [9]})
-    with pytest.raises(DataError, match="that needs a vocabulary of 1065 tokens, and the model's has 97"):
+    with pytest.raises(DataError, match="needs a vocabulary of 1065 tokens, but the model's has 97"):
         regraded(source_of("memorisation"), {"facts": [1000]})
 
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"source": "mqar", "pairs": [4, 300]}, "300 pairs need as many keys and values"),
+        ({"source": "mqar", "pairs": [4, 300]}, "300 pairs need at least as many keys and values"),
         ({"source": "mqar", "tokens_per_pair": 3}, "tokens_per_pair must be at least 4"),
         ({"source": "selective_copying", "count": 9, "length": 8}, "9 symbols do not fit into a length of 8"),
-        ({"source": "grammar", "branching": 17}, "branching (17) is more than there are symbols (16)"),
-        ({"source": "fuzzy_recall", "pairs": 17}, "17 pairs need vocabularies of as many keys and values"),
+        ({"source": "grammar", "branching": 17}, "branching (17) must not exceed symbols (16)"),
+        ({"source": "fuzzy_recall", "pairs": 17}, "17 pairs need at least as many keys and values"),
     ],
 )
 def test_what_cannot_be_made_is_refused(settings: dict[str, Any], reason: str) -> None:

@@ -79,6 +79,6 @@ def test_an_adapter_tells_what_it_is_before_it_is_merged(tmp_path: Path) -> None
     shutil.copytree(tmp_path / "adapter", tmp_path / "mine")
     model, adapter, tokenizer = Checkpoint.at(tmp_path / "mine", Path()).receipt
     assert model == f"checkpoint mine: llama, {zoo.cost(zoo.from_hf(tmp_path / 'mine').spec).params:,} parameters"
-    said = f"adapter of peft, rank 2 on down_proj, q_proj, merged into {tmp_path / 'base'}"
+    said = f"peft adapter, rank 2 on down_proj, q_proj, merged into {tmp_path / 'base'}"
     assert adapter == f"checkpoint mine: {said}"
     assert "has no tokenizer.json" in tokenizer

@@ -395,7 +395,7 @@ def test_the_command_takes_stores_folders_and_files(
     (link,) = re.findall(r'href="([^"]+)">report<', index)
     assert (out / link).resolve() == (tmp_path / "runs" / "studies" / "mine-cpu" / "report.html").resolve()
     assert main(["atlas", str(tmp_path / "absent"), "--out", str(out)]) == 2
-    assert "a store, a folder of recorded results, or such a file" in capsys.readouterr().err
+    assert "expected a store, or a file or folder of recorded results" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -284,7 +284,7 @@ def test_the_ledger_is_read_aloud(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "level" not in printed
     assert "4 of 5 for the first round" in printed
     assert main(["ledger", "nobody", "--store", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"ablate: {tmp_path}/: no comparison of a study 'nobody' was judged here\n"
+    assert capsys.readouterr().err == f"ablate: {tmp_path}/: no comparison of a study 'nobody' has been judged\n"
 
 
 def asked(arms: Sequence[int], seeds: Sequence[int]) -> StudyDocument:

@@ -119,7 +119,7 @@ def test_nothing_is_recorded_of_what_has_no_result(study: Path, tmp_path: Path) 
     empty = StudyOf([Arm("pre", [None]), Arm("post", [None])], measured=False).write(tmp_path / "empty")
     with pytest.raises(ReportError, match="no run has ended"):
         ablate.record_result(empty, tmp_path)
-    with pytest.raises(ablate.AblateError, match="is a store: only the result of a study is recorded"):
+    with pytest.raises(ablate.AblateError, match="is a store: only a study's result can be recorded"):
         ablate.record_result(study.parent.parent, tmp_path)
 
 
@@ -146,7 +146,7 @@ def test_the_command_records_beside_the_study(study: Path, tmp_path: Path, capsy
     assert capsys.readouterr().out.split() == [str(study / "report.html"), str(written)]
     assert files.read(written).command == "ablate run mine/norm_placement.yaml --scale cpu"
     assert main(["report", str(study), "--note", "Alone."]) == 2
-    assert "--note is for --record" in capsys.readouterr().err
+    assert "--note needs --record" in capsys.readouterr().err
     assert main(["report", str(study), "--record", str(tmp_path / "other"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["recorded"] == str(tmp_path / "other" / written.name)
 

@@ -157,7 +157,7 @@ class Slot:
             return None
         self.request = None
         seconds = request.execution.stall_timeout
-        error = f"its process showed no sign of life for {seconds:g} s, {self._restarts} times"
+        error = f"its process sent no heartbeat for {seconds:g} s, {self._restarts} times"
         return Event("failed", request.digest, error)
 
     def _stands_still(self, request: Request, group: int) -> bool:

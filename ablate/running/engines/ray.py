@@ -48,7 +48,7 @@ def build(options: Options) -> Engine:
     settings = dict(options.engine_settings or {})
     address = settings.pop("address", None)
     if settings:
-        raise EngineError(f"the engine ray has no setting {min(settings)}: only address")
+        raise EngineError(f"the engine ray has no setting {min(settings)}; its only one is address")
     _connect(address)
     device = options.device or ("cuda" if _resources("GPU") else "cpu")
     engine = Ray(device, options.workers, options.workers_per_gpu, options.devices)
@@ -149,7 +149,7 @@ class _Task(Handed):
 
     def outcome(self) -> tuple[int, str] | None:
         if self._head.is_lost():
-            return 1, f"the Ray cluster at {self._head.address} does not answer: the same command resumes the run"
+            return 1, f"the Ray cluster at {self._head.address} does not answer: run the same command again to resume"
         if not ray.wait([self.handle], timeout=0)[0]:
             return None
         try:

@@ -52,11 +52,11 @@ def build(options: Options) -> Engine:
     if importlib.util.find_spec("submitit") is None:
         raise EngineError("the engine slurm needs the package submitit: pip install submitit")
     if options.workers_per_gpu > 1:
-        raise EngineError("the engine slurm gives each run a GPU of its own: leave --workers-per-gpu out")
+        raise EngineError("the engine slurm gives each run its own GPU: leave out --workers-per-gpu")
     settings = {name.replace("_", "-"): value for name, value in (options.engine_settings or {}).items()}
     local = settings.pop("cluster", "slurm") == "local"
     if refused := OURS & settings.keys():
-        raise EngineError(f"--slurm {min(refused)}=… is set by the engine")
+        raise EngineError(f"--slurm {min(refused)}=… is set by the engine: leave it out")
     if not local and shutil.which("sbatch") is None:
         raise EngineError("there is no sbatch here; --slurm cluster=local starts the jobs on this machine")
     device = options.device or (pick_device() if local else "cuda")
