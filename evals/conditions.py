@@ -15,7 +15,7 @@ from zoo.spec import ModelSpec
 class Conditions:
     """Models by their names in messages, and the kind of data that they are evaluated on, whose name is `source`.
 
-    Relative paths start from `folder`. `own_tokenizers`: whether some arms have their own tokenizer. `misgraded`
+    Relative paths start from `folder`. `own_tokenizers`: whether some arms have their own tokenizer. `difficulty_error`
     returns the problem with given values of a synthetic task's difficulties; None without one.
     """
 
@@ -24,7 +24,7 @@ class Conditions:
     models: Mapping[str, ModelSpec]
     folder: Path
     own_tokenizers: bool = False
-    misgraded: Callable[[Mapping[str, Sequence[int]]], str | None] = field(default=lambda difficulties: None)
+    difficulty_error: Callable[[Mapping[str, Sequence[int]]], str | None] = field(default=lambda difficulties: None)
 
 
 Need = Callable[[Conditions], str | None]

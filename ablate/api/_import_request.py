@@ -16,7 +16,7 @@ from ablate.machine.environment import own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
 from ablate.planning.adoption import adopt
 from ablate.readable import now
-from ablate.running.importing import imported_run, take_in
+from ablate.running.importing import imported_run, store_imported
 from ablate.running.progress import Wanted, open_progress, teller
 from ablate.store import Store
 from ablate.store.documents import ImportDocument, RunDocument
@@ -101,7 +101,7 @@ def import_run(
         if checkpoint.published and run.conventions is None:
             said = "transformers cannot read its tokenizer, so tasks are evaluated without a BOS"
             teller(progress)(f"{name}: {said}")
-    take_in(store, checkpoint, run, corpus, numerics)
+    store_imported(store, checkpoint, run, corpus, numerics)
     return run, corpus
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from ablate.api.named import named_folder, named_run, study_name
 from ablate.errors import ArgumentError
 from ablate.machine.environment import project_version
-from ablate.planning.identity import redone
+from ablate.planning.identity import recomputed
 from ablate.readable import now
 from ablate.store import SearchFolder, Store, StoreError, StudyFolder, archive, checksum, jsonfile
 from ablate.store.documents import MergedRecord, PackDocument, RunDocument, StudyDocument
@@ -232,7 +232,7 @@ def _verify_digest(run: RunDocument | None) -> None:
     if lacking := ", ".join(changed(run.plugins or {})):
         raise StoreError(f"{run.digest}: trained with the plug-in {lacking}: give it with --plugin FILE")
     try:
-        found = redone(run, parse(run.model), TrainSpec.model_validate(run.train))
+        found = recomputed(run, parse(run.model), TrainSpec.model_validate(run.train))
     except (SpecError, ValidationError) as error:
         raise StoreError(f"{run.digest}/run.json: {str(error).splitlines()[0]}") from error
     if found.digest != run.digest:

@@ -65,7 +65,7 @@ def imported_run(
     return identified(run, spec, train)
 
 
-def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corpus, numerics: Numerics) -> None:
+def store_imported(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corpus, numerics: Numerics) -> None:
     """Score held-out text with the model, and store model and loss, unless the run is finished already.
 
     Raises CheckpointError.

@@ -20,7 +20,7 @@ from random import Random
 import zoo
 from ablate.data import open_corpus
 from ablate.machine.numerics import Numerics, enforce
-from ablate.running.answering import answers_to, end_with_parent
+from ablate.running.child_process import answers_to, end_with_parent
 from ablate.store import Store
 from ablate.store.documents import CostPoint, CostProcess, Environment, JsonObject, Part, RunDocument
 from ablate.training.execution import DEFAULT, Execution

@@ -14,7 +14,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from ablate.running.answering import end_with_parent
+from ablate.running.child_process import end_with_parent
 from ablate.running.request import Request
 from ablate.running.runlog import DONE, logged, redirect_output
 from ablate.store import LostClaimError, Store

@@ -50,7 +50,7 @@ class DiagnosticsSpec(EvaluationSpec):
     study, `pairs=4,64` on the command line."""
 
     def problems(self, conditions: Conditions) -> Iterator[tuple[str, str]]:
-        if reason := conditions.misgraded(self.at):
+        if reason := conditions.difficulty_error(self.at):
             yield "at", reason
 
     def run(self, subject: Subject, data: SyntheticTask) -> Found:

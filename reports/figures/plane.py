@@ -11,7 +11,7 @@ from reports.figures.base import GOES_ON, NEUTRAL, Switch
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.labels import WIDTH, label_places, readable
 from reports.figures.style import ArmStyle, blank, label
-from reports.statistics.front import surely_beaten
+from reports.statistics.front import surely_dominated
 
 MOST_NAMED = 12
 """Most points that all have names. With more, only up to this many are named, where names do not overlap; the others
@@ -115,7 +115,7 @@ class Plane:
         if not self.rivals:
             return [False] * len(self.looks)
         found = points(x, y)
-        return surely_beaten([None if place in self.unjudged else point for place, point in enumerate(found)])
+        return surely_dominated([None if place in self.unjudged else point for place, point in enumerate(found)])
 
     @property
     def _is_crowded(self) -> bool:

@@ -218,7 +218,7 @@ def _scores(data: Collected, arm: str) -> tuple[MeanScore, ...]:
 
 def _noise(noise: StudyNoise, arms: tuple[ArmSummary, ...], effects: tuple[EffectSummary, ...]) -> NoiseSummary:
     every = [arm.comparison for arm in arms if arm.comparison] + [each.comparison for each in effects]
-    comparisons = [each for each in every if not each.shows_nothing]
+    comparisons = [each for each in every if not each.rounds_to_zero]
     by_value = attrgetter("value")
     seen = [found for comparison in comparisons if (found := comparison.detectable) is not None]
     return NoiseSummary(

@@ -74,7 +74,7 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
     better, worse, same = (_with(compared, verdict) for verdict in ("better", "worse", "no difference"))
     judged = bool(better or worse or same)
     failed, unsettled = _with(compared, *FAILED), _with(compared, *OPEN, *(["no verdict"] if judged else []))
-    equal = [each for each in unsettled if each.comparison.shows_nothing]
+    equal = [each for each in unsettled if each.comparison.rounds_to_zero]
     unsettled = [each for each in unsettled if each not in equal]
     base = brief([arm.name for arm in summary.arms])[summary.baseline]
     if better:
@@ -171,7 +171,7 @@ def _without_verdict(compared: Sequence[Judgement], base: str) -> Iterator[str]:
     said = WITHHELD.get(reason, reason.partition(":")[0])
     yield f"{said[0].upper()}{said[1:]}"
     known = [each for each in compared if each.comparison.difference is not None]
-    equal = [each for each in known if each.comparison.shows_nothing]
+    equal = [each for each in known if each.comparison.rounds_to_zero]
     if others := [each for each in known if each not in equal]:
         which = _rank(others[0], base) if len(known) > 1 else ""
         yield f"; estimate for {others[0].arm}{which}: {_interval(others[0])}"

@@ -115,7 +115,7 @@ def servers(monkeypatch, script):
     """A script in the place of the processes that fork workers; `answer` sends an exit status."""
     begun = "import os, sys\nanswer = lambda status: os.write(int(sys.argv[1]), b'%d\\n' % status)\n"
     command = [sys.executable, "-c", begun + script]
-    monkeypatch.setattr("ablate.running.answering.worker_command", lambda _, pipe: [*command, pipe])
+    monkeypatch.setattr("ablate.running.child_process.worker_command", lambda _, pipe: [*command, pipe])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from ablate.data import DataError, SyntheticCorpus, SyntheticSource, identify, open_corpus, parse, prepare
 from ablate.data.sources._synthetic import BLANK, IGNORED
 from ablate.data.sources.grammar import GrammarSource
-from ablate.data.synthetic import regraded
+from ablate.data.synthetic import with_difficulties
 from zoo.settings.axis import variants
 
 Solver = Callable[[Any, list[int], list[int]], list[int]]
@@ -222,15 +222,15 @@ def test_a_digest_names_what_is_made(tmp_path: Path) -> None:
 
 def test_other_difficulties_are_asked_of_the_same_task() -> None:
     source = source_of("copying")
-    assert regraded(source, {"length": [32, 64]}).levels() == ({"length": 32}, {"length": 64})
+    assert with_difficulties(source, {"length": [32, 64]}).levels() == ({"length": 32}, {"length": 64})
     with pytest.raises(DataError, match=r"^lenth is not a difficulty of copying \(did you mean 'length'\?\)$"):
-        regraded(source, {"lenth": [3]})
+        with_difficulties(source, {"lenth": [3]})
     with pytest.raises(DataError, match="symbols is not a difficulty of copying: length"):
-        regraded(source, {"symbols": [3]})
+        with_difficulties(source, {"symbols": [3]})
     with pytest.raises(DataError, match="9 pairs need at least as many keys and values"):
-        regraded(source_of("mqar"), {"pairs": [9]})
+        with_difficulties(source_of("mqar"), {"pairs": [9]})
     with pytest.raises(DataError, match="needs a vocabulary of 1065 tokens, but the model's has 97"):
-        regraded(source_of("memorisation"), {"facts": [1000]})
+        with_difficulties(source_of("memorisation"), {"facts": [1000]})
 
 
 @pytest.mark.parametrize(

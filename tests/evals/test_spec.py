@@ -19,12 +19,12 @@ CAUSAL = zoo.load("small")
 ENCODER = zoo.load("small", visible="all")
 
 
-def misgraded(at: Any) -> str | None:
+def difficulty_error(at: Any) -> str | None:
     return "pairs are no difficulty" if "pairs" in at else None
 
 
 TEXT = Conditions(HeldOutText, "stdlib", {"arm base": CAUSAL}, Path())
-TASK = Conditions(SyntheticTask, "mqar", {"arm base": CAUSAL}, Path(), misgraded=misgraded)
+TASK = Conditions(SyntheticTask, "mqar", {"arm base": CAUSAL}, Path(), difficulty_error=difficulty_error)
 
 
 def section(**keys: Any) -> EvalSettings:

@@ -23,7 +23,7 @@ from ablate.machine.environment import environment_of_worker
 from ablate.machine.numerics import pick_device
 from ablate.running.engines import Engine, EngineError
 from ablate.running.engines._polling import Polling
-from ablate.running.engines._remote import Attempt, Handed, rehearse_there
+from ablate.running.engines._remote import Attempt, SubmittedRun, time_on_node
 from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
@@ -134,7 +134,7 @@ class Slurm(Polling):
         return executor
 
     def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
-        (job,) = self._submit(request.store, rehearse_there, [request.to_json()], [1], [alone])
+        (job,) = self._submit(request.store, time_on_node, [request.to_json()], [1], [alone])
         try:
             found = Timed.model_validate_json(job.result())
             _remove_files(job)
@@ -147,7 +147,7 @@ class Slurm(Polling):
                 job.cancel(check=False)
 
 
-class SlurmJob(Handed):
+class SlurmJob(SubmittedRun):
     def outcome(self) -> tuple[int, str] | None:
         job = self.handle
         if not job.done():
