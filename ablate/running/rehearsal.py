@@ -156,7 +156,7 @@ def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> Co
 
 
 HOST_BOUND = (
-    "host-bound: steps that are not compiled take what their kernels take unfused, and Python (train.compile: true)"
+    "launch-bound: steps that are not compiled take what their kernels take unfused, and Python (train.compile: true)"
 )
 """Why arms are not compared: unfused on a GPU, one more norm costs a tenth of a step; fused, next to nothing."""
 

@@ -77,11 +77,11 @@ def test_a_task_of_ones_own_may_be_called_nearly_as_one_of_ours(tmp_path: Path) 
 
 def test_needs_are_of_models_and_tokenizers() -> None:
     encoder = Conditions(HeldOutText, "stdlib", {"arm base": CAUSAL, "arm mlm": ENCODER}, Path())
-    with pytest.raises(EvaluationError, match=r"^recall: needs causal models, and arm mlm is an encoder$"):
+    with pytest.raises(EvaluationError, match=r"^recall: needs causal models, but arm mlm is an encoder$"):
         section(recall=True, tasks=[]).under(encoder)
     with pytest.raises(EvaluationError) as unasked:
         section().under(encoder)
-    assert (unasked.value.path, unasked.value.reason) == ("", "needs causal models, and arm mlm is an encoder")
+    assert (unasked.value.path, unasked.value.reason) == ("", "needs causal models, but arm mlm is an encoder")
     own = Conditions(HeldOutText, "stdlib", {}, Path(), own_tokenizers=True)
     with pytest.raises(EvaluationError, match=r"^recall: needs one tokenizer for all arms"):
         section(recall=True).under(own)

@@ -69,7 +69,7 @@ def test_a_dropped_mixer_decodes_from_its_cache_and_costs_what_it_declares(tmp_p
     np.testing.assert_allclose(said["cached"], said["alone"], atol=1e-5)
     assert said["nbytes"] == [2 * 3 * 32 * 4] * 2  # layers, rows, features, bytes: whatever the capacity
     assert said["parameters"][0] == said["parameters"][1]
-    assert "keeps a StateCache but was given a TokenCache" in said["refused"]
+    assert "needs a StateCache, not a TokenCache" in said["refused"]
     values, rate, state = (np.array(said[name]) for name in ("values", "rate", "state"))
     share = 1 / (1 + np.exp(-rate))
     # Unrolled: s_t = (1 − α)^(t+1) s_before + Σ_j α (1 − α)^(t−j) v_j.
