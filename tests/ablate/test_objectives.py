@@ -265,7 +265,7 @@ def test_an_encoder_has_no_cache_to_compare(tmp_path: Path) -> None:
     [
         ([], None, 128),
         (["base.visible=all", "train.objective=masked"], "Encoders generate no tokens", None),
-        (["base.encoder={n_layers: 1}", "train.objective=span_corruption"], "A context is the encoder's tokens", 256),
+        (["base.encoder={n_layers: 1}", "train.objective=span_corruption"], "the context is the encoder's tokens", 256),
         (["base.visible=prefix", "train.objective=prefix"], "the context is the prefix", 128),
     ],
 )

@@ -243,7 +243,7 @@ def test_every_building_block_is_shown_with_signature_and_documentation(capsys: 
     assert main(["zoo", "TokenCache", "--json"]) == 0
     methods = json.loads(capsys.readouterr().out)["methods"]
     extend = methods["extend(new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]"]
-    assert "at places index: (T,)" in extend
+    assert "index: (T,), their indices in the token stream" in extend
     assert main(["zoo", "Scorng"]) == 2
     assert "unknown name 'Scorng' (did you mean 'Scoring'?)" in capsys.readouterr().err
 
