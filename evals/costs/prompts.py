@@ -13,7 +13,7 @@ from zoo.spec import ModelSpec
 def convention(spec: ModelSpec) -> str | None:
     """Sentence that defines a context in measured speeds and bytes; None for a causal decoder."""
     if spec.encoder is not None:
-        return "With an encoder, the context is the encoder's tokens; a full cache holds these and as many decoder tokens."
+        return "With an encoder, the context is the encoder's tokens; a full cache also holds as many decoder tokens."
     return {
         "all": "Encoders generate no tokens: they have no KV cache, and their time is that of one forward pass.",
         "prefix": "For prefix LMs, the context is the prefix.",

@@ -82,7 +82,7 @@ RULES = [
     (r"must be serial for cross-attention to an encoder, not \w+", {"topology", "encoder"}),
     (r"a model with an encoder has none", {"token_types", "encoder"}),
     (
-        r"\w+ cannot add to (nsa's scores of compressed blocks|moba's scores of means of blocks), "
+        r"\w+ cannot add to (nsa's scores of compressed blocks|moba's scores of block means), "
         "which have no position",
         {"mixer", "mixer.position"},
     ),
