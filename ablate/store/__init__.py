@@ -1,4 +1,4 @@
-"""The ground floor: every path, document and write of a store. Imports nothing of ours but `ablate.errors`."""
+"""The lowest layer: every path, document and write of a store. Imports only `ablate.errors` of this project."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 
 DEFAULT_STORE = "runs"
-"""The folder that commands take for the store where none is named."""
+"""Default store folder of commands."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
-"""Stored answers of models, so that no request is computed twice: after a kill, or if tasks overlap.
+"""Cache of models' answers, so that no request is computed twice: after a kill, or if tasks overlap.
 
-Each row is sealed. Those of versions before this are not, and are left alone: what they say is asked again.
+Each row is sealed. Unsealed rows of earlier versions are ignored, and their questions are asked again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from ablate.store.files import StoreError, check_regular
 
 _AT_ONCE = 500
-"""Rows in a query, and in a transaction."""
+"""Rows per query, and per transaction."""
 _TABLE = "CREATE TABLE IF NOT EXISTS sealed (key BLOB PRIMARY KEY, answer TEXT, seal BLOB) WITHOUT ROWID"
 
 
@@ -27,17 +27,17 @@ class AnswersError(StoreError):
 
 
 class Answers:
-    """A file of answers. A key begins with whose answers they are, so that models may share a file and share nothing.
+    """A file of answers. Keys are hashes over the owner and the question, so models in one file share no answers.
 
-    path: None keeps them in memory. owner: all that decides an answer but for the question: the model's fingerprint,
-    its context, its numerics. Raises AnswersError where the file is damaged, while it is open too.
+    path: None keeps them in memory. owner: everything but the question that determines an answer: the model's
+    fingerprint, context and numerics. Raises AnswersError if the file is damaged, on opening or later.
     """
 
     def __init__(self, path: Path | None, owner: str) -> None:
         self._owner = owner.encode()
         self._path = path
         if path is not None:
-            path.touch()  # sqlite itself lets nobody else of the group write
+            path.touch()  # sqlite would create a file that the group cannot write
         self._file = sqlite3.connect(path or ":memory:", timeout=60)
         with whole(self._path):
             self._file.execute(_TABLE)
@@ -47,7 +47,7 @@ class Answers:
         return hashlib.sha256(self._owner + json.dumps(question, sort_keys=True).encode()).digest()[:16]
 
     def known(self, keys: Sequence[bytes]) -> dict[bytes, Any]:
-        """The answers that the file has."""
+        """Stored answers to these keys; keys without one are left out."""
         found: dict[bytes, Any] = {}
         for first in range(0, len(keys), _AT_ONCE):
             some = keys[first : first + _AT_ONCE]
@@ -80,22 +80,22 @@ class Answers:
 
 @contextmanager
 def whole(path: Path | None) -> Iterator[None]:
-    """Raises AnswersError where sqlite finds a file damaged, or says why it cannot be used."""
+    """Raises AnswersError if sqlite or a seal shows damage, OSError if the file cannot be used."""
     try:
         yield
-    except sqlite3.OperationalError as error:  # the disk is full, or another process keeps the file: no damage
+    except sqlite3.OperationalError as error:  # a full disk, or a lock of another process: no damage
         raise OSError(f"{path}: {error}") from error
-    except (sqlite3.DatabaseError, ValueError, TypeError) as error:  # the latter two: a row is not what was sealed
+    except (sqlite3.DatabaseError, ValueError, TypeError) as error:  # the latter two: a row does not match its seal
         raise AnswersError(f"{path} is damaged: remove it to let the model answer again") from error
 
 
 def check(path: Path) -> bool:
-    """Read a file of answers, where there is one, and change nothing. Raises AnswersError. False where a version before
-    this wrote some, which have no seals."""
+    """Check a file of answers, if it exists, without changing it. False if it has unsealed answers of an earlier
+    version. Raises AnswersError, or OSError if it cannot be used."""
     if not path.exists():
         return True
     check_regular(path)
-    mode = "rw" if os.access(path, os.W_OK) else "ro"  # "rw" takes back what a killed process left half-written
+    mode = "rw" if os.access(path, os.W_OK) else "ro"  # "rw" rolls back a killed process's transaction
     with whole(path), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=60)) as file:
         tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "sealed" in tables:
@@ -105,7 +105,7 @@ def check(path: Path) -> bool:
 
 
 def _answer(key: bytes, answer: str, seal: bytes) -> Any:
-    """Raises ValueError where the row is not what was written."""
+    """The parsed answer. Raises ValueError if the row does not match its seal."""
     if seal != _seal(key, answer):
         raise ValueError("another answer than was sealed")
     return json.loads(answer)

@@ -1,8 +1,8 @@
 """Archives that carry a part of a store: a zip file of documents, logs and weights, and a manifest with checksums.
 
-An archive may come from anybody. So it is unpacked into an empty folder, file by file, and only what has the name of a
-document that travels: no code, no pickle, no page, no link. Nothing is read beyond the size that was declared, and
-sizes have bounds. The same files make the same archive, byte for byte.
+An archive is untrusted input. It is unpacked into an empty folder, file by file, and only files with the names of
+portable documents are accepted: no code, no pickle, no page, no link. Reading stops at the declared sizes, which are
+bounded. The same files make the same archive, byte for byte.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _TRAVELS = re.compile(
     rf"|ledger/{_NAME}\.ndjson"
     rf"|described/{_RUN}/meta\.json"
 )
-"""Places in a store whose files travel."""
+"""Paths within a store that an archive may contain."""
 MOST_FILES = 200_000
 MOST_BYTES = {".json": 64 * 2**20, ".ndjson": 2**30}
-"""Largest documents and logs; weights are only bounded by the total."""
+"""Largest documents and logs, in bytes; weights are bounded by the total alone."""
 TOTAL_BYTES = 16 * 2**30
-"""Default bound of the total, uncompressed."""
+"""Default bound of an archive's uncompressed size."""
 FIRST_DATE = (1980, 1, 1, 0, 0, 0)
-"""Date of every file in an archive, whenever it was made: the earliest of the format."""
+"""Date of every file in an archive, for reproducible bytes: the earliest that zip can store."""
 DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
@@ -53,18 +53,18 @@ DAMAGED = (
     struct.error,
     OverflowError,
 )
-"""Errors of zipfile for a file that is none, or is damaged, encrypted, or of another method."""
+"""Errors of zipfile for a file that is no zip, is damaged or encrypted, or uses another compression method."""
 
 Content = Path | bytes
 
 
 def travels(place: str) -> bool:
-    """Whether a file at this place in a store may be in an archive."""
+    """Whether an archive may contain a file at this path of a store."""
     return _TRAVELS.fullmatch(place) is not None
 
 
 def write(path: Path, files: Mapping[str, Content], studies: Sequence[str], runs: Sequence[str], version: str) -> str:
-    """Write an archive of these files, by their place in a store, and return its SHA-256."""
+    """Write an archive of these files, keyed by path within the store, and return its SHA-256."""
     found = {place: _described(files[place]) for place in sorted(files)}
     weights = any("/model/" in place for place in files)
     manifest = PackDocument(ablate=version, studies=tuple(studies), runs=tuple(runs), weights=weights, files=found)
@@ -84,7 +84,7 @@ def _described(content: Content) -> PackedFile:
 def _add(archive: zipfile.ZipFile, place: str, content: Content) -> None:
     info = zipfile.ZipInfo(place, FIRST_DATE)
     info.external_attr = (stat.S_IFREG | 0o644) << 16
-    is_weights = place.endswith(".safetensors")  # noise, which no method makes smaller
+    is_weights = place.endswith(".safetensors")  # weights hardly compress
     info.compress_type = zipfile.ZIP_STORED if is_weights else zipfile.ZIP_DEFLATED
     with archive.open(info, "w", force_zip64=is_weights) as target:
         if isinstance(content, bytes):
@@ -98,14 +98,14 @@ def _add(archive: zipfile.ZipFile, place: str, content: Content) -> None:
 def unpack(path: Path, folder: Path, most_bytes: int = TOTAL_BYTES) -> PackDocument:
     """Unpack an archive into an empty folder, and return its manifest.
 
-    Raises StoreError where it is no archive, is damaged, exceeds a bound, or has a file that does not travel.
+    Raises StoreError if it is no archive, is damaged, exceeds a bound, or contains a file that `travels` refuses.
     """
     check_regular(path)
     try:
         with zipfile.ZipFile(path) as archive:
             return _unpacked(archive, folder, most_bytes)
     except (*DAMAGED, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a seek to where a damaged directory says
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # EINVAL: a seek to a damaged offset
             raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise StoreError(f"it is no archive of `ablate pack`, or damaged: {reason}") from error
@@ -127,7 +127,7 @@ def _unpacked(archive: zipfile.ZipFile, folder: Path, most_bytes: int) -> PackDo
 
 @contextmanager
 def named(path: Path, folder: Path) -> Iterator[None]:
-    """Name the archive, and not the folder that it is unpacked to, in every complaint about it."""
+    """Re-raise each StoreError with the archive's path in place of the folder that it is unpacked to."""
     try:
         yield
     except StoreError as error:
@@ -135,7 +135,7 @@ def named(path: Path, folder: Path) -> Iterator[None]:
 
 
 def _members(archive: zipfile.ZipFile, most_bytes: int) -> dict[str, zipfile.ZipInfo]:
-    """Members by place. Raises StoreError before anything is unpacked."""
+    """Members by path within the store. Raises StoreError before anything is unpacked."""
     members = archive.infolist()
     if len(members) > MOST_FILES:
         raise StoreError(f"it has {len(members):,} files, more than {MOST_FILES:,}")
@@ -178,5 +178,5 @@ def _extract(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> s
 
 
 def _shown(name: str) -> str:
-    """A name that somebody else chose, in one short line."""
+    """An untrusted name, escaped and shortened for a message."""
     return repr(name if len(name) <= jsonfile.LONGEST else f"{name[: jsonfile.LONGEST]}…")

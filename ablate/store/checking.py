@@ -1,4 +1,4 @@
-"""Reading all of a store: every document, log, corpus, model and checkpoint, each compared with its checksum."""
+"""Full check of a store: reads every document, log, corpus, model and checkpoint, and compares it with its checksum."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTS_OF_A_RUN = ("model", "answers.db", "losses.ndjson", "measure-*.json", "eva
 
 
 def run_folders(store: Store) -> list[str]:
-    """Names of the folders that may be of runs, sorted; without those that another user keeps to themselves."""
+    """Sorted names of the folders that may hold runs, without those that another user has made private."""
     with os.scandir(store.root) as entries:
         # os.path: a link may lead to itself
         found = [entry.name for entry in entries if not entry.name.startswith(".") and os.path.isdir(entry.path)]  # noqa: PTH112
@@ -35,11 +35,11 @@ def corpora(store: Store) -> list[str]:
 
 
 class Check:
-    """One reading of a store. `damages` yields a line for each damage: the file, what is wrong with it, the remedy.
-    `unchecked` then counts, by kind, the files in which damage may go unnoticed: versions before this sealed less.
+    """One pass over a store. `damages` yields a line for each damaged file: its path, the problem, the remedy.
+    `unchecked` then counts, by kind, the files in which damage may go unnoticed: earlier versions sealed less.
 
-    quick: without the runs, corpora and checkpoints that an earlier check on this machine found whole, and whose files
-    the file system has not changed since. `unchanged` counts them.
+    quick: skip runs, corpora and checkpoints that an earlier check on this machine found intact and whose files have
+    not changed since. `unchanged` counts them.
     """
 
     def __init__(self, store: Store, quick: bool = False) -> None:
@@ -47,7 +47,7 @@ class Check:
         self.unchanged = 0
         self.unchecked: Counter[str] = Counter()
         self.unreadable: dict[str, None] = {}
-        """What the system says of files that could not be read, which says nothing of their content."""
+        """Operating-system errors of unreadable files; they are no evidence of damage."""
         self._unread = 0
 
     def damages(self) -> Iterator[str]:
@@ -57,7 +57,7 @@ class Check:
         whole, found = self._attempt(lambda: store.aliases)
         if not whole:
             yield from found
-            store.aliases = {}  # folders have the digests that were stored
+            store.aliases = {}  # folders are named by stored digests, so they can be checked without aliases
         self._note_unsealed(store.alias_log)
         yield from self._readable(lambda: list(store.merged_log.records()))
         self._note_unsealed(store.merged_log)
@@ -71,7 +71,7 @@ class Check:
         for digest in corpora(store):
             yield from self._unless_known(known, f"data/{digest}", self._of_corpus(digest))
         described = map(store.data, sorted(path.name for path in store.root.glob("described/[!.]*")))
-        for corpus in (each for each in described if not each.path.is_dir()):  # with the text is another document
+        for corpus in (each for each in described if not each.path.is_dir()):  # others: checked with their text
             document = corpus.described_path
             yield from self._document(document, f"remove {document.parent}", corpus.read)
         for path in sorted(store.root.glob("checkpoints/[!.]*")):
@@ -92,7 +92,7 @@ class Check:
         known.write()
 
     def _unless_known(self, known: WholeFolders, name: str, damages: Iterator[str]) -> Iterator[str]:
-        """The damages of a folder, each once. It is whole if there are none, and all of it could be checked."""
+        """Distinct damages of a folder. With none and every file checked in full, it is recorded as intact."""
         before = stamp(self.store.root / name)
         if self.quick and name not in self.store.aliases and known.is_unchanged(name, before):
             self.unchanged += 1
@@ -105,12 +105,12 @@ class Check:
 
     @property
     def _doubts(self) -> int:
-        """Number of files that could not be checked, or not in full, so far."""
+        """Number of files so far that could not be checked in full."""
         return self.unchecked.total() + self._unread
 
     def _note_unread(self, error: OSError) -> None:
         self._unread += 1
-        self.unreadable[str(error)] = None  # the same, perhaps, of many files
+        self.unreadable[str(error)] = None  # many files may share one error
 
     def _of_run(self, digest: str) -> Iterator[str]:
         names = os.listdir(self.store.root / digest)  # noqa: PTH208 (a path for each takes longer than the rest)
@@ -126,7 +126,7 @@ class Check:
             yield from self._readable(read, digest)
         yield from self._state(digest)
         known, status = self._attempt(store.status, digest)
-        if known and status == "partial":  # the result of one that has ended has checksums of them
+        if known and status == "partial":  # an ended run's result has checksums of both logs
             self._note_unsealed(store.metrics_log(digest))
             self._note_unsealed(store.probes_log(digest))
         if status == "partial" and any(folder.glob("evals-*.json")) | any(folder.glob("measure-*.json")):
@@ -172,7 +172,7 @@ class Check:
         self._note_unsealed(search.journal)
 
     def _judges(self, study: StudyFolder) -> bool:
-        """Whether its page has verdicts: a pilot's has none, and is in no ledger."""
+        """Whether a study's page has verdicts: a pilot's has none, and is in no ledger."""
         readable, _ = self._attempt(study.read)
         document = study.read() if readable else None
         return document is not None and not document.pilot
@@ -203,7 +203,7 @@ class Check:
         yield from self._readable(read)
 
     def _document(self, path: Path, remedy: str, read: Callable[..., object], *arguments: object) -> Iterator[str]:
-        """The complaint about a document, also about one that counts as not yet written."""
+        """Problem of a document, if any. An empty or half-written one, which readers treat as absent, is a problem."""
         readable, found = self._attempt(read, *arguments)
         if not readable:
             yield from found
@@ -213,15 +213,15 @@ class Check:
             self._note_unbound(path)
 
     def _note_unbound(self, path: Path) -> None:
-        """Count a file without a checksum or a place of its own. What cannot be read, its reader has reported."""
+        """Count a file that lacks its checksum or its path. Unreadable files are reported by their readers."""
         with suppress(OSError):
             if not jsonfile.is_bound(path):
-                # without the digest of a request
+                # leave out the digest of a request
                 kind = f"{path.name.partition('-')[0]}-*.json" if "-" in path.name else path.name
                 self.unchecked[f"{kind} without a checksum, or that does not say where it belongs"] += 1
 
     def _note_unsealed(self, log: SealedLog) -> None:
-        """Damage was told of by whoever read it."""
+        """Count a log without seals. Damage is reported by the log's reader."""
         with suppress(StoreError, OSError):
             chain, bodies = log.read()
             if bodies and not chain.has_sealed:
@@ -233,7 +233,7 @@ class Check:
             yield from found
 
     def _attempt(self, read: Callable[..., object], *arguments: object) -> tuple[bool, Any]:
-        """Whether something can be read, and what it is, or the complaints about it."""
+        """(True, value read), or (False, problems): StoreErrors; an OSError is noted instead."""
         try:
             return True, read(*arguments)
         except StoreError as error:
@@ -243,7 +243,7 @@ class Check:
             return False, []
 
     def _guarded(self, found: Iterator[str]) -> Iterator[str]:
-        """Folders, too, may be another user's alone."""
+        """Pass problems on until an OSError, which is noted: folders, too, may be private to another user."""
         try:
             yield from found
         except OSError as error:

@@ -1,8 +1,8 @@
-"""SHA-256 of files and of texts, and seals: the checksum of a file's content at its own end, and whose file it is.
+"""SHA-256 of files and texts, and seals: a checksum at the end of a file, over its content and its owner or path.
 
-A sealed file is replaced together with its checksum by one rename, so no kill parts them. The seal also holds the
-file's place in the store, so that a file of one run is not taken for another's. Documents of versions before this have
-the checksum alone, or none: one written by hand has none, and is not checked.
+One rename replaces a sealed file together with its checksum, so a kill cannot separate them. A document's seal also
+has its path within the store, so that a file of one run is not taken for another's. Documents of earlier versions have
+the checksum alone, or none. A document written by hand has none, and is not checked.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 SEAL = b"\nsealed "
-"""Bytes before the checksum, of the owner's name and the content, at the end of a file that is not text."""
+"""Bytes before the checksum at the end of a binary file; the checksum is over the owner's name and the content."""
 PLAIN_SEAL = b"\nsha256 "
-"""The same in versions before this: of the content alone."""
+"""Its equivalent in earlier versions, whose checksum is over the content alone."""
 SEAL_BYTES = len(SEAL) + 32
 CHUNK_BYTES = 2**20
 
@@ -27,7 +27,7 @@ _SEALED_JSON_BYTES = 84
 """Length of the end of a sealed document."""
 _PLACED_JSON = re.compile(rb',\n "file": "([^"\n]*)"\n}\n\Z')
 _PLACED_JSON_BYTES = 1024
-"""More than the line of a document's place has."""
+"""Upper bound on the length of the line with a document's path."""
 
 
 class Unsealed(NamedTuple):
@@ -35,9 +35,9 @@ class Unsealed(NamedTuple):
 
     body: bytes
     is_whole: bool
-    """Whether it is what was sealed; True for one without a checksum."""
+    """Whether it matches its checksum; True without one."""
     place: str | None
-    """Where it belongs, None where it does not say so."""
+    """Its path within the store; None if it states none."""
     is_sealed: bool
     """Whether it has a checksum."""
 
@@ -52,7 +52,7 @@ def of_file(path: Path) -> str:
 
 
 def sealed_json(text: str, place: str) -> str:
-    """An indented JSON object with its place in the store and the checksum of its text as the last fields."""
+    """An indented JSON object with its path within the store and the checksum of its text as the last fields."""
     body = f'{text.removesuffix(JSON_END)},\n "file": "{place}"{JSON_END}'
     checksum = hashlib.sha256(body.encode()).hexdigest()
     return f'{body.removesuffix(JSON_END)},\n "checksum": "{checksum}"{JSON_END}'
@@ -72,7 +72,7 @@ def unsealed_json(content: bytes) -> Unsealed:
 
 
 def _edited_json(body: bytes) -> tuple[bytes, str | None]:
-    """The same for a document that a person's editor laid out anew."""
+    """Body and path of a document without a checksum, which an editor may have reformatted."""
     if b'"file"' not in body:
         return body, None
     try:
@@ -84,21 +84,21 @@ def _edited_json(body: bytes) -> tuple[bytes, str | None]:
 
 
 def seal(path: Path, owner: str) -> None:
-    """Append the checksum of what a file contains. Formats that are read from their end, as zip, do not mind."""
+    """Append the checksum of a file's content. Formats that are read from their end, such as zip, tolerate it."""
     with path.open("r+b") as file:
         found = _digest(file, path.stat().st_size, owner)
         file.write(SEAL + found)
 
 
 def is_whole(path: Path, owner: str) -> bool | None:
-    """Whether a file is what was sealed for its owner; None where a seal of a version before this matches, which does
-    not say whose file it is. False for a file without a seal: its end is lost."""
+    """Whether a file matches its seal for this owner. None if it matches a seal of an earlier version, which names no
+    owner. False for a file without a seal: its end is lost."""
     with path.open("rb") as file:
         return is_whole_file(file, owner)
 
 
 def is_whole_file(file: BinaryIO, owner: str) -> bool | None:
-    """The same of an open file."""
+    """`is_whole` for an open file."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - SEAL_BYTES))
     end = file.read()
@@ -111,7 +111,7 @@ def is_whole_file(file: BinaryIO, owner: str) -> bool | None:
 
 
 def _digest(file: BinaryIO, left: int, owner: str) -> bytes:
-    """SHA-256 of an owner's name and this many bytes."""
+    """SHA-256 of an owner's name and the next `left` bytes."""
     found = hashlib.sha256(owner.encode())
     while left and (chunk := file.read(min(left, CHUNK_BYTES))):
         found.update(chunk)

@@ -2,16 +2,16 @@
 
 `claim/` in the folder holds one file, whose name is the token of its owner.
 
-- To claim a free folder is to rename a folder with one's own file to `claim/`, which fails where that is not empty.
-- The owner writes to its file again and again, its heartbeat. Others watch it by their own clocks, since clocks of
-  machines differ, and count only time in which they were awake themselves.
-- An owner that ended on this machine, or that was silent for too long, is replaced (where the machine seems to have
-  restarted, a few missed beats are enough): its file is renamed to one's own name. The old name is like no other, so of
-  several that try one succeeds. Until the new owner's record is in the file, the old one's says nothing of it.
-- An owner that was replaced finds its file gone as soon as it looks: before every write (`files.fenced`) and at every
-  beat. A log is opened before its owner looks, and whoever takes over replaces logs by new files, so what a stopped
-  process writes after it has looked ends in a file without a name.
-- To release is to remove one's file.
+- Claiming a free folder renames a folder with the process's own file to `claim/`, which fails if `claim/` is not empty.
+- The owner rewrites its file periodically: its heartbeat. Watchers time it by their own clocks, since clocks of
+  machines differ, and count only time in which they were running themselves.
+- An owner that ended on this machine, or was silent for too long, is replaced (if the machine seems to have restarted,
+  a few missed beats are enough): the new owner renames the old file to its own token. Tokens are unique, so only one of
+  several contenders succeeds. Until the new owner writes its record, the old record in the file is ignored.
+- A replaced owner finds its file gone at its next check, before every write (`files.fenced`). A log is opened before
+  that check, and the new owner replaces logs by new files, so what a stopped process writes after its check goes to an
+  unlinked file.
+- Releasing removes the owner's file.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from ablate.store.files import StoreError, fenced, read_regular
 
 PLACE = "claim"
 STALL_SECONDS = 300.0
-"""Silence after which an owner counts as gone, unless somebody says otherwise."""
+"""Default silence after which an owner counts as gone."""
 BEAT_SECONDS = 2.0
 RECORD_WIDTH = 512
-"""Records are padded, so that one written over a longer one leaves nothing of it."""
+"""Records are padded to this width, so that a short one fully overwrites a longer one."""
 BEATS = 5
-"""An owner that misses fewer beats is never replaced."""
+"""Least number of missed beats before a silent owner is replaced."""
 POLL_SECONDS = 0.1
 LONGEST_LOOK_SECONDS = 1.0
-"""Between two looks, more than this was our own sleep."""
+"""Most silence counted between two looks: in a longer gap the watcher itself was suspended."""
 GONE = (errno.ENOENT, errno.ESTALE)
-"""Errors of a file that was renamed or replaced; the second is NFS."""
+"""Errors of a file that was renamed or replaced; ESTALE is NFS's."""
 TOO_LATE = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT)
-"""Errors of renaming to a claim that is held, or to a folder that its owner has removed."""
+"""Errors of a rename to a claim that is held, or into a folder that its owner has removed."""
 
 
 class LockedError(StoreError):
@@ -54,7 +54,7 @@ class LockedError(StoreError):
 
 
 class LostClaimError(StoreError):
-    """Another process has taken the folder over, since this one stood still."""
+    """Another process has taken the folder over, because this one was suspended."""
 
 
 class Watch:
@@ -65,10 +65,10 @@ class Watch:
         self._seen: tuple[str, int] | None = None
         self._looked = time.monotonic()
         self.silent_seconds = 0.0
-        """Also of a folder that nobody holds."""
+        """Time without a change of owner or beat; counts for a free folder, too."""
 
     def holder(self) -> ClaimRecord | None:
-        """The owner now. A file that cannot be read yet is its owner's as far as its name says."""
+        """The current owner; None if the folder is free. Of a file that cannot be read yet, only the token is known."""
         found = _read(self._place)
         now, seen = time.monotonic(), (found.token, found.beat) if found else None
         passed, self._looked = now - self._looked, now
@@ -77,10 +77,10 @@ class Watch:
         return found
 
     def is_gone(self, holder: ClaimRecord, stall_seconds: float) -> bool:
-        """Whether the owner that was just seen has ended, or was silent for too long.
+        """Whether the owner just seen has ended, or was silent for too long.
 
-        A machine of this one's name that started at another time is this one, restarted, or a copy that is at work:
-        a few missed beats tell.
+        A machine with this one's name but another boot is this one before a restart, or a running copy: a few missed
+        beats tell which.
         """
         if processes.has_ended(holder.host, holder.pid, holder.started):
             return True
@@ -91,11 +91,11 @@ class Watch:
 
 
 def last_beat(folder: Path | str) -> float:
-    """When the owner of a folder last wrote to its claim, in seconds since 1970; 0 where nobody holds it."""
+    """Time of the last heartbeat of a folder's owner, in seconds since 1970; 0 if the folder is free."""
     place = f"{folder}/{PLACE}"
-    if not os.access(place, os.F_OK):  # asked of a hundred thousand runs: an exception takes four times as long
+    if not os.access(place, os.F_OK):  # called for 100,000 runs: an exception takes four times as long
         return 0.0
-    with suppress(FileNotFoundError), os.scandir(place) as entries:  # or released just now
+    with suppress(FileNotFoundError), os.scandir(place) as entries:  # released meanwhile
         return max((entry.stat().st_mtime for entry in entries if entry.name.endswith(".json")), default=0.0)
     return 0.0
 
@@ -113,7 +113,7 @@ class FolderClaim:
         self._released = threading.Event()
 
     def acquire(self, stall_seconds: float, blocking: bool) -> None:
-        """Raises LockedError where the folder is held and this is not to wait."""
+        """Claim the folder. Raises LockedError if it is held and not `blocking`."""
         watch = Watch(self.folder)
         while not self._try(watch, stall_seconds):
             if not blocking:
@@ -122,23 +122,23 @@ class FolderClaim:
         threading.Thread(target=self._beat, daemon=True).start()
 
     def check(self) -> None:
-        """Raises LostClaimError where another has taken over."""
+        """Raises LostClaimError if another process has taken over."""
         if not self._is_ours():
             raise LostClaimError(f"{self.folder}: another process has taken over, since this one stood still")
 
     def release(self) -> None:
-        """Folders that are empty then go too."""
+        """Give the folder up. Removes `claim/` and the folder if they are empty then."""
         self._released.set()
         with suppress(FileNotFoundError):
             self._path.unlink()
-        with suppress(OSError):  # another's already, or not empty
+        with suppress(OSError):  # claimed again already, or not empty
             self._place.rmdir()
             self.folder.rmdir()
 
     def _try(self, watch: Watch, stall_seconds: float) -> bool:
         holder = watch.holder()
         if holder is None:
-            # The folder is free, unless another is quicker.
+            # The folder is free, unless another process is quicker.
             prepared = self._prepared()
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
@@ -149,28 +149,28 @@ class FolderClaim:
                 shutil.rmtree(prepared, ignore_errors=True)
                 if error.errno not in TOO_LATE:
                     raise
-                return self._is_ours()  # over a network the answer to a rename that succeeded may be lost
+                return self._is_ours()  # over a network, the reply to a successful rename may be lost
             return True
         return watch.is_gone(holder, stall_seconds) and self._replace(holder)
 
     def _replace(self, holder: ClaimRecord) -> bool:
-        """Take over; False where another was quicker."""
-        with suppress(FileNotFoundError):  # ours, where only the answer was lost
+        """Take over; False if another process was quicker."""
+        with suppress(FileNotFoundError):  # ours already if only the reply was lost
             (self._place / f"{holder.token}.json").rename(self._path)
         if not self._path.exists():
             return False
         prepared = self._prepared()
         prepared.write_text(self._record(), encoding="utf-8")
-        with suppress(FileNotFoundError):  # replaced and released while this one stood still
+        with suppress(FileNotFoundError):  # replaced and released while this process was suspended
             prepared.replace(self._path)
         if [path.name for path in self._place.glob("*.json")] == [self._path.name]:
             return True
-        for path in (prepared, self._path):  # replaced, and perhaps put beside the new owner's file
+        for path in (prepared, self._path):  # replaced: the new file may lie beside the new owner's
             path.unlink(missing_ok=True)
         return False
 
     def _prepared(self) -> Path:
-        """Not in `claim/`, which must be empty when it is released."""
+        """Temporary path outside `claim/`, which must be empty on release."""
         return self.folder / f".{PLACE}.{self.token}.tmp"
 
     def _record(self) -> str:
@@ -195,7 +195,7 @@ class FolderClaim:
             raise
 
     def _beat(self) -> None:
-        """Heartbeats in a thread of their own, written in place: replacing the file would bring back a lost claim."""
+        """Write heartbeats, in a thread of their own and in place: replacing the file would revive a lost claim."""
         while not self._released.wait(BEAT_SECONDS):
             self._beats += 1
             with suppress(OSError), self._path.open("r+", encoding="utf-8") as file:
@@ -206,12 +206,13 @@ class FolderClaim:
 def claimed(
     folder: Path, stall_seconds: float = STALL_SECONDS, blocking: bool = True, *, writes: Path | None = None
 ) -> Iterator[FolderClaim]:
-    """Hold a folder alone. An owner that died on this machine is replaced at once, a silent one after a while.
+    """Hold a folder exclusively. An owner that died on this machine is replaced at once, a silent one after
+    `stall_seconds`.
 
-    writes: what the claim is for, if not the folder itself.
+    writes: the path whose writes are fenced, if not the folder itself.
 
-    Raises LockedError when not `blocking` and another holds it, LostClaimError from the block, at its next write, when
-    another has taken over meanwhile.
+    Raises LockedError if not `blocking` and another process holds the folder; LostClaimError from the block, at its
+    next write, if another has taken over meanwhile.
     """
     claim = FolderClaim(folder)
     claim.acquire(stall_seconds, blocking)
@@ -219,14 +220,14 @@ def claimed(
         with fenced(writes or folder, claim.check):
             yield claim
     except Exception:
-        claim.check()  # whatever went wrong after another had taken over, that is why
+        claim.check()  # a lost claim explains any other error
         raise
     finally:
         claim.release()
 
 
 def _read(place: Path) -> ClaimRecord | None:
-    """None where nobody holds the folder."""
+    """The record of a claim; None if the folder is free."""
     try:
         path = next((path for path in place.iterdir() if path.suffix == ".json"), None)
     except FileNotFoundError:
@@ -235,11 +236,11 @@ def _read(place: Path) -> ClaimRecord | None:
         return None
     try:
         found = ClaimRecord.model_validate_json(read_regular(path))
-    except (OSError, ValidationError):  # just renamed, or just being written
+    except (OSError, ValidationError):  # renamed meanwhile, or half-written
         return _unknown(path.stem)
-    return found if found.token == path.stem else _unknown(path.stem)  # taken over, and not written yet
+    return found if found.token == path.stem else _unknown(path.stem)  # taken over, record not yet written
 
 
 def _unknown(token: str) -> ClaimRecord:
-    """An owner of which the name alone is known."""
+    """Record of an owner whose token alone is known."""
     return ClaimRecord(token=token, host=("", "", ""), pid=1, started=None, beat_seconds=BEAT_SECONDS, beat=0)

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written beside their place, flushed to the disk and renamed."""
+"""Atomic writes: a file is written beside its target, flushed to the disk and renamed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ablate.errors import AblateError
 
 
 class StoreError(AblateError):
-    """The store holds, or was given, something that it must not."""
+    """The store contains, or was given, invalid content."""
 
 
 class IrregularFileError(OSError):
@@ -23,27 +23,27 @@ class IrregularFileError(OSError):
 
 
 def read_regular(path: Path) -> bytes:
-    """The content of a file. Raises IrregularFileError where it is none, FileNotFoundError where there is nothing."""
+    """The content of a file. Raises IrregularFileError for other kinds of file, FileNotFoundError if there is none."""
     check_regular(path)
     with path.open("rb", buffering=0) as file:
         return file.readall()
 
 
 def check_regular(path: Path) -> None:
-    """Raise IrregularFileError for what is no regular file, before it is opened."""
+    """Raise IrregularFileError for anything but a regular file, before it is opened."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise IrregularFileError(f"{path} is not a regular file")
 
 
 FULL_BYTES = 2**20
-"""A disk with less free space is full."""
+"""A disk with less free space counts as full."""
 
 _FENCES: dict[Path, Callable[[], None]] = {}
 
 
 @contextmanager
 def fenced(folder: Path, check: Callable[[], None]) -> Iterator[None]:
-    """Whatever is written to `folder` or in its place passes `check` just before it takes effect."""
+    """Within the block, call `check` just before any write to `folder`, or replacement of it, takes effect."""
     name = folder.absolute()
     _FENCES[name] = check
     try:
@@ -63,8 +63,8 @@ def pass_fence(path: Path) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path for a file or a folder; on success it takes the place of `path`.
 
-    A file replaces another atomically. A folder takes the place of one that is removed just
-    before, so a folder counts only once a document written after it says so.
+    A file replaces another atomically. A folder does not: the old one is removed just before,
+    so a folder counts as complete only once a document written after it says so.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
@@ -78,29 +78,29 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         _sync(path.parent)
     except BaseException as error:
-        # Libraries have words of their own for a full disk, such as torch's `unexpected pos 576 vs 534`.
+        # Libraries report a full disk in words of their own, such as torch's `unexpected pos 576 vs 534`.
         is_clear = not isinstance(error, Exception) or isinstance(error, OSError | AblateError)
         full = not is_clear and shutil.disk_usage(path.parent).free < FULL_BYTES
-        with suppress(OSError):  # what went wrong is told: the first error
+        with suppress(OSError):  # report the first error
             remove(temporary)
         if isinstance(error, OSError) and str(error.filename or temporary) == str(temporary):
-            error.filename = str(path)  # the file that people know
+            error.filename = str(path)  # the path that users know
         if full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         raise
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a whole text, and return its path."""
+    """Write a text atomically, and return its path."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
 
 
 def write_texts(texts: Mapping[Path, str]) -> None:
-    """Write whole texts, once every one has a place: a mistaken path leaves nothing written."""
+    """Write texts after checking every path, so that a mistaken path leaves nothing written."""
     for path in texts:
-        # A folder may be there, or a file in the place of its folder.
+        # The path may be that of a folder, or lie below a file.
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         above = next(folder for folder in path.absolute().parents if folder.exists())
@@ -111,18 +111,18 @@ def write_texts(texts: Mapping[Path, str]) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Move a file or a folder to a place where nothing is, whole or not at all."""
+    """Move a file or a folder atomically to a free path."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         sync_tree(source)
-        source.rename(target)  # fails where somebody else was quicker
+        source.rename(target)  # fails if another process was quicker
         return
     with replacing(target) as temporary:
         shutil.move(source, temporary)
 
 
 def remove_leftovers(folder: Path, start: str = ".") -> None:
-    """Remove the temporary files of killed processes. Nobody else may be writing there."""
+    """Remove the temporary files of killed processes. No other process may be writing there."""
     for leftover in folder.glob(f"{start}*.tmp"):
         remove(leftover)
 
@@ -139,12 +139,12 @@ def _remove_tree(path: Path) -> None:
     try:
         shutil.rmtree(path)
     except OSError as error:
-        error.filename = str(path)  # it names what is inside, without a folder
+        error.filename = str(path)  # rmtree names only the entry inside
         raise
 
 
 def _share(written: Path) -> None:
-    """Let others read what a library keeps to its user, as safetensors does: as far as the umask allows."""
+    """Give files that a library made private, as safetensors does, the permissions that the umask allows."""
     files = [path for path in (written, *written.rglob("*")) if path.is_file()]
     private = [path for path in files if not path.stat().st_mode & 0o066]
     if not private:

@@ -27,7 +27,7 @@ from ablate.store.seals import SealedLog
 
 @dataclass(frozen=True)
 class _ReportedFolder:
-    """A folder with a document and the page that is drawn of it."""
+    """A folder with a document and the report page rendered from it."""
 
     path: Path
     document_name: ClassVar[str]
@@ -42,7 +42,7 @@ class _ReportedFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether a study was planned here, or a search has found anything."""
+        """Whether a study was planned here, or a search has results."""
         return self.document_path.is_file()
 
     def write_report(self, html: str) -> Path:
@@ -76,7 +76,7 @@ class StudyFolder(_ReportedFolder):
 
     @property
     def judged_path(self) -> Path:
-        """Judgements that the ledger must have, since the page of this study shows them."""
+        """The last judgement that the ledger must contain, since this study's page shows it."""
         return self.path / "judged.json"
 
     def read_judged(self) -> JudgedDocument | None:
@@ -87,7 +87,7 @@ class StudyFolder(_ReportedFolder):
 
     @property
     def registrations(self) -> LogFile[RegistrationRecord]:
-        """Plans that were registered."""
+        """Registered plans."""
         remedy = "restore the file: the report says what was registered"
         return LogFile(self.path / "registered.ndjson", self.path.name, remedy, RegistrationRecord)
 
@@ -108,8 +108,8 @@ class SearchFolder(_ReportedFolder):
         return SealedLog(self.journal_path, self.path.name, remedy)
 
     def check_journal(self) -> None:
-        """Raises StoreError where a line of the journal is not what was written, or where trials are gone that the
-        search's document shows."""
+        """Raises StoreError if a line of the journal is damaged, or the journal lacks trials that the search's document
+        shows."""
         document = self.read()
         if document is not None and document.journal is not None and self.journal.lacks(document.journal):
             raise StoreError(f"{self.journal_path} lacks trials that {self.document_path} shows: {self.journal.remedy}")
@@ -122,12 +122,12 @@ class SearchFolder(_ReportedFolder):
 
     @property
     def asking_lock_path(self) -> Path:
-        """Held by the one command that asks for a trial."""
+        """Lock of the one command that asks for a trial."""
         return self.path / "asking.lock"
 
     @property
     def owners_dir(self) -> Path:
-        """One file for each command that searches, locked for as long as it lives."""
+        """One file for each searching command, locked during the command's lifetime."""
         return self.path / "owners"
 
     def read(self) -> SearchDocument | None:
@@ -138,18 +138,18 @@ class SearchFolder(_ReportedFolder):
 
     @contextmanager
     def table(self, kind: str) -> Iterator[Path]:
-        """A temporary path that becomes the table of trials as `csv` or `parquet`."""
+        """Temporary path that becomes the table of trials, as `csv` or `parquet`."""
         with replacing(self.path / f"trials.{kind}") as temporary:
             yield temporary
 
 
 @dataclass(frozen=True)
 class DataFolder:
-    """`data/<digest>/`. `split` is `train`, `tuning`, `judging` or `test`; some files are of held-out text alone."""
+    """`data/<digest>/`. `split` is `train`, `tuning`, `judging` or `test`; some files exist for held-out text only."""
 
     path: Path
     final: Path | None = None
-    """Where it will be, while it is being made elsewhere."""
+    """Its final path, while it is being made elsewhere."""
 
     @property
     def document_path(self) -> Path:
@@ -173,7 +173,7 @@ class DataFolder:
         return self.path / f"{split}.bin"
 
     def offsets_path(self, split: str) -> Path:
-        """Where documents begin."""
+        """Offsets, in tokens, at which documents begin."""
         return self.path / f"{split}.offsets.npy"
 
     def texts_path(self, split: str) -> Path:
@@ -181,12 +181,12 @@ class DataFolder:
         return self.path / f"{split}.jsonl"
 
     def bytes_path(self, split: str) -> Path:
-        """Bytes that each token stands for."""
+        """Number of bytes of each token."""
         return self.path / f"{split}.bytes.npy"
 
     @contextmanager
     def making(self) -> Iterator[DataFolder | None]:
-        """An empty folder that becomes this one when it is whole; None where this one is there already.
+        """An empty folder that becomes this one after the block; None if this one exists already.
 
         The folder is claimed meanwhile (`ablate.store.claims`), so two processes do not make it twice.
         """
@@ -200,7 +200,7 @@ class DataFolder:
                 yield DataFolder(temporary, final=self.path)
 
     def read(self) -> TextMeta | SyntheticMeta:
-        """The document of the corpus. Raises StoreError if it is gone."""
+        """The document of the corpus. Raises StoreError if it is missing or half-written."""
         is_described = not self.path.is_dir() and self.described_path.exists()
         path = self.described_path if is_described else self.document_path
         remedy = f"remove {path.parent} to prepare the data again"
@@ -212,17 +212,17 @@ class DataFolder:
         return found
 
     def write(self, meta: TextMeta | SyntheticMeta) -> None:
-        """The last of its files."""
+        """Write the document and the checksums of all files, after the other files."""
         place = self.final or self.path
         jsonfile.write(self.document_path, meta, jsonfile.place_of(place / self.document_path.name))
         sums.write(self.path, place)
 
     def check(self, afresh: bool = False) -> None:
-        """Raises StoreError where a file is not what was prepared. afresh: whatever was checked before."""
+        """Raises StoreError if a file has changed since it was prepared. afresh: ignore earlier checks."""
         sums.check(self.path, f"remove {self.path} to prepare the data again", afresh)
 
 
 class _Kind(DataDocument, extra="ignore"):
-    """Which shape a corpus has."""
+    """The field that tells text from a synthetic task, other fields ignored."""
 
     kind: str

@@ -1,5 +1,5 @@
-"""Documents as files of strict JSON. What does not fit its model is one line: the file, the field, what was expected
-there, and the remedy.
+"""Documents as files of strict JSON. A document that does not fit its model raises a StoreError of one line: the file,
+the field, the expected value, and the remedy.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ EXPECTED = {
 """Descriptions of the expected value, by pydantic's type of error."""
 OTHER_VERSION = "the file is whole, but was written by another version of ablate: use that one"
 LONGEST = 60
-"""Characters of a wrong value that are shown."""
+"""Most characters of a wrong value that a message shows."""
 
 
 def place_of(path: Path, names: int = 2) -> str:
-    """Where a document belongs, whichever folder the store is in: `3f2a…/result.json`, `norms-cpu/study.json`."""
+    """The last `names` parts of a document's path, the same wherever the store is: `3f2a…/result.json`."""
     return "/".join(os.path.abspath(path).rsplit("/", names)[-names:])  # noqa: PTH100 (links stay; every document)
 
 
 def is_at(path: Path, place: str) -> bool:
-    """Whether a document is where it belongs, also where a link leads there."""
+    """Whether a document is at the path that it states, possibly through a symbolic link."""
     names = place.count("/") + 1
     return place == place_of(path, names) or place == place_of(path.resolve(), names)
 
@@ -50,7 +50,7 @@ def is_at(path: Path, place: str) -> bool:
 def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | None:
     """The document at `path`; None when it is missing, empty or half-written.
 
-    Raises StoreError on a whole document that does not fit, and says the `remedy`: "remove it, and …".
+    Raises StoreError, with the `remedy` ("remove it, and …"), for a complete document that is invalid or misplaced.
     """
     try:
         content = read_regular(path)
@@ -70,7 +70,7 @@ def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | Non
         if any(not each["loc"] for each in found):  # no JSON, or no map: half-written
             return None
         reason = _version_reason(found) or _reason(found)
-        # A checksum that matches: nothing is lost, and nobody should remove it.
+        # If the checksum matches, the file is intact and should not be removed.
         raise StoreError(f"{path}: {reason}: {OTHER_VERSION if is_sealed else remedy}") from error
     if "version" not in document.model_fields_set:
         raise StoreError(f"{path}: {_unknown_version(None)}: {remedy}")
@@ -78,7 +78,7 @@ def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | Non
 
 
 def record(line: bytes, model: type[AnyPart], where: str, remedy: str) -> AnyPart:
-    """One line of a log. Raises StoreError where it does not fit, and names it as `where`."""
+    """One parsed line of a log. Raises StoreError, which names it as `where`, if it does not fit the model."""
     try:
         return model.model_validate_json(line)
     except ValidationError as error:
@@ -86,19 +86,19 @@ def record(line: bytes, model: type[AnyPart], where: str, remedy: str) -> AnyPar
 
 
 def write(path: Path, document: Document, place: str | None = None) -> None:
-    """Write one strict JSON document, sealed for its place; NaN, infinities and foreign types raise StoreError."""
+    """Write one strict JSON document, sealed with its path; NaN, infinities and foreign types raise StoreError."""
     write_text(path, sealed(path, document, place or place_of(path)))
 
 
 def sealed(path: Path, document: Document, place: str) -> str:
-    """The text of a document, sealed for its place. path: named where it is not strict JSON."""
+    """The text of a document, sealed with its path `place`. path: named in the StoreError if it is not strict JSON."""
     return checksum.sealed_json(_text(path, document, indent=1), place)
 
 
 def is_bound(path: Path) -> bool:
-    """Whether a document has a checksum and says where it belongs. One of an earlier version may lack either.
+    """Whether a document states its checksum and its path. One of an earlier version may lack either.
 
-    Raises OSError where it cannot be read, or is no file.
+    Raises OSError if it cannot be read, or is not a regular file.
     """
     found = checksum.unsealed_json(read_regular(path))
     return found.is_sealed and found.place is not None
@@ -112,14 +112,14 @@ def write_lines(path: Path, records: Sequence[Part]) -> None:
 def _text(path: Path, document: Part, indent: int | None = None) -> str:
     try:
         plain = document.model_dump(by_alias=True, warnings="error")
-        text = json.dumps(plain, allow_nan=False, ensure_ascii=False)  # which is strict, and slow at indents
+        text = json.dumps(plain, allow_nan=False, ensure_ascii=False)  # strict, but slow with indents
         return (text if indent is None else to_json(plain, indent=indent).decode()) + "\n"
     except (TypeError, ValueError, PydanticSerializationError) as error:
         raise StoreError(f"{path}: not strict JSON: {error}") from error
 
 
 def _is_strict(content: bytes) -> bool:
-    """Whether NaN and infinities, which pydantic takes for numbers, are at most part of texts."""
+    """Whether NaN and infinities, which pydantic accepts as numbers, occur at most inside strings."""
     if b"NaN" not in content and b"Infinity" not in content:
         return True
     try:
@@ -130,7 +130,7 @@ def _is_strict(content: bytes) -> bool:
 
 
 def _version_reason(found: Sequence[ErrorDetails]) -> str | None:
-    """The problem with a document's version, if any: other problems follow from it."""
+    """The problem with a document's schema version, if any, which causes the others."""
     for each in found:
         if each["loc"] == ("schema",):
             return _unknown_version(each["input"])
@@ -155,7 +155,7 @@ def _complaint(error: ErrorDetails) -> str:
         return "is missing"
     if error["type"] == "json_invalid" or not error["loc"]:
         return "expected a JSON object"
-    if error["loc"] == ("checksum",):  # where it is in its place, it is none of the fields
+    if error["loc"] == ("checksum",):  # at the end of the file, it would have been removed from the fields
         return "does not match the file"
     if error["type"] == "extra_forbidden":
         return "unknown field"

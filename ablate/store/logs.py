@@ -1,6 +1,6 @@
 """Append-only logs: one JSON object per line.
 
-A kill can tear the last line: it is cut on reading, and before anything is appended. Lines are sealed.
+A kill can leave the last line torn: it is dropped on reading, and cut off before appending. Lines are sealed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ TAIL_BYTES = 4096
 
 @dataclass(frozen=True)
 class LogFile(SealedLog, Generic[Line]):
-    """A log and the model of its lines. `sha256` is that of the whole log, None where nobody kept it, or not yet."""
+    """A log and the model of its lines. `sha256` is that of the whole log; None if none is stored, or not yet."""
 
     model: type[Line]
     sha256: str | None = None
 
     def content(self) -> bytes:
-        """Nothing where there is no file. Raises StoreError where it is not what was hashed."""
+        """The log's bytes; empty if there is no file. Raises StoreError if `sha256` does not match."""
         found = super().content()
         if self.sha256 is not None and checksum.of(found) != self.sha256:
             reason = "its checksum does not match" if self.path.exists() else "is gone"
@@ -44,23 +44,23 @@ class LogFile(SealedLog, Generic[Line]):
         return found
 
     def whole_lines(self) -> bytes:
-        """The content without a torn end, checked in whichever way is quickest."""
+        """The content without a torn end, checked by `sha256` if known, which is faster, else line by line."""
         if self.sha256 is not None:
             content = self.content()
             return content[: content.rfind(b"\n") + 1]
         return b"".join(body + b"\n" for body in self.bodies())
 
     def append(self, records: Iterable[Line]) -> None:
-        """Append a line for each record, all in one write, after cutting a torn one."""
+        """Append a line for each record, all in one write, after cutting off a torn one."""
         bodies = (record.model_dump_json(exclude_unset=True).encode() for record in records)
         self.add(bodies)
 
     def records(self) -> Iterator[Line]:
-        """Records in the order written. Raises StoreError."""
+        """Records in the order written. Raises StoreError if a line is damaged."""
         yield from self._parsed(self.bodies())
 
     def slowly(self, types: Mapping[str, type]) -> polars.DataFrame:
-        """Line by line: the last may be torn; any other that does not fit is a StoreError."""
+        """Records parsed line by line. The last may be torn; any other that does not fit raises StoreError."""
         import polars as pl  # noqa: PLC0415 (slow to import; most users only write)
 
         records = [record.model_dump() for record in self.records()]
@@ -72,25 +72,25 @@ class LogFile(SealedLog, Generic[Line]):
 
 
 class Whole(LogFile[Line]):
-    """One that was written at once: no kill can tear its end."""
+    """A log that was written in one piece: no kill can tear its end."""
 
     def whole_lines(self) -> bytes:
         return self.content()
 
     def records(self) -> Iterator[Line]:
-        """All of them. Raises StoreError."""
+        """All records. Raises StoreError if the content or a line is damaged."""
         yield from self._parsed(self.content().splitlines())
 
 
 class StepLog(LogFile[Record]):
-    """One whose lines each have the `step` that they are of."""
+    """A log whose lines each have a `step`."""
 
     def frame(self, only: Collection[str] = ()) -> polars.DataFrame:
-        """The records in the order written, with nulls for what one lacks. `only` these columns, much faster."""
+        """Records in the order written, with nulls for absent fields. only: read just these columns, much faster."""
         return together([self], only)[0]
 
     def last(self, wanted: Callable[[Record], bool]) -> Record | None:
-        """The last record that is wanted, from the end of the file alone; None where there is none."""
+        """The last record that `wanted` accepts, among the last TAIL_BYTES of the file; None if there is none."""
         if not self.path.exists():
             return None
         check_regular(self.path)
@@ -110,7 +110,7 @@ class StepLog(LogFile[Record]):
             replace(self, path=temporary, sha256=None).add(kept)
 
     def _record_or_none(self, line: bytes) -> Record | None:
-        """None for the end of a line that is cut off."""
+        """The parsed record; None for a line whose start was not read."""
         try:
             return self.model.model_validate_json(unsealed(line))
         except ValidationError:
@@ -118,7 +118,7 @@ class StepLog(LogFile[Record]):
 
 
 def together(logs: Sequence[LogFile[Line]], only: Collection[str] = ()) -> tuple[polars.DataFrame, list[int]]:
-    """The records of logs of one kind below each other, with nulls for what one lacks, and how many each log has."""
+    """Concatenated records of logs of one kind, with nulls for absent fields, and the number of records of each log."""
     import polars as pl  # noqa: PLC0415 (as above)
 
     if not logs:
@@ -129,7 +129,7 @@ def together(logs: Sequence[LogFile[Line]], only: Collection[str] = ()) -> tuple
     whole = [log.whole_lines() for log in logs]
     counts = [content.count(b"\n") for content in whole]
     try:
-        # Parsed at once: far faster than log by log, which is far faster than line by line.
+        # Parsing all at once is far faster than log by log, which is far faster than line by line.
         found = pl.read_ndjson(b"".join(whole), schema=pl.Schema(types)) if any(whole) else pl.DataFrame(schema=types)
     except pl.exceptions.PolarsError:
         found = None

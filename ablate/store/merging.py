@@ -1,8 +1,8 @@
-"""Taking runs, studies and ledgers of an unpacked archive over into a store.
+"""Merging the runs, studies and ledgers of an unpacked archive into a store.
 
-First everything is verified where it was unpacked; only then is anything written. What the store has stays as it is:
-a digest decides what is the same run, and one with other results is refused by name. Judgements of both stores are one
-ledger. Pages do not travel: they are drawn again.
+Everything is verified where it was unpacked before anything is written. The store's own content stays as it is: runs
+with one digest are the same run, and an incoming one with other results is refused by name. The judgements of both are
+merged into one ledger. Archives have no pages: they are rendered again.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from ablate.store.files import StoreError, move
 from ablate.store.folders import StudyFolder
 from ablate.store.store import Store
 
-OF_THE_MACHINE = {
-    *("attention", "microbatch", "devices", "sharding", "waiting", "beside", "train_seconds", "wall_seconds"),
-    *("tokens_per_second", "mfu", "matmul_flops_per_second", "peak_memory_bytes", "peak_memory_source"),
-    *("sums", "environment", "started", "finished"),
+DETERMINED = {
+    *("status", "reason", "steps", "tokens", "loss", "bits_per_byte", "accuracy", "floor"),
+    *("judging_loss", "judging_bits_per_byte", "judging_accuracy", "start_loss", "train_loss"),
+    *("loss_spikes", "loss_spike_steps", "grad_norm"),
+    *("parameters", "parameters_embedding", "flops_per_token", "flops"),
 }
-"""Fields of a result that its digest does not decide."""
+"""Fields of a result that follow from the run's digest. The others measure the machine and the moment."""
 
 
 @dataclass
@@ -36,21 +37,21 @@ class Merge:
     new: list[str] = field(default_factory=list)
     """Digests of runs that the store did not have."""
     known: list[str] = field(default_factory=list)
-    """Digests of runs that it had, with the same results."""
+    """Digests of runs that the store had, with the same results."""
     completed: list[str] = field(default_factory=list)
-    """Those among the known that got evaluations or a model that they lacked."""
+    """Digests of known runs that got evaluations or a model that they lacked."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Digests of runs that were not taken over, with the reason."""
+    """Digests of runs that were not merged, with the reason."""
     studies: list[StudyDocument] = field(default_factory=list)
     """Studies that the store did not have."""
     kept: list[StudyDocument] = field(default_factory=list)
     """Documents that were left out, since the store has another of the same study at the same scale."""
     judgements: dict[str, int] = field(default_factory=dict)
-    """Number of judgements that are new to the ledger of each study."""
+    """Number of judgements added to the ledger of each study."""
 
 
 def verify(incoming: Store, manifest: PackDocument) -> None:
-    """Raise StoreError where anything unpacked is damaged, incomplete, or not what it says it is."""
+    """Raise StoreError if anything unpacked is damaged, incomplete, or contradicts its name or the manifest."""
     check = Check(incoming)
     for line in check.damages():
         raise StoreError(line.rpartition(": ")[0] or line)
@@ -109,7 +110,7 @@ def _is_time(text: str) -> bool:
 
 
 def merge(incoming: Store, store: Store, manifest: PackDocument) -> Merge:
-    """Take over what is new, runs first, so that a merge that is killed can be repeated."""
+    """Move what is new into the store, runs first, so that a killed merge can be repeated."""
     found = Merge()
     records = incoming.merged()
     for digest in manifest.runs:
@@ -119,7 +120,7 @@ def merge(incoming: Store, store: Store, manifest: PackDocument) -> Merge:
         if not target.is_known:
             move(path, target.described_path.parent)
     for name in incoming.ledgers():
-        # Judgements that the store's ledger lacks. Whoever reads it sorts them by date.
+        # Add the judgements that the store's ledger lacks; readers sort them by date.
         known = {record.model_dump_json() for record in store.read_ledger(name)}
         new = [record for record in incoming.read_ledger(name) if record.model_dump_json() not in known]
         if new:
@@ -149,14 +150,14 @@ def _merge_run(incoming: Store, store: Store, record: MergedRecord, found: Merge
     if target.exists() and any(target.iterdir()):
         found.refused[digest] = f"it has begun here: finish it, or remove {target}, and merge again"
         return
-    store.merged_log.append([record])  # before the run, which may come without a model
+    store.merged_log.append([record])  # before the run, whose missing model it explains
     move(source, target)
     found.new.append(digest)
 
 
 def _difference(ours: ResultDocument, theirs: ResultDocument) -> str:
-    """Results that differ though the digest says that they cannot; empty where they are the same."""
-    here, there = (each.model_dump(exclude=OF_THE_MACHINE) for each in (ours, theirs))
+    """A difference between two results of one digest, in words; empty if they agree."""
+    here, there = (each.model_dump(include=DETERMINED) for each in (ours, theirs))
     differing = [name for name in here if here[name] != there[name]]
     if not differing:
         return ""
@@ -171,7 +172,7 @@ def _complete(source: Path, target: Path) -> list[str]:
         *sorted(samples),
         *sorted(scores),
         *source.glob("model"),
-    ]  # a document after the items that it vouches for
+    ]  # scores after the samples of which they hold the checksum
     missing = [path for path in theirs if not (target / path.name).exists()]
     for path in missing:
         move(path, target / path.name)

@@ -1,4 +1,4 @@
-"""Where everything lies in a store."""
+"""Paths of all files of a store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FOLDERS = {
     "allowed",
     "trackers",
 }
-"""Folders beside those of runs."""
+"""Top-level folders that are not of runs."""
 DIGEST = re.compile(r"[0-9A-Za-z_]+(-[0-9A-Za-z_]+)*")
 
 
@@ -38,18 +38,18 @@ class Paths:
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
         self._run_dirs: dict[str, Path] = {}
-        """Folders by digest: a command asks for that of each run many times."""
+        """Cache of folders by digest: a command needs that of each run many times."""
 
     @cached_property
     def absolute(self) -> Paths:
-        """The same files for a process that works elsewhere."""
+        """The same files, for a process with another working directory."""
         return Paths(self.root.resolve())
 
     # Digests of earlier versions
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        """The stored digest of what was stored under another than today's, by today's."""
+        """Stored digests of earlier versions, by today's digests."""
         return {alias.digest: alias.stored for alias in self.alias_log.records()}
 
     def _stored(self, digest: str) -> str:
@@ -119,13 +119,13 @@ class Paths:
         return self.evals_path(digest, request).with_suffix(".samples.ndjson")
 
     def _answer(self, digest: str, name: str, request: str) -> Path:
-        """The document that answers a request, or the one that a version before this wrote in answer to it."""
+        """Path of a request's document, or of an existing one under the digest of an earlier version."""
         path = self.run_dir(digest) / name.format(_checked(request))
         stored = path.with_name(name.format(self._stored(request)))
         return stored if stored != path and stored.exists() and not path.exists() else path
 
     def answers_path(self, digest: str) -> Path:
-        """The model's answers, by question; may be removed."""
+        """Cache of the model's answers; may be removed."""
         return self.run_dir(digest) / "answers.db"
 
     def error_path(self, digest: str) -> Path:
@@ -136,7 +136,7 @@ class Paths:
         return self.run_dir(digest) / "log.txt"
 
     def written(self, digest: str) -> list[os.DirEntry[str]]:
-        """The documents and logs that a run has so far."""
+        """Directory entries of a run's documents and logs; empty if its folder is absent or private."""
         with suppress(FileNotFoundError, PermissionError), os.scandir(self.run_dir(digest)) as entries:
             return [entry for entry in entries if entry.name.endswith("json")]
         return []
@@ -144,7 +144,7 @@ class Paths:
     # Other folders
 
     def study(self, name: str, scale: str) -> StudyFolder:
-        """Any name is one safe folder name: what is not `[A-Za-z0-9_.~-]` is percent-encoded."""
+        """A study's folder. Characters outside `[A-Za-z0-9_.~-]` are percent-encoded, so that any name is safe."""
         return StudyFolder(self.root / "studies" / _safe(name, scale))
 
     def search(self, name: str, scale: str) -> SearchFolder:
@@ -158,11 +158,11 @@ class Paths:
         return self.root / "data"
 
     def checkpoint_dir(self, digest: str) -> Path:
-        """A model that was trained elsewhere, as `zoo.save` writes it, and its tokenizer where it came with one."""
+        """A model that was trained elsewhere, as `zoo.save` writes it, and its tokenizer if it came with one."""
         return self.root / "checkpoints" / _checked(digest)
 
     def import_path(self, name: str) -> Path:
-        """Any name is one safe file name, as for studies."""
+        """An imported model's document; any name is safe, as for studies."""
         return self.root / "imports" / f"{quote(name, safe='')}.json"
 
     @property
@@ -196,11 +196,11 @@ def tokenizer_in(model_dir: Path) -> Path:
 
 
 CAMPAIGN_STUDY = re.compile(r"judge-(.+)-\d+")
-"""Names that `campaign_study` makes."""
+"""Pattern of the names that `campaign_study` makes."""
 
 
 def campaign_study(campaign: str, number: int) -> str:
-    """Name of the study that a campaign's proposal is judged by."""
+    """Name of the study that judges a campaign's proposal."""
     return f"judge-{campaign}-{number}"
 
 

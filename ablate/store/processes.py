@@ -1,4 +1,4 @@
-"""Processes by what outlives them: which they were, and whether they have ended."""
+"""Identification of processes across machines and restarts, and whether they have ended."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import cache
 from pathlib import Path
 
 STATE, STARTED = 0, 19
-"""Places in /proc/<pid>/stat, counted after the name of the program."""
+"""Positions of fields in /proc/<pid>/stat, counted after the program's name."""
 ENDED = "ZX"
-"""States of a process that waits for nothing but to be forgotten."""
+"""States of an ended process: zombie or dead."""
 
 
 @cache
 def here() -> tuple[str, str, str]:
-    """This machine, its start, and its space of process numbers: containers have their own."""
+    """This machine, its boot id, and its PID namespace: containers have their own."""
     machine = f"{platform.node()} {_line('/etc/machine-id')}".strip()
     with suppress(OSError):
         return machine, _line("/proc/sys/kernel/random/boot_id"), str(Path("/proc/self/ns/pid").readlink())
@@ -24,13 +24,13 @@ def here() -> tuple[str, str, str]:
 
 
 def started(pid: int) -> str | None:
-    """When a process began, in ticks since the machine did; None where nobody says."""
+    """Start time of a process, in clock ticks since boot; None if unknown."""
     found = _stat(pid)
     return found[STARTED] if found else None
 
 
 def group(pid: int) -> int | None:
-    """The process group of a process of this machine; None where there is no such process."""
+    """The process group of a process on this machine; None if there is no such process."""
     try:
         return os.getpgid(pid)
     except ProcessLookupError:
@@ -38,21 +38,21 @@ def group(pid: int) -> int | None:
 
 
 def is_of_another_start(where: tuple[str, str, str]) -> bool:
-    """Whether a machine of this one's name started at another time: this one, before it restarted, or another that was
-    copied from the same image."""
+    """Whether `where` has this machine's name and another boot id: this machine before a restart, or another one cloned
+    from the same image."""
     (machine, boot, _), (our_machine, our_boot, _) = where, here()
     return machine == our_machine and boot != our_boot
 
 
 def has_ended(where: tuple[str, str, str], pid: int, since: str | None) -> bool:
-    """Whether a process that began at `since` is known to be no more. Of other machines nothing is known."""
+    """Whether a process that began at `since` is known to have ended; False on other machines, boots and namespaces."""
     if where != here():
         return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # it is somebody else's
+    except PermissionError:  # another user's
         pass
     found = _stat(pid)
     return found is not None and (found[STATE] in ENDED or since not in (None, found[STARTED]))

@@ -64,7 +64,7 @@ def _chapter(name: str) -> Iterator[str]:
     yield f"## {title.rstrip('.')}"
     if rest.strip():
         yield rest.strip()
-    # Documents before their parts, otherwise as they are written.
+    # Documents before their parts, otherwise in the order of the source.
     own = [value for value in vars(module).values() if inspect.isclass(value) and value.__module__ == module.__name__]
     models = [value for value in own if issubclass(value, Part) and value is not Part]
     for model in sorted(models, key=lambda model: not issubclass(model, Document)):
@@ -78,7 +78,7 @@ def _chapter(name: str) -> Iterator[str]:
 
 
 def _meanings(model: type[Part]) -> dict[str, str]:
-    """The text below each field that the class itself declares."""
+    """Docstrings of the fields that the class itself declares, by field."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(body, ast.ClassDef)
     found = {}

@@ -1,4 +1,4 @@
-"""The columns that a result fills in a frame of runs: its own fields, by type and unit. Nothing else lists them."""
+"""Columns of a result in a frame of runs, derived from the types and units of its fields: their only list."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FIELDS = {
 
 
 def _columns(name: str, hint: Any) -> Iterator[tuple[str, pl.DataType]]:
-    """A part is known by its median, and by what it counts beside; a part without is no number of a run."""
+    """Columns of a field. A part gives its median and its integer fields, or nothing if it has no median."""
     origin, inside = get_origin(hint), get_args(hint)
     if origin is Literal:
         yield name, pl.String()
     elif origin is tuple:
         yield name, pl.List(TYPES[inside[0]])
-    elif inside:  # annotated, or null too
+    elif inside:  # annotated or optional
         yield from _columns(name, inside[0])
     elif not issubclass(hint, Part):
         yield name, TYPES[hint]
@@ -52,15 +52,15 @@ RUN: Schema = {
     "dtype": pl.String(),
     "matmul": pl.String(),
 }
-"""A result's own numbers, null where there is none; JSON of what it ran on; whether it has a checksum of probes; and
-what `run.json` says."""
+"""Columns of a run: those of its result, null without one; its environment and GPU as JSON; whether it has probes; and
+fields of `run.json`."""
 LOSSES = tuple(name for name in RESULT if name in FIELDS and _units(FIELDS[name]) & _units(Nats))
-"""Those in nats per scored target, which are rescaled where tokenizers differ."""
+"""Columns in nats per scored target, which are rescaled if tokenizers differ."""
 NUMBERS = tuple(name for name, kind in RESULT.items() if kind in (pl.Int64(), pl.Float64()))
 
 
 def _place(column: str) -> tuple[str, str]:
-    """The field that a column is from, and the name inside its part."""
+    """The field that a column is from, and the attribute within its part."""
     if column in FIELDS:
         return column, "median"
     part = next(name for name in FIELDS if column.startswith(f"{name}_"))

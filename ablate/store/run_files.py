@@ -34,7 +34,7 @@ Owned = TypeVar("Owned", RunDocument, ResultDocument, CalibrationDocument)
 
 
 class _KnownResult(NamedTuple):
-    """The content of a file when it had this inode, size and time."""
+    """A result as it was read when its file had this inode, size and mtime."""
 
     path: Path
     stamp: tuple[int, int, int]
@@ -42,21 +42,21 @@ class _KnownResult(NamedTuple):
 
 
 class RunFiles(Paths):
-    """The files of runs, by digest. A reader gives None where there is no whole document, and raises StoreError where
-    it is not what it should be."""
+    """The files of runs, by digest. A reader returns None if there is no complete document, and raises StoreError if it
+    is damaged or misplaced."""
 
     def __init__(self, root: Path | str) -> None:
         super().__init__(root)
         self._place = os.fspath(root)
         self._results: dict[str, _KnownResult] = {}
-        """Results by digest."""
+        """Cache of results by digest."""
 
     @contextmanager
     def claim(self, digest: str, stall_seconds: float = STALL_SECONDS, blocking: bool = True) -> Iterator[FolderClaim]:
-        """Hold a run alone (`ablate.store.claims`). Temporary files that a killed holder left are removed.
+        """Hold a run exclusively (`ablate.store.claims`), and remove temporary files of a killed holder.
 
-        Raises LockedError when not `blocking` and another holds it, and LostClaimError from the block when another has
-        taken over.
+        Raises LockedError if not `blocking` and another process holds it, and LostClaimError from the block if another
+        has taken over.
         """
         directory = self.run_dir(digest)
         with claimed(directory, stall_seconds, blocking) as claim:
@@ -73,7 +73,7 @@ class RunFiles(Paths):
         jsonfile.write(self.run_path(run.digest), run)
 
     def read_result(self, digest: str) -> ResultDocument | None:
-        """Read again only where the file has changed: every log of a run is compared with what its result says."""
+        """The result, read again only if its file has changed: every log of the run is checked against it."""
         known = self._results.get(digest)
         path = known.path if known else self.result_path(digest)
         try:
@@ -88,7 +88,7 @@ class RunFiles(Paths):
         return known.document
 
     def write_result(self, result: ResultDocument, losses: Sequence[ItemLoss] = ()) -> None:
-        """With the final loss by document, where there is one, and checksums of what the result rests on."""
+        """Write the final loss by document, if any, then the result with checksums of the run's logs."""
         digest = self._stored(result.digest)
         if losses:
             jsonfile.write_lines(self.losses_path(digest), losses)
@@ -133,7 +133,7 @@ class RunFiles(Paths):
         jsonfile.write(self.evals_path(digest, request), found)
 
     def drop_incomplete_evals(self, digest: str, request: str) -> None:
-        """Forget an evaluation that went without some tasks, so that it is made again: their data may be there now."""
+        """Remove an evaluation that skipped tasks, so that it is repeated: their data may be available now."""
         found = self.read_evals(digest, request)
         if found and found.skipped:
             self.evals_path(digest, request).unlink()
@@ -155,25 +155,25 @@ class RunFiles(Paths):
         return iter(dict.fromkeys(found))
 
     def read_samples(self, digest: str, request: str) -> list[SampleRecord] | None:
-        """One record per item of an evaluation; None where there are none."""
+        """One record per item of an evaluation; None if there are none."""
         path, scores = self.samples_path(digest, request), self.read_evals(digest, request)
         remedy = f"remove {self.evals_path(digest, request)} to evaluate the run again"
         log = Whole(path, "", remedy, SampleRecord, scores.samples_sha256 if scores else None)
         return list(log.records()) if log.sha256 or path.exists() else None
 
-    # The error that ended a worker, and resumable state
+    # Errors of workers, and resumable state
 
     def write_error(self, digest: str, summary: str, details: str) -> None:
-        """Keep a one-line summary and the details of what ended a worker."""
+        """Store a one-line summary and the details of the error that ended a worker."""
         write_text(self.error_path(digest), f"{summary}\n\n{details}")
 
     def read_error(self, digest: str) -> str | None:
-        """The summary of what ended the last worker on this run, or None when nothing did."""
+        """The summary of the error that ended the last worker on this run; None if there was none."""
         found = self._error_text(digest)
         return None if found is None else found.split("\n", 1)[0]
 
     def read_traceback(self, digest: str) -> str:
-        """The details of it; empty where nothing did."""
+        """The details of that error; empty if there was none."""
         return (self._error_text(digest) or "").partition("\n\n")[2]
 
     def _error_text(self, digest: str) -> str | None:
@@ -183,11 +183,11 @@ class RunFiles(Paths):
             return None
 
     def drop_error(self, digest: str) -> None:
-        """Forget it: a new worker begins."""
+        """Remove that error, for a new worker."""
         self.error_path(digest).unlink(missing_ok=True)
 
     def check_state(self, digest: str) -> None:
-        """Raises StoreError where the resumable state of a run is not what was saved."""
+        """Raises StoreError if the resumable state of a run is damaged, or of another run."""
         path = self.state_path(digest)
         if path.exists():
             check_regular(path)
@@ -195,29 +195,29 @@ class RunFiles(Paths):
             raise StoreError(f"{path} is damaged, or of another run: remove it to start the run again")
 
     def drop_state(self, digest: str) -> None:
-        """Forget the resumable state of a run that has ended."""
+        """Remove the resumable state of a run that has ended."""
         self.state_path(digest).unlink(missing_ok=True)
 
     def last_beat(self, digest: str) -> float:
-        """When a worker on a run last showed that it lives, in seconds since 1970; 0 where none works on it."""
+        """Time of the last heartbeat of a worker on a run, in seconds since 1970; 0 if none works on it."""
         return last_beat(f"{self._place}/{self.run_name(digest)}")
 
     # Logs
 
     def append_metrics(self, digest: str, *records: MetricsRecord) -> None:
-        """Append a line for each in one write, after cutting a torn one."""
+        """Append a line for each record in one write, after cutting off a torn one."""
         self.metrics_log(digest).append(records)
 
     def append_probes(self, digest: str, records: Iterable[ProbeRecord]) -> None:
-        """Append what was read at one step, in one write."""
+        """Append the records of one step, in one write."""
         self.probes_log(digest).append(records)
 
     def read_metrics(self, digest: str, only: Collection[str] = ()) -> polars.DataFrame:
-        """Metrics in the order written, with nulls where a record lacks a column. `only` these columns, much faster."""
+        """Metrics in the order written, with nulls for absent fields. only: read just these columns, much faster."""
         return self._checked(digest, self.metrics_log(digest)).frame(only)
 
     def read_many_metrics(self, digests: Sequence[str], only: Collection[str]) -> tuple[polars.DataFrame, list[int]]:
-        """These columns of the metrics of many runs, below each other, and how many records each run has."""
+        """These columns of the metrics of many runs, concatenated, and the number of records of each run."""
         return together([self._checked(digest, self.metrics_log(digest)) for digest in digests], only)
 
     def read_probes(self, digest: str) -> polars.DataFrame:
@@ -229,31 +229,31 @@ class RunFiles(Paths):
         return self.probes_path(digest).exists()
 
     def last_step(self, digest: str) -> MetricsRecord | None:
-        """The last training record, from the end of the file alone; None where there is none."""
+        """The last training record, read from the end of the file only; None if there is none."""
         return self.metrics_log(digest).last(lambda record: "lr" in record.model_fields_set)
 
     def read_losses(self, digest: str) -> list[ItemLoss] | None:
-        """The final loss by document or example; None where there is none."""
+        """The final loss by document or example; None if there is none."""
         log = self._losses(digest)
         return list(log.records()) if log.sha256 or log.path.exists() else None
 
     def read_many_losses(self, digests: Sequence[str], only: Collection[str]) -> tuple[polars.DataFrame, list[int]]:
-        """These columns of the final losses of many runs, below each other, and how many records each run has."""
+        """These columns of the final losses of many runs, concatenated, and the number of records of each run."""
         return together([self._losses(digest) for digest in digests], only)
 
     def log_seals(self, digest: str) -> dict[str, str]:
-        """Last seals of the logs that belong to a run's state, by name."""
+        """Last seals of the logs that a run's saved state refers to, by name."""
         seals = {log.path.stem: log.last_seal() for log in (self.metrics_log(digest), self.probes_log(digest))}
         return {name: seal for name, seal in seals.items() if seal is not None}
 
     def check_logs(self, digest: str, seals: Mapping[str, str]) -> None:
-        """Raises StoreError where logs lack lines that were there when a state was saved."""
+        """Raises StoreError if logs lack lines that they had when a state was saved."""
         for log in (self.metrics_log(digest), self.probes_log(digest)):
             if log.path.stem in seals and log.lacks(seals[log.path.stem]):
                 raise StoreError(f"{log.path} lacks lines that were there at the last checkpoint: {log.remedy}")
 
     def truncate_logs(self, digest: str, step: int) -> None:
-        """Drop what metrics and probes say after `step`: training resumed from its checkpoint writes it again."""
+        """Drop metrics and probes after `step`: training resumed from its checkpoint writes them again."""
         self.metrics_log(digest).truncate(step)
         if self.probes_path(digest).exists():
             self.probes_log(digest).truncate(step)
@@ -268,7 +268,7 @@ class RunFiles(Paths):
         return Whole(self.losses_path(digest), "", self._train_again(digest), ItemLoss, self._sum(digest, "losses"))
 
     def _checked(self, digest: str, log: StepLog[Record]) -> StepLog[Record]:
-        """A log of a run with the checksum that its result has of it, where it has ended."""
+        """A log of a run, with its checksum from the run's result, if the run has ended."""
         return replace(log, sha256=self._sum(digest, log.path.stem))
 
     def _sum(self, digest: str, log: str) -> str | None:

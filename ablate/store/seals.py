@@ -1,13 +1,14 @@
-"""Logs whose lines are sealed: a seal at the end of each covers its text, all lines before it, and whose log it is.
+"""Logs whose lines form a hash chain: the seal at the end of a line covers its text, all lines before it, and the log's
+owner.
 
     seal₀ = H(owner)        sealₙ = H(sealₙ₋₁ ‖ lineₙ)        H: the first 16 hex digits of SHA-256
 
-So a changed digit, a lost line and a log of another owner are all noticed. Lines of versions before this have no seal;
-the first sealed line covers them too. Two writers may append at once: both lines then continue from one seal, so a line
-may continue from any seal before it.
+So a changed digit, a lost line and a log of another owner are all noticed. Lines of earlier versions have no seal; the
+first sealed line covers them too. Two writers may append at once: both lines then continue from one seal, so a line
+may continue from any earlier sealed line.
 
-The end of a log can be lost without breaking the chain. Whatever must notice that keeps the seal of the last line that
-it knew (`SealedLog.lacks`).
+Losing the end of a log does not break the chain. A file that must notice this stores the seal of the last line that it
+refers to (`SealedLog.lacks`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ablate.store.files import StoreError, check_regular, pass_fence, read_regul
 
 _SEAL = re.compile(rb',"seal":"([0-9a-f]{16})"\}\Z')
 _END_BYTES = 2**16
-"""Longer than nearly every line."""
+"""Bytes read from the end of a log: more than nearly every line has."""
 
 
 class Chain:
@@ -38,12 +39,12 @@ class Chain:
         self.last = _hash(owner.encode())
         self.seals = {self.last}
         self._continued = {self.last}
-        """Seals that a line may continue from: of sealed lines, and of the last one before those."""
+        """Seals that a line may continue from: of sealed lines, and of the last unsealed line before them."""
         self.has_sealed = False
-        """Whether a line had a seal: those after it must have one."""
+        """Whether a line had a seal: then every later line must have one."""
 
     def body(self, line: bytes) -> bytes | None:
-        """A line without its seal, as it was appended; None where it is not what was sealed."""
+        """A line without its seal, as it was appended; None if its seal does not match, or is missing."""
         found = _SEAL.search(line)
         if found is None:
             if self.has_sealed:
@@ -71,53 +72,53 @@ class Chain:
 
 @dataclass(frozen=True)
 class SealedLog:
-    """A log of JSON objects. `owner` names whose it is; `remedy` says what to do about a line that changed."""
+    """A log of JSON objects. `owner` is part of its seals; messages suggest `remedy` for a damaged line."""
 
     path: Path
     owner: str
     remedy: str
 
     def content(self) -> bytes:
-        """Nothing where there is no file."""
+        """The log's bytes; empty if there is no file."""
         try:
             return read_regular(self.path)
         except FileNotFoundError:
             return b""
 
     def bodies(self) -> list[bytes]:
-        """The whole lines without their seals. Raises StoreError where one is not what was sealed."""
+        """The complete lines without their seals. Raises StoreError if one is damaged."""
         return self.read()[1]
 
     def read(self) -> tuple[Chain, list[bytes]]:
-        """The chain at the end of the log, and the bodies of its lines. Raises StoreError."""
+        """The chain at the end of the log, and the bodies of its lines. Raises StoreError if one is damaged."""
         chain, bodies = Chain(self.owner), []
         for number, line in enumerate(self.whole(self.content()).split(b"\n")[:-1], start=1):
             bodies.append(self.checked(chain, line, number))
         return chain, bodies
 
     def checked(self, chain: Chain, line: bytes, number: int) -> bytes:
-        """The body of a line after those of the chain. Raises StoreError where it is not what was sealed."""
+        """The body of the line that follows the chain. Raises StoreError if it is damaged."""
         body = chain.body(line)
         if body is None:
             raise StoreError(f"{self.path}:{number}: its checksum does not match: {self.remedy}")
         return body
 
     def parsed(self, body: bytes, number: int) -> dict[str, Any]:
-        """A line's object. Raises StoreError: a line of versions before this is not sealed."""
+        """A line's JSON object. Raises StoreError if it is none, as a damaged unsealed line of an earlier version."""
         if not is_object(body):
             raise StoreError(f"{self.path}:{number}: expected a JSON object: {self.remedy}")
         found: dict[str, Any] = json.loads(body)
         return found
 
     def whole(self, content: bytes) -> bytes:
-        """Whole lines: a kill can tear the last one. Raises StoreError where only the end of the line has changed."""
+        """The complete lines: a kill can tear the last one. Raises StoreError if only its line end has changed."""
         size = content.rfind(b"\n") + 1
         if is_object(content[size:-1]):
             raise StoreError(f"{self.path}: its last line does not end as it was written: {self.remedy}")
         return content[:size]
 
     def last_seal(self) -> str | None:
-        """Seal of the last line, which a file keeps that rests on the log as it is now; None for an empty log."""
+        """Seal of the last line, for files that refer to the log's present state; None for an empty log."""
         try:
             check_regular(self.path)
             with self.path.open("rb", buffering=0) as file:
@@ -126,17 +127,17 @@ class SealedLog:
             return None
 
     def lacks(self, seal: str) -> bool:
-        """Whether a line that had this seal is gone."""
+        """Whether no line has this seal. Raises StoreError if a line is damaged."""
         return seal.encode() not in self.read()[0].seals
 
     def add(self, bodies: Iterable[bytes], sync: bool = False) -> None:
-        """Append JSON objects, all in one write, after cutting a torn line. A write that fails is taken back: a full
-        disk leaves the log as it was."""
+        """Append JSON objects, all in one write, after cutting off a torn line. A write that fails, as on a full disk,
+        is undone. sync: flush the log to the disk."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             check_regular(self.path)
         with self.path.open("a+b", buffering=0) as file:
-            pass_fence(self.path)  # after opening: whoever takes a run over replaces the file
+            pass_fence(self.path)  # after opening: a process that takes the run over replaces the file
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 1))
             if size and file.read(1) != b"\n":
@@ -154,7 +155,7 @@ class SealedLog:
                 raise
 
     def _at_end(self, file: FileIO) -> Chain:
-        """The chain after the last line. Where that has no seal, all lines are read."""
+        """The chain after the last line. If that line has no seal, all lines are read."""
         chain = Chain(self.owner)
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _END_BYTES))
@@ -183,7 +184,7 @@ def is_object(line: bytes) -> bool:
 
 
 def _write_all(file: FileIO, content: bytes) -> None:
-    """A disk that gets full may take a part: writing the rest says why."""
+    """Write in several calls if needed: a disk that fills up takes a part, and the next write raises the error."""
     rest = memoryview(content)
     while rest:
         rest = rest[file.write(rest) :]

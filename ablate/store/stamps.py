@@ -1,10 +1,10 @@
-"""Stamps of folders: what the file system says of all their files, and which folders `ablate check` found whole.
+"""Stamps of folders, from the metadata of all their files, and a record of folders that `ablate check` found intact.
 
     stamp = H(name, mode, inode, size, mtime, ctime of every file)
 
-Nobody can set a ctime, so a file that was written, replaced or copied has another stamp. Clocks of file systems are
-coarse: a file that changes twice within a tick has one ctime. So a folder is kept only if its last change was `TICK_NS`
-before it was read, by the file system's own clock; one that lies on another machine has another.
+No program can set a ctime, so a file that was written, replaced or copied has another stamp. File-system clocks are
+coarse: a file that changes twice within a tick has one ctime. So a folder is recorded only if its last change was more
+than `TICK_NS` before it was read, by the clock of the file system, which may be another machine's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ablate.store.documents.sums import WholeDocument
 from ablate.store.files import StoreError
 
 TICK_NS = 2 * 10**9
-"""The coarsest clock of a file system: FAT's."""
+"""Tick of the coarsest file-system clock, FAT's, in ns."""
 
 
 class Stamp(NamedTuple):
@@ -32,11 +32,11 @@ class Stamp(NamedTuple):
 
     seal: str
     newest: int
-    """When the last of its files changed, in ns since 1970."""
+    """Time of the latest change of a file, in ns since 1970."""
 
 
 def stamp(folder: Path) -> Stamp | None:
-    """The stamp of a folder; None where it has a link, whose target says more, or may not be read."""
+    """The stamp of a folder; None if it cannot be read, or has a symbolic link, whose target a stamp does not cover."""
     try:
         found = sorted(_files(os.fspath(folder), ""))
     except OSError:
@@ -59,7 +59,7 @@ def _files(folder: str, inside: str) -> Iterator[tuple[str, bool, int, int, int,
 
 
 def checked_name() -> str:
-    """Name of the file in which this machine keeps what it compared."""
+    """Name of the file in which this machine records what it verified."""
     return f"checked-{_machine_name()}.json"
 
 
@@ -77,7 +77,7 @@ MOST = 2**63 - 1
 
 
 def file_stamp(path: str) -> tuple[int, int, int, int]:
-    """Inode, size, mtime and ctime of a file; GONE where it is not there, UNKNOWN where that cannot be told."""
+    """Inode, size, mtime and ctime of a file; GONE if it does not exist, UNKNOWN if that cannot be told."""
     try:
         found = os.stat(path)  # noqa: PTH116 (a path for each of so many takes longer than the rest)
     except FileNotFoundError:
@@ -88,7 +88,7 @@ def file_stamp(path: str) -> tuple[int, int, int, int]:
 
 
 def clock(path: Path) -> int | None:
-    """The time in ns since 1970 of the file system that a path is on; None where nothing may be written there."""
+    """The time, in ns since 1970, by the clock of a path's file system; None if its folder is not writable."""
     probe = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         probe.touch()
@@ -100,8 +100,8 @@ def clock(path: Path) -> int | None:
 
 
 class WholeFolders:
-    """The folders of a store that this machine found whole, in a file that may be removed. One that cannot be read, as
-    of another version or user, knows nothing."""
+    """The folders of a store that this machine found intact, in a file that may be removed. An unreadable file, as of
+    another version or user, counts as empty."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / checked_name()
@@ -110,19 +110,19 @@ class WholeFolders:
         self._now = clock(self._path)
 
     def is_unchanged(self, name: str, now: Stamp | None) -> bool:
-        """Whether this folder of the store was found whole as it is `now`."""
+        """Whether this folder of the store was found intact with the stamp `now`."""
         if now is None or self._known.get(name) != now.seal:
             return False
         self._found[name] = now.seal
         return True
 
     def add(self, name: str, before: Stamp | None, after: Stamp | None) -> None:
-        """Keep that a folder was whole, if nothing changed in it while it was read, or just before."""
+        """Record a folder as intact, if nothing changed in it while it was read, or just before."""
         if before is not None and before == after and self._now is not None and before.newest < self._now - TICK_NS:
             self._found[name] = before.seal
 
     def write(self) -> None:
-        """Replace the file, where the store may be written and there is anything new."""
+        """Replace the file, if the store is writable and there is anything new."""
         if self._now is None or self._found == self._known:
             return
         with suppress(OSError):  # a full disk: everything is read again

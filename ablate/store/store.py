@@ -1,8 +1,8 @@
 """Every write of a store of runs, studies, searches, corpora and step times (docs/store.md).
 
-A document appears whole or not at all: it is written to a temporary file in the same folder, flushed to the disk and
-renamed (`ablate.store.files`). Metrics and probes are appended line by line; a last line that a kill tore is cut on
-reading (`ablate.store.logs`).
+Documents are written atomically: to a temporary file in the same folder, which is flushed to the disk and renamed
+(`ablate.store.files`). Metrics and probes are appended line by line; a last line that a kill tore is dropped on reading
+(`ablate.store.logs`).
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ class Store(RunFiles):
 
     @classmethod
     def of_study(cls, study_dir: Path | str) -> Store:
-        """The store that a study's or a search's folder lies in."""
+        """The store that contains the folder of a study or a search."""
         return cls(Path(study_dir).resolve().parent.parent)
 
     @property
     def option(self) -> str:
-        """The option by which a suggested command finds it again: `--store DIR`, empty for runs/ in this folder."""
+        """The option for this store in a suggested command: `--store DIR`; empty for runs/ in the working directory."""
         return store_option(self.root)
 
     # Listings
 
     @property
     def exists(self) -> bool:
-        """Whether this is the folder of a store that has planned a study, or imported a model."""
+        """Whether this is the folder of a store in which a study was planned, or a model imported."""
         return any((self.root / name).is_dir() for name in ("studies", "imports"))
 
     def runs(self, shorter_than: int | None = None) -> list[str]:
-        """Digests of the runs whose identity is written, sorted. shorter_than: digits, to ask for few of many runs."""
+        """Sorted digests of the runs that have a run.json. shorter_than: only digests of fewer digits, to check few."""
         if not (self.root.is_dir() and os.access(self.root, os.R_OK)):
             return []
         names = os.listdir(self.root)  # noqa: PTH208 (a path for each of a hundred thousand takes seconds)
@@ -70,7 +70,7 @@ class Store(RunFiles):
         return sorted(name for name in asked if os.path.exists(f"{self._place}/{name}/run.json"))  # noqa: PTH110
 
     def closed(self) -> list[Path]:
-        """Folders that another user keeps to themselves, sorted: of runs, perhaps."""
+        """Sorted folders, possibly of runs, that another user has made private."""
         folders = (path for path in self.root.glob("[!.]*") if path.is_dir())
         return sorted(path for path in folders if not os.access(path, os.R_OK | os.X_OK))
 
@@ -79,15 +79,15 @@ class Store(RunFiles):
         return sorted(path.parent.name for path in self.root.glob("*/log.txt"))
 
     def studies(self) -> list[StudyFolder]:
-        """The studies that have been planned, sorted."""
+        """Folders of planned studies, sorted."""
         return [folder for path in sorted(self.root.glob("studies/*")) if (folder := StudyFolder(path)).exists]
 
     def study_documents(self) -> Iterator[StudyDocument]:
-        """The documents of these studies."""
+        """Documents of the planned studies."""
         return filter(None, (folder.read() for folder in self.studies()))
 
     def searches(self) -> list[SearchFolder]:
-        """The searches that have found anything, sorted."""
+        """Folders of searches with results, sorted."""
         return [folder for path in sorted(self.root.glob("searches/*")) if (folder := SearchFolder(path)).exists]
 
     def imports(self) -> list[str]:
@@ -102,17 +102,17 @@ class Store(RunFiles):
         """Names of the campaigns, sorted."""
         return sorted(unquote(path.stem) for path in self.root.glob("campaigns/*.ndjson"))
 
-    # How runs ended
+    # Outcomes of runs
 
     def status(self, digest: str) -> Status:
-        """`partial` means begun and not ended: it can be resumed, or begun again."""
+        """Status of a run. `partial`: begun and not ended, so that it can be resumed, or restarted."""
         found = self.outcome(digest)
         if found is not None:
             return found.status
         return "absent" if self.read_run(digest) is None else "partial"
 
     def outcome(self, digest: str) -> Outcome | None:
-        """Status and final loss of a run that has ended: of one whose result an index knows, without reading it."""
+        """Status and final loss of a run, from an index if it is current, else from the result; None if not ended."""
         name = self._stored(digest)
         if self._known_outcomes and name in self._known_outcomes:
             known = self._known_outcomes.outcome(name, file_stamp(f"{self._place}/{name}/result.json"))
@@ -123,7 +123,7 @@ class Store(RunFiles):
 
     @cached_property
     def _known_outcomes(self) -> KnownOutcomes | None:
-        """None where no index has any."""
+        """None if there is no index."""
         if not index_path(self.root, "results").exists():
             return None
         from ablate.store.index import KnownOutcomes  # noqa: PLC0415 (polars is slow to import)
@@ -133,7 +133,7 @@ class Store(RunFiles):
     # Step times, imported models, runs of other stores
 
     def calibrations(self) -> list[str]:
-        """Digests of the step times that were measured, sorted."""
+        """Digests of the measured step times, sorted."""
         return sorted(path.stem for path in self.root.glob("calibration/*.json"))
 
     def read_calibration(self, digest: str) -> CalibrationDocument | None:
@@ -151,7 +151,7 @@ class Store(RunFiles):
         jsonfile.write(self.import_path(found.name), found)
 
     def add_aliases(self, stored: Mapping[str, str]) -> None:
-        """Find what is `stored` under other digests by these; of a store that is read-only, in this process alone."""
+        """Let new digests refer to `stored` ones ({new: stored}); if the store is read-only, in this process only."""
         if os.access(self.root, os.W_OK):
             self.alias_log.append(AliasRecord(digest=new, stored=old) for new, old in stored.items())
         self.aliases |= stored
@@ -162,14 +162,15 @@ class Store(RunFiles):
         return {record.run: record for record in self.merged_log.records()}
 
     def came_without_model(self, digest: str) -> bool:
-        """Whether a run was trained in another store, and its model stayed there."""
+        """Whether a run was trained in another store, and came without its model."""
         record, result = self.merged().get(self._stored(digest)), self.read_result(digest)
         return record is not None and result is not None and not record.weights and record.finished == result.finished
 
-    # What was judged
+    # Judgements
 
     def read_ledger(self, name: str) -> tuple[LedgerRecord, ...]:
-        """The judgements for the question of the study of that name, the oldest first."""
+        """Judgements for the question of the study of that name, in the order written. Raises StoreError if the ledger
+        lacks one that a page shows."""
         ledger = self.ledger(name)
         for folder, judged in self._judged(name):
             if ledger.lacks(judged.seal):
@@ -183,14 +184,14 @@ class Store(RunFiles):
         self.ledger(name).append([record])
 
     def keep_judged(self, name: str, scale: str) -> None:
-        """Keep what the ledger knows beside the study that looked at it."""
+        """Record the ledger's last judgement beside the study whose page depends on it."""
         folder, seal = self.study(name, scale), self.ledger(name).last_seal()
         known = folder.read_judged()
         if seal is not None and (known is None or known.seal != seal):
             folder.write_judged(JudgedDocument(study=name, seal=seal))
 
     def _judged(self, name: str) -> Iterator[tuple[StudyFolder, JudgedDocument]]:
-        """The pages of a study, at each scale, and what they rest on."""
+        """Folders of a study, at each scale, with the judgement that their pages depend on."""
         for path in sorted(self.root.glob(f"studies/{quote(name, safe='')}-*/judged.json")):
             folder = StudyFolder(path.parent)
             judged = folder.read_judged()
@@ -202,7 +203,7 @@ class Store(RunFiles):
         return LogFile(self.ledger_path(name), name, remedy, LedgerRecord)
 
     def read_campaign(self, name: str) -> tuple[ProposalRecord, ...]:
-        """The lines of a campaign, the oldest first. Raises StoreError where one is missing whose study is there."""
+        """Lines of a campaign, the oldest first. Raises StoreError if the line of a judged proposal is missing."""
         log = self.campaign(name)
         found = tuple(log.records())
         known = {campaign_study(name, record.number) for record in found}
@@ -214,7 +215,7 @@ class Store(RunFiles):
         return found
 
     def judged_proposals(self) -> Iterator[tuple[str, StudyFolder]]:
-        """The studies by which proposals were judged, with the campaign of each."""
+        """Studies that judge proposals, with the campaign of each."""
         for path in sorted(self.root.glob("studies/judge-*")):
             study = StudyFolder(path).read()
             if study is not None and (found := CAMPAIGN_STUDY.fullmatch(study.name)):

@@ -1,6 +1,6 @@
-"""Checksums: contents that changed since they were written are noticed before anything rests on them.
+"""Checksums of folders: contents that changed since they were written are noticed before they are used.
 
-A file is read and hashed when it is first used on a machine, and again when its size or time has changed.
+A file is read and hashed at its first use on a machine, and again when its size or ctime has changed.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ NAME = "sums.json"
 
 
 def write(folder: Path, final: Path, *, names: int = 2) -> None:
-    """Keep what the files of a folder contain, which will be in its `final` place when it is whole.
+    """Write the checksums of a folder's files. final: the folder's path once it is complete.
 
-    names: how many of the last names of that place say whose the folder is, `sums.json` among them.
+    names: number of trailing components of the path `final / sums.json` that identify the folder.
     """
     found = {path.name: checksum.of_file(path) for path in sorted(folder.iterdir())}
     jsonfile.write(folder / NAME, SumsDocument(sha256=found), jsonfile.place_of(final / NAME, names))
 
 
 def check(folder: Path, remedy: str, afresh: bool = False) -> None:
-    """Raises StoreError, with the remedy, where a file of the folder is gone or not what it was.
+    """Raises StoreError, with the remedy, if a file of the folder is missing or has changed.
 
-    afresh: read every file, whatever was checked before, and write nothing: the store may be another's.
+    afresh: read every file, whatever was checked before, and write nothing: the store may be another user's.
     """
     sums = jsonfile.read(folder / NAME, SumsDocument, remedy)
     if sums is None:
@@ -44,12 +44,12 @@ def check(folder: Path, remedy: str, afresh: bool = False) -> None:
             raise StoreError(f"{folder / name} is damaged: {remedy}")
     if afresh:
         return
-    with suppress(OSError):  # a folder that may not be written is read again by every command
+    with suppress(OSError):  # a folder that is not writable is read again by every command
         jsonfile.write(document, CheckedDocument(files=stamps))
 
 
 def _known(document: Path) -> dict[str, FileStamp]:
-    """Files that were checked before; none where the list cannot be read, as of another version: all are read again."""
+    """Stamps of checked files. If the list cannot be read, as of another version, none: all files are read again."""
     try:
         found = jsonfile.read(document, CheckedDocument, "")
     except (StoreError, OSError):

@@ -1,7 +1,7 @@
-"""Results, metrics and final losses of many runs at once, as frames: from the store's indexes as far as these know
-them, and from files.
+"""Results, metrics and final losses of many runs as frames: from the store's indexes as far as they are current, else
+from files.
 
-For a hundred thousand runs a document of each takes far longer to make than all that is done with it.
+For a hundred thousand runs, parsing a document each takes far longer than all further work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SOURCES = ("result.json", "run.json", "metrics.ndjson", "losses.ndjson")
 
 
 class RunTables:
-    """Frames of these runs, in this order, as their files are when they are first asked for."""
+    """Frames of these runs, in this order, with the state of their files at first use."""
 
     def __init__(self, store: Store, digests: Sequence[str]) -> None:
         self._store, self._names = store, list(map(store.run_name, digests))
@@ -48,14 +48,14 @@ class RunTables:
         return self._rows(results_index(self._store.root), read)
 
     def metrics(self, only: Collection[str]) -> tuple[pl.DataFrame, list[int]]:
-        """These columns of `METRICS` of all runs below each other, and how many records each has."""
+        """These columns of `METRICS` of all runs, concatenated, and the number of records of each run."""
         columns = {name: kind for name, kind in columns_of(MetricsRecord).items() if name in METRICS}
         index = Index(self._store.root, "metrics", ("result.json", "metrics.ndjson"), _listed(columns))
         rows = self._rows(index, lambda names: _lists(*self._store.read_many_metrics(names, METRICS)))
         return _unlisted(rows.select(only))
 
     def losses(self, only: Collection[str]) -> tuple[pl.DataFrame, list[int]]:
-        """The same of final losses by document."""
+        """These columns of the final losses by document of all runs, and the number of records of each run."""
         index = Index(self._store.root, "losses", ("result.json", "losses.ndjson"), _listed(columns_of(ItemLoss)))
         rows = self._rows(index, lambda names: _lists(*self._store.read_many_losses(names, LOSSES)))
         return _unlisted(rows.select(only))
@@ -81,7 +81,7 @@ def _listed(columns: dict[str, type]) -> Schema:
 
 
 def _lists(records: pl.DataFrame, counts: Sequence[int]) -> pl.DataFrame:
-    """A row for each run, whose values are lists."""
+    """One row for each run, with its records as lists."""
     run = pl.Series("run", np.repeat(np.arange(len(counts)), counts))
     grouped = records.with_columns(run).group_by("run", maintain_order=True).agg(pl.all())
     runs = pl.DataFrame({"run": np.arange(len(counts))})

@@ -1,4 +1,4 @@
-"""Problems between arms and claims that are each valid: tuning, the models that arms start from, what is claimed."""
+"""Problems between parts of a study that are each valid: tuning, starts, teachers, adapters and claims of its arms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REMEDY = "write `tune: off` if rates are part of the question, `tune: carried` i
 
 
 def tuning_problems(builder: ArmBuilder, tune: TuneSpec, arms: Sequence[Arm]) -> Iterator[Problem]:
-    """Values that an arm cannot have, and settings that both tuning and an arm would choose."""
+    """Tuned values that an arm cannot have, and settings that both tuning and an arm set."""
     seen: dict[Problem, None] = {}
     for path in tune.paths:
         reason = builder.shared_reason(tuple(path.split("."))) or _never_tuned(path)
@@ -48,7 +48,7 @@ def tuning_problems(builder: ArmBuilder, tune: TuneSpec, arms: Sequence[Arm]) ->
 
 
 def seed_problems(origins: Origins, tune: TuneSpec, seeds: Sequence[int]) -> Iterator[Problem]:
-    """Seeds that would judge the settings which were chosen on them."""
+    """Seeds that both choose the settings and judge them."""
     if both := sorted(set(seeds) & set(tune.seed_numbers)):
         chosen = f"{tune.seed_numbers[0]} to {tune.seed_numbers[-1]}" if tune.seeds > 1 else str(tune.seed_numbers[0])
         reason = f"settings are tuned on {chosen}, so {', '.join(map(str, both))} cannot judge them: name others"
@@ -73,14 +73,14 @@ def _never_tuned(path: str) -> str | None:
 
 
 def _at_path(problem: Problem, path: str, builder: ArmBuilder) -> Problem:
-    """An unknown path is to blame itself, not its values."""
+    """Report an unknown path at the path itself, not at its values."""
     if problem.kind != "unknown_key":
         return problem
     return builder.origins.problem(tuning_edit(path, None).target, problem.reason, kind=problem.kind)
 
 
 def teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> Iterator[Problem]:
-    """Teachers that are not there, or speak of other tokens."""
+    """Teachers that do not exist, depend on another arm, or read text otherwise (tokenizer, mask, encoder)."""
     by_name = {arm.name: arm for arm in arms}
     for arm in arms:
         if arm.teacher is None:
@@ -101,7 +101,7 @@ def teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> 
 
 
 def _teacher_reason(arm: Arm, path: str, folder: Path) -> str | None:
-    """Why a checkpoint cannot teach an arm."""
+    """Why a checkpoint cannot teach an arm; None if it can."""
     try:
         theirs = _other_tokenizer(arm, Checkpoint.at(path, folder), folder)
     except (CheckpointError, DataError) as error:
@@ -113,7 +113,7 @@ def _teacher_reason(arm: Arm, path: str, folder: Path) -> str | None:
 
 
 def start_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> Iterator[Problem]:
-    """Arms that start from what is not there, or has no weights for them. `folder` is where relative paths start."""
+    """Arms whose start does not exist, or has no weights for them. folder: base of relative paths."""
     by_name = {arm.name: arm for arm in arms}
     for arm in arms:
         if arm.start is None:
@@ -125,7 +125,7 @@ def start_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> It
 
 
 def lora_problems(builder: ArmBuilder, arms: Sequence[Arm]) -> Iterator[Problem]:
-    """Adapters of initial values, of matrices that a model has not, or beside rates by width."""
+    """Adapters without a trained start, for matrices that a model lacks, or with width or depth transfer."""
     for arm in arms:
         if arm.train.lora is None:
             continue
@@ -143,7 +143,7 @@ def lora_problems(builder: ArmBuilder, arms: Sequence[Arm]) -> Iterator[Problem]
 
 
 def _arm_problems(builder: ArmBuilder, arm: Arm, start: StartSpec, by_name: Mapping[str, Arm]) -> Iterator[Problem]:
-    """Those of an arm that starts from another."""
+    """Problems of an arm that starts from another arm."""
     name = str(start.arm)
     place, source = (*arm.target, START, "arm"), by_name.get(name)
     if source is None:
@@ -182,13 +182,13 @@ def _checkpoint_problems(builder: ArmBuilder, arm: Arm, start: StartSpec, folder
     ):
         reason = f"{checkpoint.without_tokenizer}: name its tokenizer in data.tokenizer"
         yield builder.origins.problem(place, reason)
-    # The vocabulary of a preset follows from the data, and is compared when that is known.
+    # A preset's vocabulary size follows from the data, and is compared once that is known.
     model = arm.model.edit({"vocab_size": source.vocab_size})
     yield from _conversion_problems(builder, replace(arm, model=model), source, str(start.checkpoint))
 
 
 def _other_tokenizer(arm: Arm, checkpoint: Checkpoint, folder: Path) -> LocalTokenizer | None:
-    """The checkpoint's tokenizer, where the arm reads text with another, so that ids mean something else.
+    """The checkpoint's tokenizer if the arm's is another one, which gives token ids other meanings; else None.
 
     Raises DataError.
     """
@@ -196,7 +196,7 @@ def _other_tokenizer(arm: Arm, checkpoint: Checkpoint, folder: Path) -> LocalTok
         return None
     kind: type[LocalTokenizer] = FileTokenizer if checkpoint.tokenizer["kind"] == "file" else SentencePieceTokenizer
     own, theirs = arm.data.tokenizer, kind.model_validate(checkpoint.tokenizer)
-    if isinstance(own, BytesTokenizer):  # which has no file to compare
+    if isinstance(own, BytesTokenizer):  # has no file to compare
         same = theirs.loaded(folder).to_str() == byte_tokenizer().to_str()
     else:
         same = own.identity(folder).get("content") == theirs.identity(folder)["content"]
@@ -211,11 +211,11 @@ def _conversion_problems(builder: ArmBuilder, arm: Arm, source: ModelSpec, name:
 
 
 Complaint = tuple[Target, str]
-"""A setting inside `claims`, and what is wrong with it."""
+"""A setting inside `claims` or `published`, and what is wrong with it."""
 
 
 def claim_problems(sections: StudySections, arms: Sequence[str]) -> Iterator[Complaint]:
-    """Claims of a design name its factors, all others `arms`."""
+    """Problems of claims, which name factors of a design, or else `arms`, and of the published table."""
     for place, claim in enumerate(sections.claims):
         for setting, reason in _problems(sections, claim, arms):
             yield ("claims", str(place), *setting), reason
@@ -243,7 +243,7 @@ def _problems(sections: StudySections, claim: ClaimSpec, arms: Sequence[str]) ->
 
 
 def _unmeasured(sections: StudySections, measure: str) -> str | None:
-    """Why the study never has this measure. A scale that leaves out evaluations has it elsewhere."""
+    """Why no scale of the study has this measure; None if one may: scales can leave evaluations out."""
     is_made = isinstance(sections.data, SyntheticSource)
     if measure == ACCURACY and not is_made:
         return "text has no answers: there is no accuracy"

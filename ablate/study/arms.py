@@ -1,4 +1,4 @@
-"""Arms: the base model and its training, edited."""
+"""Arms: edits of the base model and its training."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class OwnData(Spec):
 
 
 SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, START: StartSpec, TEACHER: TeacherSpec, DATA: OwnData}
-"""Sections of an arm beside its model."""
+"""Sections of an arm besides its model."""
 TUNED = 2_000_000
-"""Later than every layer of the file and than grids: tuning edits what an arm is."""
+"""Layer number of tuning's edits: after every layer of the file and after grids."""
 
 
 @dataclass(frozen=True)
 class Edit:
     """One edit of a model or its training, as the user wrote it.
 
-    `target` is where it stands in the study (`("arms", "post", "block", "norm_placement")`), `path` what it edits
-    (`("block", "norm_placement")`). Of two layers, the later one edits over the earlier.
+    `target` is its path in the study (`("arms", "post", "block", "norm_placement")`), `path` that of the edited setting
+    (`("block", "norm_placement")`). Edits of a later layer override those of an earlier one.
     """
 
     target: Target
@@ -63,7 +63,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Arm:
-    """A model and its training, with the edits that make it from the base, and where it was written."""
+    """A model and its training, with its edits of the base, and their path in the study (`target`)."""
 
     name: str
     edits: JsonObject
@@ -84,26 +84,26 @@ class Arm:
     share: float = 1.0
     """Share of the study's budget: short tuning runs spend less."""
     seeds: tuple[int, ...] | None = None
-    """Where it has other seeds than the study says: `seeds: auto` gives more of them to arms that are not settled."""
+    """Its own seeds, if not the study's: `seeds: auto` adds seeds to arms that are not settled."""
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Identity of an arm: equal for arms that train the same."""
+        """Identity of an arm: equal for arms whose training is the same."""
         sources = (spec.model_dump_json() if spec else "" for spec in (self.start, self.teacher))
         return self.model.digest, self.train.model_dump_json(), self.data.model_dump_json(), *sources
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The arms whose trained models it needs."""
+        """Names of the arms whose trained models it needs."""
         return tuple(spec.arm for spec in (self.start, self.teacher) if spec is not None and spec.arm is not None)
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
-        """The checkpoints that it needs."""
+        """Paths of the checkpoints that it needs."""
         return tuple(spec.checkpoint for spec in (self.start, self.teacher) if spec is not None and spec.checkpoint)
 
     def place(self, path: str) -> str:
-        """Where the study gives it a setting, by the setting's path."""
+        """Dotted path in the study of the value that a setting of the arm has, or could be given."""
         keys = tuple(path.split("."))
         for edit in reversed(self.own):
             if keys[: len(edit.path)] == edit.path:
@@ -112,13 +112,13 @@ class Arm:
 
 
 def tuning_edit(path: str, value: Any, *place: str) -> Edit:
-    """A value that `tune.space` lists (at `place` in it), or that tuning found."""
+    """The edit for a value that `tune.space` lists (at `place` in it), or that tuning chose."""
     keys = tuple(path.split("."))
     return Edit(("tune", "space", *keys, *place), keys, value, TUNED)
 
 
 def edits_in(written: Edits, root: Target, layer: int, path: Target = ()) -> Iterator[Edit]:
-    """The edits in a nested map. A map with a `kind` is one edit, since it may replace a part whole."""
+    """The edits in a nested map. A map with a `kind` is one edit, since it may replace a whole part."""
     for key, value in written.items():
         here = (*path, key)
         if isinstance(value, Mapping) and value and "kind" not in value:
@@ -128,7 +128,7 @@ def edits_in(written: Edits, root: Target, layer: int, path: Target = ()) -> Ite
 
 
 class ArmBuilder:
-    """Makes arms from edits, and says which edit is to blame where that fails."""
+    """Builds arms from edits, and attributes errors to the edits that cause them."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class ArmBuilder:
         origins: Origins,
         checkpoint: str | None = None,
     ) -> None:
-        """checkpoint: where every arm starts, unless it says otherwise."""
+        """checkpoint: default start of every arm."""
         self.preset = preset
         self.base = tuple(base)
         self.origins = origins
@@ -147,10 +147,10 @@ class ArmBuilder:
         own = {"tokenizer": data.tokenizer.model_dump(mode="json")} if isinstance(data, TextSource) else {}
         self._written = {TRAIN: dict(train), START: {"checkpoint": checkpoint}, TEACHER: {}, DATA: own}
         self._models = dict[str, ModelSpec]()
-        """Models by their edits: tuning's edits of an arm leave its model as it is."""
+        """Cache of models by their edits: edits of training alone leave the model unchanged."""
 
     def build_all(self, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> tuple[list[Arm], list[Problem]]:
-        """The base and the arms that can be built, and what is wrong with the others."""
+        """The base and the arms that can be built, and the problems of the others, duplicates included."""
         arms = {base.identity: base}
         problems: list[Problem] = []
         for name, own in edits.items():
@@ -167,7 +167,7 @@ class ArmBuilder:
         return list(arms.values()), problems
 
     def shared_reason(self, path: Target) -> str | None:
-        """Why arms may not differ in a setting, or None where they may."""
+        """Why arms may not differ in a setting; None if they may."""
         if path == (TRAIN, "context"):
             return "losses at different contexts are not comparable: all arms must share one context"
         if path[0] == DATA:
@@ -183,7 +183,7 @@ class ArmBuilder:
         return None
 
     def build(self, name: str, edits: Iterable[Edit], target: Target) -> Arm:
-        """The base edited. Raises StudyError."""
+        """The arm with these edits of the base. Raises StudyError."""
         own = tuple(edits)
         shared = [(edit, self.shared_reason(edit.path)) for edit in own]
         refused = [self.origins.problem(e.target, why, at_key=True) for e, why in shared if why]
@@ -209,7 +209,7 @@ class ArmBuilder:
             if beside[TEACHER]
             else None,
         )
-        # The objective must have a meaning for the kind of model.
+        # The objective must fit the kind of model.
         try:
             arm.train.objective.check(arm.model)
         except SpecError as error:
@@ -218,13 +218,13 @@ class ArmBuilder:
         return arm
 
     def tuned(self, arm: Arm, settings: Edits) -> Arm:
-        """The arm with settings that tuning gave it. Raises StudyError."""
+        """The arm with the settings that tuning chose. Raises StudyError."""
         chosen = [tuning_edit(path, value) for path, value in settings.items()]
         whole = self.build(arm.name, [*arm.own, *chosen], arm.target)
         return replace(whole, edits=arm.edits, cell=arm.cell, own=arm.own, tuned=dict(settings))
 
     def _model(self, edits: Sequence[Edit]) -> ModelSpec:
-        """Raises ValidationError."""
+        """The model with these edits. Raises ValidationError."""
         key = repr([(edit.path, edit.value) for edit in edits])
         if key not in self._models:
             data: Any = expand(self.preset)
@@ -237,7 +237,7 @@ class ArmBuilder:
         if not edits:
             return self.data
         own = OwnData.model_validate(self._section_data(DATA, edits))
-        assert isinstance(self.data, TextSource)  # arms of tasks have no data of their own
+        assert isinstance(self.data, TextSource)  # `shared_reason` refuses data of an arm otherwise
         return self.data.tokenised_by(own.tokenizer)
 
     def _section_data(self, section: str, edits: Iterable[Edit]) -> Any:
@@ -267,7 +267,8 @@ class ArmBuilder:
             yield self.origins.problem(place, reason, kind=error.kind)
 
     def _blamed(self, error: SpecError, path: Target, own: list[Edit]) -> Edit | None:
-        """The edit without which the error would not be: in the last layer that has one, the nearest by path."""
+        """The edit whose removal removes the error, else one on its path: the one in the latest layer, then the nearest
+        by path. None if there is none."""
         whole = [*self.base, *own] if own[0].target[0] != "base" else own
         causes = [edit for edit in own if not self._fails_without(edit, whole, error)] or [
             edit for edit in own if common_length(edit.path, path) > 0
@@ -293,6 +294,6 @@ class ArmBuilder:
 
 
 def _beside(edit: Edit, path: Target) -> Target:
-    """Where `path` would stand in the arm that has the edit."""
+    """Path in the study at which the arm with this edit would give `path`."""
     root, end = edit.target[: -len(edit.path)], edit.target[-len(edit.path) :]
     return (*root, *path) if end == edit.path else edit.target

@@ -1,4 +1,4 @@
-"""The section `budget` of a study file: what every arm may spend."""
+"""The section `budget` of a study file: the training budget of every arm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_v
 from zoo.settings.axis import Spec, is_off
 
 ABSOLUTE = ("flops", "tokens", "seconds")
-"""Budgets that belong to one size."""
+"""Budgets in absolute amounts, which suit one model size only."""
 
 
 SPENDABLE = (*ABSOLUTE, "tokens_per_parameter")
@@ -17,7 +17,7 @@ SPENDABLE = (*ABSOLUTE, "tokens_per_parameter")
 
 
 def _long(value: Any) -> Any:
-    """A setting's path alone is a knob with nothing else said of it."""
+    """Expand a bare path to a map with this `knob`."""
     return {"knob": value} if isinstance(value, str) else value
 
 
@@ -25,11 +25,11 @@ class ParameterMatch(Spec):
     """Match of an arm's number of parameters to the baseline's, by changing one setting of its model."""
 
     knob: Annotated[str, Field(min_length=1)]
-    """The setting, by its path: `block.ffn.d_ff`."""
+    """Path of the setting: `block.ffn.d_ff`."""
     step: PositiveInt = 1
     """Its legal values are the multiples of this that the model accepts."""
     count: Literal["total", "non_embedding"] = "total"
-    """Which parameters are counted; `non_embedding` leaves out the tables of tokens and positions."""
+    """Parameters that are counted; `non_embedding` leaves out the tables of tokens and positions."""
 
     @model_validator(mode="after")
     def _not_the_vocabulary(self) -> Self:
@@ -45,12 +45,12 @@ class Budget(Spec):
     flops: PositiveFloat | None = None
     """Training FLOPs (forward and backward), counted per arm."""
     tokens: PositiveInt | None = None
-    """Training tokens of a run, whatever they cost: `1e6`."""
+    """Training tokens of a run, whatever their cost: `1e6`."""
     seconds: PositiveFloat | None = None
     """Training time of one run on this device, including data loading and excluding validation."""
     tokens_per_parameter: PositiveFloat | None = Field(default=None, exclude_if=is_off)
-    """FLOPs in other words: those of the baseline on so many tokens per non-embedding parameter of its own. Some 20
-    are compute-optimal (Hoffmann et al. 2022, arXiv:2203.15556)."""
+    """A budget in FLOPs, for every arm: those that the baseline needs for this many tokens per non-embedding parameter.
+    About 20 are compute-optimal (Hoffmann et al. 2022, arXiv:2203.15556)."""
     parameters: Annotated[
         ParameterMatch | None, BeforeValidator(_long, json_schema_input_type=str | ParameterMatch | None)
     ] = None
@@ -65,17 +65,17 @@ class Budget(Spec):
         return self
 
     def scaled(self, fraction: float) -> Budget:
-        """A share of it."""
+        """This share of the budget."""
         return self if fraction == 1 else self.model_copy(update={self.given: fraction * self.amount})
 
     def in_flops(self, parameters: int, flops_per_token: float) -> Budget:
-        """The FLOPs of a budget in tokens per parameter."""
+        """A budget in tokens per parameter as FLOPs, for a baseline of these `parameters` and `flops_per_token`."""
         flops = self.amount * parameters * flops_per_token
         return self.model_copy(update={"tokens_per_parameter": None, "flops": flops})
 
     @property
     def given(self) -> str:
-        """The setting that has the amount."""
+        """Name of the setting that gives the amount."""
         return next(name for name in SPENDABLE if getattr(self, name) is not None)
 
     @property
@@ -85,7 +85,7 @@ class Budget(Spec):
 
     @property
     def amount(self) -> float:
-        """The amount of what is given."""
+        """The amount, as given."""
         amount: float = getattr(self, self.given)
         return amount
 

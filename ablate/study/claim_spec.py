@@ -1,4 +1,4 @@
-"""Claims of a study file: what is expected of an arm, and who says so."""
+"""Claims of a study file: expected outcomes of arms, and their sources."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ClaimSpec(Spec):
     """A claim that the study tests: an arm is better, worse, the same or stalls, or arms stand in an order."""
 
     claim: Name | None = None
-    """Its id in the handbook (`ablate claims`), which has the source and the conditions that are not given here."""
+    """Its id in the handbook (`ablate claims`), which supplies a source and conditions that are not given here."""
     arm: Name | None = None
     """The arm, or the factor of a design, that the claim is about."""
     against: Name | None = None
-    """The arm that it is compared with; null for the baseline."""
+    """The arm that `arm` is compared with; null for the baseline."""
     expect: Expectation | None = None
     """`better` is a lower loss, a lower cost or a better score. `stalls`: all seeds of the arm fail to train."""
     order: Annotated[tuple[Name, ...], Field(strict=False)] = ()
@@ -35,7 +35,7 @@ class ClaimSpec(Spec):
     """Published size of the difference: nats for the loss, a factor above 1 for costs, the score's own unit for scores.
     With `same`, the largest difference that still counts as none."""
     source: Name | None = None
-    """Where it was published."""
+    """Publication that states it."""
     where: Name | None = None
     """Sizes, data or other conditions under which it was published."""
 
@@ -79,7 +79,7 @@ class ClaimSpec(Spec):
 
     @property
     def named(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Arms that it names, with the setting that names them."""
+        """(path of a setting, arm or factor named there), for each that it names."""
         for setting in ("arm", "against"):
             name = getattr(self, setting)
             if name is not None:

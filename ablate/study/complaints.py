@@ -1,4 +1,4 @@
-"""pydantic's complaints about a section of a study, as problems at the user's own words."""
+"""pydantic's validation errors for a section of a study, as problems at the paths that the user wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Schema: TypeAlias = dict[str, Any]
 
 
 class Complaint(NamedTuple):
-    """A problem at a path, in words and for programs."""
+    """A problem at a path: `reason` in words, `kind` for programs."""
 
     path: tuple[str, ...]
     reason: str
@@ -26,7 +26,7 @@ class Complaint(NamedTuple):
 
 
 def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[Complaint]:
-    """Each complaint about `data`, whose JSON Schema is `schema`."""
+    """The problems of `data`, whose JSON Schema is `schema`."""
     found: dict[tuple[tuple[str, ...], Kind], list[str]] = {}
     for details in explain.details_of(error):
         path = user_path(details["loc"], data, missing=details["type"] == "missing")
@@ -43,7 +43,7 @@ def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[Co
 
 
 def _with_words(reason: str, path: tuple[str, ...], data: Any, schema: Schema) -> str:
-    """`must be a map, or null, not 'no'`: with the words that a setting takes beside a map."""
+    """Add the words that a setting accepts besides a map: `must be a map or null, not 'no'`."""
     schemas, _ = _at(schema, path, data)
     words = [
         word for member in members(schemas, schema.get("$defs", {})) for word in WORDS.get(str(member.get("type")), ())
@@ -53,11 +53,11 @@ def _with_words(reason: str, path: tuple[str, ...], data: Any, schema: Schema) -
 
 
 WORDS = {"null": ("null",), "boolean": ("true", "false")}
-"""Values of the JSON Schema types that are words."""
+"""Words that a YAML value of a JSON Schema type may be."""
 
 
 def members(schemas: Iterable[Schema], definitions: Schema) -> Iterator[Schema]:
-    """The schemas behind references and unions."""
+    """The schemas with references and unions resolved."""
     for schema in schemas:
         inner = [each for union in ("anyOf", "oneOf", "allOf") for each in schema.get(union, [])]
         if "$ref" in schema:
@@ -66,7 +66,7 @@ def members(schemas: Iterable[Schema], definitions: Schema) -> Iterator[Schema]:
 
 
 def _alternatives(reasons: Sequence[str]) -> Sequence[str]:
-    """Reasons of a union's members for one value, joined if each says what it must be."""
+    """Reasons of a union's members for one value, joined if each has the form `must be …, not …`."""
     parts = [re.fullmatch(r"must be (.*?)(, not .*)", reason, re.DOTALL) for reason in dict.fromkeys(reasons)]
     known = [part for part in parts if part]
     if len(known) < len(parts) or len({part[2] for part in known}) > 1:
@@ -75,7 +75,7 @@ def _alternatives(reasons: Sequence[str]) -> Sequence[str]:
 
 
 def _choice(details: ErrorDetails, path: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """A variant that is not named, or not known."""
+    """Path and reason for a variant that is missing or unknown."""
     tag, given = "source" if path[-1:] == ("data",) else "kind", details["input"]
     if details["type"] == "union_tag_not_found":
         words = [given] if isinstance(given, str) else given if isinstance(given, list | tuple) else []
@@ -88,7 +88,7 @@ def _choice(details: ErrorDetails, path: tuple[str, ...]) -> tuple[tuple[str, ..
 
 
 def _as_data(words: Sequence[Any]) -> str:
-    """Advice on writing paths, or a dataset of the hub, as data; nothing where these words are neither."""
+    """Advice on writing paths, or a dataset of the hub, as data; empty if the words look like neither."""
     if not words or not all(isinstance(word, str) and re.search(r"[/\\*~]|\.\w+$", word) for word in words):
         return ""
     of_hub = len(words) == 1 and re.fullmatch(r"[A-Za-z0-9][\w-]*/[\w-]+", words[0])
@@ -99,12 +99,12 @@ def _as_data(words: Sequence[Any]) -> str:
 
 
 def _quoted(word: str) -> str:
-    """A path as it can be written in a list."""
+    """A path, quoted if a YAML list needs it."""
     return word if re.fullmatch(r"[\w./][\w./-]*", word) else json.dumps(word, ensure_ascii=False)
 
 
 def user_path(location: tuple[str | int, ...], data: Any, *, missing: bool) -> tuple[str, ...]:
-    """pydantic's location without what it adds of its own: the members of unions. A `missing` key comes last."""
+    """pydantic's location without the union members that it inserts. missing: the last part is an absent key."""
     keys: list[str] = []
     here = data
     for i, part in enumerate(location):
@@ -120,7 +120,7 @@ def user_path(location: tuple[str | int, ...], data: Any, *, missing: bool) -> t
 
 
 def _is_tag(here: Any, part: str | int, following: str | int) -> bool:
-    """Whether `part` names a member of a union and not the key of that name, beside which `following` stands."""
+    """Whether `part` names a union's member, rather than the key of that name beside the key `following`."""
     return _has(here, part) and _has(here, following) and not _has(here[part], following)
 
 
@@ -135,7 +135,7 @@ FEW_KEYS = 8
 
 
 def _hint(path: tuple[str, ...], data: Any, schema: Schema) -> str:
-    """A hint for an unknown key: the kinds that have it, or the nearest known key."""
+    """A hint for an unknown key: the kinds that have it, else the nearest known key."""
     *around, key = path
     branches, here = _at(schema, tuple(around), data)
     own = list(_branches(branches, schema, here))
@@ -152,7 +152,7 @@ def _kinds(branch: Schema) -> list[str]:
 
 
 def _at(schema: Schema, path: tuple[str, ...], data: Any) -> tuple[list[Schema], Any]:
-    """The JSON Schemas at a path of `data`, references and unions unresolved, and the data there."""
+    """The JSON Schemas at a path of `data`, with references and unions unresolved, and the data there."""
     branches, here = [schema], data
     for part in path:
         if isinstance(here, list | tuple):
@@ -166,7 +166,7 @@ def _at(schema: Schema, path: tuple[str, ...], data: Any) -> tuple[list[Schema],
 
 
 def _branches(schemas: Iterable[Schema], root: Schema, here: Any) -> Iterator[Schema]:
-    """The object schemas behind references and unions, less the members that `here` excludes."""
+    """The object schemas with references and unions resolved, without the members that `here` excludes."""
     for schema in members(schemas, root.get("$defs", {})):
         if "properties" in schema and not _excluded(schema, here):
             yield schema

@@ -17,7 +17,7 @@ TARGET = ("factors",)
 def design_runs(
     builder: ArmBuilder, base: Arm, edits: Mapping[str, Sequence[Edit]], screen: Screen
 ) -> tuple[list[Arm], list[Problem]]:
-    """Every run, named after the factors that it has: `gated+double`. The first has none, and is the base."""
+    """All runs, named after their factors (`gated+double`), and their problems. The first has none: it is the base."""
     problems = [*_clashes(builder, edits), *_alone(builder, base, edits)]
     if problems:
         return [base], problems
@@ -39,14 +39,14 @@ def design_runs(
 
 
 def _in_runs(problem: Problem, names: Sequence[str]) -> Problem:
-    """With the run that it arises in, and the remedy: a design has all its factors in many combinations."""
+    """Add to a problem the first run that has it, and a remedy."""
     others = f" and {len(names) - 1} more" if len(names) > 1 else ""
     remedy = "leave one of its factors out, or combine two in one factor"
     return replace(problem, reason=f"{problem.reason} (in run {names[0]}{others}: {remedy})")
 
 
 def _clashes(builder: ArmBuilder, edits: Mapping[str, Sequence[Edit]]) -> Iterator[Problem]:
-    """Two factors must not edit one setting: in runs that have both, one would undo the other."""
+    """Factors that edit the same setting: in runs with both, one would undo the other."""
     for first, second in combinations(edits, 2):
         for edit in edits[second]:
             for other in edits[first]:
@@ -56,7 +56,7 @@ def _clashes(builder: ArmBuilder, edits: Mapping[str, Sequence[Edit]]) -> Iterat
 
 
 def _alone(builder: ArmBuilder, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> Iterator[Problem]:
-    """Problems of a factor, independent of the others."""
+    """Problems of each factor by itself."""
     for name, own in edits.items():
         starts = [edit for edit in own if edit.path[0] in (START, TEACHER)]
         for edit in starts:

@@ -1,4 +1,4 @@
-"""`design`: many two-level choices, the `factors` of a study, screened by runs that all inform every effect."""
+"""The section `design`: two-level `factors` of a study, screened by runs of which each informs every effect."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from zoo.settings.axis import Spec
 
 FEWEST_FACTORS = 2
 FEWEST_SPARE = 4
-"""Contrasts that a design must leave unestimated for their scatter to serve as the error of the others."""
+"""Least number of contrasts without an effect, from whose scatter the error of the effects is estimated."""
 TIMES = re.compile(r"\s+[×x*]\s+")
 
 Interaction = Annotated[str, Field(pattern=r"^\S+\s+[×x*]\s+\S+$")]
 
 
 class DesignSpec(Spec):
-    """Which combinations of the factors are trained, and which effects are estimated from them."""
+    """Combinations of the factors that are trained, and effects that are estimated from them."""
 
     factorial: Literal["full"] | Annotated[int, Field(ge=2)]
     """`full` for all combinations, or their number, a power of two: the best fraction of that size is used."""
     interactions: Annotated[tuple[Interaction, ...], Field(strict=False)] = ()
     """Pairs of factors, `gated × qk_norm`, whose interaction is estimated and judged with the main effects."""
     correction: Literal["holm", "benjamini_hochberg"] = "holm"
-    """`holm`: at most 5 % of screens name any effect wrongly. `benjamini_hochberg`: at most 5 % of the effects that are
-    named are expected to be wrong."""
+    """`holm`: at most 5 % of screens have any false positive. `benjamini_hochberg`: at most 5 % of the effects found
+    are expected to be false positives."""
 
 
 class DesignError(Exception):
-    """A design that cannot be, with the setting below `design` that is to blame."""
+    """An impossible design, with the setting below `design` that causes it."""
 
     def __init__(self, setting: tuple[str, ...], reason: str) -> None:
         super().__init__(reason)
@@ -66,7 +66,7 @@ class Screen:
 
     @property
     def spare(self) -> int:
-        """Contrasts between runs that no effect takes."""
+        """Number of contrasts between runs that estimate no effect."""
         return len(self.runs) - 1 - len(self.effects)
 
     def aliases(self, effect: Effect) -> tuple[Effect, ...]:

@@ -1,17 +1,17 @@
-"""Two-level designs: which runs tell k choices apart, and what each run cannot tell apart. Pure.
+"""Two-level factorial designs: the runs that estimate effects of k factors, and the effects that they alias. Pure.
 
-A full design has all 2^k combinations of the levels −1 and 1. A fraction of 2^(k−p) runs sets p of the choices to
+A full design has all 2^k combinations of the levels −1 and 1. A fraction of 2^(k−p) runs sets p of the factors to
 ± products of others, its generators (D = ABC). Products of generators are the words of the defining relation
-(I = ABCD), and an effect is aliased with its product with every word: their sum is all that the runs show, or their
-difference where the word is odd. Signs are such that the first run has every choice at −1: it is the base, which every
-design then contains. The resolution is the length of the shortest word:
+(I = ABCD), and an effect is aliased with its product with every word: the runs show only their sum, or their difference
+if the word's length is odd. The signs set every factor to −1 in the first run, the base, so that every design contains
+the base. The resolution is the length of the shortest word:
 
     III  main effects are aliased with two-factor interactions
     IV   main effects are clear of them; two-factor interactions are aliased with each other
     V    both are clear of each other
 
-Of all generators those with the fewest short words are taken (minimum aberration, Fries and Hunter 1980). Box, Hunter
-and Hunter 2005, *Statistics for Experimenters*, chapter 6; Montgomery, *Design and Analysis of Experiments*, chapter 8.
+The generators chosen are those with the fewest short words (minimum aberration, Fries and Hunter 1980). Box, Hunter and
+Hunter 2005, *Statistics for Experimenters*, chapter 6; Montgomery, *Design and Analysis of Experiments*, chapter 8.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Floats = NDArray[np.float64]
 Generators = tuple[int, ...]
 """Words as bit masks over the factors."""
 Effect = tuple[str, ...]
-"""Factors whose product it is, in the order of the design: one for a main effect, two for an interaction."""
+"""An effect, as factors in the order of the design: one for a main effect, two for an interaction, their product."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """`basic` factors have all combinations; every generator sets one more factor."""
+    """A regular design: the first `basic` factors have all combinations; every generator sets one more factor."""
 
     factors: tuple[str, ...]
     basic: int
@@ -52,7 +52,7 @@ class Design:
 
     @property
     def resolution(self) -> int | None:
-        """None for a full design, whose effects are all clear."""
+        """Length of the shortest word; None for a full design, whose effects are all clear."""
         return self.words[0].bit_count() if self.words else None
 
     @cached_property
@@ -61,10 +61,10 @@ class Design:
         runs = 2**self.basic
         table = np.ones((runs, len(self.factors)))
         for column in range(self.basic):
-            table[:, column] = np.where(np.arange(runs) >> column & 1, 1.0, -1.0)
+            table[:, column] = np.where(np.arange(runs) >> column & 1, 1.0, -1.0)  # bits of the run's number
         for column, word in enumerate(self.generators, start=self.basic):
             product = table[:, [i for i in range(self.basic) if word >> i & 1]].prod(axis=1)
-            table[:, column] = (-1) ** word.bit_count() * product
+            table[:, column] = (-1) ** word.bit_count() * product  # the sign makes the first run all −1
         return table
 
     def contrast(self, effect: Effect) -> Floats:
@@ -72,13 +72,13 @@ class Design:
         return np.asarray(self.levels[:, [self.factors.index(name) for name in effect]].prod(axis=1))
 
     def aliases(self, effect: Effect, longest: int = 2) -> tuple[Effect, ...]:
-        """Other effects of at most `longest` factors that no run tells from this one."""
+        """Other effects of at most `longest` factors that are aliased with this one."""
         own = sum(1 << self.factors.index(name) for name in effect)
         masks = sorted((own ^ word for word in self.words), key=lambda mask: (mask.bit_count(), mask))
         return tuple(self._named(mask) for mask in masks if 0 < mask.bit_count() <= longest)
 
     def aliased(self, effects: Sequence[Effect]) -> tuple[Effect, Effect] | None:
-        """The first two of these effects that no run tells apart; None where all are told apart."""
+        """The first two of these effects that are aliased with each other; None if all are clear."""
         words = set(self.words)
         masks = {effect: sum(1 << self.factors.index(name) for name in effect) for effect in effects}
         pairs = combinations(effects, 2)
@@ -103,9 +103,9 @@ class Design:
 
 
 def design(factors: Sequence[str], runs: int) -> Design:
-    """The best regular design of so many runs, a power of two; a full one where there are as many as combinations.
+    """The best regular design with this number of runs, a power of two; a full one if all combinations fit.
 
-    Raises ValueError where there is none, or too many to search.
+    Raises ValueError if there is none, or too many to search.
     """
     basic = runs.bit_length() - 1
     added = len(factors) - basic
@@ -120,9 +120,9 @@ def design(factors: Sequence[str], runs: int) -> Design:
 
 
 def design_for(factors: Sequence[str], runs: int, interactions: Sequence[Effect]) -> Design:
-    """The same, with its factors in an order that tells these interactions from each other and from main effects.
+    """`design`, with its factors in an order in which these interactions are clear of each other and of main effects.
 
-    Raises ValueError where none of the first `MOST_ORDERS` orders does.
+    Raises ValueError if no such order is among the first `MOST_ORDERS`, and as `design` does.
     """
     best = design(factors, runs)
     effects = [*((factor,) for factor in factors), *interactions]
@@ -137,13 +137,13 @@ def design_for(factors: Sequence[str], runs: int, interactions: Sequence[Effect]
 def _least_aberration(products: Sequence[int], basic: int, added: int) -> Generators:
     """The best choice of generators, by depth-first search.
 
-    A further generator only adds words, so a start that has more short ones than the best design is not completed.
+    A further generator only adds words, so a partial choice with more short words than the best design is dropped.
     """
     best: tuple[tuple[int, ...], Generators] | None = None
     starts: list[tuple[int, Generators]] = [(0, ())]
     while starts:
         first, chosen = starts.pop()
-        # Numbers of words of each length, the shortest first: the smaller, the better.
+        # Numbers of words of each length, the shortest first: lexicographically smaller is better.
         lengths = Counter(word.bit_count() for word in _closure(chosen))
         rated = (tuple(lengths[length] for length in range(1, max(lengths) + 1)), chosen)
         if best is not None and rated[0] >= best[0]:
@@ -151,7 +151,7 @@ def _least_aberration(products: Sequence[int], basic: int, added: int) -> Genera
         if len(chosen) == added:
             best = rated
             continue
-        # A generator's word is its product of basic factors and the factor that is set to it.
+        # A generator's word: its product of basic factors, times the factor that is set to this product.
         last = len(products) - added + len(chosen) + 1
         own = 1 << basic + len(chosen)
         starts += [(i + 1, (*chosen, products[i] | own)) for i in reversed(range(first, last))]
@@ -160,6 +160,7 @@ def _least_aberration(products: Sequence[int], basic: int, added: int) -> Genera
 
 
 def _closure(generators: Generators) -> set[int]:
+    """All products of the generators, the empty one included: a product of words is the XOR of their masks."""
     words = {0}
     for generator in generators:
         words |= {word ^ generator for word in words}

@@ -11,15 +11,14 @@ from ablate.study.arms import Arm, ArmBuilder, Edit
 from ablate.study.problems import Problem, StudyError
 
 GRID_LAYER = 1_000_000
-"""Later than every layer of the file: a cell edits its arm."""
+"""Layer number of a grid's edits: after every layer of the file, since a cell edits its arm."""
 
 
 def cells(
     builder: ArmBuilder, arms: Sequence[Arm], edits: Mapping[str, list[Edit]], grid: Mapping[str, Sequence[Any]]
 ) -> tuple[list[Arm], list[Problem]]:
-    """The baseline, then every arm (the baseline too) in every cell. The cell that changes nothing is the arm itself.
-
-    A cell is named after its arm and what it changes: `post+lr=0.001`.
+    """The baseline, then every arm (the baseline too) in every cell, and their problems. A cell without changes is the
+    arm itself. Other cells are named after their arm and their changes: `post+lr=0.001`.
     """
     axes: list[list[Edit]] = []
     for path, values in grid.items():
@@ -52,7 +51,7 @@ def cells(
 def _cell(
     builder: ArmBuilder, arm: Arm, own: list[Edit], combination: Sequence[Edit], found: Mapping[tuple[str, ...], Arm]
 ) -> Arm:
-    """One cell. Raises StudyError where it cannot be built or is the same as one before it."""
+    """One cell. Raises StudyError if it cannot be built or equals an earlier one."""
     whole = builder.build(arm.name, [*own, *combination], arm.target)
     if whole.identity == arm.identity:
         return arm
@@ -67,7 +66,7 @@ def _cell(
 
 
 def _twins(builder: ArmBuilder, base: Arm, axis: Sequence[Edit]) -> Iterator[Problem]:
-    """Values of one axis that spell the same model and training."""
+    """Values of one axis that give the same model and training."""
     found: dict[tuple[str, ...], Edit] = {}
     for edit in axis:
         try:
@@ -87,7 +86,7 @@ def _shown(value: Any) -> str:
 def _overlaps(
     builder: ArmBuilder, edits: Mapping[str, list[Edit]], axes: Sequence[Sequence[Edit]]
 ) -> Iterator[Problem]:
-    """An arm and the grid must not edit the same setting: one would undo the other."""
+    """Settings that both an arm and the grid edit: one would undo the other."""
     for own in edits.values():
         for edit in own:
             for axis in axes:

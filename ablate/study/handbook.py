@@ -48,7 +48,7 @@ def _entry(name: str, path: Path, document: YamlDocument) -> HandbookClaim:
 
 
 def matching(*words: str) -> tuple[HandbookClaim, ...]:
-    """Entries that have all of these words or phrases, or the one with this id; all for no word."""
+    """Entries that contain all of these words or phrases, or the one with this id; without words, all."""
     if len(words) == 1 and words[0] in handbook():
         return (handbook()[words[0]],)
     wanted = [" ".join(word.lower().split()) for word in words]
@@ -57,6 +57,6 @@ def matching(*words: str) -> tuple[HandbookClaim, ...]:
 
 @cache
 def _text(entry: HandbookClaim) -> str:
-    """Everything that is said of an entry, and what its page calls it: `tested by nothing`."""
+    """Lower-case text of an entry, with words for its standing and its test: `tested by nothing`."""
     said = entry.model_dump(exclude_defaults=True).values()
     return " ".join((*map(str, said), entry.standing, f"tested by {entry.answer}")).lower()

@@ -1,4 +1,4 @@
-"""Merging the layers of a study (file, scale, rung, edits). Each section's field says how it is merged."""
+"""Merging the layers of a study (file, scale, rung, edits). The field of each section declares its merge rule."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from zoo.settings.axis import variants
 from zoo.settings.edits import flatten, merge
 
 Rule = Callable[[Any, Any, Layer], Any]
-"""(what earlier layers say, what this layer says, this layer) → what they say together."""
+"""(value of earlier layers, value in this layer, this layer) → merged value."""
 
 
 def merged(old: Any, new: Any, _layer: Layer) -> Any:
-    """Maps merge key by key, and a part of another kind replaces (`zoo.settings.edits.merge`)."""
+    """Merge maps key by key; a part of another kind replaces the old one (`zoo.settings.edits.merge`)."""
     return merge(old, new)
 
 
 def replaced(_old: Any, new: Any, _layer: Layer) -> Any:
-    """A later layer keeps nothing: a scale that budgets tokens has no budget in FLOPs."""
+    """Keep nothing of earlier layers: a scale that budgets tokens has no budget in FLOPs."""
     return new
 
 
 def replaced_but_for_matching(old: Any, new: Any, layer: Layer) -> Any:
-    """A budget is replaced whole, but rungs of a ladder and scales that ship leave the match of parameters as it is.
-    Parameters alone are matched in addition to what is spent."""
+    """Replace a budget whole, except that rungs of a ladder and shipped scales keep the matching of parameters.
+    `parameters` alone is added to the earlier budget."""
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return new
     if set(new) == {"parameters"}:
@@ -41,12 +41,12 @@ def replaced_but_for_matching(old: Any, new: Any, layer: Layer) -> Any:
 
 
 def merged_in_long(old: Any, new: Any, _layer: Layer) -> Any:
-    """Short forms are spelled out first, so that edits by path find their parts."""
+    """Merge after expanding short forms, so that edits by path find their parts."""
     return merge(short(old), short(new))
 
 
 def merged_within_source(old: Any, new: Any, layer: Layer) -> Any:
-    """Another source keeps those settings of the old one that both have. A scale that ships leaves the source alone."""
+    """Merge data. A new source keeps the settings that it shares with the old one. A shipped scale keeps the source."""
     if layer.shipped and isinstance(old, Mapping) and isinstance(new, Mapping):
         source = old.get("source", "stdlib")
         shared = _shared(source, new.get("source", source))
@@ -61,7 +61,7 @@ def merged_within_source(old: Any, new: Any, layer: Layer) -> Any:
 
 
 def _of_another_place(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """Settings of a source that hold for the texts that it had before, where it has others now."""
+    """Settings of a source that hold only for its earlier texts, if its paths have changed."""
     source = variants("ablate.data.sources", "source").get(str(old.get("source")))
     moved = any(key in old and old[key] != new.get(key, old[key]) for key in ("path", "paths"))
     own: tuple[str, ...] = getattr(source, "of_its_place", ())
@@ -69,8 +69,8 @@ def _of_another_place(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[s
 
 
 def _shared(source: object, other: object) -> set[str]:
-    """Names of the settings that two data sources have in common: of one type, since a limit of documents is none of
-    bytes. None where there is no such source, which is told elsewhere."""
+    """Names of the settings that two data sources share, with the same type: a limit in documents is not one in bytes.
+    Empty for an unknown source, which is reported elsewhere."""
     known = variants("ablate.data.sources", "source")
     if not all(isinstance(each, str) and each in known for each in (source, other)):
         return set()
@@ -84,12 +84,12 @@ def as_written(value: Any) -> Any:
 
 
 def by_path(value: Any) -> Any:
-    """A map of values by dotted path, however it was nested."""
+    """A map of values by dotted path, however nested."""
     return dict(flatten(value)) if isinstance(value, Mapping) else value
 
 
 def space_by_path(value: Any) -> Any:
-    """A section whose `space` is a map of axes by dotted path."""
+    """A section with its `space` as a map of axes by dotted path."""
     if isinstance(value, Mapping) and isinstance(value.get("space"), Mapping):
         return {**value, "space": dict(axes(value["space"]))}
     return value
@@ -97,7 +97,7 @@ def space_by_path(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class LayerRule:
-    """Field annotation: how the layers of a section become one, what they begin with, and how the whole is spelled."""
+    """Field annotation: merge rule of a section's layers, their initial value, and the final normalisation."""
 
     rule: Rule = merged
     first: Any = None
@@ -105,7 +105,7 @@ class LayerRule:
 
 
 def together(layers: Iterable[Layer], fields: Mapping[str, FieldInfo]) -> StudyMap:
-    """The sections of all layers, nested. What is no section is merged too: it is refused later, with its place."""
+    """The merged sections of all layers, nested. Unknown sections are merged, too, and refused later."""
     how = {
         name: next((each for each in field.metadata if isinstance(each, LayerRule)), LayerRule())
         for name, field in fields.items()
@@ -114,6 +114,6 @@ def together(layers: Iterable[Layer], fields: Mapping[str, FieldInfo]) -> StudyM
     for layer in layers:
         for key, value in layer.nested.items():
             if layer.shipped and key in tree and tree[key] is None:
-                continue  # a study that measures or evaluates nothing does so at every scale
+                continue  # a study that sets `measure` or `evals` to null does so at every scale
             tree[key] = how.get(key, LayerRule()).rule(tree.get(key), value, layer)
     return {key: how.get(key, LayerRule()).spelled(value) for key, value in tree.items()}

@@ -21,22 +21,22 @@ Target = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SettingOrigin:
-    """Where a setting was written: the setting, its path in the document, and its positions there."""
+    """Origin of a setting: the setting, its path in the document, and the positions of its key and value."""
 
     target: Target
     path: Keys
     key: Place
     value: Place
     is_leaf: bool = False
-    """Whether its value is no map."""
+    """Whether its value is not a map."""
 
     @property
     def written(self) -> str:
-        """The path in the user's words."""
+        """The path as the user wrote it."""
         return ".".join(map(str, self.path))
 
     def problem(self, target: Target, reason: str, *, at_key: bool = False, kind: Kind = "illegal") -> Problem:
-        """A problem with `target`: this setting itself, or one inside it or beside it."""
+        """A problem with `target`: this setting itself, one inside it, or another that is reported here."""
         inside = target[len(self.target) :] if target[: len(self.target)] == self.target else ()
         path = ".".join(filter(None, (self.written, *inside)))
         return Problem(self.key if at_key or kind == "unknown_key" else self.value, path, reason, kind)
@@ -50,7 +50,7 @@ class Layer:
     root: Keys = ()
     without: frozenset[str] = frozenset()
     shipped: bool = False
-    """Whether it is a scale that comes with the tool, which suits many studies and names none of their parts."""
+    """Whether it is a scale that comes with the tool, which fits many studies and refers to none of their arms."""
 
     @property
     def is_rung(self) -> bool:
@@ -106,7 +106,7 @@ def setting_layer(text: str) -> Layer:
 
 
 class Origins:
-    """Where the settings of all layers were written."""
+    """Origins of the settings of all layers."""
 
     def __init__(self, file: Place) -> None:
         self.file = SettingOrigin((), (), file, file)
@@ -115,11 +115,11 @@ class Origins:
 
     @property
     def known(self) -> list[SettingOrigin]:
-        """All settings, those that people wrote last: these they can change, even where a scale is laid over them."""
+        """All settings, the user's own last: problems point at these first, even if a shipped scale overrides them."""
         return [*self.shipped, *self.own]
 
     def add(self, layer: Layer) -> list[Problem]:
-        """Remembers a layer; a setting that it gives in two ways is a problem."""
+        """Add a layer. A setting that it gives twice is a problem."""
         settings = list(layer.settings())
         leaves = {origin.target: origin for origin, is_leaf in reversed(settings) if is_leaf}
         (self.shipped if layer.shipped else self.own).extend(origin for origin, _ in settings)
@@ -127,8 +127,8 @@ class Origins:
 
     def problem(self, target: Target, reason: str, *, at_key: bool = False, kind: Kind = "illegal") -> Problem:
         """A problem with a setting, placed where it was last written, or else inside it, or around it: at the value,
-        or at the key where that is what is wrong. A value that replaces a map (`data: t.txt`) comes before whatever a
-        scale that ships has in that map."""
+        or at the key if `at_key`. The user's value in place of a map (`data: t.txt`) takes precedence over settings of
+        a shipped scale in that map."""
         inside = [o for o in self.known if o.target[: len(target)] == target]
         around = [o for o in self.known if target[: len(o.target)] == o.target]
         exact = [o for o in inside if o.target == target]
@@ -141,7 +141,7 @@ class Origins:
 
 
 def _twice(origin: SettingOrigin, is_leaf: bool, leaves: Mapping[Target, SettingOrigin]) -> Iterator[Problem]:
-    """`block.norm: x` beside `block: {norm: y}`, or beside `block.norm.eps: z`."""
+    """Problems of a setting given twice: `block.norm: x` beside `block: {norm: y}`, or beside `block.norm.eps: z`."""
     for depth in range(1, len(origin.target) + 1):
         other = leaves.get(origin.target[:depth])
         if other is None or origin.path[: len(other.path)] == other.path:

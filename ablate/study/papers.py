@@ -19,12 +19,12 @@ ARXIV = re.compile(r"(?:arXiv:)?(\d{4}\.\d{4,5})(?:v\d+)?", re.IGNORECASE)
 
 
 def papers() -> dict[str, str]:
-    """Source of the table of each paper that ships, by name."""
+    """Source of the table of each shipped paper, by name."""
     return {path.stem: _table(path)["source"] for path in sorted(FOLDER.glob("*.yaml"))}
 
 
 def find_paper(paper: str | Path) -> Path:
-    """The study file of a paper. Raises ArgumentError."""
+    """The study file of a paper, given as a file, a name or an arXiv number. Raises ArgumentError."""
     path, number = Path(paper), ARXIV.fullmatch(str(paper))
     if path.suffix in (".yaml", ".yml"):
         _table(path)
@@ -38,7 +38,7 @@ def find_paper(paper: str | Path) -> Path:
 
 
 def _table(path: Path) -> Any:
-    """The section `published` of a study file, as it is written. Raises ArgumentError where there is none."""
+    """The section `published` of a study file, as written. Raises ArgumentError if there is none."""
     found = read_study(path).document.data.get("published")
     if found is None:
         raise ArgumentError("paper", "the study has no section `published`: there is no table to replicate", str(path))
@@ -46,9 +46,9 @@ def _table(path: Path) -> Any:
 
 
 def foretold(study: Study, detectable: float | None) -> Iterator[str]:
-    """Lines on what a study could tell of its table: of the published differences, those that it will probably find.
+    """Lines on a study's power for its table: how many of the published differences it will probably detect.
 
-    detectable: the difference that it detects with 80 % probability, where that is known.
+    detectable: the difference that it detects with 80 % probability; None if unknown.
     """
     table = study.sections.published
     if table is None:

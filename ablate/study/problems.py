@@ -1,4 +1,4 @@
-"""Problems of a study: where the user wrote them, and why."""
+"""Problems of a study, with the places where the user wrote them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoo.errors import Kind
 
 @dataclass(frozen=True)
 class Place:
-    """A position in a file (1-based line and column), or something that has none, such as `--set lr=1`."""
+    """A position in a file (1-based line and column), or a source without positions, such as `--set lr=1`."""
 
     source: str
     line: int | None = None
@@ -23,7 +23,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Problem:
-    """`path` is the dotted path as the user wrote it, empty for the file as a whole; `kind` is for programs."""
+    """A problem. `path` is dotted, as the user wrote it, and empty for the whole file; `kind` is for programs."""
 
     place: Place
     path: str
@@ -35,7 +35,7 @@ class Problem:
 
 
 class StudyError(AblateError, ValueError):
-    """A study that cannot be planned. Its text has one line per problem, in the order of the file."""
+    """A study that cannot be planned. The message has one line per problem, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         unique = dict.fromkeys(problems)

@@ -1,5 +1,5 @@
-"""Studies written from others: what a search or a screen selected, confirmed with seeds that did not select it, and a
-proposal: a base, with the changes that were kept before, and the same with one more.
+"""Studies derived from others: the selection of a search or a screen, confirmed with fresh seeds; and a proposal, which
+compares a base with all changes kept before to the same with one more.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def confirming(
     seeds: int | Sequence[int],
     dropped: Collection[str] = DROPPED,
 ) -> StudyMap:
-    """The study with these arms and seeds instead of its own, without its sections that are `dropped`: by default arms
-    tune their own rates, whatever the study says."""
+    """The study with these arms and seeds instead of its own, without the sections in `dropped`. By default these
+    include `tune`, so that each arm tunes its own learning rate."""
     kept = _without(study.written.document.data, dropped)
     if scales := kept.get("scales"):
         kept["scales"] = {name: _without(edits, dropped) for name, edits in scales.items()}
@@ -61,7 +61,7 @@ def write_study(path: Path, comment: str, document: StudyMap) -> Path:
 
 
 def refuse_edited(path: Path) -> None:
-    """Raises ArgumentError for a file that is not as `write_study` left it: somebody's work would be lost."""
+    """Raises ArgumentError for a file that is not as `write_study` wrote it: edits would be lost."""
     if not path.exists():
         return
     comment, mark, body = [*path.read_text(encoding="utf-8", errors="replace").split("\n", 2), "", ""][:3]
@@ -70,7 +70,7 @@ def refuse_edited(path: Path) -> None:
 
 
 CHANGE = "change"
-"""The arm that is proposed."""
+"""Name of the proposed arm."""
 UNFAIR = {
     "data": "what is learnt is the same for both",
     "seeds": "seeds are fresh for every proposal",
@@ -95,7 +95,7 @@ def changes(texts: Iterable[str]) -> Edits:
 
 
 def refuse_unfair(edits: Mapping[str, object]) -> None:
-    """Raises ArgumentError where a proposal changes what is not the model or how it is trained."""
+    """Raises ArgumentError if a proposal changes nothing, or a path in `UNFAIR`."""
     if not edits:
         raise ArgumentError("change", "nothing is changed: name an edit such as block.ffn.activation=relu2")
     for path in edits:
@@ -112,9 +112,9 @@ def proposal(
     seeds: Sequence[int],
     scale: str | None = None,
 ) -> Study:
-    """The study that compares the change with the base, and nothing else: no arms of the base's own, no measurements.
+    """The study that only compares the change with the base: without the base's own arms, and without measurements.
 
-    Raises StudyError where the change cannot be built.
+    kept: changes that were kept before, which become part of the base. Raises StudyError if the change cannot be built.
     """
     together: Edits = {}
     for before in kept:

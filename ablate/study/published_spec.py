@@ -16,14 +16,14 @@ Name = Annotated[str, Field(min_length=1)]
 
 
 class PublishedRow(Spec):
-    """A row of a published table: an arm with its figure, or with what the paper found of it."""
+    """A row of a published table: an arm with its figure, or with the paper's finding."""
 
     arm: Name
     """Arm of the study that stands for the row."""
     figure: float | None = None
     """Published figure, in the measure of the table."""
     expect: Expectation | None = None
-    """Finding of the paper, where it gives no figure."""
+    """Finding of the paper, if it gives no figure."""
     against: Name | None = None
     """Arm that it is compared with; null for the baseline."""
     label: Name | None = None
@@ -52,7 +52,7 @@ class PublishedTable(Spec):
     tie: NonNegativeFloat = 0.0
     """Largest published difference that counts as none."""
     rows: Annotated[tuple[PublishedRow, ...], Field(strict=False, min_length=1)]
-    """Rows of the table that the study has arms for."""
+    """Rows of the table for which the study has arms."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -65,7 +65,7 @@ class PublishedTable(Spec):
         return self
 
     def published(self, baseline: str) -> StudyPublished:
-        """The table with what it says of each arm."""
+        """The table, with its finding on each arm."""
         return StudyPublished(
             source=self.source,
             measure=self.measure,
@@ -82,7 +82,7 @@ class PublishedTable(Spec):
         figures = {row.arm: row for row in self.rows}
         for row in self.rows:
             if row.arm == baseline and row.against is None and row.expect != "stalls":
-                continue  # what the others are compared with
+                continue  # the other rows are compared with it
             against = None if row.expect == "stalls" else row.against or baseline
             other = figures.get(against) if against is not None and row.figure is not None else None
             found = StudyPublishedRow(
@@ -97,7 +97,7 @@ class PublishedTable(Spec):
             yield found if row.expect else found.model_copy(update={"expect": self._expected(found.difference)})
 
     def _expected(self, difference: float | None) -> Expectation:
-        """Finding that a difference of figures stands for. Decimals differ by a little more than they print."""
+        """Finding that a difference of figures implies. The 1e-9 allows for rounding in their subtraction."""
         if difference is None or abs(difference) <= self.tie + 1e-9:
             return "same"
         return "better" if (difference < 0) == (self.better == "lower") else "worse"

@@ -21,13 +21,13 @@ from ablate.study.written import Sets, edit_layers, read_study
 from zoo.errors import OTHER_NAMES
 
 ON_A_GPU = ("gpu-hour", "gpu-minutes", "gpu-quick", "gpu")
-"""Scales that are chosen on a GPU, the first of them that a study has."""
+"""Default scales on a GPU: the first that a study has."""
 
 
 def default_scale(scales: Sequence[str], device: str | None = None) -> str:
     """`cpu` on a CPU; on a GPU the first of `ON_A_GPU` that is among a study's scales, else `gpu`.
 
-    device: None for a GPU where torch finds one.
+    device: `cpu` or `cuda`; None: `cuda` if torch finds a GPU.
     """
     import torch  # noqa: PLC0415 (slow to load, and a given scale does not need it)
 
@@ -51,14 +51,14 @@ def load_study(
             study file, or a study that was read before, which keeps its scale and its edits unless others are given.
         scale: one of the study's scales; None: `cpu` on a CPU; on a GPU `gpu-hour`, or the study's own for a GPU.
         sets: edits by dotted path, over the file and its scale: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
-        name: what the store calls it. None: the file's name; for a map a name made of its content.
-        device: decides where no scale is named: `cpu` or `cuda`; None: `cuda` where torch finds a GPU.
+        name: its name in the store. None: the file's name; for a map, a name derived from its content.
+        device: selects the default scale: `cpu` or `cuda`; None: `cuda` if torch finds a GPU.
 
     Returns:
         The study, checked, with its arms resolved.
 
     Raises:
-        StudyError: with a line for every problem that could be found in one pass, each with the place and the path.
+        StudyError: with a line for every problem that one pass can find, each with its place and path.
 
     Example:
         >>> study = ablate.load_study("norm_placement", scale="cpu", sets={"seeds": 1})
@@ -83,7 +83,7 @@ def load_study(
 
 
 def next_scale(study: Study) -> str | None:
-    """The next larger of its scales, as the file has it, at which the base is another model or trains for longer."""
+    """The next larger of the file's scales at which the base is another model or trains for longer; None if none."""
     by_size = {FORMER_SCALES.get(name, name): name for name in scale_names(study.written.document)}
     here = FORMER_SCALES.get(study.scale, study.scale)
     as_written = replace(study.written, sets=())
@@ -101,13 +101,13 @@ def _is_larger(there: Study, here: Study) -> bool:
 
 
 def loss_alone(study: Study) -> Study:
-    """A smaller rung, of which reports show nothing but the loss and the speed of training."""
+    """A smaller rung without measurements, evaluations and probes: reports show only its loss and training speed."""
     unasked: dict[str, object] = dict.fromkeys(("measure", "evals", "probes"))
     return replace(study, sections=study.sections.model_copy(update=unasked))
 
 
 def studies_at(rungs: Rungs) -> tuple[list[Study], list[Problem]]:
-    """The study at every rung, and what is wrong with it."""
+    """The study at every rung that is valid, and all problems."""
     studies, refused = [], dict[str | None, list[Problem]]()
     for each in rungs.every:
         try:
@@ -118,7 +118,7 @@ def studies_at(rungs: Rungs) -> tuple[list[Study], list[Problem]]:
 
 
 def _by_rung(refused: Mapping[str | None, Sequence[Problem]], count: int) -> Iterator[Problem]:
-    """Problems of one rung say so where they do not stand in it."""
+    """Problems that name their rung, unless every rung has them or their path shows it."""
     times = Counter(problem for problems in refused.values() for problem in set(problems))
     for rung, problems in refused.items():
         for problem in problems:
@@ -127,22 +127,22 @@ def _by_rung(refused: Mapping[str | None, Sequence[Problem]], count: int) -> Ite
 
 
 SECTIONS = ("train", "base", "budget", "data", "tune", "measure", "evals", "search")
-"""Sections in the order in which a setting is looked for; `base.block` comes next, then whatever is further inside."""
+"""Sections in the order in which a setting is looked up; `base.block` comes next, then deeper settings."""
 ELSEWHERE = {
     "seed": "seeds",
     "model": "base",
     **dict.fromkeys(("steps", "max_steps", "num_steps", "n_steps", "iterations", "max_iters"), "budget.tokens"),
     **dict.fromkeys(("epochs", "n_epochs", "num_epochs", "num_train_epochs", "max_tokens"), "budget.tokens"),
 }
-"""Settings that other tools have, and what stands for them here."""
+"""Settings of other tools, and their equivalents here."""
 PARTS = ("ffn", "mixer")
-"""Parts of a block in the order in which a setting is looked for; others come after them."""
+"""Parts of a block in the order in which a setting is looked up; others come after them."""
 COMMON = ("kind", "name", "source")
-"""Names that settings of many parts have, so that they tell none."""
+"""Names of settings that many parts have: too ambiguous for a hint."""
 
 
 def with_homes(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems; where a key is unknown to its section and known to another, with its path there."""
+    """The problems; one about a key that is unknown in its section but known in another suggests the path there."""
     found = list(problems)
     unknown = any(each.kind == "unknown_key" for each in found)
     paths = [path for path in study_schema()["properties"] if path.split(".")[0] in SECTIONS] if unknown else []
@@ -165,7 +165,7 @@ def _with_home(problem: Problem, paths: list[str]) -> Problem:
 
 
 def home_of(key: str, paths: Iterable[str]) -> str | None:
-    """The path that ends in a key, or in what we call it; None where there is none, or the key tells too little."""
+    """The path that ends in a key, or in this project's name for it; None if there is none, or the key is ambiguous."""
     if key in COMMON or key in ELSEWHERE:
         return ELSEWHERE.get(key)
     names = {key, *(ours for ours, theirs in OTHER_NAMES.items() if key in theirs)}
@@ -174,7 +174,7 @@ def home_of(key: str, paths: Iterable[str]) -> str | None:
 
 
 def _distance(path: str) -> tuple[int, int, int]:
-    """Settings of a section itself come first, then those of blocks."""
+    """Sort key: settings of a section itself come first, then those of blocks."""
     section, *inner = path.split(".")
     if section == "base" and inner[0] == "block" and len(inner) > 1:
         return 1, len(inner), PARTS.index(inner[1]) if inner[1] in PARTS else len(PARTS)

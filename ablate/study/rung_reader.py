@@ -1,4 +1,4 @@
-"""Reading of one rung of a study, its layers laid over each other."""
+"""Reading one rung of a study from its merged layers."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class RungReader:
                     yield self.origins.problem((section, name), f"there is no such {noun}{similar}", at_key=True)
 
     def _screen(self, tree: StudyMap, sections: StudySections | None) -> Screen | None:
-        """The design of the study; None where it has problems, which are told."""
+        """The design of the study; None if it has problems, which are recorded."""
         unlike = [key for key in ("arms", "grid", "contrasts", "search", "ladder") if tree.get(key)]
         self.problems += [self.origins.problem((key,), NOT_IN_A_DESIGN, at_key=True) for key in unlike]
         if sections is None or unlike:
@@ -198,7 +198,7 @@ class RungReader:
     def _builder(self, tree: StudyMap, data: DataSource) -> ArmBuilder | None:
         base = tree.get("base")
         if not isinstance(base, Mapping):
-            return None  # _sections has said so
+            return None  # _sections reports it
         model = self._base_model(base)
         if model is None:
             return None
@@ -206,7 +206,7 @@ class RungReader:
         return ArmBuilder(model, edits, self._valid_train(tree), data, self.origins, base.get("checkpoint"))
 
     def _base_model(self, base: Mapping[str, Any]) -> Edits | None:
-        """The model of a preset or of a checkpoint, at full size; None where there is none, which is told."""
+        """The model of a preset or of a checkpoint, at full size; None, with a problem recorded, if there is none."""
         name, checkpoint = base.get("preset"), base.get("checkpoint")
         key, given = ("preset", name) if checkpoint is None else ("checkpoint", checkpoint)
         reason = None
@@ -229,7 +229,7 @@ class RungReader:
         return Checkpoint.at(path, self.written.folder)
 
     def _with_tokenizer(self, tree: StudyMap) -> StudyMap:
-        """A study whose base is a checkpoint reads text with the checkpoint's tokenizer, unless it names another."""
+        """The sections, with the tokenizer of a checkpoint as base, unless the study names a tokenizer itself."""
         base, data = tree.get("base"), tree.get("data", {"source": "stdlib"})
         path = base.get("checkpoint") if isinstance(base, Mapping) else None
         own = (layer.nested.get("data") for layer in self.own)
@@ -239,11 +239,11 @@ class RungReader:
         try:
             tokenizer = self._checkpoint(path).tokenizer
         except CheckpointError:
-            return tree  # _base_model says so
+            return tree  # _base_model reports it
         return {**tree, "data": {**data, "tokenizer": tokenizer}} if tokenizer else tree
 
     def _brought(self, tree: StudyMap) -> StudyMap:
-        """Settings by path that are as the shipped scale has them, and that the study does not give."""
+        """Settings, by path, that come from the shipped scale and that no other layer sets."""
         now, brought = dict(flatten(tree)), StudyMap()
         for layer in self.layers:
             leaves = dict(flatten(layer.nested))
@@ -252,7 +252,7 @@ class RungReader:
         return {path: value for path, value in brought.items() if now.get(path) == value}
 
     def _valid_train(self, tree: StudyMap) -> StudyMap:
-        """The training settings; the defaults where they have problems of their own."""
+        """The training settings; the defaults if they are invalid."""
         train = tree.get(TRAIN, {})
         try:
             TypeAdapter(TrainSpec).validate_python(train)
@@ -261,7 +261,7 @@ class RungReader:
         return dict(train)
 
     def _edits(self, root: Target) -> list[Edit]:
-        """The edits that all layers make below a setting, in order."""
+        """The edits of all layers below a setting, in order."""
         found: list[Edit] = []
         for number, layer in enumerate(self.layers):
             here: Any = layer.nested
@@ -273,6 +273,6 @@ class RungReader:
 
 
 def _is_new_arm(section: str, layer: Layer, edits: Any) -> bool:
-    """Whether a scale adds an arm: it edits the model. Edits of training alone are of an arm that there should be."""
+    """Whether a scale adds an arm, by editing the model. Edits of training alone need an existing arm."""
     adds = section == "arms" and layer.root[:1] == ("scales",) and not layer.is_rung
     return adds and isinstance(edits, Mapping) and any(str(path).partition(".")[0] != "train" for path in edits)

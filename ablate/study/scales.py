@@ -1,4 +1,4 @@
-"""Which layers a study has: a shipped scale, the file, its own edits at that scale, a rung of its ladder, `--set`."""
+"""The layers of a study: a shipped scale, the file, its own edits at that scale, a rung of its ladder, `--set`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from zoo.settings.edits import expand
 
 NAMING = "a name has letters, digits, '_', '+' and '-' (at most 40), and starts with one of the former"
 LACKED = {"base.preset": "small", "budget": "{tokens: 1e8}"}
-"""What a scale needs that is laid over no other, with examples."""
+"""Settings that a scale needs if it is not based on a shipped one, with example values."""
 FIRST_JUDGED = "cpu"
-"""The smallest scale that comes with the tool and has verdicts."""
+"""The smallest shipped scale with verdicts."""
 RUNG_SECTIONS = ("base", "budget", "train")
-"""Sections that may differ between the rungs of a ladder: losses on other text, or of other arms, would not be one
+"""Sections that may differ between the rungs of a ladder: losses on other text, or of other arms, would not form one
 curve."""
 
 
@@ -30,7 +30,7 @@ curve."""
 class Layers:
     """The layers of a study at one scale and, if it has a ladder, one rung. Later layers win.
 
-    `share` is the part of the budget that the rung has where that is all it says.
+    `share` is the rung's share of the budget, if the rung gives nothing else.
     """
 
     written: Written
@@ -39,29 +39,29 @@ class Layers:
     layers: tuple[Layer, ...]
     share: float | None = None
     shipped: ShippedScale | None = None
-    """The scale among them that comes with the tool."""
+    """The shipped scale among them."""
 
     @property
     def own(self) -> tuple[Layer, ...]:
-        """Layers that the study itself has."""
+        """The study's own layers, without those of a shipped scale."""
         return tuple(layer for layer in self.layers if not layer.shipped)
 
 
 @dataclass(frozen=True)
 class Rungs:
-    """A study at one scale: its layers at every rung, the compared one last, and what is wrong with the ladder."""
+    """A study at one scale: its layers at every rung, the compared one last, and problems of scales and ladder."""
 
     every: tuple[Layers, ...]
     problems: tuple[Problem, ...]
 
 
 def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
-    """The study at the scale that is asked for, with its edits, then at each of its other scales, without.
+    """The study at the requested scale with its `--set` edits, then at each of its other scales without them.
 
-    Mistakes in other scales are better found now than on the machine that they are for.
+    Mistakes in other scales are better found now than on the machines that these are for.
     """
     document = written.document
-    # The scale that is asked for, by the name that this study knows it by.
+    # The requested scale, by whichever of its current and former names this study uses.
     known = scale_names(document)
     both = {**FORMER_SCALES, **{now: former for former, now in FORMER_SCALES.items()}}
     scale = both[scale] if scale not in known and both.get(scale) in known else scale
@@ -76,7 +76,7 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
     own = [_now(document, name) for name, edits in _own(document).items() if isinstance(edits, Mapping)]
     others = dict.fromkeys(name for name in own if name != scale and name not in {*_misspelt(document), *lacking})
     shipped = offered(document).get(scale)
-    if shipped and shipped.over and not others:  # what it is laid over would be checked by nothing
+    if shipped and shipped.over and not others:  # else the settings that it overrides would go unchecked
         others = {FIRST_JUDGED: None}
     return [asked, *(_ladder(replace(written, sets=()), other) for other in others)]
 
@@ -107,7 +107,7 @@ def _at_rung(written: Written, scale: str, rung: str | None, edits: Mapping[str,
 
 
 def _ladder_root(document: YamlDocument, scale: str) -> Keys:
-    """Where the ladder is written; a scale's own replaces the study's."""
+    """Keys of the ladder in the document; a scale's own replaces the study's. Empty if there is none."""
     roots: tuple[Keys, ...] = ((*_edits_of(document, scale), "ladder"), ("ladder",))
     return next((root for root in roots if _at(document, root) is not None), ())
 
@@ -120,7 +120,7 @@ def _at(document: YamlDocument, root: Keys) -> Any:
 
 
 def _ladder_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
-    """Problems of the ladder itself. Its edits are checked with the sections that they edit."""
+    """Problems of the ladder itself; its edits are checked with the sections that they edit."""
     root = _ladder_root(document, scale)
     ladder = _at(document, root) if root else None
     for name, edits in ladder.items() if isinstance(ladder, Mapping) else ():
@@ -140,7 +140,7 @@ def _ladder_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
 
 
 def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
-    """Problems of `scales` itself, including scales that were not chosen."""
+    """Problems of `scales` itself, including scales that were not requested."""
     scales = document.data.get("scales")
     if scales is not None and not isinstance(scales, Mapping):
         yield Problem(document.values[("scales",)], "scales", "expected a map of scales, each with edits of the study")
@@ -177,13 +177,13 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
 
 
 def scale_names(document: YamlDocument) -> list[str]:
-    """The scales that a study may be run at. `cpu` and `gpu` are its settings as they stand where it says no more."""
+    """Names of the scales that a study may run at. Without shipped scales, `cpu` and `gpu` default to its settings."""
     own = (_now(document, name) for name in _own(document) if name not in _misspelt(document))
     return list(dict.fromkeys([*(offered(document) or ("cpu", "gpu")), *own]))
 
 
 def _misspelt(document: YamlDocument) -> Mapping[str, str]:
-    """Names of the study's own scales that are like one that ships, and cannot be scales by themselves: the hint."""
+    """Hints, by name, for scales that resemble a shipped one by name and have no budget of their own."""
     budget = expand(document.data).get("budget")
     hints = {
         name: did_you_mean(name, SCALES)
@@ -194,7 +194,8 @@ def _misspelt(document: YamlDocument) -> Mapping[str, str]:
 
 
 def _lacking(document: YamlDocument) -> Mapping[str, Sequence[str]]:
-    """The study's own scales that are not laid over one that ships, and what neither they nor the study have."""
+    """Required settings that neither the study nor a scale of its own has, by scale; scales based on a shipped one have
+    them from there."""
     if not offered(document):
         return {}
     study = expand(document.data)
@@ -213,17 +214,17 @@ def _lacking(document: YamlDocument) -> Mapping[str, Sequence[str]]:
 
 
 def _own(document: YamlDocument) -> Mapping[str, object]:
-    """Section `scales` of the study."""
+    """Section `scales` of the study; empty if it is absent or invalid."""
     scales = document.data.get("scales")
     return {str(name): edits for name, edits in scales.items()} if isinstance(scales, Mapping) else {}
 
 
 def _now(document: YamlDocument, name: str) -> str:
-    """The present name of a shipped scale. Names of a study that has no shipped scales are its own."""
+    """The current name of a shipped scale. A study without shipped scales keeps its own names."""
     return FORMER_SCALES.get(name, name) if offered(document) else name
 
 
 def _edits_of(document: YamlDocument, scale: str) -> Keys:
-    """Where the study edits a scale: under its name, or the one that it had before."""
+    """Keys of the study's edits at a scale: under its current name, or its former one."""
     names = (scale, *(former for former, now in FORMER_SCALES.items() if now == scale and offered(document)))
     return ("scales", next((name for name in names if name in _own(document)), scale))

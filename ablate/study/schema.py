@@ -29,7 +29,7 @@ SCALES = "Edits of the study by name, one of which `--scale` chooses: budgets, s
 
 class _Generator(GenerateJsonSchema):
     def encode_default(self, dft: Any) -> Any:
-        """pydantic makes a serializer for each of a thousand plain values."""
+        """Return plain values as they are: pydantic would build a serializer for each of a thousand."""
         return dft if dft is None or type(dft) in (bool, int, float, str) else super().encode_default(dft)
 
 
@@ -37,7 +37,7 @@ def study_schema() -> Schema:
     """The JSON Schema (2020-12) of study files, with every variant and setting of this installation.
 
     Returns:
-        A document that editors take, given `# yaml-language-server: $schema=FILE` as the first line of a study.
+        A document for editors, which read it if `# yaml-language-server: $schema=FILE` is a study's first line.
 
     Example:
         >>> Path("study.schema.json").write_text(json.dumps(ablate.study_schema()))
@@ -73,8 +73,8 @@ def study_schema() -> Schema:
 
 
 def _once(schema: Schema) -> Schema:
-    """The same schema with what several of its keys share in `$defs`: every setting inside another is a dotted key,
-    too. Its own keys stay whole."""
+    """The schema with shared subschemas moved to `$defs`, since every nested setting is a dotted key, too. Top-level
+    keys stay in place."""
     seen = Counter[int]()
     _count(schema, seen)
     definitions: dict[int, tuple[str, Schema]] = {}
@@ -100,7 +100,7 @@ def _maps(schema: Schema) -> list[str]:
 
 
 def _count(schema: Schema, seen: Counter[int]) -> None:
-    """Count how often each schema, as an object, stands inside another."""
+    """Count how often each schema object occurs inside another."""
     seen[id(schema)] += 1
     if seen[id(schema)] == 1:
         for word in _maps(schema):
@@ -114,25 +114,25 @@ def _object(properties: Schema, patterns: Schema) -> Schema:
 
 
 def _named(value: Schema) -> Schema:
-    """A map of names; dotted keys start with one."""
+    """Schema of a map by name; dotted keys start with a name."""
     patterns = {f"^{NAME.pattern}$": value, f"^{NAME.pattern}\\..+": {}}
     return {"type": "object", "patternProperties": patterns, "additionalProperties": False}
 
 
 def _scales(scale: Schema) -> Schema:
-    """A map of names, of which editors suggest the usual ones."""
+    """Schema of a map by scale name; editors suggest the shipped ones."""
     usual = {name: {"description": scale.about} for name, scale in shipped_scales().items()}
     return {**_named(scale), "properties": usual}
 
 
 def _grid(arm: Schema) -> Schema:
-    """Lists of values by dotted path."""
+    """Schema of lists of values by dotted path."""
     axes = {path: {"type": "array", "minItems": 1} for path in arm["properties"]}
     return _object(axes, {pattern: {"type": "array", "minItems": 1} for pattern in _free(arm)})
 
 
 def _edits(schemas: list[Schema], definitions: Schema) -> Schema:
-    """The schema of edits of a value that has any of these schemas."""
+    """The schema of edits of a value that fits any of these schemas."""
     every = list(members(schemas, definitions))
     maps = [each for each in every if each.get("type") == "object"]
     others = [_inline(each, definitions) for each in every if each.get("type") != "object"]
@@ -157,7 +157,7 @@ def _map_edits(maps: list[Schema], definitions: Schema) -> Schema:
 
 
 def _description(key: str, maps: list[Schema]) -> Schema:
-    """Description of a setting; that of each variant where several have one of this name that is not the same."""
+    """Description of a setting; that of each variant, if variants describe settings of this name differently."""
     said: dict[str, list[str]] = {}
     for each in maps:
         if text := each.get("properties", {}).get(key, {}).get("description"):
@@ -169,7 +169,7 @@ def _description(key: str, maps: list[Schema]) -> Schema:
 
 
 def _below(key: str, edits: Schema) -> Schema:
-    """A setting and, dotted, all that is inside it."""
+    """A setting and, under dotted keys, every setting inside it."""
     return {key: edits, **{f"{key}.{path}": inner for path, inner in edits.get("properties", {}).items()}}
 
 

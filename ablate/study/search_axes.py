@@ -1,4 +1,4 @@
-"""One axis of a search: its values as optuna knows them, and as the study's edits spell them.
+"""One axis of a search: its values in optuna, and in the study's edits.
 
 block.ffn: {choice: [swiglu, gelu]}            these values; lists and maps too, such as patterns
 block.ffn.d_ff: {ratio: [1x, 8x], step: 0.5}   a multiple of d_model
@@ -30,7 +30,7 @@ RATIO = re.compile(r"(\d+(?:\.\d+)?)x")
 
 
 class Choice(Spec):
-    """One of these values."""
+    """Axis over a list of values."""
 
     key: ClassVar[str] = "choice"
     choice: Annotated[tuple[Any, ...], Field(min_length=1, strict=False)]
@@ -54,18 +54,18 @@ class Choice(Spec):
         return self.choice
 
     def value(self, known: Any) -> Any:
-        """The study's edit for optuna's value."""
+        """The value in the study's edit for optuna's value."""
         return next(value for value in self.choice if label(value) == known)
 
 
 class Ratio(Spec):
-    """A multiple of d_model between two, in steps."""
+    """Axis over multiples of d_model between two bounds, in steps."""
 
     key: ClassVar[str] = "ratio"
     ratio: Annotated[tuple[str, str], Field(strict=False)]
     """Smallest and largest multiple of d_model: `[1x, 8x]`."""
     step: PositiveFloat = 0.25
-    """Distance of neighbouring multiples, in units of d_model."""
+    """Distance between adjacent multiples, in units of d_model."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -124,15 +124,15 @@ class Range(space.Uniform):
 
 
 class Relative(Spec):
-    """Any number between two multiples of the base's value: whole if that is."""
+    """A number between two multiples of the base's value: a whole number if that is one."""
 
     key: ClassVar[str] = "relative"
     range: Annotated[tuple[str, str] | None, Field(strict=False)] = None
     """Smallest and largest multiple: `[0.5x, 2x]`."""
     log: Annotated[tuple[str, str] | None, Field(strict=False)] = None
-    """The same, evenly on a logarithmic scale."""
+    """Smallest and largest multiple of an axis that is sampled evenly on a logarithmic scale."""
     step: PositiveInt | PositiveFloat | None = None
-    """Distance of neighbouring values of a `range`; values are multiples of it."""
+    """Distance between adjacent values of a `range`; values are multiples of it."""
 
     @model_validator(mode="after")
     def _multiples(self) -> Self:
@@ -156,7 +156,7 @@ class Relative(Spec):
 
 
 def multiples(axis: Axis) -> Relative | None:
-    """The range that a list of two multiples may stand for."""
+    """The range that a list of two multiples may stand for; None for other axes."""
     ends = axis.choice if isinstance(axis, Choice) else ()
     if len(ends) != 2 or not all(isinstance(end, str) and RATIO.fullmatch(end) for end in ends):
         return None
@@ -164,12 +164,12 @@ def multiples(axis: Axis) -> Relative | None:
 
 
 def label(value: Any) -> Any:
-    """A value as optuna can keep it: scalars as they are, others as JSON."""
+    """A value as optuna can store it: scalars as they are, others as JSON."""
     return json.dumps(value) if isinstance(value, list | tuple | Mapping) else value
 
 
 def _tag(value: Any) -> str | None:
-    """Which kind of axis a value is: a range whose ends are text is relative to the base."""
+    """The kind of axis that a value describes: a range whose ends are text is relative to the base."""
     found = tag(value)
     ends = value.get(found) if isinstance(value, Mapping) and found in ("range", "log") else None
     is_relative = isinstance(ends, list | tuple) and any(isinstance(end, str) for end in ends)
@@ -190,4 +190,4 @@ Axis = Annotated[
     BeforeValidator(spelt),
 ]
 AnyAxis = Choice | Log | Range | Ratio
-"""Axes as a search draws from them, on a base that is known."""
+"""Axes from which a search draws, with relative ones resolved on a known base."""

@@ -6,9 +6,9 @@ parameters within 2 % of base
 
 Either side is a number, a path, a cost, or a product or quotient of these: `block.mixer.heads * 32 == d_model`.
 Costs are parameters, parameters_embedding, flops_per_token, kv_bytes_per_token and cache_bytes(context), batch 1; they
-are known before anything is trained. So is not what runs measure (loss, bits_per_byte, accuracy, peak_memory_bytes,
-tokens_per_second, decode_tokens_per_second, prefill_tokens_per_second): a trial beyond such a limit is kept, and is
-never the best. A constraint on a path that a model does not have does not concern that model.
+are known before anything is trained. Measured quantities (loss, bits_per_byte, accuracy, peak_memory_bytes,
+tokens_per_second, decode_tokens_per_second, prefill_tokens_per_second) are known only after a run: a trial beyond such
+a limit is kept, and is never the best. A constraint on a path that a model does not have does not apply to that model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEASURED = (
     "decode_tokens_per_second",
     "prefill_tokens_per_second",
 )
-"""Quantities that a run has once it has ended."""
+"""Quantities that are known only after a run."""
 UNITS = {"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 UNITS |= {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -49,7 +49,7 @@ CACHE = re.compile(r"cache_bytes\(\s*(\d+)\s*\)")
 PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 OPERATOR = re.compile(r"\s*([*/])\s*")
 LEAST = 1e-9
-"""Smallest distance of a constraint that does not hold."""
+"""Smallest distance reported for a violated constraint."""
 DIVIDES = re.compile(r"(.+?)\s+divides\s+(.+)")
 WITHIN = re.compile(r"(.+?)\s+within\s+(\d+(?:\.\d+)?)\s*%\s+of\s+base")
 COMPARISON = re.compile(r"(.+?)\s*(<=|>=|==|<|>)\s*(.+)")
@@ -60,7 +60,7 @@ Quantity = Callable[[str], float | None]
 
 @dataclass(frozen=True)
 class Factor:
-    """A number, or the name of a quantity; of a quotient with power −1."""
+    """A number, or the name of a quantity, with power −1 in a denominator."""
 
     text: str
     number: float | None = None
@@ -74,7 +74,7 @@ class Term:
     factors: tuple[Factor, ...]
 
     def of(self, quantity: Quantity) -> float | None:
-        """Its value; None where one of its quantities is missing."""
+        """Its value; None if one of its quantities is missing, or a divisor is 0."""
         values = [each.number if each.number is not None else quantity(each.text) for each in self.factors]
         known = [(value, each.power) for value, each in zip(values, self.factors, strict=True) if value is not None]
         if len(known) < len(values) or any(value == 0 and power < 0 for value, power in known):
@@ -84,7 +84,7 @@ class Term:
 
 @dataclass(frozen=True)
 class ParsedConstraint:
-    """A constraint, parsed. Its methods take the quantities of a model and of the base."""
+    """A parsed constraint. Its methods take the quantities of a model and of the base."""
 
     terms: tuple[Term, Term]
     test: Callable[[float, float], bool]
@@ -93,16 +93,16 @@ class ParsedConstraint:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The quantities that it is about."""
+        """Names of its quantities."""
         return tuple(dict.fromkeys(f.text for term in self.terms for f in term.factors if f.number is None))
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is about what only a run tells."""
+        """Whether one of its quantities is known only after a run."""
         return any(name in MEASURED for name in self.names)
 
     def distance(self, model: Quantity, base: Quantity) -> float:
-        """Distance of a model from satisfying it, relative to the limit: 0 where it does, positive otherwise."""
+        """Distance of a model from satisfying it, relative to the limit: 0 if it does or lacks a quantity, else > 0."""
         left, right = self.terms[0].of(model), self.terms[1].of(base if self.of_base else model)
         if left is None or right is None or self.test(left, right):
             return 0.0
@@ -127,7 +127,7 @@ def _to_multiple(divisor: float, number: float) -> float:
 
 
 def rule(text: str) -> ParsedConstraint:
-    """The rule that a text states. Raises ValueError."""
+    """The parsed constraint of a text. Raises ValueError."""
     text = text.strip()
     if match := WITHIN.fullmatch(text):
         term, share = _term(match[1]), float(match[2]) / 100

@@ -35,7 +35,7 @@ PRUNERS = {
     "wilcoxon": "WilcoxonPruner",
 }
 OURS = ("seed", "constraints_func")
-"""Settings of optuna's that `search.seed` and `search.constraints` stand for."""
+"""Arguments of optuna's classes that `search.seed` and `search.constraints` set."""
 
 
 class SamplerSpec(Spec):
@@ -67,7 +67,7 @@ class PrunerSpec(Spec):
 
 
 def _check(kind: str, settings: JsonObject, classes: Mapping[str, str], module: str) -> None:
-    """Raises ValueError for a setting that optuna's class does not have. Loads optuna only where there are settings."""
+    """Raises ValueError for a setting that optuna's class does not have. Imports optuna only if there are settings."""
     if not settings:
         return
     if kind not in classes:
@@ -81,10 +81,10 @@ def _check(kind: str, settings: JsonObject, classes: Mapping[str, str], module: 
 
 
 def _spelt(what: str, kinds: Sequence[str], written: Any) -> BeforeValidator:
-    """written: type of what a study may say."""
+    """Validator that accepts a kind, or a flat map. written: type of these forms, for the JSON Schema."""
 
     def spelt(value: Any) -> Any:
-        """A name, or a map of a kind and its settings, as the spec has it."""
+        """A name, or a map of a kind and its settings, in the form of the spec. Raises ValueError."""
         if isinstance(value, str):
             value = {"kind": value}
         if not isinstance(value, Mapping):

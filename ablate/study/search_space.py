@@ -1,4 +1,4 @@
-"""A search's space on a base model: which axes a model is asked, and the arm that an answer makes."""
+"""The space of a search on a base model: the axes that apply to a model, and the arms of drawn values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from optuna.distributions import FloatDistribution, IntDistribution
 
 Params = dict[str, Any]
-"""Values as optuna keeps them, by path: a ratio is a number, a list is JSON."""
+"""Values as optuna stores them, by path: a ratio is a number, a list is JSON."""
 Pick = Callable[[str, AnyAxis], Any]
 
 SEARCH = ("search", "space")
@@ -38,7 +38,7 @@ class SearchSpace:
         self._known: dict[tuple[Any, ...], bool] = {}
 
     def _on_base(self, path: str, axis: Axis) -> AnyAxis:
-        """The axis, in numbers where it is relative to the base. Raises StudyError where the base has none there."""
+        """The axis, in numbers if it is relative to the base. Raises StudyError if the base has no number there."""
         relative = axis if isinstance(axis, Relative) else multiples(axis)
         if relative is None or (relative is not axis and not self._problems([edit_of(path, relative.ends[0])])):
             assert not isinstance(axis, Relative)
@@ -54,7 +54,7 @@ class SearchSpace:
             raise StudyError([self.builder.origins.problem(where, str(error))]) from None
 
     def draw(self, pick: Pick) -> Params:
-        """A value for every axis that the model has, given those before."""
+        """A value for every axis that applies to the model, given the values before it."""
         params: Params = {}
         for path, axis in self.axes.items():
             if self.has(params, path):
@@ -62,8 +62,8 @@ class SearchSpace:
         return params
 
     def has(self, params: Params, path: str) -> bool:
-        """Whether a model with the parts chosen so far has a setting. Only parts around it can decide that, and for a
-        layer or a named block, which layers there are."""
+        """Whether a model with the parts chosen so far has a setting. This depends only on the parts around the setting
+        and, for a layer or a named block, on the layers."""
         if not self._has_layer(params, path):
             return False
         around = {part: params[part] for part in self._around(path) if part in params}
@@ -94,11 +94,11 @@ class SearchSpace:
         return [edit_of(path, value) for path, value in self.written(settings).items()]
 
     def settings(self, params: Params) -> Edits:
-        """Values as the study spells them, by the paths of the axes."""
+        """Values as the study spells them, by path of the axis."""
         return {path: self.axes[path].value(known) for path, known in params.items()}
 
     def written(self, settings: Edits) -> Edits:
-        """Settings as edits of a model: single layers as the pattern that they are part of."""
+        """Settings as edits of a model: single layers become a whole pattern."""
         if not any(path.startswith(LAYER) for path in settings):
             return settings
         others = {path: value for path, value in settings.items() if not path.startswith(LAYER) and path != PATTERN}
@@ -114,19 +114,19 @@ class SearchSpace:
         return [single.get(layer, pattern[layer % len(pattern)]) for layer in range(count)]
 
     def arm(self, name: str, params: Params) -> Arm:
-        """The base with these values. Raises StudyError."""
+        """The arm with these values. Raises StudyError."""
         return self.builder.build(name, self.edits(params), SEARCH)
 
     def random(self, rng: np.random.Generator) -> Params:
-        """Every axis drawn by itself."""
+        """A random value for every axis, each drawn independently."""
         return self.draw(lambda _, axis: random_value(axis, rng))
 
     def all(self) -> Iterator[Params]:
-        """Every combination, where axes have steps."""
+        """Every combination. Raises ValueError for an axis with infinitely many values."""
         return self.combinations(lambda _, axis: values_of(axis))
 
     def combinations(self, values: Callable[[str, AnyAxis], Iterable[Any]]) -> Iterator[Params]:
-        """Every combination of these values of the axes that a model has."""
+        """Every combination of these values of the axes that apply to a model."""
 
         def rest(params: Params, paths: list[str]) -> Iterator[Params]:
             if not paths:
@@ -149,15 +149,15 @@ class SearchSpace:
         return ()
 
     def problems(self) -> Iterator[Problem]:
-        """Paths that no model of the space has, and kinds that there are not."""
+        """Paths that no model of the space has, and unknown kinds."""
         for path, axis in self.axes.items():
             shared = self.builder.shared_reason(tuple(path.split(".")))
             if shared or path.split(".")[0] in (START, DATA):
                 reason = shared or "a search may vary only the model and train"
                 yield self.builder.origins.problem((*SEARCH, *path.split(".")), reason, at_key=True)
                 continue
-            # An axis is good where each value is known with some parts around it. Numbers that do not go together are
-            # for the draws to find out: they may go with other numbers.
+            # An axis is valid if each of its values is known with some choice of the parts around it. Combinations of
+            # numbers that do not fit are left to the draws: each number may fit others.
             parts = SearchSpace(self.builder, {part: self.axes[part] for part in self._around(path)}).all()
             found: list[list[tuple[Problem, ...]]] = []
             for around in parts:
@@ -191,7 +191,7 @@ def edit_of(path: str, value: Any) -> Edit:
 
 
 def random_value(axis: AnyAxis, rng: np.random.Generator) -> Any:
-    """A value of an axis, drawn by itself."""
+    """A random value of an axis."""
     spread, kinds = axis.distribution, distributions()
     if isinstance(spread, kinds.CategoricalDistribution):
         return spread.choices[rng.integers(len(spread.choices))]
@@ -207,18 +207,18 @@ def random_value(axis: AnyAxis, rng: np.random.Generator) -> Any:
 
 
 def spread_of(axis: AnyAxis) -> FloatDistribution | IntDistribution:
-    """Distribution of an axis of numbers."""
+    """Distribution of a numeric axis."""
     return cast("FloatDistribution | IntDistribution", axis.distribution)
 
 
 def is_listed(axis: AnyAxis) -> bool:
-    """Whether an axis has only so many values."""
+    """Whether an axis has finitely many values."""
     spread = axis.distribution
     return not isinstance(spread, distributions().FloatDistribution) or spread.step is not None
 
 
 def values_of(axis: AnyAxis) -> list[Any]:
-    """Every value of an axis that has only so many."""
+    """Every value of an axis. Raises ValueError if there are infinitely many."""
     spread, kinds = axis.distribution, distributions()
     if isinstance(spread, kinds.CategoricalDistribution):
         return list(spread.choices)

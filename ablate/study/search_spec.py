@@ -1,4 +1,4 @@
-"""The section `search` of a study: what may vary, what for, and how it is searched."""
+"""The section `search` of a study: the space, the objectives and the method."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ DIRECTIONS: dict[str, Direction] = {
     "parameters": "minimize",
     "flops_per_token": "minimize",
 }
-"""Objectives that need no word on which way is better."""
+"""Objectives with a default direction."""
 MEASURED = ("decode_tokens_per_second", "prefill_tokens_per_second")
-"""Those that the measurement of a run has: at its longest context and smallest batch."""
+"""Objectives from a run's measurement: at its longest context and smallest batch."""
 OF_CACHES = ("decode_tokens_per_second", "kv_bytes_per_token")
-"""Those that an encoder has not."""
+"""Objectives that an encoder does not have."""
 OF_THE_MODEL = ("parameters", "flops_per_token", "kv_bytes_per_token")
-"""Those that follow from the model, whatever the seed."""
+"""Objectives that follow from the model, whatever the seed."""
 FEWEST_PAIRS = 4
-"""Seeds of which a signed-rank test can say anything at optuna's level of 0.1."""
+"""Least number of seeds with which a signed-rank test can reach optuna's level of 0.1."""
 FEWEST_VALIDATIONS = 3
-"""Validations of a run without which no pruner can help."""
+"""Least number of validations of a run for a pruner to be of use."""
 NOT_OF_A_SCORE = ("trials", "sampler", "pruner", "seed", "timeout", "hours", "enqueue", "race")
-"""Settings that decide which trials there are, and not what a trial scores: they may change while a search goes on."""
+"""Settings that affect which trials there are, but not their scores: they may change while a search is under way."""
 
 
 def _objectives(value: Any) -> Any:
-    """A list of names and of `{name: direction}`, or one name, as a map from name to direction."""
+    """Objectives as a map from name to direction, from a name or a list of names and of `{name: direction}`."""
     found: dict[str, object] = {}
     for item in value if isinstance(value, Sequence) and not isinstance(value, str) else [value]:
         pairs = item.items() if isinstance(item, Mapping) else [(item, DIRECTIONS.get(str(item)))]
@@ -78,12 +78,13 @@ class Fidelity(Spec):
     """
 
     identity_version: ClassVar[int] = 2
-    """Shares used to begin at `start` exactly, and had one more just below the whole where no power of η led to it."""
+    """In version 1, shares began at exactly `start`, with an extra one just below the whole if no power of η led there.
+    """
 
     start: Annotated[float, Field(gt=0, lt=1)] = 1 / 9
-    """Share of the budget that every trial gets first, to the nearest power of 1/`factor`."""
+    """Share of the budget that every trial gets first, rounded to a power of 1/`factor`."""
     factor: Annotated[int, Field(ge=2)] = 3
-    """Ratio η of successive shares; one in η trials goes on to the next."""
+    """Ratio η of successive shares; one in η trials is promoted to the next."""
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -98,14 +99,15 @@ class SearchSpec(Spec):
     space: SearchSpace
     """Settings that may vary, by path. A path that a model does not have is not sampled for it."""
     objectives: Objectives = Field(default={"loss": "minimize"})
-    """One for a best trial, several for a front. A score of an evaluation is `task.metric` with its direction."""
+    """Objectives: one for a best trial, several for a Pareto front. A score of an evaluation is `task.metric` with its
+    direction."""
     constraints: Annotated[tuple[Constraint, ...], Field(strict=False)] = ()
     """Conditions checked before anything is trained: `block.mixer.kv_heads divides block.mixer.heads`,
     `cache_bytes(8192) <= 64 MB`, `parameters within 2 % of base`."""
     trials: PositiveInt = 60
     """Number of trials: settings that are tried, and repeats of the best of them with further seeds."""
     race: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    """Share of the trials that repeat the leading settings with fresh seeds, until the best is told from the others."""
+    """Share of the trials that repeat the leading settings with fresh seeds, until the best one is clear."""
     enqueue: Annotated[tuple[SpecJson, ...], Field(strict=False)] = ()
     """Settings known to be good, each a map by path over the base: they are tried first, after the base itself."""
     sampler: Annotated[Sampler, FirstDefault("tpe")] = SamplerSpec()
@@ -118,11 +120,11 @@ class SearchSpec(Spec):
     seed: NonNegativeInt = 0
     """Seed of the sampler: with one worker the same seed proposes the same settings, whether interrupted or not."""
     timeout: PositiveFloat | None = None
-    """Seconds after which a command begins no more trials; those that run are finished."""
+    """Seconds after which a command begins no more trials; running ones are finished."""
     hours: PositiveFloat | None = None
-    """The same in hours."""
+    """`timeout`, in hours."""
     fidelity: Fidelity | None = None
-    """Short runs first; for several objectives too."""
+    """Short runs first; also for several objectives."""
     seeds: PositiveInt = 1
     """A trial's score is the mean over this many seeds, from 1000 up; promoted trials are trained with fresh seeds."""
 
@@ -137,18 +139,18 @@ class SearchSpec(Spec):
 
     @property
     def seconds(self) -> float:
-        """Seconds for which a command begins trials."""
+        """Seconds during which a command begins trials; infinite by default."""
         return self.timeout or (self.hours * 3600 if self.hours else math.inf)
 
     @property
     def repeats(self) -> int:
-        """Trials that are kept for repeats; none where no objective depends on the seed, or trials begin short."""
+        """Number of trials reserved for repeats; 0 if no objective depends on the seed, or trials begin short."""
         is_noisy = any(name not in OF_THE_MODEL for name in self.objectives)
         return round(self.race * self.trials) if is_noisy and not self.fidelity else 0
 
     @property
     def whole_runs(self) -> float:
-        """Cost of all trials, in runs at the whole budget with one seed, if one in η goes on to each next share."""
+        """Cost of all trials, in runs at the whole budget with one seed, if one in η is promoted to each next share."""
         whole, reached = 0.0, self.trials
         for share in self.shares:
             whole += share * reached
@@ -156,7 +158,7 @@ class SearchSpec(Spec):
         return whole
 
     def warnings(self, validations: int) -> list[str]:
-        """Warnings of what a search may do and had better not, for runs with so many validations."""
+        """Warnings about valid but probably unintended settings, for runs with this number of validations."""
         if self.pruner and not self.prunes_seeds and validations < FEWEST_VALIDATIONS:
             times = "once" if validations == 1 else f"{validations} times"
             return [f"pruner: runs are validated {times}, too seldom to end one early: lower train.validate_every"]
@@ -164,7 +166,7 @@ class SearchSpec(Spec):
 
     @property
     def prunes_seeds(self) -> bool:
-        """Whether a trial's seeds are trained one after the other, so that the later ones can be saved."""
+        """Whether a trial's seeds are trained one after the other, so that pruning saves the later ones."""
         return self.pruner is not None and self.pruner.kind == "wilcoxon"
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The sections of a study file, typed. `ablate.study.study` lays the scales and edits over them."""
+"""The sections of a study file, typed. `ablate.study.rung_reader` validates them after merging scales and edits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from zoo.settings.axis import Spec, is_off
 from zoo.settings.explain import yaml
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,39}")
-"""Names of arms and scales: they stand in file names, in edits by path, and in tables."""
+"""Names of arms and scales, which occur in file names, in edits by path, and in tables."""
 
 LARGEST_SEED = 2**63 - 1
 MOST_SEEDS = 100_000
@@ -53,7 +53,7 @@ MOST_SEEDS = 100_000
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
-    """`3` means seeds 0, 1 and 2; more than a thousand go on beyond those that settings are chosen on."""
+    """`3` means seeds 0, 1 and 2; numbers above a thousand skip the seeds that are reserved for choosing settings."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_SEEDS:
         beyond = RESERVED_SEEDS.stop + value - RESERVED_SEEDS.start
         return (*range(min(value, RESERVED_SEEDS.start)), *range(RESERVED_SEEDS.stop, beyond))
@@ -124,7 +124,7 @@ class StartSpec(Spec):
     """A folder that transformers or `zoo.save` wrote, or a run's. Relative to the study's file; `~` and `$VARIABLES`
     are expanded. `base.checkpoint` applies to every arm; null in an arm trains it from scratch."""
     fraction: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Share of the study's budget that the arm spends after that; null for 0.05 after another arm, and for all of it
+    """Share of the study's budget that the arm spends from there; null for 0.05 after another arm, and for all of it
     after a checkpoint."""
     pooling: Literal["mean", "first", "random"] = "mean"
     """Method of reducing kv heads: the mean of each group, the first of each group, or newly initialised."""
@@ -154,7 +154,7 @@ class TeacherSpec(Spec):
     checkpoint: str | None = None
     """A folder, as in `start.checkpoint`, with the arm's own vocabulary."""
     temperature: PositiveFloat = 1.0
-    """T: the logits of both are divided by it."""
+    """T: divisor of the logits of both models."""
     weight: Annotated[float, Field(gt=0, le=1)] = 0.5
     """w: loss = (1 − w) · cross-entropy + w · T² · KL(teacher ‖ student)."""
     top_k: PositiveInt | None = Field(default=None, exclude_if=is_off)
@@ -168,14 +168,14 @@ class TeacherSpec(Spec):
 
 
 def _rung(value: Any) -> Any:
-    """Edits, or a share of the budget at the same model."""
+    """A rung: edits, or a share of the budget with the same model. Raises ValueError."""
     if isinstance(value, Mapping) or is_share(value):
         return value
     raise ValueError(f"expected a map of edits, or a share of the budget between 0 and 1, not {yaml(value)}")
 
 
 def is_share(value: Any) -> TypeGuard[float]:
-    """Whether it is a part of a whole."""
+    """Whether a value is a number between 0 and 1."""
     return isinstance(value, float) and 0 < value < 1
 
 
@@ -186,8 +186,7 @@ Rung = Annotated[
 ]
 
 DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
-"""The base that edits such as `train.optimizer.momentum` merge into: the kind, without which no setting has a
-meaning."""
+"""Map into which edits such as `train.optimizer.momentum` are merged: the kind, without which they have no meaning."""
 
 Scalar = str | int | float | bool | None
 
@@ -210,7 +209,7 @@ class StudySections(Spec):
     question: Annotated[str, Field(min_length=1)]
     """Question that the study answers, in one sentence: the title of its report."""
     source: str | None = None
-    """Where the question or the claim comes from."""
+    """Source of the question or the claim."""
     baseline: Annotated[str, Field(pattern=f"^{NAME.pattern}$")] = "base"
     """The name of the unedited base model: the arm that the others are compared with."""
     base: StudyMap
@@ -222,9 +221,9 @@ class StudySections(Spec):
     )
     """Values per path: every arm is trained with every combination."""
     factors: dict[str, StudyMap] = Field(default={})
-    """Choices by name, each given as edits of the base, by path: what a `design` combines."""
+    """Factors by name, each given as edits of the base by path, which a `design` combines."""
     design: DesignSpec | None = None
-    """Which combinations of the factors are trained, instead of arms, and which effects are estimated."""
+    """Combinations of the factors to train, instead of arms, and effects to estimate."""
     seeds: Seeds = AutoSeeds()
     """Number of seeds, or a list of them, or `auto`: as many as it takes to settle every arm, from 3 to 12."""
     tune: Tune = TuneSpec()
@@ -234,10 +233,10 @@ class StudySections(Spec):
     """Settings of the base that `ablate search` varies, and its objectives."""
     ladder: Annotated[dict[str, Rung], LayerRule(replaced)] = Field(default={})
     """Smaller models and shorter runs of the same question, each by edits of base, budget and train, or by a share of
-    the budget. The last is the one that is compared."""
+    the budget. The last one is compared."""
     data: Annotated[DataSpec, LayerRule(merged_within_source)] = StdlibSource()
-    """Text or synthetic task that models are trained and validated on, as a map with `source` or the source's name
-    alone."""
+    """Text or synthetic task that models are trained and validated on: a map with `source`, or only the source's
+    name."""
     train: Annotated[TrainSpec, LayerRule(first=DEFAULT_TRAIN)] = TrainSpec()
     """Optimizer, learning-rate schedule, batch and numerics: the same in every arm unless the arm edits them."""
     budget: Annotated[Budget, LayerRule(replaced_but_for_matching)]
@@ -245,17 +244,17 @@ class StudySections(Spec):
     contrasts: Annotated[tuple[Contrast, ...], Field(strict=False)] = ()
     """More comparisons between two arms, as `swiglu - geglu`: judged together with those against the baseline."""
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = Field(default=(), exclude_if=is_off)
-    """What is expected of the arms, and who says so: the report says which of it holds."""
+    """Expected outcomes of the arms, with their sources: the report says which of them hold."""
     published: Annotated[PublishedTable | None, LayerRule(replaced)] = Field(default=None, exclude_if=is_off)
     """A published table that the study replicates: figures of its arms, each of which is a claim."""
     margin: PositiveFloat | None = None
     """The smallest loss difference that matters, in nats per token: one shown to be smaller is *no difference*."""
     pilot: bool | None = None
-    """Whether this only explores: estimates and intervals, no verdicts, and nothing of the 5 % is spent. By default it
-    does where all arms are undertrained."""
+    """Whether the study only explores: estimates and intervals, no verdicts, and nothing of the 5 % is spent. By
+    default, if all arms are undertrained."""
     measure: MeasureSpec | None = MeasureSpec()
-    """Prefill and decoding speed and bytes of cache, measured after training; null skips it."""
+    """Prefill and decoding speed and bytes of cache, measured after training; null skips this."""
     evals: EvalSpec | None = EvalSpec()
-    """Evaluations of every trained model; null evaluates nothing but the loss."""
+    """Evaluations of every trained model; null evaluates only the loss."""
     probes: Annotated[Probes, LayerRule(merged_in_long)] = None
     """Probes recorded during training: `all`, a list of probes, or a map with `which` and `every`."""

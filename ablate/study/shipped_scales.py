@@ -1,7 +1,7 @@
 """Scales that come with the tool: settings of every section at one size, which a study refers to and edits.
 
-A study that gives no budget in FLOPs, tokens or seconds outside its own `scales` has all of them. What the study says
-wins, except over `smoke`, to which all but the base gives way, and the study's own `scales.smoke`.
+A study without a budget in FLOPs, tokens or seconds outside its own `scales` can run at all of them. The study's
+settings override the scale's, except for `smoke`, which overrides all but the base and the study's own `scales.smoke`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from zoo.settings.axis import variants
 from zoo.settings.edits import expand
 
 WHOLE = ("preset", "checkpoint")
-"""Settings of a base that is a model by itself: no scale resizes it."""
+"""Settings of a base that is a complete model, which no scale resizes."""
 
 
 @dataclass(frozen=True)
 class ShippedScale:
-    """A scale as it ships. over: whether all but the base is laid over a study, not under it."""
+    """A scale as shipped. over: whether all but its base overrides a study's settings, rather than the reverse."""
 
     name: str
     about: str
@@ -35,7 +35,8 @@ class ShippedScale:
     layer: Layer
 
     def around(self, own: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
-        """Its layers under and over a study's own: no size where the base has one, no tasks where there is no text."""
+        """Its layers before and after a study's own, without a size if the base has one, and without evaluations if the
+        data are synthetic."""
         bases = (layer.nested.get("base") for layer in own)
         sized = any(base.get(key) is not None for base in bases if isinstance(base, Mapping) for key in WHOLE)
         left = self.layer.without | ({"base"} if sized else set()) | ({"evals"} if _is_synthetic(own) else set())
@@ -46,7 +47,7 @@ class ShippedScale:
 
 
 def _is_synthetic(own: Sequence[Layer]) -> bool:
-    """Whether the study says that its data are those of a synthetic task."""
+    """Whether the study's data are a synthetic task."""
     named = [data.get("source") for layer in own if isinstance(data := layer.nested.get("data"), Mapping)]
     source = next((each for each in reversed(named) if each is not None), None)
     known = variants("ablate.data.sources", "source")
@@ -55,12 +56,12 @@ def _is_synthetic(own: Sequence[Layer]) -> bool:
 
 @cache
 def shipped_scales() -> Mapping[str, ShippedScale]:
-    """Every scale that ships, by name, in order of size."""
+    """Every shipped scale, by name, in order of size."""
     return {name: _read(name) for name in SCALES}
 
 
 def offered(document: YamlDocument) -> Mapping[str, ShippedScale]:
-    """The shipped scales that a study may be run at; none where it has a budget of one size for all."""
+    """The shipped scales that a study may run at; none if it has an absolute budget outside its own `scales`."""
     data: Any = document.data
     written = expand(data).get("budget") if isinstance(data, Mapping) else None
     complete = isinstance(written, Mapping) and any(written.get(kind) is not None for kind in ABSOLUTE)

@@ -27,18 +27,18 @@ KEYS = ("choice", "log", "range", "ratio")
 FIRST_SEED = 1000
 """First seed of runs that choose settings: nothing is compared on them."""
 RESERVED_SEEDS = range(FIRST_SEED, 100_000)
-"""Seeds that `seeds: 2000` leaves out."""
+"""Seeds for choosing settings, which `seeds: 2000` skips."""
 
 
 def distributions() -> ModuleType:
-    """optuna's, which take long to import: most commands read a space and draw nothing from it."""
+    """optuna's distributions, imported late: this is slow, and most commands read a space without drawing from it."""
     import optuna.distributions as found  # noqa: PLC0415 (as above)
 
     return found
 
 
 class Categorical(Spec):
-    """One of these values."""
+    """Axis over a list of values."""
 
     key: ClassVar[str] = "choice"
     choice: Annotated[tuple[Scalar, ...], Field(min_length=1, strict=False)]
@@ -61,7 +61,7 @@ class Categorical(Spec):
 
     @property
     def ends(self) -> tuple[Scalar, ...]:
-        """Values that must be legal for the whole axis to be."""
+        """Values that must be legal for the whole axis to be legal."""
         return self.choice
 
 
@@ -95,7 +95,7 @@ class Uniform(Spec):
     """Smallest and largest value: `[2, 8]`; the setting takes whole numbers if both ends are and `step` is no
     fraction."""
     step: PositiveInt | PositiveFloat | None = None
-    """Distance of neighbouring values, from the smallest up; null for any number between (any whole one if both ends
+    """Distance between adjacent values, from the smallest up; null for any number between (any whole one if both ends
     are whole)."""
 
     @model_validator(mode="after")
@@ -114,13 +114,13 @@ class Uniform(Spec):
 
     @property
     def ends(self) -> tuple[Number, Number]:
-        """The last is the one that steps from the first lead to."""
+        """Smallest value, and the largest that steps from it reach."""
         low, high = self.range
         return low, high if self.step is None else last(low, high, self.step)
 
 
 def not_empty(low: float, high: float, step: float | None = None) -> None:
-    """Raises ValueError where a range has no values, or steps over all of them but the first."""
+    """Raises ValueError if a range has no values, or its step skips all but the first."""
     if low >= high:
         raise ValueError(f"the range is empty: {low:g} is not below {high:g}")
     if step is not None and last(low, high, step) == low:
@@ -128,20 +128,20 @@ def not_empty(low: float, high: float, step: float | None = None) -> None:
 
 
 def last(low: Number, high: Number, step: Number) -> Number:
-    """The highest number up to `high` that steps from `low` lead to; `high` itself as it was written."""
+    """The highest number up to `high` that steps from `low` reach; `high` itself, unrounded, if they reach it."""
     found = low + math.floor((high - low) / step + 1e-9) * step
     return high if math.isclose(found, high) else found
 
 
 def tag(value: Any) -> str | None:
-    """Which of KEYS says what kind of axis `value` is."""
+    """The key of KEYS that tells the kind of axis of `value`; None if there is none."""
     if isinstance(value, Mapping):
         return next((key for key in KEYS if key in value), None)
     return getattr(value, "key", None)
 
 
 def spelt(value: Any) -> Any:
-    """A list as the map that it is short for. Raises ValueError for a misspelt kind of axis."""
+    """Expand a list to the map that it is short for. Raises ValueError for a misspelt kind of axis."""
     if isinstance(value, list | tuple):
         return {"choice": value}
     if isinstance(value, Mapping) and tag(value) is None:
@@ -152,7 +152,7 @@ def spelt(value: Any) -> Any:
 
 
 def _meant(key: str) -> str | None:
-    """The kind of axis that `key` is a misspelling of: letters of it exchanged, or one wrong in five."""
+    """The kind of axis that `key` misspells: with letters exchanged, or one wrong in five; None if there is none."""
     exchanged = (kind for kind in KEYS if sorted(kind) == sorted(key))
     return next(exchanged, None) or next(iter(difflib.get_close_matches(key, KEYS, n=1, cutoff=0.8)), None)
 

@@ -1,4 +1,4 @@
-"""A study as it was read: its sections, typed, and its arms, resolved (`ablate.study.reading` reads it)."""
+"""A study as `ablate.study.reading` reads it: typed sections and resolved arms."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ class Study:
     sections: StudySections
     arms: tuple[Arm, ...]
     vocabulary_given: bool
-    """Whether the study says the model's vocabulary; otherwise it is the tokenizer's."""
+    """Whether the study sets the model's vocabulary size; otherwise it is the tokenizer's."""
     origins: Origins = field(repr=False, compare=False)
     builder: ArmBuilder = field(repr=False, compare=False)
     screen: Screen | None = None
-    """The factorial design whose runs the arms are; None where arms are compared one by one."""
+    """The factorial design whose runs are the arms; None if arms are compared one by one."""
     budget_share: str | None = None
-    """The setting that made the budget a share of the study's, by its path; None where it is the whole."""
+    """Path of the setting that makes the budget a share of the study's; None if it is the whole."""
     rung: str | None = None
-    """Which rung of the ladder this is; None without one."""
+    """Name of this rung of the ladder; None without a ladder."""
     reads: HeldOutPart = "test"
-    """The held-out part that final losses are of."""
+    """Held-out part of final losses."""
     shipped: ShippedScale | None = None
-    """The scale that came with the tool, where the study has it from there."""
+    """The shipped scale, if the study runs at one."""
     brought: Mapping[str, object] = field(default_factory=dict)
-    """What that scale brought in, by path."""
+    """Settings that come from that scale, by path."""
     smaller: tuple[Study, ...] = ()
     """The same study at the other rungs of its ladder, as they are listed: smaller models and shorter runs."""
 
@@ -61,7 +61,7 @@ class Study:
 
     @property
     def path(self) -> Path | None:
-        """The study's file; None where it was written in Python."""
+        """The study's file; None if it was written in Python."""
         return self.written.path
 
     @property
@@ -76,7 +76,7 @@ class Study:
 
     @property
     def source(self) -> str | None:
-        """Where the question or the claim comes from."""
+        """Source of the question or the claim."""
         return self.sections.source
 
     @property
@@ -86,7 +86,7 @@ class Study:
 
     @property
     def contrasts(self) -> tuple[tuple[str, str], ...]:
-        """Arms that are compared beside the comparisons with the baseline: (arm, other arm)."""
+        """Declared comparisons besides those with the baseline: (arm, other arm)."""
         return tuple((arm, other) for arm, other in (each.split(" - ") for each in self.sections.contrasts))
 
     @property
@@ -102,13 +102,13 @@ class Study:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds of every arm; with `seeds: auto` those that it begins with."""
+        """The seeds of every arm; with `seeds: auto`, those of the first round."""
         seeds = self.sections.seeds
         return tuple(range(seeds.start)) if isinstance(seeds, AutoSeeds) else seeds
 
     @property
     def auto_seeds(self) -> AutoSeeds | None:
-        """Rule by which seeds are added; None if their number is fixed, or there are no arms to tell apart."""
+        """Rule by which seeds are added; None if their number is fixed, or nothing is compared."""
         seeds = self.sections.seeds
         return seeds if isinstance(seeds, AutoSeeds) and not self.is_search_alone else None
 
@@ -120,7 +120,7 @@ class Study:
 
     @property
     def carried(self) -> Carried | None:
-        """Where the rates in the file come from, if they were tuned before."""
+        """Source of the learning rates in the file, if they were tuned earlier."""
         return self.sections.tune if isinstance(self.sections.tune, Carried) else None
 
     @property
@@ -130,7 +130,7 @@ class Study:
 
     @property
     def is_search_alone(self) -> bool:
-        """Whether nothing is compared: a space to search, and no arm beside the baseline."""
+        """Whether nothing is compared: a space to search, and no arm besides the baseline."""
         return self.search is not None and len(self.arms) == 1
 
     @property
@@ -165,11 +165,11 @@ class Study:
 
     @property
     def folder(self) -> Path:
-        """The folder that relative paths in the study start from."""
+        """Base of relative paths in the study."""
         return self.written.folder
 
     def has_models_of(self, other: Study) -> bool:
-        """Whether every arm is the same model: then only the training differs."""
+        """Whether every arm has the same model as in `other`, so that only the training differs."""
         return [arm.model for arm in self.arms] == [arm.model for arm in other.arms]
 
     def error(self, setting: str, reason: str) -> StudyError:

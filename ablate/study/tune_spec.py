@@ -1,4 +1,4 @@
-"""`tune`: how a study sets the rates and other settings that suit each arm.
+"""The section `tune`: tuning of each arm's learning rate and other settings.
 
 tune: auto                                     each arm's learning rate: five around the arm's own (the default)
 tune: {seeds: 3, fraction: 0.5}                the same, with more seeds and a longer first pass
@@ -24,16 +24,16 @@ from zoo.settings.edits import merge
 from zoo.settings.explain import unknown
 
 COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""Times an arm's own rate: what `auto` tries first. Losses at rates further apart than a factor of 2 leave too much to
-interpolation (`ablate.noise.curve`)."""
+"""Multiples of an arm's own learning rate that `auto` tries first. Losses at rates further apart than a factor of 2
+leave too much to interpolation (`ablate.noise.curve`)."""
 FINE = (0.5, 1.0, 2.0)
-"""Times the best rate of short runs: what is tried at full length."""
+"""Multiples of the best rate of short runs that are tried at full length."""
 BELOW = (0.5, 0.5**0.5, 1.0)
-"""The same where a seed failed at the next higher rate."""
+"""Multiples instead of `FINE` if a seed failed at the next higher rate."""
 SHORT = 0.25
 TRIALS_PER_AXIS = 8
 SAMPLED = ("trials", "sampler", "at_once")
-"""Settings of a search in ranges."""
+"""Settings of a search over ranges."""
 STEPPED = ("extend", "refine")
 """Settings of a grid."""
 
@@ -51,10 +51,10 @@ class TuneSpec(Spec):
 
     A learning rate is tuned in two passes. Short runs with one seed locate the best rate roughly. Then runs at full
     length, with `seeds` seeds, try that rate, half of it and twice it, and decide: the best rate depends on the length,
-    and differently for each arm. If a short run failed at the next higher rate, two lower ones are tried instead. Where
-    no lower, or no higher, rate is plainly worse than the best, the next one out is tried, up to `extend`. Where a
-    curve through the losses says that a rate between these may do better, up to `refine` more are tried. The rate taken
-    is the one of those tried whose expected loss is least.
+    and differently for each arm. If a short run failed at the next higher rate, two lower ones are tried instead. If no
+    lower, or no higher, rate is clearly worse than the best, the next one outwards is tried, up to `extend` times. If a
+    curve through the losses suggests a better rate in between, up to `refine` more are tried. The chosen rate is the
+    one of those tried with the lowest expected loss.
 
     Other settings, or several together, are tuned in one pass, and those with the lowest validation loss are chosen. If
     the best value lies at the edge of a list, the list is extended.
@@ -66,13 +66,13 @@ class TuneSpec(Spec):
     """Share of the study's budget that a run of the first pass may spend (default: 0.25 of a learning rate alone, else
     1). With 1 there is no second pass."""
     seeds: PositiveInt = 2
-    """Tuning seeds start at 1000: an arm is not compared on the seeds that chose its settings."""
+    """Number of tuning seeds, from 1000 up: an arm is not compared on the seeds that chose its settings."""
     extend: Annotated[int, Field(ge=0)] = 6
     """Number of values that may be added beyond each end of a list of numbers."""
     refine: Annotated[int, Field(ge=0)] = 3
-    """Rates that may be tried between the best one and its neighbours."""
+    """Number of rates that may be tried between the best one and its neighbours."""
     trials: PositiveInt | None = None
-    """Number of settings that are tried if the space has ranges (default: 8 per axis)."""
+    """Number of settings to try if the space has ranges (default: 8 per axis)."""
     sampler: Literal["tpe", "random"] = "tpe"
     """optuna's sampler of settings if the space has ranges: `tpe` (tree-structured Parzen estimator) or `random`."""
     at_once: PositiveInt = 4
@@ -101,7 +101,7 @@ class TuneSpec(Spec):
 
     @property
     def is_rate_alone(self) -> bool:
-        """Whether rates of a list are tuned, and nothing else."""
+        """Whether only the learning rate is tuned, over a list."""
         return self.is_grid and self.paths == (RATE,)
 
     @property
@@ -129,22 +129,22 @@ class TuneSpec(Spec):
 
 
 def rates_around(rate: float, factors: Sequence[float]) -> Space:
-    """These multiples of a rate, as a list to try."""
+    """The space of these multiples of a learning rate."""
     return {RATE: Categorical(choice=tuple(float(f"{factor * rate:.6g}") for factor in factors))}
 
 
 class Carried(Spec):
-    """Rates that were tuned before stand in the study file; nothing is tuned."""
+    """Learning rates in the study file that were tuned earlier; nothing is tuned."""
 
     carried: str | None = None
-    """Where to find the tuning curves and the command that produced them."""
+    """Location of the tuning curves and of the command that produced them."""
 
 
 WORDS: dict[str, Any] = {"auto": {}, "carried": {"carried": None}, "off": None}
 
 
 def _long(value: Any) -> Any:
-    """A word as what it stands for. Raises ValueError for another one."""
+    """Expand one of WORDS; maps and null stay as they are. Raises ValueError for anything else."""
     if isinstance(value, str):
         if value not in WORDS:
             raise ValueError(unknown("way of tuning", value, [*WORDS]))
@@ -163,7 +163,7 @@ def _tag(value: Any) -> str:
 
 
 def _layered(old: Any, new: Any, _layer: Layer) -> Any:
-    """A word replaces what earlier layers say, a map edits it; another space replaces the whole space."""
+    """A word replaces the value of earlier layers, a map edits it; a new space replaces the whole space."""
     if not isinstance(new, Mapping) or "carried" in new or not isinstance(old, Mapping) or "carried" in old:
         return new
     return merge({key: value for key, value in old.items() if key != "space" or "space" not in new}, new)

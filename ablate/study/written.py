@@ -1,4 +1,4 @@
-"""A study as somebody wrote it: a file, a study shipped with the project, or a mapping in Python."""
+"""A study as its author wrote it: a file, a study shipped with the project, or a mapping in Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zoo.errors import did_you_mean
 
 SHIPPED = PROJECT / "studies"
 NOWHERE = Place("")
-"""Where what is written in Python stands: messages have its dotted path alone."""
+"""Place of a study written in Python: messages show only dotted paths."""
 
 Sets = Mapping[str, object] | Sequence[str]
 """Edits of a study by dotted path: `{"train.lr": 1e-3}`, or `["train.lr=1e-3"]` as on the command line."""
@@ -28,7 +28,7 @@ Sets = Mapping[str, object] | Sequence[str]
 
 @dataclass(frozen=True)
 class Written:
-    """The words of a study. `path` is None for one that is written in Python. Relative paths start from `folder`."""
+    """The source of a study. `path` is None for one written in Python. Relative paths start from `folder`."""
 
     name: str
     text: str
@@ -36,11 +36,11 @@ class Written:
     folder: Path
     path: Path | None = None
     sets: tuple[Layer, ...] = ()
-    """Edits over the file and its scale, the last one wins."""
+    """Edits over the file and its scale; the last one wins."""
 
     @property
     def edits(self) -> dict[str, object]:
-        """Edits by path, as in `sets`."""
+        """The edits in `sets`, by path."""
         return {path: value for layer in self.sets for path, value in layer.written.items()}
 
     @property
@@ -50,7 +50,7 @@ class Written:
 
 
 def derived(base: Written, name: str, data: Mapping[str, object], sets: Sets = ()) -> Written:
-    """A study made from another one, whose relative paths and edits it keeps; `sets` are edits on top."""
+    """A study derived from another one, whose relative paths and edits it keeps; `sets` are edits on top."""
     made = _from_map(data)
     return replace(made, name=name, folder=base.folder, sets=(*base.sets, *edit_layers(sets)))
 
@@ -78,7 +78,7 @@ def shipped() -> list[str]:
 
 
 def _located(source: str | Path) -> Path:
-    """A word that is not a file is the name of a shipped study."""
+    """The path of a file, or of the shipped study of that name. Raises StudyError for an unknown name."""
     path = Path(source)
     if path.suffix or path.exists() or len(path.parts) != 1:
         return path
@@ -89,7 +89,7 @@ def _located(source: str | Path) -> Path:
 
 
 def _from_map(source: Mapping[str, object]) -> Written:
-    """Named by its content: the same map is the same study."""
+    """A study from a map, named by a hash of its content: equal maps are the same study."""
     document = _document(source, NOWHERE)
     stream = io.StringIO()
     YAML().dump(document.data, stream)
@@ -112,7 +112,7 @@ def _map_layer(path: str, value: Any) -> Layer:
 
 
 def _document(data: Mapping[str, object], place: Place) -> YamlDocument:
-    """A document of Python's own data, all of it at one place. Raises StudyError."""
+    """A document of Python data, all of it at one place. Raises StudyError."""
     problems: list[Problem] = []
     values = _plain(data, (), place, problems)
     if problems:
@@ -122,7 +122,8 @@ def _document(data: Mapping[str, object], place: Place) -> YamlDocument:
 
 
 def _plain(value: Any, path: Keys, place: Place, problems: list[Problem]) -> Any:
-    """Plain data as YAML would have given it: maps with text as keys, lists, text, numbers, true, false and null."""
+    """Plain data as YAML would give it: maps with text keys, lists, text, numbers, true, false and null. Appends to
+    `problems`."""
     if isinstance(value, Mapping):
         return {_key(key, path, place, problems): _plain(v, (*path, key), place, problems) for key, v in value.items()}
     if isinstance(value, list | tuple):

@@ -1,11 +1,11 @@
 """YAML 1.2 (core schema) with the position of every key and value.
 
-ruamel.yaml scans, parses and composes; this file says what plain scalars mean (YAML 1.2.2, §10.3.2) and remembers
-where each stood. So `1e-3` is a float, `off` and `2001-01-01` are strings, and a key given twice is an error.
+ruamel.yaml scans, parses and composes; this module resolves the types of plain scalars (YAML 1.2.2, §10.3.2) and
+records positions. So `1e-3` is a float, `off` and `2001-01-01` are strings, and a key given twice is an error.
 
-Files that ship are composed by libyaml, seventeen times as fast. It reads YAML 1.1, which has other rules for line
-breaks, tabs and byte-order marks, so people's own studies are left to ruamel.yaml. A test compares the two on every
-file that ships.
+Shipped files are composed by libyaml, seventeen times as fast. It reads YAML 1.1, which has other rules for line
+breaks, tabs and byte-order marks, so users' own studies are left to ruamel.yaml. A test compares the two on every
+shipped file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_NODES = 100_000
 MAX_DEPTH = 50
 
 StudyMap: TypeAlias = dict[str, Any]
-"""A study or a part of one as written, before anything of it is checked: maps with text as keys, lists and scalars."""
+"""A study or a part of one as written, not yet validated: maps with text keys, lists and scalars."""
 Keys = tuple[str | int, ...]
 """Keys and list positions from the root, keys as written (`"block.norm"` is one)."""
 
@@ -54,7 +54,7 @@ PLAIN_SCALARS = (
     ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
     ("merge", r"<<", ["<"]),
 )
-"""Tag of each type, pattern of its plain scalars, and the characters that these begin with."""
+"""Tag of each type, pattern of its plain scalars, and their possible first characters."""
 for _tag, _pattern, _first in PLAIN_SCALARS:
     _CoreSchema.add_implicit_resolver_base(type_prefix + _tag, re.compile(f"^(?:{_pattern})$"), _first)
 
@@ -70,12 +70,12 @@ REMEDIES = (
     ("sequence entries are not allowed", "begin a list on the next line, or put text that begins with - in quotes"),
     ("found '<scalar>'", "put the whole value in quotes, or nothing of it"),
 )
-"""Usual remedies of what a parser says."""
+"""Usual remedies, by a part of the parser's message."""
 
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """Plain data, and where each key and value of it stood."""
+    """Plain data, with the place of each key and value."""
 
     data: Any
     keys: dict[Keys, Place] = field(repr=False)
@@ -83,13 +83,13 @@ class YamlDocument:
 
 
 def read_yaml(path: Path) -> YamlDocument:
-    """The document in a file; raises `StudyError` for whatever keeps it from being one YAML 1.2 document."""
+    """The document in a file. Raises `StudyError` if it is not one YAML 1.2 document."""
     return parse_yaml(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises `StudyError` where it cannot be read, is too large or is not UTF-8."""
-    # A shell's `<(…)` is a pipe, too, which this process has open already.
+    """The text of a file. Raises `StudyError` if it cannot be read, is too large or is not UTF-8."""
+    # A shell's `<(…)` is a pipe, too, but this process has it open already.
     if path.is_fifo() and str(path.parent) not in ("/dev/fd", "/proc/self/fd"):
         raise _error(Place(str(path)), "is a pipe, which might wait for whoever writes to it")
     try:
@@ -116,14 +116,14 @@ def parse_yaml(text: str, source: str) -> YamlDocument:
 
 
 def parse_shipped(text: str, source: str) -> YamlDocument:
-    """Parse the text of a file that ships, in C where PyYAML was built with libyaml."""
+    """Parse the text of a shipped file, in C if PyYAML was built with libyaml."""
     loader = _loader_in_c()
     return parse_yaml(text, source) if loader is None else _Reading(source).document(loader(text).get_single_node())
 
 
 @cache
 def _loader_in_c() -> Any:
-    """PyYAML's, with the types of YAML 1.2; None where it was built without libyaml."""
+    """PyYAML's C loader, with the types of YAML 1.2; None if it was built without libyaml."""
     if not yaml.__with_libyaml__:
         return None
     loader: Any = type("Loader", (yaml.CBaseLoader,), {})
@@ -141,7 +141,7 @@ def _compose(text: str, source: str) -> Node | None:
     except MarkedYAMLError as error:
         reason = " ".join((error.problem or error.context or "cannot be parsed").split())
         mark = error.problem_mark or error.context_mark
-        if reason == NO_COLON and error.context_mark:  # what follows the line is where that is noticed
+        if reason == NO_COLON and error.context_mark:  # the parser notices only after the line
             mark = error.context_mark
         place = Place(source) if mark is None else Place(source, mark.line + 1, mark.column + 1)
         lines = [] if mark is None else text.split("\n")[mark.line : mark.line + 1]
@@ -158,7 +158,7 @@ def _compose(text: str, source: str) -> Node | None:
 
 
 def _with_remedy(reason: str, before: str) -> str:
-    """A parser's words with their usual remedy. before: the line as far as the parser came."""
+    """A parser's message with its usual remedy. before: the line up to the error."""
     if "'\\t'" in reason:
         return "a tab where only spaces may indent"
     remedy = next((remedy for part, remedy in REMEDIES if part in reason), None)
@@ -172,12 +172,12 @@ def _error(place: Place, reason: str, path: str = "") -> StudyError:
 
 
 def is_empty(node: Node) -> bool:
-    """Whether nothing is written where a value should be. What parsers call its place is that of the next word."""
+    """Whether a value is missing. Parsers give it the position of the next token."""
     return isinstance(node, ScalarNode | yaml.ScalarNode) and str(node.tag) == type_prefix + "null" and not node.value
 
 
 class _Reading:
-    """One walk over a node tree. Bounds its work, since aliases can make a small file describe a huge tree."""
+    """One walk over a node tree, with bounded work, since aliases can make a small file describe a huge tree."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -209,7 +209,7 @@ class _Reading:
             found = [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
             self.values |= {(*path, i): self.place(node) for i, item in enumerate(node.value) if is_empty(item)}
             return found
-        assert isinstance(node, ScalarNode | yaml.ScalarNode)  # the one kind of node that is left
+        assert isinstance(node, ScalarNode | yaml.ScalarNode)  # the only remaining kind of node
         return self.scalar(node, path)
 
     def mapping(self, node: MappingNode, path: Keys) -> StudyMap:
@@ -249,7 +249,7 @@ class _Reading:
         return together
 
     def forget(self, path: Keys) -> None:
-        """Drops the positions of what a merge key brought in and the map itself gives."""
+        """Drop the positions of an inherited key that the map itself gives, too."""
         for places in (self.keys, self.values):
             for known in [p for p in places if p[: len(path)] == path]:
                 del places[known]

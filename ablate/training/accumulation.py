@@ -1,8 +1,8 @@
-"""Gradients of a batch, a few rows at a time.
+"""Gradient accumulation: gradients of a batch, a few rows at a time.
 
-    L(batch) = Σ_parts L(part),   each part's sums divided by what the whole batch scores
+    L(batch) = Σ_parts L(part),   each part's sums divided by the whole batch's number of scored targets
 
-so that parts with unlike numbers of scored targets weigh as much as they do in the whole.
+so that parts with different numbers of scored targets have the weights that they have in the whole.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ LOG = logging.getLogger(__name__)
 
 
 class MicrobatchError(AblateError):
-    """The model cannot be trained on a part of a batch at a time."""
+    """The model cannot be trained on parts of a batch."""
 
 
 @dataclass
 class Accumulation:
-    """`microbatch` as in `Execution`. couples_rows: why a batch cannot be cut, if so. rows: how many at a time so far.
-    group: whose gradients add up to those of a batch.
+    """`microbatch` as in `Execution`. couples_rows: why a batch cannot be split, if so. rows: current rows per pass.
+    group: the processes whose gradients add up to those of a batch.
 
-    Raises MicrobatchError where parts are asked for and batches cannot be cut.
+    Raises MicrobatchError if parts are requested and batches cannot be split.
     """
 
     microbatch: Microbatch | None = None
@@ -50,10 +50,10 @@ class Accumulation:
             self.rows = self.microbatch
 
     def gradients(self, loss: Loss, batch: Batch, autocast: Callable[[], AbstractContextManager[object]]) -> Tensor:
-        """Nats per scored target. Gradients are added to those of the parameters. Both are this process's part of those
-        of the group.
+        """Add gradients to those of the parameters, and return nats per scored target. Both are this process's share of
+        the group's sums.
 
-        May raise torch's errors of memory, after which the gradients are worth nothing.
+        May raise torch's out-of-memory errors, after which the gradients are invalid.
         """
         nats = []
         for part, given in self._parts(batch):
@@ -64,7 +64,7 @@ class Accumulation:
         return nats[0] if len(nats) == 1 else torch.stack(nats).sum()
 
     def halve(self, batch: Batch, error: RuntimeError | MemoryError) -> None:
-        """Take fewer rows at a time from now on. Raises `error` where that is not asked for or cannot be."""
+        """Use fewer rows per pass from now on. Raises `error` if it is not about memory, or this is not possible."""
         rows = self.rows_of(batch)
         is_memory = isinstance(error, MemoryError) or is_out_of_memory(error)
         if self.microbatch != "auto" or self.couples_rows is not None or rows == 1 or not is_memory:
@@ -73,7 +73,7 @@ class Accumulation:
         LOG.info("out of memory with %d rows at a time: %d from now on", rows, self.rows)
 
     def _parts(self, batch: Batch) -> list[tuple[Batch, dict[str, BatchShare]]]:
-        """Each with what its loss is told of the whole."""
+        """Parts of this process's rows, each with its share of the batch as an argument for the loss."""
         rows = self.rows_of(batch)
         if rows == len(batch):
             return [(batch, {})]
@@ -81,15 +81,15 @@ class Accumulation:
         return [(batch.rows(slice(start, start + rows)), told) for start in range(share.start, share.stop, rows)]
 
     def rows_of(self, batch: Batch) -> int:
-        """Rows of a batch per pass."""
+        """Rows of a batch per pass, for this process."""
         own = self._own(batch)
         return own if self.rows is None else largest_divisor(own, self.rows)
 
     def _own(self, batch: Batch) -> int:
-        """This process's rows."""
+        """Number of this process's rows."""
         return len(batch) // self.group.size
 
 
 def largest_divisor(number: int, limit: int) -> int:
-    """At most `limit`: parts of one shape are compiled once."""
+    """The largest divisor of at most `limit`: parts of one shape are compiled once."""
     return next(n for n in range(min(number, limit), 0, -1) if number % n == 0)

@@ -1,4 +1,4 @@
-"""Which kernels of attention a run takes, in words."""
+"""Names of the attention kernels that a run uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoo.spec import ModelSpec
 
 
 def attention_text(backends: Collection[str], spec: ModelSpec, context: int, numerics: Numerics) -> str | None:
-    """`fused`; on a GPU with the kernels that torch chooses for it, `fused (cudnn)`; None without softmax attention."""
+    """`fused`; on a GPU with the kernels that torch chooses, `fused (cudnn)`; None without softmax attention."""
     names = sorted(backends)
     if numerics.device == "cuda" and "fused" in names:
         kernels = ", ".join(sorted(set(_kernels(spec, context, numerics))))
@@ -21,7 +21,7 @@ def attention_text(backends: Collection[str], spec: ModelSpec, context: int, num
 
 
 def _kernels(spec: ModelSpec, context: int, numerics: Numerics) -> Iterator[str]:
-    """Kernels of one row of each kind of layer: the choice does not depend on the number of rows."""
+    """Kernels that torch chooses for one row of each kind of layer; the number of rows does not matter."""
     for mixer in dict.fromkeys(layer.mixer for layer in spec.layers):
         sizes = [getattr(mixer, name, None) for name in ("heads", "kv_heads", "head_dim", "v_dim")]
         heads, kv_heads, features, v_dim = (size if isinstance(size, int) else None for size in sizes)

@@ -1,11 +1,10 @@
-"""An exponential moving average of the weights: what is scored and stored in place of those of the last step.
+"""An exponential moving average of the weights, which is scored and stored in place of the last weights.
 
     w̄ₙ = w̄ₙ₋₁ + (wₙ − w̄ₙ₋₁) / min(n, h)        after update n of N, with h = max(1, horizon · N)
 
-The plain mean of the first h weights, and from there on a mean that forgets with a time constant of h steps: averages
-of runs of unlike length reach back over the same share of them. Averaging takes out the noise of single batches that
-the last rates still leave in the weights (Polyak and Juditsky 1992, doi:10.1137/0330046; Izmailov et al. 2018,
-arXiv:1803.05407).
+It is the plain mean of the first h weights, then an average with a time constant of h steps, the same share of a run of
+any length. Averaging removes the noise of single batches that the last learning rates leave in the weights (Polyak and
+Juditsky 1992, doi:10.1137/0330046; Izmailov et al. 2018, arXiv:1803.05407).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from zoo.settings.axis import Spec
 
 
 class AverageSpec(Spec):
-    """`{kind: ema, horizon: 0.04}`"""
+    """An average of the weights: `{kind: ema, horizon: 0.04}`."""
 
     kind: Literal["ema"] = "ema"
     """Kind of average: `ema`, an exponential moving average."""
@@ -39,19 +38,19 @@ class WeightAverage:
         self._reach = max(1.0, spec.horizon * steps)
 
     def update(self, step: int) -> None:
-        """Take in the weights after 1-based `step`."""
+        """Add the weights after 1-based `step` to the average."""
         torch._foreach_lerp_(list(self._averages.values()), list(self._parameters.values()), 1 / min(step, self._reach))
 
     @contextmanager
     def in_model(self) -> Iterator[None]:
-        """The model has the averages inside, and its own weights again afterwards."""
+        """Give the model the averages inside the block, and its own weights afterwards."""
         own = {name: parameter.clone() for name, parameter in self._parameters.items()}
         self.settle()
         yield
         _copy(own, self._parameters)
 
     def settle(self) -> None:
-        """The model has the averages from here on."""
+        """Replace the model's weights by the averages."""
         _copy(self._averages, self._parameters)
 
     def state_dict(self) -> dict[str, Tensor]:

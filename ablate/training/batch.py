@@ -17,15 +17,15 @@ from zoo.loss import IGNORED
 from zoo.site import Given
 
 Loss = Callable[..., tuple[Tensor, Tensor]]
-"""(tokens (B, T), targets (B, N), what else the batch gives) → (what is minimised, nats per scored target)."""
+"""(tokens (B, T), targets (B, N), further inputs of the batch) → (objective to minimise, nats per scored target)."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """tokens: (B, T), what the model reads; targets: (B, N), what each of them is to predict, −100 for nothing.
+    """tokens: (B, T), the model's input; targets: (B, N), the tokens to predict, −100 where nothing is scored.
 
-    `given` is what else the model's loss takes, by the names of its arguments. places: (B, N), which token of its
-    window each target is, −1 for none; None where target i is token i + 1.
+    given: further arguments of the model's loss, by name. places: (B, N), position in the window of each target's
+    token, −1 for none; None if target i is token i + 1.
     """
 
     tokens: Tensor
@@ -40,8 +40,8 @@ class Batch:
         return cls(tokens[:, :-1], tokens[:, 1:])
 
     def after(self, before: Sequence[int]) -> Batch:
-        """The same next tokens of windows whose first token makes room for these. Nothing is asked after any but the
-        last of them."""
+        """The same targets, with the tokens `before` in place of each window's first token. Only the last of them has a
+        target."""
         if not before:
             return self
         head = self.tokens.new_tensor(before).expand(len(self), -1)
@@ -49,29 +49,29 @@ class Batch:
         return Batch(torch.cat((head, self.tokens[:, 1:]), dim=1), torch.cat((unasked, self.targets), dim=1))
 
     def to(self, device: str) -> Batch:
-        """The same on a device. What is pinned is copied while the host goes on."""
+        """The batch on a device. Pinned memory is copied asynchronously."""
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
-        """The same in memory that a GPU can read by itself. Without gaps: what has some is copied once more first, to
-        memory that is not pinned."""
+        """The batch in pinned memory, which a GPU reads asynchronously. Tensors are made contiguous first: others would
+        be copied once more, to memory that is not pinned."""
         return self.each(lambda tensor: tensor.contiguous().pin_memory())
 
     def __len__(self) -> int:
-        """B."""
+        """B, the number of rows."""
         return len(self.tokens)
 
     def rows(self, some: slice) -> Batch:
-        """Some of its rows."""
+        """These rows of the batch."""
         return self.each(lambda tensor: tensor[some])
 
     def equal_parts(self, parts: int) -> list[Batch]:
-        """Cut into so many batches of one shape. Rows that the last ones lack are copies in which nothing is scored."""
+        """At most `parts` batches of one shape. The last one is padded with copied rows in which nothing is scored."""
         rows = ceil(len(self) / parts)
         return [self.rows(slice(start, start + rows))._padded(rows) for start in range(0, len(self), rows)]
 
     def _padded(self, rows: int) -> Batch:
-        """With copies of the last row, in which nothing is scored, up to so many rows."""
+        """The batch padded to this number of rows with copies of the last one, in which nothing is scored."""
         missing = rows - len(self)
         if not missing:
             return self
@@ -80,24 +80,24 @@ class Batch:
         return longer
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        """The same with every tensor changed."""
+        """The batch with `change` applied to every tensor."""
         given = cast(Given, {name: change(cast(Tensor, value)) for name, value in self.given.items()})
         places = None if self.places is None else change(self.places)
         return Batch(change(self.tokens), change(self.targets), given, places)
 
     @classmethod
     def of(cls, examples: Examples) -> Batch:
-        """Examples that say what they ask."""
+        """A batch of examples, which have targets."""
         return cls(torch.from_numpy(examples.tokens), torch.from_numpy(examples.targets))
 
     @property
     def counts(self) -> Tensor:
-        """(B, N): which targets count."""
+        """(B, N): mask of the scored targets."""
         return self.targets != IGNORED
 
     def scored_of(self, known: NDArray[np.integer]) -> NDArray[np.int64]:
-        """(S,): of each scored target, what is known of its token. known: (B, T + 1), of the windows' tokens. Targets
-        that are no token of the window count as its first."""
+        """(S,): for each scored target, the value in `known` of its token. known: (B, T + 1), for the windows' tokens.
+        Targets that are no token of the window get the value of its first."""
         scored = self.counts.cpu().numpy()
         if self.places is None:
             of_targets = known[:, 1:]
@@ -107,7 +107,8 @@ class Batch:
         return found
 
     def sizes_of(self, sizes: NDArray[np.integer]) -> NDArray[np.int64]:
-        """(S,): the bytes that each scored target stands for. sizes: (B, T + 1), those of the windows' tokens."""
+        """(S,): bytes of text of each scored target, 0 if it is no token of the window. sizes: (B, T + 1), those of the
+        windows' tokens."""
         found = self.scored_of(sizes)
         if self.places is None:
             return found

@@ -1,4 +1,4 @@
-"""Resumable state: all that an interrupted run needs to end with the same bits as an undisturbed one."""
+"""Resumable state: all that an interrupted run needs to end bit for bit like an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from evals.costs.memory import is_out_of_memory
 
 @dataclass
 class TrainingProgress:
-    """Progress of training. `seconds` counts training, `wall_seconds` everything; losses are in nats per token.
-    `attention` names the backends that its training steps take."""
+    """Progress of training. `seconds` counts training steps, `wall_seconds` everything; losses are in nats per scored
+    target. `attention` names the backends of attention in training steps."""
 
     step: int = 0
     seconds: float = 0.0
@@ -31,7 +31,7 @@ class TrainingProgress:
 
 
 class HasState(Protocol):
-    """A model, an optimizer, an average of weights."""
+    """A model, an optimizer, or an average of weights."""
 
     def state_dict(self) -> Any: ...
 
@@ -39,7 +39,7 @@ class HasState(Protocol):
 
 
 def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mapping[str, HasState]) -> None:
-    """Write state.pt atomically. parts: all that training changes, by name."""
+    """Write state.pt atomically. parts: everything that training changes, by name."""
     state = {
         "place": asdict(place),
         "logs": store.log_seals(digest),
@@ -51,13 +51,13 @@ def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mappin
 
 
 def load_state(store: Store, digest: str, parts: Mapping[str, HasState]) -> TrainingProgress:
-    """Put the saved state, if there is one, into `parts`."""
+    """Load the saved state, if there is one, into `parts`. Raises StoreError if it is damaged, or of another run."""
     path = store.state_path(digest)
     if not path.exists():
         return TrainingProgress()
     store.check_state(digest)
     with opening(path):
-        # On the host, from where parts copy what is theirs: a second copy on a GPU would count as memory of the run.
+        # Load on the host, from which parts copy: a second copy on a GPU would count in the run's peak memory.
         state = torch.load(path, map_location="cpu", weights_only=True)
     store.check_logs(digest, state.get("logs", {}) if isinstance(state, dict) else {})
     try:
@@ -73,8 +73,8 @@ def load_state(store: Store, digest: str, parts: Mapping[str, HasState]) -> Trai
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Around reading what matches its checksums. What goes wrong is no damage, and nobody should remove good work for
-    it: another version wrote it, it may not be read, or there is no room for it."""
+    """Context for reading files that match their checksums. Errors are then no sign of damage, and no reason to remove
+    the files. OSErrors and out-of-memory errors pass; others, as of another version's files, become a StoreError."""
     try:
         yield
     except (OSError, MemoryError):

@@ -17,12 +17,11 @@ CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def compiled(loss: Loss, backend: str = "inductor") -> Loss:
-    """`loss`, a method of a model, compiled once for each shape that it is given; what cannot be is an error.
+    """`loss`, a method of a model, compiled once for each input shape; failure to compile is an error.
 
-    What was compiled lasts in the user's cache folder, where other runs find it, unless TORCHINDUCTOR_CACHE_DIR names
-    another. Torch counts compilations by the code of a function, eight at most, and beyond goes on uncompiled without
-    a word: models of one class share theirs, so each is given a copy, and reaching the limit raises
-    `torch._dynamo.exc.FailOnRecompileLimitHit`.
+    Compiled code is cached for other runs in the user's cache folder, unless TORCHINDUCTOR_CACHE_DIR names another.
+    Torch allows eight compilations per code object, and then silently runs uncompiled. Models of one class share code
+    objects, so each gets a copy, and reaching the limit raises `torch._dynamo.exc.FailOnRecompileLimitHit`.
     """
     hold_constants()
     os.environ.setdefault(CACHE, str(user_cache("inductor")))

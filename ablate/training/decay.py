@@ -15,9 +15,9 @@ MATRICES = ("embedding", "input", "output", "head")
 
 
 class WeightDecay(Spec):
-    """λ per role; a number stands for the four kinds of matrices, with 0 for gains and biases.
+    """λ per role; a number applies to the four kinds of matrices, with 0 for gains and biases.
 
-    A map names all four, so that none of them takes a value that nobody wrote. A tied table is an embedding.
+    A map must name all four, so that no λ of a matrix is implicit. A tied table counts as an embedding.
     """
 
     embedding: NonNegativeFloat
@@ -29,9 +29,9 @@ class WeightDecay(Spec):
     head: NonNegativeFloat
     """λ of the matrix of the head, if it is not tied to the token table."""
     gain: NonNegativeFloat = 0.0
-    """λ of gains of norms and of other multipliers."""
+    """λ of gains of norms and other multipliers."""
     bias: NonNegativeFloat = 0.0
-    """λ of biases and of other offsets."""
+    """λ of biases and other offsets."""
 
     @model_validator(mode="before")
     @classmethod

@@ -1,16 +1,16 @@
-"""Depth transfer: a learning rate that is the best one at one depth stays the best at another.
+"""Depth transfer: the best learning rate at one depth stays the best at another.
 
 CompleteP, Dey et al. 2025, arXiv:2505.01618, table 1 with α = 1: let the depth L grow, m = L / base_layers, pre-norm
 and AdamW. Every branch is added to the stream divided by m, x + f(norm(x)) / m, so that all layers together move it by
-Θ(1), at the start and in each step, and none of them only linearly. Then
+Θ(1), at the start and in each step, and no layer learns only its linearisation. Then
 
 - the initial values of a layer do not depend on the depth (`init.output: plain`, or `zero`),
 - nor do learning rates, m^(α − 1) = 1 in the paper's table, nor weight decay,
 - gradients of a layer's parameters shrink as 1/m, and AdamW's ε with them: 1e-8 / m in blocks.
 
-The factor on branches is a setting of the model (`norm_placement.branch_scale`), which `refusals` asks for: a trained
-model has it, whatever it was trained with. Other placements, optimizers and features that write to the stream are
-refused: the paper does not cover them. Widths are `train.width_transfer`'s.
+The factor on branches is a setting of the model (`norm_placement.branch_scale`), not of its training, and
+`depth_refusals` requires it. Other placements, optimizers and features that write to the stream are refused: the paper
+does not cover them. For widths, see `train.width_transfer`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from zoo.spec import ModelSpec
 
 TOLERANCE = 0.01
 BLOCKS = "blocks."
-"""Beginning of the names of parameters of layers."""
+"""Prefix of the names of parameters in layers."""
 
 
 def epsilon_factor(spec: TrainSpec, n_layers: int, name: str) -> float:
-    """Factor on AdamW's ε of a parameter."""
+    """Factor on AdamW's ε for a parameter."""
     if spec.depth_transfer is None or not name.startswith(BLOCKS):
         return 1.0
     return 1 / spec.depth_transfer.ratio(n_layers)
 
 
 def depth_refusals(model: ModelSpec, train: TrainSpec) -> list[str]:
-    """Why the rates of this training do not transfer to a model of this depth; nothing where they do."""
+    """Why the learning rate does not transfer to a model of this depth; empty if it does."""
     if train.depth_transfer is None:
         return []
     scale = 1 / train.depth_transfer.ratio(model.n_layers)

@@ -1,4 +1,4 @@
-"""Distillation: a loss that also has what a trained model says of the same tokens (see `zoo.distillation`)."""
+"""Distillation: a loss that includes a teacher's predictions for the same tokens (see `zoo.distillation`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DistillationLoss:
 
     @classmethod
     def by(cls, store: Store, how: RunTeacher, loss: Loss, device: str) -> DistillationLoss:
-        """With the teacher from the store, in float32."""
+        """The loss with the teacher from the store, in float32."""
         return cls(loss, source_model(store, how).float().to(device).eval().requires_grad_(False), how)
 
     def __call__(self, tokens: Tensor, targets: Tensor, **given: Any) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""When a run has diverged: a result with a reason, not a crash."""
+"""Criteria of divergence, which gives a run a result with a reason, not a crash."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from ablate.training.loop import TrainingStep
 
 @dataclass
 class DivergenceWatch:
-    """Follows training losses. Diverged means: not finite, or, after warm-up, above the start for a whole window.
-
-    The window keeps one bad batch or one spike that heals from ending a run.
+    """Watch on training losses. Diverged means: the loss or the gradient norm is not finite, or, after warm-up, the
+    loss stays above the start for `window` steps, so that a bad batch or a transient spike does not end a run.
     """
 
     warmup: int
@@ -21,7 +20,7 @@ class DivergenceWatch:
     window: int = 20
 
     def reason(self, step: TrainingStep) -> str | None:
-        """Why the run has diverged at this step, or None. Call it with every step in order."""
+        """Why the run has diverged at this step; None if it has not. To be called with every step in order."""
         if not math.isfinite(step.loss):
             return f"the loss was {step.loss} at step {step.step}"
         if not math.isfinite(step.grad_norm):
@@ -39,14 +38,13 @@ class DivergenceWatch:
 
 
 NEAR_UNIFORM = 0.1
-"""Nats: every model starts this near to ln V (see `zoo.init`), so an end this near shows no harm done."""
+"""Margin in nats: every model starts this near to ln V (see `zoo.init`), so an end this near is no divergence."""
 
 
 def final_reason(start: float, end: float, uniform: float) -> str | None:
-    """Why a run that reached its last step has diverged all the same, from its validation losses; or None.
+    """Why a run that reached its last step has diverged nevertheless, from its validation losses; None if it has not.
 
-    uniform: ln V, the loss of guessing every token alike. A model that starts above it has learnt nothing when it
-    ends there too.
+    uniform: ln V, the loss of a uniform guess. A model that starts above it has learnt nothing if it ends there, too.
     """
     if not math.isfinite(end):
         return f"the validation loss after the last step was {end}"

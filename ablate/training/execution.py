@@ -42,8 +42,8 @@ class Execution(Part):
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 60.0
     """Seconds between the checkpoints that a run saves to resume from."""
     stall_timeout: Annotated[float, Field(gt=0)] = STALL_SECONDS
-    """Seconds without a heartbeat after which a process counts as gone and another takes over its run. One that died on
-    this machine is noticed at once."""
+    """Seconds without a heartbeat after which a process counts as gone and another takes over its run. A process that
+    died on this machine is noticed at once."""
     microbatch: Microbatch | None = None
     """Rows of a batch per pass, accumulating gradients, for models that would not fit in memory otherwise; auto halves
     the number until they fit. Losses agree with those of whole batches to within rounding."""

@@ -10,18 +10,18 @@ import torch
 
 
 class Laps:
-    """Marks on the time line of a device whose work is done when the call returns."""
+    """Times of step boundaries, on a device whose work is done when a call returns."""
 
     def __init__(self) -> None:
         self._marks: list[Any] = []
 
     def begin(self) -> None:
-        """A first step begins now."""
+        """Mark the start of the first step."""
         self._marks = []
         self.lap()
 
     def lap(self) -> None:
-        """One step ends, and the next one begins."""
+        """Mark the end of a step, and the start of the next one."""
         self._marks.append(time.perf_counter())
 
     def seconds(self) -> list[float]:
@@ -30,7 +30,7 @@ class Laps:
 
 
 class CudaLaps(Laps):
-    """Events in the current stream: work is queued ahead of them, so the host's clock would see little of it."""
+    """CUDA events in the current stream: kernels run asynchronously, so the host's clock would not measure them."""
 
     def lap(self) -> None:
         mark = torch.cuda.Event(enable_timing=True)

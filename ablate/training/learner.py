@@ -22,12 +22,12 @@ from evals.costs.memory import forget
 
 
 class Watcher(Protocol):
-    """Looks on while a step updates the weights. `seconds` is the time it has taken so far, which is not training."""
+    """Observer of weight updates. `seconds` is the time that it has used so far, which does not count as training."""
 
     seconds: float
 
     def around(self, step: int, batch: Batch) -> AbstractContextManager[None]:
-        """Entered with the gradients of `batch`, left after the update."""
+        """Context that is entered with the gradients of `batch`, and left after the update."""
         ...
 
 
@@ -41,7 +41,7 @@ class StepOutput(NamedTuple):
 
 @dataclass
 class Learner:
-    """A model's loss and the optimizer of its weights. Nothing in a step waits for the device."""
+    """A model's loss and the optimizer of its weights. A step never waits for the device."""
 
     loss: Loss
     optimizer: Updates
@@ -53,10 +53,10 @@ class Learner:
     after_update: Callable[[], None] = lambda: None
     """Hook after each optimizer step, for the model's own updates (`zoo.adapting`)."""
     counts: Sequence[Tensor] = ()
-    """Counters that the model fills in each batch."""
+    """Counters that the model updates in each batch."""
 
     def learn(self, step: int, lr: float, batch: Batch, watcher: Watcher | None = None) -> StepOutput:
-        """Update the weights by 1-based `step` on `batch`. `lr` is the schedule's."""
+        """Update the weights by 1-based `step` on `batch`. lr: the schedule's learning rate."""
         with deterministic(self.spec.deterministic):
             nats = self._gradients(step, batch)
             with watcher.around(step, batch) if watcher else nullcontext():
@@ -75,7 +75,8 @@ class Learner:
         return learnt
 
     def _gradients(self, step: int, batch: Batch) -> Tensor:
-        """Nats per scored target. The weights are as they were, so that what did not fit in memory may start over."""
+        """Compute gradients, and return nats per scored target. Weights do not change, so that a pass that runs out of
+        memory can start over with fewer rows."""
         while True:
             seed_step(self.seed, step, self.numerics.device, self.accumulation.group.rank)
             try:
@@ -88,8 +89,8 @@ class Learner:
             forget(self.numerics.device)
 
     def _summed(self, nats: Tensor) -> Tensor:
-        """The same over the group, whose gradients and counts are added up too. A function of its own: what it holds is
-        free before a step starts over."""
+        """Sum nats, counts and unsharded gradients over the group, and return the nats. A separate function, so that
+        its tensors are freed before a step starts over."""
         gradients, group = _gradients_of(self._moved()), self.accumulation.group
         group.add_up([nats, *(each for each in gradients if not is_sharded(each))])
         group.add_up(self.counts)
@@ -106,16 +107,16 @@ def _gradients_of(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
 
 def seed_step(seed: int, step: int, device: str, rank: int = 0) -> None:
     """Seed torch's generators, of the CPU and of `device`, for 1-based `step` of a run with `seed`: for dropout masks,
-    the branches that stochastic depth leaves out, and the state with which a loop begins.
+    the branches that stochastic depth drops, and the initial state of a loop.
 
-    So every seed has masks of its own, and a run that is interrupted and resumed draws what it would have drawn,
-    whichever process goes on with it. rank: of a process that shares batches with others; what each draws for its rows
-    is its own.
+    So every seed has masks of its own, and a run that is interrupted and resumed draws the same numbers as otherwise,
+    whichever process continues it. rank: that of a process that shares batches with others; each draws its own numbers
+    for its rows.
 
-    The pair is hashed: neighbouring steps and seeds are to have unrelated masks, and torch's CPU generator takes no
-    more than 32 bits of what it is given.
+    The pair is hashed, so that adjacent steps and seeds have unrelated masks: torch's CPU generator uses no more than
+    32 bits of its seed.
     """
     (word,) = np.random.SeedSequence((seed, step, rank) if rank else (seed, step)).generate_state(1, np.uint32).tolist()
-    torch.default_generator.manual_seed(word)  # torch.manual_seed does as much in 200 times the time
+    torch.default_generator.manual_seed(word)  # torch.manual_seed does the same, 200 times as slowly
     if device == "cuda":
         torch.cuda.manual_seed(word)

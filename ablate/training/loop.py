@@ -18,13 +18,13 @@ from ablate.training.schedule import learning_rate
 
 T = TypeVar("T")
 Batches = Callable[[int], Batch]
-"""1-based step → its batch, on the host. Called by another thread."""
+"""1-based step → its batch, on the host. Called from another thread."""
 
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """One step. `loss` is in nats per token and was measured before the update; `seconds` counts training only; `lr` is
-    the schedule's, before the factors of the optimizer's groups."""
+    """One step. `loss` is in nats per scored target, before the update; `seconds` counts training only; `lr` is the
+    schedule's, before the factors of the optimizer's groups."""
 
     step: int
     tokens: int
@@ -39,7 +39,7 @@ class TrainingStep:
 
 
 class PendingStep(NamedTuple):
-    """A step whose numbers are still on the device. `watched` are the seconds that a watcher took of it."""
+    """A step whose numbers are still on the device. `watched`: seconds of it that the watcher used."""
 
     step: int
     lr: float
@@ -57,11 +57,12 @@ def train(
     seconds: float = 0.0,
     watcher: Watcher | None = None,
 ) -> Generator[list[TrainingStep]]:
-    """Train what is not done of `steps` steps. Yields stretches of them, each to a step after which training `rests`.
+    """Train the steps after `done`, up to `steps`. Yields stretches of steps, each up to a step for which `rests` is
+    true, or the last.
 
-    Losses are read once for each stretch: reading one waits for the device, which would then wait for the next step to
-    be prepared. At a rest, and only then, the weights are those after the last step yielded. seconds: those that the
-    steps before took.
+    Losses are read once per stretch: reading waits for the device, which would then idle until the host has issued the
+    next step. Only while the generator is suspended are the weights those after the last step yielded. seconds:
+    training time of the steps before.
     """
     laps = CudaLaps() if learner.numerics.device == "cuda" else Laps()
     stretch: list[PendingStep] = []
@@ -81,7 +82,7 @@ def train(
 
 
 def _read(stretch: list[PendingStep], laps: list[float], seconds: float, tokens: int) -> list[TrainingStep]:
-    """The steps of a stretch, which began after `seconds` of training."""
+    """The steps of a stretch, which began after `seconds` of training; a watcher's time is subtracted."""
     nats, norms = (torch.stack(values).tolist() for values in zip(*(taken.learnt for taken in stretch), strict=True))
     found = []
     for taken, lap, loss, norm in zip(stretch, laps, nats, norms, strict=True):
@@ -92,7 +93,7 @@ def _read(stretch: list[PendingStep], laps: list[float], seconds: float, tokens:
 
 
 def prefetch(make: Callable[[int], T], numbers: Iterable[int]) -> Iterator[T]:
-    """`make(number)` for each number, in order; while its user works on one, a thread makes the next."""
+    """`make(number)` for each number, in order; while the caller uses one, a thread makes the next."""
     remaining = iter(numbers)
     with ThreadPoolExecutor(1, "prefetch") as thread:
         coming = [thread.submit(make, number) for number in islice(remaining, 1)]

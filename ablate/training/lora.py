@@ -1,8 +1,8 @@
-"""Low-rank adapters: W stays as it is and learns W + (α/r)·B·A, of rank r.
+"""Low-rank adapters: a frozen matrix W becomes W + (α/r)·B·A, whose update has rank r.
 
 Hu et al. 2021, arXiv:2106.09685. A: (r, in) starts as U(−1/√in, 1/√in), B: (out, r) at zero, as in peft, so training
-starts from the function that W computes. Nothing else is trained. After the last step adapters are added to W, and the
-model costs what it did.
+starts from the function that W computes. Nothing else is trained. After the last step the adapters are merged into W,
+so that the model costs what it did.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FILE = "adapters.safetensors"
 
 
 class LoraSpec(Spec):
-    """`{rank: 8, alpha: 16, matrices: [mixer, ffn], dropout: 0}`"""
+    """Low-rank adapters: `{rank: 8, alpha: 16, matrices: [mixer, ffn], dropout: 0}`."""
 
     rank: PositiveInt = 8
     """r: inner width of an adapter, A: (r, in) and B: (out, r)."""
@@ -61,13 +61,13 @@ class LoraUpdate(nn.Module):
 
 
 class Adapters(nn.Module):
-    """The trained part of a model whose own weights are frozen. They act through hooks, so that the model's names and
-    state stay what they are."""
+    """Adapters of a model whose own weights are frozen. They act through forward hooks, so that the model's parameter
+    names and state stay the same."""
 
     def __init__(self, model: zoo.Decoder, spec: LoraSpec, seed: int) -> None:
-        """Freezes the model. Raises SpecError where `spec` names nothing in it."""
+        """Freezes the model. Raises SpecError if `spec` names a matrix that it does not have."""
         super().__init__()
-        self._model = [model]  # in a list, so that it is no part of this module
+        self._model = [model]  # in a list, so that it is not registered as a submodule
         model.requires_grad_(False)
         self.names = list(matrices(model, spec))
         self.layers = nn.ModuleList(LoraUpdate(spec, model.get_submodule(name)) for name in self.names)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ class Adapters(nn.Module):
 
     @torch.no_grad()
     def merge(self) -> None:
-        """Add them to the model's weights, which act alone from here on."""
+        """Add the adapters to the model's weights, and remove the hooks."""
         for name, layer in self._each():
             self._model[0].get_parameter(f"{name}.weight").add_(layer.up @ layer.down, alpha=layer.scale)
         for hook in self._hooks:
@@ -112,7 +112,7 @@ def saved_adapters(folder: Path) -> dict[str, Tensor]:
 
 
 def matrices(model: nn.Module, spec: LoraSpec) -> Iterator[str]:
-    """The names of the matrices that get adapters. Raises SpecError for a name that none has."""
+    """Names of the matrices that get adapters. Raises SpecError for a name that no matrix has."""
     known: dict[str, list[str]] = {}
     for name, module in model.named_modules():
         if name.startswith("blocks.") and isinstance(module, Linear):
@@ -128,8 +128,8 @@ def matrices(model: nn.Module, spec: LoraSpec) -> Iterator[str]:
 
 
 def check_lora(model: ModelSpec, spec: LoraSpec) -> None:
-    """Raise SpecError where a model cannot have these adapters. A part declares `Operation.LORA` where
-    `flops_change` knows all of its frozen weights that spare a gradient."""
+    """Raise SpecError if a model cannot have these adapters. A part declares `Operation.LORA` if `flops_change` covers
+    all of its weights whose gradients are saved by freezing."""
     for part in unsupported(model, Operation.LORA):
         raise SpecError("train.lora", f"the FLOPs of adapters are not counted beside {part}")
     with torch.device("meta"):
@@ -139,9 +139,9 @@ def check_lora(model: ModelSpec, spec: LoraSpec) -> None:
 def flops_change(model: ModelSpec, spec: LoraSpec) -> float:
     """Difference of a training step's FLOPs per token from those of training all weights; mostly negative.
 
-    A frozen matrix W: (out, in) spares its own gradient, 2·out·in per token. Its adapter takes 2·r·(in + out) forward
-    and twice that backward. The gradient with respect to what a layer reads is counted throughout, although below the
-    first adapter nobody needs it.
+    A frozen matrix W: (out, in) saves its own gradient, 2·out·in per token. Its adapter takes 2·r·(in + out) forward
+    and twice that backward. Gradients with respect to the inputs of layers are counted throughout, although none is
+    needed below the first adapter.
     """
     return _flops_change(json.dumps(model.dump()), spec)
 
@@ -157,13 +157,13 @@ def _flops_change(model: str, spec: LoraSpec) -> float:
         spared += _products(built.blocks[block], getattr(layer.ffn, "top_k", 1))
     added = 0
     for name in matrices(built, spec):
-        layers = built.block_of_each.count(int(name.split(".")[1]))  # more than one where layers share a block
+        layers = built.block_of_each.count(int(name.split(".")[1]))  # more than one if layers share a block
         added += layers * spec.rank * sum(built.get_parameter(f"{name}.weight").shape)
-    return 6.0 * added - 2.0 * spared
+    return 6.0 * added - 2.0 * spared  # adapters: 2 forward + 4 backward per entry; frozen entries save 2
 
 
 def _products(part: nn.Module, top_k: int = 1) -> float:
-    """Numbers of all matrices of a part that a token is multiplied with."""
+    """Number of entries of all matrices of a part that multiply a token."""
     found = 0.0
     for module in part.modules():
         if isinstance(module, ExpertLinear):

@@ -1,8 +1,8 @@
-"""Peak memory of training, foreseen: a step is taken on tensors that have a shape and no data, and the bytes of all
-that are alive at a time are added up: weights, gradients, optimizer state, and what the backward pass needs.
+"""Forecast of training's peak memory: a step runs on fake tensors, with a shape but no data, and the bytes of all that
+are alive at a time are added up: weights, gradients, optimizer state, and activations for the backward pass.
 
-The step is training's own, so nothing is declared twice. It is taken as written: a compiled one keeps less of what lies
-between fused operations. What the kernels themselves work on is not seen.
+The step is training's own, so nothing is declared twice. It runs eagerly: a compiled step keeps fewer intermediates of
+fused operations. Workspaces of kernels are not counted.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ from zoo.spec import ModelSpec
 PROCESS_BYTES = 415 * 2**20
 """Resident memory of a worker before it trains: the interpreter, torch, the evaluation harness."""
 HEAP = 1.24
-"""Resident memory of a CPU process per byte that is alive: glibc's heap keeps holes. Fitted to eleven architectures,
-each of which is then foreseen to within a tenth (docs/benchmarks/memory_cpu.md)."""
+"""Resident memory of a CPU process per byte alive: glibc's heap fragments. Fitted to eleven architectures, each then
+predicted to within a tenth (docs/benchmarks/memory_cpu.md)."""
 
 
 class StepForecast(NamedTuple):
-    """peak_memory_bytes: as a result counts them, on CUDA the allocator's, on a CPU the process's. attention: the
-    backends that a step takes. Both are None where the shapes of a step depend on its data: experts that drop what
-    exceeds their capacity.
+    """peak_memory_bytes: as in a result, of the allocator on CUDA, of the process on a CPU. attention: the backends of
+    a step. Both are None if the shapes of a step depend on its data: experts that drop tokens beyond their capacity.
     """
 
     peak_memory_bytes: int | None = None
@@ -62,7 +61,7 @@ def foreseen(
 
     Args:
         width: tokens of the widest rows; None: the context.
-        rows: of a batch at a time; None: all.
+        rows: rows of a batch per pass; None: all.
         recompute: see `Execution`.
     """
     alive = _alive(json.dumps(spec.dump()), train.model_dump_json(), numerics, width or train.context, rows, recompute)
@@ -72,9 +71,9 @@ def foreseen(
 
 
 def alive_at_peak(learner: Learner, model: zoo.Decoder, batch: Batch, live: Live) -> int:
-    """The most bytes alive in any step but the first, which begins without optimizer state. `live` counts already.
+    """The most bytes alive in any step but the first, which begins without optimizer state. `live` must be counting.
 
-    Of a batch in parts, all but the first find gradients: one of those stands for them.
+    If the batch is split, all parts but the first find gradients: one of those is simulated.
     """
     before, rows = live.bytes, learner.accumulation.rows_of(batch)
     of_passes: list[int] = []
@@ -83,6 +82,7 @@ def alive_at_peak(learner: Learner, model: zoo.Decoder, batch: Batch, live: Live
             for parameter in group["params"]:
                 parameter.grad = torch.zeros_like(parameter)
     learner.learn(1, 0.0, batch.rows(slice(rows)), BeforeUpdate(lambda: of_passes.append(live.peak)))
+    # Passes of later steps also hold the optimizer state, which this step's update allocates.
     found = max(of_passes[0] + live.bytes - before, live.peak)
     if rows == len(batch):
         return found
@@ -93,7 +93,7 @@ def alive_at_peak(learner: Learner, model: zoo.Decoder, batch: Batch, live: Live
 
 
 class Live(TorchDispatchMode):
-    """Counts the bytes of the storages that operations inside the block return, while they are alive."""
+    """Counts the bytes of the storages that operations inside the block return, as long as these are alive."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -125,7 +125,7 @@ class Live(TorchDispatchMode):
 
 @dataclass
 class BeforeUpdate:
-    """A watcher that acts once, between the backward pass and the update."""
+    """A watcher that calls `act` between the backward pass and the update."""
 
     act: Callable[[], None]
     seconds: float = 0.0
@@ -138,7 +138,7 @@ class BeforeUpdate:
 
 @lru_cache(maxsize=256)
 def _alive(model: str, train: str, numerics: Numerics, width: int, rows: int | None, recompute: bool) -> StepForecast:
-    """`alive_at_peak` of a model and a training spec in JSON. A notebook plans the same arms again and again."""
+    """`alive_at_peak` of a model and a training spec in JSON, cached: a notebook plans the same arms repeatedly."""
     spec, settings = zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train)
     listening = executed_backends(training=True)
     with torch.random.fork_rng(), FakeTensorMode() as mode, Live() as live, listening as backends:
@@ -163,6 +163,6 @@ def learner_of(
 
 
 def whole_batch(train: TrainSpec, spec: ModelSpec, width: int) -> Batch:
-    """One whole batch of some text, in rows of `width` tokens."""
+    """One whole batch of dummy text, in rows of `width` tokens."""
     windows = np.zeros((train.tokens // width, width + 1), dtype=np.int64)
     return train.objective.batch(windows, spec.vocab_size, np.random.default_rng(0))

@@ -15,7 +15,7 @@ from zoo.init import Role
 
 
 def trained_part(model: zoo.Decoder, spec: TrainSpec, seed: int) -> nn.Module:
-    """The part that training changes: the model, or adapters of it, whose own weights are frozen then."""
+    """The module that training changes: the model, or its adapters, with the model's own weights frozen."""
     return model if spec.lora is None else Adapters(model, spec.lora, seed)
 
 
@@ -27,7 +27,8 @@ def build_optimizer(
 
 
 def trained(model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int, n_layers: int) -> list[Trained]:
-    """The trainable parameters, a shared one once. lr · weight decay is as without width transfer."""
+    """The trainable parameters, shared ones once. Weight decay is divided by the learning-rate factor, so that width
+    transfer leaves their product unchanged."""
     factors = width_factors(spec, d_model)
     found = []
     for name, parameter in model.named_parameters():
@@ -40,7 +41,7 @@ def trained(model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_mode
 
 
 def width_factors(spec: TrainSpec, d_model: int) -> Mapping[Role, float]:
-    """Factors on the learning rate by role, 1 where a role is not named."""
+    """Factors on the learning rate by role, 1 for a role not named. Raises ValueError if no rule is known."""
     if spec.width_transfer is None:
         return {}
     factors = spec.optimizer.width_factors(spec.width_transfer.ratio(d_model))

@@ -23,10 +23,10 @@ Named = tuple[str, Reading]
 
 @dataclass
 class Prober:
-    """Reads the probes that are due and hands their records to `write`, once for each probed step.
+    """Reads the probes that are due and passes their records to `write`, once for each probed step.
 
-    A forward pass of its own, eager and without gradients or dropout, shows what probes listen to: the one that
-    training makes may be compiled. `seconds` is the time that all this took, which is not training.
+    A forward pass of its own, eager and without gradients or dropout, serves the `TapProbe`s, since that of training
+    may be compiled. `seconds` is the time that probing took, which does not count as training.
     """
 
     model: zoo.Decoder
@@ -42,7 +42,7 @@ class Prober:
 
     @contextmanager
     def around(self, step: int, batch: Batch) -> Iterator[None]:
-        """Watch the update of 1-based `step`: entered when its gradients, of `batch`, are there."""
+        """Context around the update of 1-based `step`, entered when the gradients of `batch` are ready."""
         if not self.spec.due(step, self.steps):
             yield
             return
@@ -64,7 +64,7 @@ class Prober:
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        """Count what happens inside, and nothing that the device has still to do from before."""
+        """Count the time of the block, without work that was queued on the device before."""
         if next(self.model.parameters()).is_cuda:
             torch.cuda.synchronize()
         began = time.perf_counter()

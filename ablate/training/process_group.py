@@ -1,9 +1,9 @@
 """The processes that train one run together: data parallelism.
 
-Each has the weights and the state of the optimizer, and computes the gradients of its rows of every batch. These are
-parts of the gradient of the whole (see `ablate.training.accumulation`), so that their sum over the group is it, and all
-processes take the same step. As DistributedDataParallel, arXiv:2006.15704, without its overlap of sums with the
-backward pass, and with sums where that has means: rows with fewer scored targets weigh less.
+Each has the weights and the state of the optimizer, and computes the gradients of its rows of every batch. Their sum
+over the group is the gradient of the whole batch (see `ablate.training.accumulation`), so all processes take the same
+step. Like DistributedDataParallel, arXiv:2006.15704, but without overlapping sums with the backward pass, and with sums
+in place of means: rows with fewer scored targets weigh less.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from ablate.store import AblateError
 BUCKET_BYTES = 32 * 2**20
 """Bytes of gradients that are summed at a time."""
 PATIENCE = timedelta(minutes=30)
-"""Time that one process waits for the others: the first compiles, validates and saves."""
+"""Longest wait of a process for the others: meanwhile rank 0 may compile, validate or save."""
 
 
 class ProcessGroupError(AblateError):
-    """The run cannot be trained by so many processes."""
+    """The run cannot be trained by this process group."""
 
 
 @dataclass(eq=False)
 class ProcessGroup:
-    """This process is number `rank` of `size`."""
+    """A group of `size` processes, of which this is number `rank`."""
 
     rank: int = 0
     size: int = 1
     _agreed: bool = False
-    """Whether all have gradients of the same weights."""
+    """Whether all are known to have gradients of the same shapes."""
 
     def share(self, rows: int) -> slice:
-        """Which rows of a batch are this process's. Raises ProcessGroupError."""
+        """This process's rows of a batch. Raises ProcessGroupError if `rows` cannot be divided evenly."""
         if rows % self.size:
             raise ProcessGroupError(f"a batch of {rows} rows cannot be shared by {self.size} devices: choose a divisor")
         own = rows // self.size
         return slice(self.rank * own, (self.rank + 1) * own)
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Put the sums over the group in the place of these tensors, which have one dtype. Raises ProcessGroupError."""
+        """Replace these tensors, of one dtype, by their sums over the group. Raises ProcessGroupError."""
         if self.size == 1:
             return
         if not self._agreed:
-            # Sums over different weights would be wrong without a word. Asked once: waiting for the answer takes time.
+            # Sums over different weights would be silently wrong. Checked only once, since the check takes time.
             shapes = [tuple(tensor.shape) for tensor in tensors]
             found: list[object] = [None] * self.size
             dist.all_gather_object(found, shapes)
@@ -68,7 +68,7 @@ class ProcessGroup:
                 tensor.copy_(total.view_as(tensor))
 
     def broadcast_from_rank0(self, said: bool) -> bool:
-        """Broadcast a value from rank 0 between hosts, so that no device is waited for."""
+        """Broadcast a value from rank 0 between hosts, without waiting for a device."""
         answer = torch.tensor([float(said)])
         dist.broadcast(answer, 0)
         return bool(answer.item())
@@ -78,12 +78,12 @@ ALONE = ProcessGroup()
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether this process has a part of it (torch's DTensor, which is slow to import)."""
+    """Whether this process has only a shard of it (torch's DTensor, which is slow to import)."""
     return hasattr(tensor, "full_tensor")
 
 
 def full_tensor_of(tensor: Tensor) -> Tensor:
-    """Put together what is shared out; all processes have to, at once. Any other tensor as it is."""
+    """Gather a sharded tensor, a collective operation; any other tensor unchanged."""
     put_together: Callable[[], Tensor] = getattr(tensor, "full_tensor", lambda: tensor)
     return put_together()
 
@@ -101,8 +101,8 @@ def buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def joined(meeting: Path, rank: int, size: int, device: str) -> Iterator[ProcessGroup]:
-    """A group whose processes meet through a file that nobody else uses, on one machine."""
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # where the machine's own name may resolve to nothing
+    """A process group on one machine, initialised through the file `meeting`, which no other group may use."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the machine's own name may not resolve
     backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend, init_method=f"file://{meeting}", rank=rank, world_size=size, timeout=PATIENCE)
     try:

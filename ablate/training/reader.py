@@ -29,17 +29,17 @@ class TrainingData(Protocol):
 ON_THE_WAY = 8
 """Validation during training reads one in this many rows of the judging part; the final one reads all."""
 FEWEST_ROWS = 32
-"""No fewer are read on the way, where there are as many."""
+"""Least number of rows that it reads, if there are as many."""
 VALIDATION = 2**64
 """Seed, beyond those of runs, of an objective's random targets on held-out text."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The same questions each time, for every seed and arm.
+    """Rows of a held-out part with their targets, the same for every seed and arm.
 
-    items, sizes: (S,), in the order of the scored targets: the document or example that each is of, and the bytes that
-    it stands for; None where it is not text.
+    items, sizes: (S,), in the order of the scored targets: number of each target's document or example, and its bytes
+    of text; `sizes` is None if the data are not text.
     """
 
     batches: list[Batch]
@@ -52,19 +52,19 @@ class HeldOut:
         return len(self.items)
 
     def after(self, before: Sequence[int]) -> HeldOut:
-        """The same questions of windows that begin with these tokens (see `Batch.after`)."""
+        """The same targets, in windows that begin with these tokens (see `Batch.after`)."""
         return replace(self, batches=[batch.after(before) for batch in self.batches])
 
     @property
     def n_bytes(self) -> int | None:
-        """Number of bytes that the scored targets stand for."""
+        """Bytes of text of all scored targets; None if the data are not text."""
         return None if self.sizes is None else int(self.sizes.sum())
 
 
 @dataclass(frozen=True)
 class TrainingReader:
-    """A corpus as one run reads it. vocabulary: the model's, for objectives that have ids of their own. before: batches
-    that were read before the first step."""
+    """A corpus as one run reads it. vocabulary: number of the model's ids, for objectives with ids of their own.
+    before: number of batches read before the first step."""
 
     corpus: TrainingData
     spec: TrainSpec
@@ -85,7 +85,7 @@ class TrainingReader:
         over it.
 
         Batches of one width have one shape, the last one padded with rows that are not scored, so that kernels are
-        chosen once for each width.
+        selected once for each width.
         """
         batches: list[Batch] = []
         items: list[NDArray[np.int64]] = []
@@ -101,7 +101,7 @@ class TrainingReader:
         return HeldOut(batches, np.concatenate(items), np.concatenate(sizes) if sizes else None)
 
     def _asked(self, rows: Rows, key: tuple[int, ...]) -> Batch:
-        """Examples, which say what they ask, or what the objective makes of windows of text, the same for every arm."""
+        """A batch of examples, which have targets, or of text with the objective's targets, the same for every arm."""
         if isinstance(rows, Examples):
             return Batch.of(rows)
         return self.spec.objective.batch(rows, self.vocabulary, np.random.default_rng(key))

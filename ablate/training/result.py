@@ -1,4 +1,4 @@
-"""The result document: what a run ended with, from its metrics and its machine."""
+"""Fields of the result document, from the metrics of a run and its machine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 UNMEASURED_STEPS = 5
 """Steps at the start of a run whose speed does not count: caches fill, memory is first touched, code is compiled."""
 SPIKE = 5.0
-"""A gradient norm above so many times the median is a spike."""
+"""A gradient norm above this multiple of the median is a spike."""
 NAMED_SPIKES = 100
-"""The steps of so many loss spikes are kept; all are counted."""
+"""Most loss spikes whose steps are stored; all are counted."""
 LAST = 0.1
-"""The training loss of a run is the mean over this share of its last steps."""
+"""Share of the steps, at the end of a run, over which its training loss is averaged."""
 
 
 class MetricsSummary(NamedTuple):
@@ -38,7 +38,7 @@ def summarise_metrics(metrics: polars.DataFrame, warmup: int) -> MetricsSummary:
     speeds = steps["tokens_per_second"].slice(min(UNMEASURED_STEPS, len(steps) // 2))
     known = steps.drop_nulls("loss")
     loss_rises = loss_spikes(known["loss"].to_numpy())
-    # Norms before clipping, after warm-up. One that was not finite is null in the metrics, and not counted.
+    # Norms before clipping, after warm-up. Norms that were not finite are null in the metrics, and not counted.
     finite = (settled["grad_norm"] if len(settled) else steps["grad_norm"]).drop_nulls()
     median = finite.quantile(0.5, interpolation="linear")
     spikes = 0 if median is None else int((finite > SPIKE * median).sum())
@@ -61,7 +61,8 @@ def quartiles(values: polars.Series) -> Quartiles:
 def model_flop_utilisation(
     flops_per_token: float, tokens_per_second: float | None, peak_flops_per_second: float | None
 ) -> float | None:
-    """Share of a machine's matmul speed that the model's own arithmetic gets. PaLM, arXiv:2204.02311."""
+    """Share of a machine's matmul speed that the model's own FLOPs reach; None if a speed is unknown. PaLM,
+    arXiv:2204.02311."""
     if tokens_per_second is None or peak_flops_per_second is None:
         return None
     return flops_per_token * tokens_per_second / peak_flops_per_second

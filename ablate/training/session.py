@@ -1,4 +1,4 @@
-"""Training one run: the loop, with logging, validation, saving and the end."""
+"""Training one run: the loop, with logging, validation, saving and final scores."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SAVING = 0.01
 @dataclass(frozen=True)
 class TrainOutcome:
     """The outcome of training. A run that diverged has a `reason` and no scores. `scores` are of the held-out part that
-    the run reads at its end; where that is the test part, `judged` are of the judging part."""
+    the run reads at its end; if that is the test part, `judged` are of the judging part."""
 
     status: Literal["finished", "diverged"]
     reason: str | None
@@ -69,7 +69,7 @@ class TrainOutcome:
 
 
 def initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
-    """Initial values by the seed, or the weights of the trained run or the checkpoint that this one starts from."""
+    """The model before training: initialised by the seed, or converted from the run or checkpoint it starts from."""
     spec, start = zoo.parse(identity.model), identity.start
     if start is None:
         return zoo.build(spec, seed=identity.seed)
@@ -77,11 +77,11 @@ def initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
 
 
 class Session:
-    """One run in this process: model, optimiser, data, and how far it has got.
+    """One run in this process: model, optimiser, data and progress.
 
-    Steps are taken in stretches of `rest_seconds`. After each, metrics are logged, the state is saved if that is due,
-    and `stop` is asked; when it says so, the state is saved and Interrupted raised. Saving is due every
-    `execution.checkpoint_seconds`, or less often where it would take a larger share of the time than `SAVING`.
+    Steps are taken in stretches of about `rest_seconds`. After each, metrics are logged, the state is saved if that is
+    due, and `stop` is polled; if it is true, the state is saved and Interrupted raised. Saving is due every
+    `execution.checkpoint_seconds`, or less often if it would take a larger share of the time than `SAVING`.
     """
 
     def __init__(
@@ -138,14 +138,14 @@ class Session:
         if self.sharded is not None:
             self.sharded.spread()
         self._saves = False
-        """Whether the state is gathered and saved after this step, where weights are shared out."""
+        """Whether sharded state is gathered and saved after this step."""
         if identity.start is not None and self.place.start_loss is None:
-            # It starts below where it may pass through, so divergence is to end above knowing nothing.
+            # Trained weights start at a low loss, which training may exceed for a while: divergence is judged by ln V.
             self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
         self._wall_seconds_before = self.place.wall_seconds
 
     def _shared_out(self, identity: RunDocument) -> Sharded:
-        """Raises ProcessGroupError."""
+        """The model, sharded over the group. Raises ProcessGroupError if the run cannot be."""
         from ablate.training.sharding import Sharded, refusal  # noqa: PLC0415 (slow to load)
 
         if reason := refusal(self.spec, identity, self.model):
@@ -154,11 +154,11 @@ class Session:
 
     @property
     def adapters(self) -> Adapters | None:
-        """The adapters that are trained in place of the model's weights, if any."""
+        """The adapters that are trained instead of the model's weights, if any."""
         return self.part if isinstance(self.part, Adapters) else None
 
     def run(self) -> TrainOutcome:
-        """Train what is missing. Raises Interrupted."""
+        """Train the remaining steps, and score the model. Raises Interrupted."""
         self.store.truncate_logs(self.digest, self.place.step if self.place.step > 0 else -1)
         if self.place.step > 0:
             LOG.info("resumed after step %d", self.place.step)
@@ -182,7 +182,7 @@ class Session:
         return self._ending(None)
 
     def rehearse(self) -> Iterator[list[TrainingStep]]:
-        """The run's training steps with nothing validated, logged or saved: for timing them."""
+        """The run's training steps without validation, logging and saving, for timing."""
         self.model.train()
         for steps in self._train():
             yield steps
@@ -201,7 +201,7 @@ class Session:
         return stretches if self.sharded is None else self._gathered(stretches, self.sharded)
 
     def _gathered(self, stretches: Generator[list[TrainingStep]], sharded: Sharded) -> Generator[list[TrainingStep]]:
-        """With what is shared out put together wherever it is looked at, by all processes after the same steps."""
+        """The stretches, with shards gathered before validation and saving, in all processes after the same steps."""
         with closing(stretches):
             for steps in stretches:
                 if self._saves or self._validation_is_due(steps[-1].step):
@@ -210,7 +210,7 @@ class Session:
                 self._saves = False
 
     def _rests(self, step: int) -> bool:
-        """Whether somebody is to look at the weights after this step, or for too long has not."""
+        """Whether to pause after this step: to save, to validate, or since `rest_seconds` have passed."""
         if self.sharded is not None:
             due = self.stop() or time.perf_counter() >= self._save_at
             self._saves = self.group.broadcast_from_rank0(due)
@@ -239,7 +239,7 @@ class Session:
         return step == self.steps or step // every > (step - 1) // every
 
     def _validate(self) -> float:
-        """Score some of the judging part, and log it."""
+        """Score some rows of the judging part, log the scores, and return nats per scored target."""
         found = self.validation.on_the_way()
         self.place.validation_loss = found.nats
         LOG.info("step %d/%d: validation loss %.4f", self.place.step, self.steps, found.nats)
@@ -261,6 +261,7 @@ class Session:
             self._tick()
             save_state(self.store, self.digest, self.place, self._saved)
             saved = time.perf_counter()
+            # The interval bounds the share of time spent on saving by SAVING.
             self._save_at = saved + max(self.checkpoint_seconds, (saved - now) / SAVING)
         if due and stop:
             raise Interrupted(f"run {self.digest} stopped at step {self.place.step}")
@@ -269,7 +270,7 @@ class Session:
         self.place.wall_seconds = self._wall_seconds_before + time.perf_counter() - self._began
 
     def _ending(self, reason: str | None) -> TrainOutcome:
-        """reason: why the run has diverged already; None after its last step."""
+        """The outcome. reason: why the run has diverged; None after its last step."""
         ending = self._scored() if reason is None else TrainOutcome("diverged", reason, self.place)
         self._tick()
         return ending
@@ -279,7 +280,7 @@ class Session:
         if start is None or last is None:
             raise RuntimeError(f"run {self.digest} ended without a validation loss")
         found, judged = self.validation.at_the_end(self.reads)
-        # The start was scored on some of the judging part: only their own end compares with it.
+        # The start was scored on some rows of the judging part: compare it with their last score.
         end = last if math.isfinite(found.nats) else found.nats
         reason = final_reason(start, end, math.log(self.model.spec.vocab_size))
         if reason is not None:

@@ -1,10 +1,10 @@
-"""Weights, gradients and the state of the optimizer shared out among the processes of a group.
+"""Weights, gradients and the state of the optimizer, sharded over the processes of a group.
 
-FSDP2 (`torch.distributed.fsdp.fully_shard`; Zhao et al. 2023, arXiv:2304.11277): each process has a part of every
-weight. A block gathers its weights when it computes and drops them again; gradients are summed and shared out by one
-reduce-scatter, so that the optimizer's steps are those of one process.
+FSDP2 (`torch.distributed.fsdp.fully_shard`; Zhao et al. 2023, arXiv:2304.11277): each process has a shard of every
+weight. A block gathers its weights to compute, and frees them afterwards; one reduce-scatter sums and shards gradients,
+so that the optimizer's steps are those of one process.
 
-Each process keeps the whole weights beside its part of them. The first validates and saves with these.
+Each process also keeps the whole weights, with which rank 0 validates and saves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zoo.compatibility.traits import Operation
 
 
 class Sharded:
-    """A model of which this process has its part. `model` is trained, `whole` is the model as it was given."""
+    """A sharded model. `model` has this process's shards and is trained, `whole` is the model as given."""
 
     def __init__(self, whole: zoo.Decoder, device: str, group: ProcessGroup) -> None:
         self.whole, self.model = whole, copy.deepcopy(whole)
@@ -40,27 +40,27 @@ class Sharded:
         fully_shard(self.model, mesh=mesh)
         for module in self.model.modules():
             if isinstance(module, FSDPModule):
-                # gradients are parts of a sum, see `ablate.training.process_group`
+                # sum gradients, without averaging: see `ablate.training.process_group`
                 module.set_gradient_divide_factor(1.0)
-                module.set_force_sum_reduction_for_comms(True)  # gloo has no other
+                module.set_force_sum_reduction_for_comms(True)  # gloo has no other reduction
         register_fsdp_forward_method(self.model, "loss")
         self.model.train()
 
     @torch.no_grad()
     def spread(self) -> None:
-        """Take this process's part of the whole model, which is the same everywhere."""
+        """Copy this process's shards from the whole model, which is the same in all processes."""
         for part, whole in self._pairs():
             part.to_local().copy_(distribute_tensor(whole, part.device_mesh, part.placements).to_local())
         self._copy_buffers(self.whole, self.model)
 
     def updates(self, own: Updates) -> ShardedUpdates:
-        """The optimizer of the parts, whose state is gathered with them."""
+        """The optimizer of the shards, whose state is gathered with them."""
         self._updates = ShardedUpdates(own)
         return self._updates
 
     @torch.no_grad()
     def gather(self, with_updates: bool) -> None:
-        """Put the weights together in the whole model, and the optimizer's state. All processes have to, at once."""
+        """Gather the weights into the whole model, and the optimizer's state if asked: a collective operation."""
         if with_updates:
             self._updates.gather()
         for part, whole in self._pairs():
@@ -79,7 +79,7 @@ class Sharded:
 
 
 class ShardedUpdates:
-    """An optimizer of parts of weights, whose state is saved and loaded as that of one process."""
+    """An optimizer of sharded weights, whose state is saved and loaded unsharded."""
 
     def __init__(self, own: Updates) -> None:
         self.own = own
@@ -96,7 +96,7 @@ class ShardedUpdates:
         self.own.zero_grad(set_to_none)
 
     def gather(self) -> None:
-        """Put the state together, for `state_dict`. All processes have to, at once."""
+        """Gather the state, for `state_dict`: a collective operation."""
         state = self.own.state_dict()
         self._whole = {
             **state,
@@ -107,7 +107,7 @@ class ShardedUpdates:
         }
 
     def state_dict(self) -> StateDict:
-        """The state as it was gathered last."""
+        """The state at the last `gather`."""
         return self._whole
 
     def load_state_dict(self, state_dict: StateDict) -> None:
@@ -120,7 +120,7 @@ class ShardedUpdates:
 
 
 def refusal(spec: TrainSpec, run: RunDocument, model: zoo.Decoder) -> str | None:
-    """Why a run cannot be trained so; None where it can."""
+    """Why a run cannot be sharded; None if it can."""
     unfit = {
         "`train.lora`": spec.lora is not None,
         "`train.average`": spec.average is not None,
@@ -135,7 +135,7 @@ def refusal(spec: TrainSpec, run: RunDocument, model: zoo.Decoder) -> str | None
 
 
 def _part_like(value: Any, parameter: Tensor) -> Any:
-    """A tensor of a weight's shape, shared out as the weight is."""
+    """A tensor of a weight's shape, sharded like the weight; any other value unchanged."""
     if not isinstance(value, Tensor) or value.shape != parameter.shape or not isinstance(parameter.data, DTensor):
         return value
     return distribute_tensor(value.to(parameter.device), parameter.data.device_mesh, parameter.data.placements)

@@ -19,7 +19,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class WidthTransfer(Spec):
-    """`lr` is as tuned at d_model = base_width, and follows the width from there by parameter role (μP; see
+    """`lr` is as tuned at d_model = base_width, and is rescaled with the width by parameter role (μP; see
     `ablate.training.transfer`)."""
 
     base_width: PositiveInt
@@ -43,7 +43,7 @@ class DepthTransfer(Spec):
 
 
 class Timeless:
-    """Said of a setting that does not change the time of a step: arms that differ in such settings alone have one
+    """Marks a setting that does not affect the time of a step: arms that differ only in such settings have the same
     time."""
 
 
@@ -57,7 +57,7 @@ class TrainSpec(Spec):
     lr: Annotated[PositiveFloat, Timeless] = 3e-3
     """The peak learning rate. Good values differ between optimizers: tune it for each."""
     warmup: Annotated[Fraction, Timeless] = 0.05
-    """Share of the steps over which the learning rate rises linearly from 0; 0 is allowed."""
+    """Share of the steps over which the learning rate rises linearly from 0; 0 means no warm-up."""
     schedule: Annotated[Literal["constant", "cosine", "linear", "wsd"], Timeless] = "cosine"
     """Shape of the learning rate after warm-up: `constant`; `cosine` or `linear` from the peak to `final_lr`; `wsd`,
     constant and then falling linearly over the last share `decay`."""
@@ -66,7 +66,7 @@ class TrainSpec(Spec):
     decay: Annotated[Fraction, Timeless] = 0.2
     """Share of the steps that wsd spends decaying."""
     optimizer: Annotated[Optimizer, Choice("ablate.training.optimizers")] = AdamW()
-    """`adamw`, `lion`, `muon` or `sgd`, or a map with the kind and its own settings: `{kind: sgd, momentum: 0.95}`."""
+    """`adamw`, `lion`, `muon`, `sgd` or `soap`, or a map with kind and settings: `{kind: sgd, momentum: 0.95}`."""
     betas: Betas | None = Field(default=None, exclude=True)
     """Short for the optimizer's own setting `betas`."""
     weight_decay: Annotated[WeightDecay, Timeless] = WeightDecay(embedding=0.1, input=0.1, output=0.1, head=0.1)
@@ -75,8 +75,8 @@ class TrainSpec(Spec):
     width_transfer: WidthTransfer | None = None
     """`{base_width: 64}`: learning rates by role, so that the best one at d_model 64 stays the best when it grows."""
     depth_transfer: DepthTransfer | None = Field(default=None, exclude_if=lambda transfer: transfer is None)
-    """`{base_layers: 4}`: the best learning rate at 4 layers stays the best with more of them, whose branches are
-    written with `branch_scale` 4 / n_layers (CompleteP, Dey et al. 2025, arXiv:2505.01618)."""
+    """`{base_layers: 4}`: the best learning rate at 4 layers stays the best with more layers, whose branches need
+    `branch_scale` 4 / n_layers (CompleteP, Dey et al. 2025, arXiv:2505.01618)."""
     grad_clip: PositiveFloat | None = 1.0
     """Largest global gradient norm; null for no clipping."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -88,16 +88,17 @@ class TrainSpec(Spec):
     """Train low-rank adapters of frozen weights, which the arm must `start` from: `{rank: 8, alpha: 16}`; null for
     training all weights."""
     validate_every: Annotated[Fraction, Timeless] = 0.2
-    """Measure the validation loss after each such fraction of the steps, and always after the last."""
+    """Interval between validations, as a share of the steps; the model is always validated after the last."""
     compile: bool = False
     """Compile model and loss into one program, which takes a minute or so and is cached for later runs."""
     deterministic: bool = Field(default=False, exclude_if=lambda wanted: not wanted)
-    """On CUDA, take only kernels that give the same bits each time, which are slower; an operation that has none is an
-    error. On a CPU the bits are the same anyway."""
+    """On CUDA, use only kernels that give the same bits each time, which are slower; an operation without one is an
+    error. On a CPU, the bits are the same anyway."""
     objective: Annotated[Objective, Choice("ablate.training.objectives")] = Field(
         default=NextToken(), exclude_if=lambda objective: objective == NextToken()
     )
-    """Training objective: `next_token`, `masked` (encoders), `span_corruption` (encoder and decoder), `prefix`."""
+    """Training objective: `next_token`, `masked` (encoders), `span_corruption` (encoder and decoder), `prefix`, or
+    `blank_infilling` (prefix LMs)."""
 
     @property
     def tokens(self) -> int:
@@ -125,5 +126,5 @@ class TrainSpec(Spec):
 
 
 def timeless() -> set[str]:
-    """The settings that do not change the time of a step."""
+    """The settings that do not affect the time of a step."""
     return {name for name, setting in TrainSpec.model_fields.items() if Timeless in setting.metadata}

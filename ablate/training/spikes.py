@@ -7,23 +7,23 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 WINDOW = 32
-"""A loss is judged by so many before it."""
+"""Number of preceding losses with which a loss is compared."""
 DEVIATIONS = 7.0
 NORMAL = 1.482602218505602
 """σ / MAD of a normal distribution: 1 / Φ⁻¹(¾)."""
 AT_ONCE = 2**16
-"""Windows that are held at a time."""
+"""Windows processed at a time, to bound memory."""
 
 
 def loss_spikes(losses: NDArray[np.float64]) -> NDArray[np.int64] | None:
-    """The steps, counted from 0, whose training loss stood more than 7 standard deviations above its running level;
+    """The steps, counted from 0, whose training loss was more than 7 standard deviations above its running level;
     None for a run of no more steps than the window.
 
     x_s > m + 7σ, with m the median and σ = 1.4826 · MAD of the 32 losses before step s. Seven deviations from a running
     level are OLMo 2's spike score (arXiv:2501.00656, with the mean and the deviation of 1,000 steps); median and
     MAD in their place are the Hampel identifier (Davies & Gather 1993, JASA 88:782), in which
-    spikes do not hide one another. A loss that falls widens the window's deviations, so the steep start of a run hides
-    small spikes and makes none up.
+    spikes do not mask one another. A falling loss widens the window's deviations, so the steep start of a run hides
+    small spikes but causes no false ones.
     """
     later = losses[WINDOW:]
     if not len(later):

@@ -1,6 +1,6 @@
-"""Kernels, bytes and products of an arm's training step on a GPU, counted without one, with the memory that it needs.
+"""Kernels, bytes and matrix products of a training step on a GPU, counted without one, and the memory that it needs.
 
-The step is training's own, taken on tensors that have a shape and no data. A whole batch is one pass.
+The step is training's own, run on fake tensors, with a shape but no data. A whole batch is one pass.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from zoo.attend import executed_backends
 from zoo.spec import ModelSpec
 
 _STATES = 4
-"""Numbers in float32 for each weight: itself, its gradient, and AdamW's two moments."""
+"""float32 numbers for each weight: itself, its gradient, and AdamW's two moments."""
 
 
 @dataclass(frozen=True)
 class StepWork:
-    """work: of a step, compiled where training is. peak_bytes: the most that is alive; of a compiled step an estimate:
-    weights with their gradients and two moments, what is kept for the backward pass, and the largest kernel's results.
-    attention: the backends that a GPU would take."""
+    """work: that of a step, compiled if training is. peak_bytes: most bytes alive; for a compiled step an estimate:
+    weights with their gradients and two moments, activations for the backward pass, and the largest kernel's results.
+    attention: backends of attention in the step."""
 
     work: Work
     peak_bytes: int
@@ -42,8 +42,8 @@ class StepWork:
 
 
 def step_work(spec: ModelSpec, train: TrainSpec, width: int | None = None) -> StepWork | None:
-    """Work of one training step; None where its shapes depend on its data: experts that drop what exceeds their
-    capacity. width: tokens of the widest rows; None: the context. Takes a second or two."""
+    """Work of one training step; None if its shapes depend on its data: experts that drop tokens beyond their capacity.
+    width: tokens of the widest rows; None: the context. Takes a second or two."""
     return _counted(json.dumps(spec.dump()), train.model_dump_json(), width or train.context)
 
 
@@ -62,7 +62,7 @@ def _counted(model: str, train: str, width: int) -> StepWork | None:
 
 
 def kernels_of(spec: ModelSpec, train: TrainSpec) -> tuple[Kernel, ...]:
-    """The kernels of a step, one by one as they are issued; none where its shapes depend on its data."""
+    """The kernels of a step, in the order issued; none if its shapes depend on its data."""
     found = _traced(spec, train, train.context)
     return () if found is None else found.kernels
 

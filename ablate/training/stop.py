@@ -1,4 +1,4 @@
-"""Ending a worker from outside so that nothing is lost."""
+"""Stopping a worker by a signal without losing work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 from typing import NoReturn
 
 ASKING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that ask a worker to end: ours, and those of Slurm, which signals all processes of a job."""
+"""Signals that ask a worker to end: this tool's, and those of Slurm, which signals all processes of a job."""
 TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 """Signals that ask a command to end: from `timeout` and systemd, a closed terminal, and Slurm before its time limit."""
 ENDED_BY_REQUEST = 128 + signal.SIGTERM
@@ -22,7 +22,7 @@ class Interrupted(Exception):  # noqa: N818 (not an error)
 
 
 class Stopped(KeyboardInterrupt):
-    """Asked to end by a signal, as by Ctrl-C."""
+    """A signal asked the command to end, as Ctrl-C does."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -34,7 +34,7 @@ def as_ctrl_c(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 class StopSignal:
-    """A request to end, by a signal: at once, or, inside `deferred`, when the block next asks."""
+    """A request to end, by a signal: obeyed at once or, inside `deferred`, when the block next looks at `asked`."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -46,8 +46,8 @@ class StopSignal:
 
     @contextmanager
     def overheard(self) -> Iterator[None]:
-        """Around work in the caller's own process. Ctrl-C, and what a command treats as such, interrupts it as ever,
-        but inside `deferred` only once the block has looked. Whoever asks twice does not wait."""
+        """Context for work in the caller's own process. Ctrl-C, and signals that a command treats like it, interrupt as
+        usual, but inside `deferred` only after the block has looked at `asked`. A second signal interrupts at once."""
         asked: list[int] = []
 
         def hear(number: int, frame: FrameType | None) -> None:
@@ -56,7 +56,7 @@ class StopSignal:
             self.asked = True
             asked.append(number)
 
-        in_main = threading.current_thread() is threading.main_thread()  # signals are heard nowhere else
+        in_main = threading.current_thread() is threading.main_thread()  # only this thread handles signals
         usual = ((signal.SIGINT, signal.default_int_handler), *((number, as_ctrl_c) for number in TO_END))
         before: dict[int, Callable[[int, FrameType | None], NoReturn]]
         before = {number: handler for number, handler in usual if in_main and signal.getsignal(number) == handler}
@@ -73,7 +73,7 @@ class StopSignal:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """The block looks at `asked` by itself, between training steps."""
+        """Context whose block looks at `asked` itself, between training steps."""
         self._deferred = True
         try:
             yield

@@ -1,7 +1,7 @@
-"""The stored results of training: a run's model and its tokenizer. What is damaged or gone is a StoreError with the
+"""The stored results of training: a run's model and its tokenizer. Damaged or missing files raise StoreError with the
 remedy.
 
-What may not be read, or has no room in memory, is not damaged: such errors stay as they are.
+Files that may not be read, or do not fit in memory, are not damaged: such errors pass unchanged.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from zoo.model import Decoder
 def keep_trained(
     store: Store, digest: str, model: Decoder, tokenizer: Path | None, adapters: Adapters | None = None
 ) -> None:
-    """Model and tokenizer, which a synthetic task has not, whole or not at all. Adapters are merged into the model, and
-    kept beside it."""
+    """Write the model and its tokenizer (None for a synthetic task) atomically. Adapters are merged into the model, and
+    also saved beside it."""
     if adapters is not None:
         adapters.merge()
     with store.replacing(store.model_dir(digest)) as folder:
@@ -40,7 +40,7 @@ def keep_trained(
 
 
 def keep_published(store: Store, digest: str, files: Sequence[Path]) -> None:
-    """Keep the files of an imported model's tokenizer."""
+    """Store the files of an imported model's tokenizer."""
     with store.replacing(store.published_dir(digest)) as folder:
         folder.mkdir()
         for path in files:
@@ -49,7 +49,7 @@ def keep_published(store: Store, digest: str, files: Sequence[Path]) -> None:
 
 
 def published_tokenizer(store: Store, run: RunDocument) -> Path | None:
-    """Folder of the files of an imported model's tokenizer; None of a run that has none."""
+    """Folder of the files of an imported model's tokenizer; None for a run without them. Raises StoreError."""
     if run.conventions is None:
         return None
     folder, remedy = store.published_dir(run.digest), store.model_again(run.digest)
@@ -72,14 +72,14 @@ def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:
 
 
 def copied_model(store: Store, checkpoint: str) -> Decoder:
-    """The store's copy of a checkpoint."""
+    """The model of the store's copy of a checkpoint."""
     folder = store.checkpoint_dir(checkpoint)
     with _whole(folder, f"remove {folder}, and run the study again"):
         return zoo.open(folder)
 
 
 def source_model(store: Store, source: RunStart | RunTeacher) -> Decoder:
-    """The model of the run or the checkpoint that another run starts from or is taught by."""
+    """The model of the run or the checkpoint from which another run starts or is distilled."""
     if source.run is not None:
         trained: Decoder = trained_model(store, source.run)
         return trained
@@ -96,7 +96,7 @@ def trained_tokenizer(store: Store, digest: str) -> Tokenizer:
 
 @contextmanager
 def _whole(folder: Path, remedy: str) -> Iterator[None]:
-    """Checksums alone say what is damaged."""
+    """Context for reading a folder whose checksums match. Raises StoreError if it is missing or damaged."""
     if not folder.is_dir():
         raise StoreError(f"{folder} is gone: {remedy}")
     sums.check(folder, remedy)

@@ -2,8 +2,8 @@
 
 Maximal update parametrisation, Yang et al. 2022, arXiv:2203.03466; the argument below is that of Yang, Simon &
 Bernstein 2023, arXiv:2310.17813, for the initial values of `zoo.init`. Let D grow, n = D / base_width, with the depth,
-the head dimension and the ratio d_ff / D fixed. Wanted: at every width the stream, the branches and the logits have
-entries of Θ(1), and a step changes them by Θ(lr), at the start and later. A change of W along what it reads adds up:
+the head dimension and the ratio d_ff / D fixed. The goal: at every width the stream, the branches and the logits have
+entries of Θ(1), and a step changes them by Θ(lr), at the start and later. A change of W aligned with its input adds up:
 if every entry of ΔW is δ, an entry of ΔW·x is Θ(δ·fan_in), since the entries of x are Θ(1) and agree in sign with ΔW.
 
 Matrices that move by about lr per entry, whatever their gradient (AdamW, Lion):
@@ -12,11 +12,11 @@ Matrices that move by about lr per entry, whatever their gradient (AdamW, Lion):
   zero), which keeps W·x at Θ(1).
 - embedding: the table starts at N(0, 1/D) and enters the stream times √D (`embedding_scale: sqrt_d_model`) or through
   a norm, which does the same: an entry of the stream changes by √D·lr, so lr / √n.
-- head, untied: it starts at zero, which the rule allows, and its fan_in grows: lr / n.
+- head, untied: it starts at zero, as the rule allows, and its fan_in grows: lr / n.
 - head, tied: the table e moves by lr / √n per entry, so that logits e·h change by lr·D / √n, which grows as √n; no rate
-  serves both ends. With `logit_scale` 1/√n they change by Θ(lr). They start at Θ(1/√n), as μP's readout does, with or
-  without it: the gain before the head starts at what is left to 1/√D (see `zoo.init`), and is then learned like any
-  other, to Θ(1). Both ends give e gradients of Θ(1/√D), so that neither drowns the other.
+  suits both uses of e. With `logit_scale` 1/√n they change by Θ(lr). They start at Θ(1/√n), as μP's readout does, with
+  or without it: the gain before the head starts at the remaining factor to 1/√D (see `zoo.init`), and is then learned
+  like any other, to Θ(1). Both uses give e gradients of Θ(1/√D), so that neither dominates the other.
 - gain, bias: an entry acts on one feature: lr.
 
 Muon: the update has the spectral norm s·lr, and Θ(√(out/in)), a constant in n, is wanted. `original` has
@@ -27,18 +27,17 @@ SGD: updates follow the size of the gradient. The gradient of an entry of the st
 Θ(1/D) once it has moved, as is the tied table's times logit_scale). So ΔW·x = lr·(1/D)·(x·x) = Θ(lr): input and output
 keep lr; the table's gradient is √D·(1/D) and its effect √D times that: lr, tied too; the untied head changes logits by
 lr·(h·h) = lr·D: lr / n; a gain's or a bias's gradient is Θ(1/D): n·lr. Clipping by a global norm undoes this, since the
-norm of the head's gradient grows as √D: `grad_clip` must be null. The others ignore a constant factor on gradients;
-that a clip which binds at some steps only binds at more of them in a wider model is not corrected for. Nor is AdamW's
-ε = 1e-8, which has to stay small against gradients of Θ(1/D).
+norm of the head's gradient grows as √D: `grad_clip` must be null. The other optimizers ignore a constant factor on
+gradients. Two effects are not corrected: a clip that binds at some steps binds at more of them in a wider model, and
+AdamW's ε = 1e-8 has to stay small against gradients of Θ(1/D).
 
-Weight decay: a step multiplies by 1 − lr·λ. The base width's lr·λ is kept at every width: a group whose rate is divided
-has its λ multiplied.
+Weight decay: a step multiplies by 1 − lr·λ. The base width's lr·λ is kept at every width: if a group's rate is divided,
+its λ is multiplied.
 
-What the argument does not cover is refused; parts and settings that it covers declare `Operation.WIDTH_TRANSFER` (see
-`zoo.compatibility.support`). Where the head dimension d grew, the scores' 1/√d would be too large by √n (the rule asks
-for 1/d), hence the fixed d. Norms must give entries of Θ(1). One number for many features (`unet_skips`,
-`value_residual`) has a gradient that is a sum over them, and a bias of the logits one of Θ(1), which no rate above
-allows for.
+Parts and settings that the argument covers declare `Operation.WIDTH_TRANSFER` (see `zoo.compatibility.support`); others
+are refused. If the head dimension d grew, the scores' 1/√d would be too large by √n (the rule requires 1/d), hence the
+fixed d. Norms must give entries of Θ(1). A scalar that scales many features (`unet_skips`, `value_residual`) has a
+gradient that is a sum over them, and a bias of the logits has one of Θ(1): no rate above suits these.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ TOLERANCE = 0.01
 
 
 def refusals(model: ModelSpec, train: TrainSpec) -> list[str]:
-    """Why the rates of this training do not transfer to this model as written; nothing where they do."""
+    """Why the learning rates do not transfer to this model as written; empty if they do."""
     if train.width_transfer is None:
         return []
     ratio = train.width_transfer.ratio(model.d_model)
@@ -87,7 +86,7 @@ def _ends(model: ModelSpec, ratio: float) -> Iterator[str]:
 
 
 def _block_reasons(block: BlockSpec, d_model: int) -> Iterator[str]:
-    """Widths of a block that must follow the model's, or must not."""
+    """Reasons in a block: widths that must follow the model's, or must not."""
     mixer, ffn = block.mixer, block.ffn
     if isinstance(mixer, Attention) and mixer.head_dim is None:
         yield "the heads must not widen with the model: give block.mixer.head_dim, and d_model / head_dim heads"

@@ -36,7 +36,7 @@ def validate(model: Decoder, batches: Iterable[Batch], autocast: Autocast) -> ND
 
 @torch.no_grad()
 def accuracy(model: Callable[[Tensor], Tensor], batches: Iterable[Batch], autocast: Autocast) -> float:
-    """Share of the scored targets that the model says: its likeliest token is the right one."""
+    """Share of the scored targets that are the model's likeliest token."""
     right, counts = [], []
     for batch in batches:
         with autocast():
@@ -48,8 +48,8 @@ def accuracy(model: Callable[[Tensor], Tensor], batches: Iterable[Batch], autoca
 
 @dataclass(frozen=True)
 class HeldOutScores:
-    """nats: mean loss per scored target. bits_per_byte: of text alone. accuracy: of synthetic tasks alone.
-    items: the same loss by document or example."""
+    """nats: mean loss per scored target. bits_per_byte: for text only. accuracy: for synthetic tasks only.
+    items: the summed loss by document or example."""
 
     nats: float
     bits_per_byte: float | None
@@ -71,12 +71,12 @@ class Validation:
         return self.reader.held_out("judging", whole=False)
 
     def on_the_way(self) -> HeldOutScores:
-        """Scores on some of the judging part. The model has its own weights again afterwards."""
+        """Scores on some rows of the judging part. Afterwards the model has its own weights again."""
         with self.average.in_model() if self.average else nullcontext():
             return self._score(self._rows_on_the_way)
 
     def at_the_end(self, part: HeldOutPart) -> tuple[HeldOutScores, HeldOutScores | None]:
-        """Scores on all of a part, and on the judging part where that is the test part. The model keeps the average."""
+        """Scores on a whole part and, if it is the test part, on the judging part. The model keeps averaged weights."""
         if self.average is not None:
             self.average.settle()
         found = self._score(self.reader.held_out(part))
@@ -88,7 +88,7 @@ class Validation:
 
 
 def score(model: Decoder, held_out: HeldOut, autocast: Autocast) -> HeldOutScores:
-    """Score a model without dropout or limits of capacity."""
+    """Score a model in evaluation mode: without dropout and without capacity limits of experts."""
     model.eval()
     nats = validate(model, held_out.batches, autocast)
     right = accuracy(model, held_out.batches, autocast) if held_out.n_bytes is None else None
@@ -98,14 +98,15 @@ def score(model: Decoder, held_out: HeldOut, autocast: Autocast) -> HeldOutScore
 
 
 def bits_per_byte(nats_per_token: float, held_out: HeldOut) -> float | None:
-    """nats per token · tokens / (bytes · ln 2): the loss that compares across tokenizers. Tokens are scored targets."""
+    """nats per token · tokens / (bytes · ln 2), a loss that is comparable across tokenizers; None if the data are not
+    text. Tokens are scored targets."""
     if held_out.n_bytes is None:
         return None
     return nats_per_token * held_out.tokens / (held_out.n_bytes * math.log(2))
 
 
 def _by_item(nats: NDArray[np.float64], held_out: HeldOut) -> tuple[ItemLoss, ...]:
-    """Sums over the scored targets of each document or example that has any; none where a loss was not finite."""
+    """Sums over the scored targets of each document or example that has any; empty if a loss was not finite."""
     if not np.isfinite(nats).all():
         return ()
     items, where = np.unique(held_out.items, return_inverse=True)

@@ -20,7 +20,7 @@ TABLE_ROWS = 12
 NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
 FAR = 1e3
 """Length of an unbounded error bar, which is drawn up to the frame."""
-GOES_ON = "Bars that reach the frame go on beyond it."
+GOES_ON = "Bars that reach the frame extend beyond it."
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Plane:
         """Caption for markers and bars that only some figures have, for the first axes."""
         x, y = self.across[0], self.up[0]
         beaten = any(self._beaten(x, y))
-        opened = "Open markers: clearly worse than another arm on both axes." if beaten else ""
+        opened = "Open markers: clearly dominated by another arm on both axes." if beaten else ""
         cut = GOES_ON if x.is_cut or y.is_cut else ""
         return " ".join(filter(None, [opened, cut]))
 

@@ -257,11 +257,11 @@ def _why_untested(pair: _Pair) -> str:
         return f"no run of {pair.base.name} has a finite loss"
     few = [each.name for each in (pair.arm, pair.base) if len(each.finished) < 2]
     if few:
-        return f"{' and '.join(few)} finished with one seed{' each' * (len(few) > 1)}: the noise is not known"
+        return f"fewer than two finished seeds in {' and '.join(few)}: seed noise is unknown"
     if not pair.shared:
-        return "all seeds of an arm have the same loss: the noise is not known"
+        return "all seeds of an arm have the same loss: seed noise is unknown"
     if len(pair.seeds) > 1:
-        return "all seeds differ by the same amount, as rounded losses may: the noise is not known"
+        return "every seed gives the same difference, as rounded losses can: seed noise is unknown"
     return "fewer than two paired seeds"
 
 
@@ -274,7 +274,7 @@ def _reasons(
     if pair.shared and found.paired < len(pair.shared):
         whole = sign * fmean(arm.judging[seed] - base.judging[seed] for seed in pair.shared)
         unlucky = all(pair.scatter.odd[name].above > 0 for name in pair.left_out)
-        for_which = "for runs that go well" if unlucky else "without the seed that stands apart"
+        for_which = "applies to runs that go well" if unlucky else "without the outlying seed"
         said.append(f"{for_which}: over all {len(pair.shared)} seeds the difference is {whole:+.2g}")
     for each, other in ((arm, base), (base, arm)):
         lone = [run.seed for run in found.unused if run.arm == each.name and run.why != "odd"]
@@ -282,23 +282,25 @@ def _reasons(
             said.append(f"not used: {listed_seeds(lone)} of {each.name} (no finished run of {other.name})")
     if verdict == "no difference":
         said.append(f"smaller than the margin of {margin:g}")
-    explains = "its arm and its seed explain" if pair.shared else "its arm explains"
+    expected = "arm and seed" if pair.shared else "arm"
     for each in (arm, base):
         if odd := pair.scatter.odd.get(each.name):
-            then = " and is left out" if odd.left_out else ""
-            beyond = f"{abs(odd.above):.2g} {replace(odd, above=sign * odd.above).side} what {explains}"
+            then, side = " and is left out" if odd.left_out else "", replace(odd, above=sign * odd.above).side
+            beyond = f"{abs(odd.above):.2g} {side} the value expected for its {expected}"
             said.append(f"seed {odd.seed} of {each.name} ended {beyond}{then}")
         if each.name in pair.scatter.noisier:
-            said.append(f"{each.name} is noisier than the rest, so this pair's own scatter is used")
+            said.append(f"{each.name} is noisier than the rest, so this pair uses its own noise estimate")
         if failed := each.reliability.failed:
-            forbids = ", which forbids a verdict" if verdict == "inconclusive" and (found.p or 1) < ALPHA else ""
+            forbids = ", which rules out a verdict" if verdict == "inconclusive" and (found.p or 1) < ALPHA else ""
             said.append(f"{failed} of {each.reliability.runs} runs of {each.name} failed{forbids}")
         if each.tuning and not noise.penalty(each.name).is_bounded:
-            said.append(f"the best rate of {each.name} is at the edge of those tried")
+            said.append(f"the best learning rate of {each.name} is at the edge of those tried")
     if frozenset({arm.name, base.name}) in pair.scatter.quiet:
-        said.append("the two scatter less about each other than about the rest, so this pair's own scatter is used")
+        said.append(
+            "the two vary less against each other than against the rest, so this pair uses its own noise estimate"
+        )
     if verdict == "inconclusive" and found.detectable is not None:
-        said.append(f"would detect {found.detectable:.2g} with 80 % power")
+        said.append(f"could detect {found.detectable:.2g} with 80 % power")
     return said
 
 

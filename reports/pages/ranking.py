@@ -89,9 +89,9 @@ def _note(summary: StudySummary, arm: ArmSummary) -> str:
         section = summary.section(Failures)
         failure = section.of(arm.name) if section else None
         why = f": {arm_descriptions.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
-        missing = f"no result of {len(arm.missing)} of {total} runs{why}"
+        missing = f"no result for {len(arm.missing)} of {total} runs{why}"
     if run := arm.outlier:
-        odd = f"seed {run.seed}, {abs(run.above):.2g} {run.side} what arm and seed explain{', left out' * run.left_out}"
+        odd = f"seed {run.seed} is {abs(run.above):.2g} {run.side} its expected loss{', left out' * run.left_out}"
     return ", ".join(filter(None, [failed, missing, odd]))
 
 

@@ -98,7 +98,7 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
         yield _also(worse, "worse")
         yield _also(unsettled[1:], "undecided too")
     elif worse:
-        lead = "Nothing lowers the loss" if summary.effects else f"{base} is best"
+        lead = "No factor lowers the loss" if summary.effects else f"{base} is best"
         yield f"{lead}: {worse[0].arm} is {_apart(worse[0])} worse"
         yield _cost(worse[0], "")
         yield _also(worse[1:], "worse too")
@@ -154,15 +154,15 @@ def _undecided(unsettled: Sequence[Judgement], base: str) -> Iterator[str]:
     else:
         yield f"Undecided for {_names(unsettled)}: {lowest.arm}{_rank(lowest, base)}, differs by {_interval(lowest)}"
     if seen:
-        yield f"; {max(seen):.2g} would have been seen"
+        yield f"; smallest detectable difference: {'up to ' * (max(seen) > min(seen))}{max(seen):.2g} nats"
 
 
 def _rank(lowest: Judgement, base: str) -> str:
-    """`, of lowest loss`, the baseline included; `, second to pre` if only the baseline's is lower. An empty base means
-    that judgements are of effects."""
+    """`, with the lowest loss`, the baseline included; `, second to pre` if only the baseline's is lower. An empty base
+    means that judgements are of effects."""
     value = lowest.comparison.difference
     if value is None or value.mean < 0 or not base:
-        return ", of lowest loss"
+        return ", with the lowest loss"
     return f", second to {base}"
 
 

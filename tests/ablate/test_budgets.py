@@ -170,7 +170,7 @@ ERRORS = {
         STUDY.replace("parameters: block.ffn.d_ff", "parameters: @block.mixer.kv_heads").replace(
             "block.mixer.kv_heads: 1", "block.mixer: {kind: mla}"
         ),
-        "budget.parameters: block.mixer.kv_heads: mla has no such setting (attention, ",
+        "budget.parameters: block.mixer.kv_heads: not a setting of mla, but of attention, ",
     ),
     "no effect": (
         STUDY.replace("parameters: block.ffn.d_ff", "parameters: @block.mixer.window"),

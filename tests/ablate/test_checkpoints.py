@@ -92,7 +92,7 @@ def test_arms_start_where_they_say(result: Any, folder: Path) -> None:
     assert (starts["again"].run, starts["again"].checkpoint) == (runs["base"].digest, None)
     steps = {arm: run.steps for arm, run in runs.items() if run is not None}
     assert steps == {"base": 4, "gqa": 4, "window": 2, "scratch": 4, "again": 2}
-    assert "after the training of the checkpoint llama (base, gqa, window and again)" in " ".join(result.notes())
+    assert "on top of the checkpoint llama (base, gqa, window and again)" in " ".join(result.notes())
 
 
 def test_a_digest_is_of_the_content(folder: Path, tmp_path: Path) -> None:

@@ -83,5 +83,5 @@ def test_the_log_and_the_page_say_it(trained: Path, tmp_path: Path) -> None:
     page = ablate.report(next((root / "studies").iterdir())).read_text()
     for line in meta.receipt:
         assert line in log
-    assert "What was taken of the text, before training" in page
+    assert "How the text was read and split" in page
     assert f"{meta.documents.total:,} {'documents' if meta.unit == 'document' else 'documents and pieces'}" in page

@@ -176,7 +176,7 @@ def checked(spec):
     program = program.partition("layer = ")[0].replace("for example", f"found = []\n{checked}\nfor example")
     hidden, shown = followed(SCAN, tmp_path, f"{program}\nprint(json.dumps(found))")
     assert hidden == ""
-    assert "padding at the left" in shown
+    assert "tokens of left padding" in shown
 
 
 def test_the_loop_of_the_guide_is_that_of_its_attention(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def commands() -> list[list[str]]:
     page = (ROOT / "docs" / "checkpoints_taken.md").read_text(encoding="utf-8")
-    section = page.partition("## Read what is taken first")[2].partition("\n## ")[0]
+    section = page.partition("## Check what is read, before training")[2].partition("\n## ")[0]
     (block,) = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
     return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
 

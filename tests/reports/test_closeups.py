@@ -67,7 +67,7 @@ def test_prompts_are_side_by_side_only_where_they_are_the_same_text() -> None:
     other = sections(1)
     other["samples"].rows[0]["prompt"] = "class X"
     found = summarised(Samples, {"base": {0: sections(0)}, "arm": {0: other}})
-    assert (found.prompts, found.reasons) == ((), (("samples", "the arms' prompts are not the same text"),))
+    assert (found.prompts, found.reasons) == ((), (("samples", "the arms' prompts differ"),))
 
 
 def test_only_the_same_tokens_are_compared() -> None:

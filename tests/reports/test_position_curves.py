@@ -150,7 +150,7 @@ def test_an_extension_is_a_line_of_its_own_with_its_arm(tmp_path: Path) -> None:
     drawn = next(trace for trace in found.drawing.data if trace.name == "alibi, yarn")
     assert drawn.legendgroup == "alibi"
     assert "scaled (yarn)" in found.note
-    assert "alibi is not read with longrope: needs more." in found.note
+    assert "alibi is not evaluated with longrope: needs more." in found.note
 
 
 def test_errors_are_in_the_unit_of_the_losses(tmp_path: Path) -> None:
@@ -177,10 +177,10 @@ def test_sentences_are_in_the_unit_of_the_losses(tmp_path: Path) -> None:
     with changed(StudyFolder(folder).document_path) as of_study:
         of_study["per"] = "byte"
     summary = summarise_study(folder)
-    cost = f"{0.31 * 0.75 * math.log(2):.4f} nats/byte more (standard error {0.01 * 0.75 * math.log(2):.4f})"
+    cost = f"{0.31 * 0.75 * math.log(2):.4f} nats/byte higher (standard error {0.01 * 0.75 * math.log(2):.4f})"
     assert list(shown(summary, Positions).sentences(summary)) == [
-        f"alibi: in windows of 4 × the training context the same tokens cost {cost}.",
-        "learned: in windows of 4 × the training context the same tokens cost the same.",
+        f"alibi: in windows of 4 × the training context, the loss on the same tokens is {cost}.",
+        "learned: in windows of 4 × the training context, the loss on the same tokens is unchanged.",
     ]
     page = render_page(summary)
     assert '<h2 id="beyond-the-training-context">Beyond the training context <a' in page and cost in page

@@ -109,11 +109,11 @@ def test_a_ladder_has_its_other_rungs(tmp_path: Path) -> None:
 
 
 def test_nothing_is_recorded_of_what_has_no_result(study: Path, tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match="its study has no file beside which to record it: name a directory"):
+    with pytest.raises(ReportError, match="its study has no file to record it beside: name a directory"):
         ablate.record_result(study)
     with changed(study / "study.json") as document:
         document["scale"] = "smoke"
-    with pytest.raises(ReportError, match="a smoke run answers nothing"):
+    with pytest.raises(ReportError, match="a smoke run only shows that the study works"):
         ablate.record_result(study, tmp_path)
     empty = StudyOf([Arm("pre", [None]), Arm("post", [None])], measured=False).write(tmp_path / "empty")
     with pytest.raises(ReportError, match="no run has ended"):

@@ -171,7 +171,7 @@ def test_of_many_arms_the_best_have_a_name_beside_them_and_the_baseline(tmp_path
 
 
 def test_only_an_arm_that_is_judged_beats_another(tmp_path: Path) -> None:
-    """Markers are open, and said to be clearly worse, where a verdict could say so."""
+    """Markers are open, and said to be clearly dominated, where a verdict could say so."""
     losses: dict[str, list[float | None]] = {
         "judged": [2.31, 2.32, 2.30],
         "a seed failed": [2.31, 2.32, 2.30, 9.0],
@@ -185,7 +185,7 @@ def test_only_an_arm_that_is_judged_beats_another(tmp_path: Path) -> None:
         study = StudyOf([Arm("base", base[: len(own)], steps=4), Arm("arm", own, speed=5000, diverged=failed, steps=4)])
         page = render_page(summarise_study(study.write(tmp_path / name)))
         first = data_of(page)["figures"]["trade-off"]["data"][0]["marker"]["symbol"]
-        assert first.endswith("-open") == ("Open markers: clearly worse" in page)
+        assert first.endswith("-open") == ("Open markers: clearly dominated" in page)
         beaten[name] = first.endswith("-open")
     assert beaten == {name: name == "judged" for name in losses}
     folder = tmp_path / "judged/studies/norm_placement-cpu"

@@ -114,7 +114,7 @@ def test_what_is_taken_back_is_chosen_anew() -> None:
         ),
         (
             {"block.mixer.position": "alibi"},
-            r"depth_routing: blocks\.routed\.mixer\.position \(alibi\) needs positions that follow",
+            r"depth_routing: blocks\.routed\.mixer\.position \(alibi\) needs positions given",
         ),
         ({"block.mixer": "flash"}, r"depth_routing: blocks\.routed\.mixer \(flash\) needs contiguous positions"),
         ({"block.ffn": "topk_moe"}, r"depth_routing: blocks\.routed\.ffn \(topk_moe\) needs rows without padding"),

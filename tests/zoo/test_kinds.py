@@ -214,7 +214,7 @@ def test_places_in_two_dimensions() -> None:
             for i in (4, 5)
         ]
     torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match="a text of 10 tokens: the model has learned positions for 9"):
+    with pytest.raises(ValueError, match="a text of 10 tokens is longer than the 9 learned positions"):
         model(tokens, places=places + 6)
 
 
@@ -251,17 +251,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "state": ({"visible": "all", "block.mixer": "retention"}, "block.mixer: retention is causal: it cannot be used"),
     "window": ({"visible": "prefix", "block.mixer.window": 3}, "block.mixer.window: is causal: it cannot be used"),
     "conv": ({"visible": "all", "block.mixer.conv": 3}, "block.mixer.conv: is causal: it cannot be used"),
-    "xpos": ({"visible": "all", "block.mixer.position": "xpos"}, "block.mixer.position: scores decay with"),
-    "buckets": ({"visible": "all", "block.mixer.position": {"kind": "t5", "buckets": 3}}, "buckets: bidirectional"),
+    "xpos": ({"visible": "all", "block.mixer.position": "xpos"}, "block.mixer.position: xpos needs causal attention"),
+    "buckets": ({"visible": "all", "block.mixer.position": {"kind": "t5", "buckets": 3}}, "must be at least 4 for"),
     "mtp": ({"visible": "prefix", "mtp.depth": 1}, "visible: mtp needs a causal model without an encoder"),
-    "both": ({"visible": "all", "encoder.n_layers": 1}, "encoder: a model with visible: all is an encoder"),
-    "no encoder": ({"block.cross.heads": 2}, "block.cross: there is no encoder to attend to: set encoder too"),
+    "both": ({"visible": "all", "encoder.n_layers": 1}, "encoder: cannot be combined with visible: all"),
+    "no encoder": ({"block.cross.heads": 2}, "block.cross: needs an encoder to attend to: set encoder"),
     "kv heads": ({"encoder.n_layers": 1, "block.cross.kv_heads": 3}, "block.cross.kv_heads: 3 kv heads do not"),
     "parallel": ({"encoder.n_layers": 1, "block.topology": "parallel"}, "block.topology: must be serial for cross"),
     "typo": ({"encoder.n_layer": 1}, r"encoder.n_layer: unknown key \(did you mean 'n_layers'\?\)"),
     "inside": ({"encoder": {"n_layers": 1, "block.mixer.headz": 1}}, "encoder.block.mixer.headz: unknown key"),
     "its state": ({"encoder.n_layers": 1, "block.mixer": "retention"}, "encoder.block.mixer: retention is causal"),
-    "types": ({"encoder.n_layers": 1, "token_types": 2}, "token_types: a model with an encoder has none"),
+    "types": ({"encoder.n_layers": 1, "token_types": 2}, "token_types: not supported with an encoder"),
 }  # fmt: skip
 
 

@@ -141,7 +141,7 @@ def test_an_explicit_scale_is_the_factor_on_the_scores() -> None:
 
 
 def test_what_cannot_be_rotated_says_where() -> None:
-    with pytest.raises(zoo.SpecError, match=r"block\.mixer\.position: RoPE turns pairs"):
+    with pytest.raises(zoo.SpecError, match=r"block\.mixer\.position: RoPE rotates pairs"):
         spec_of(rope_dim=5)
 
 

@@ -13,7 +13,7 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 
 @dataclass(frozen=True)
 class Unit:
-    """Field annotation: what a number counts."""
+    """Field annotation: the unit of a number."""
 
     name: str
 
@@ -31,7 +31,7 @@ Percent: TypeAlias = Annotated[float, Unit("%")]
 
 
 def is_none(value: object) -> bool:
-    """`Field(exclude_if=is_none)` leaves a field out of JSON: a digest over it stays what it was without the field."""
+    """`Field(exclude_if=is_none)` leaves a null field out of JSON, so digests from before the field stay valid."""
     return value is None
 
 
@@ -42,8 +42,8 @@ class Part(BaseModel):
 
 
 class Document(Part):
-    """A file of the store. Its last fields are not the model's: `file`, its place in the store, and `checksum`, the
-    SHA-256 of the text without that line."""
+    """A file of the store. On disk two fields follow those of the model: `file`, its path within the store, and
+    `checksum`, the SHA-256 of the text without that line."""
 
     version: Literal[1] = Field(default=1, alias="schema")
     """Version of the document's schema."""
@@ -61,16 +61,16 @@ class Quartiles(Part):
 
 
 class GpuState(Part):
-    """A GPU's sensors while it worked, read once a second. A speed holds for the clock at which it was measured."""
+    """A GPU's sensors under load, read once a second. A speed holds for the clock at which it was measured."""
 
     clock_mhz: Annotated[Quartiles, Unit("MHz")]
     """Clock of its multiprocessors."""
     power_watts: Annotated[Quartiles, Unit("W")]
-    """Power that it drew."""
+    """Power draw."""
     celsius: Annotated[float, Unit("°C")]
-    """Its highest temperature."""
+    """Highest temperature."""
     slowed_by: Annotated[dict[str, float], Unit("share")]
-    """Share of the time in which each of these held its clock back."""
+    """Share of the time in which each cause throttled its clock."""
     samples: int
     """Number of readings."""
 
@@ -85,7 +85,7 @@ class Environment(Part):
     ablate: str
     """Version of this project."""
     git_commit: str | None
-    """Commit of the project's checkout; null where there is none."""
+    """Commit of the project's checkout; null without one."""
     git_dirty: bool | None
     """Whether the checkout had uncommitted changes."""
     device: str

@@ -1,4 +1,4 @@
-"""`aliases.ndjson`: what is stored under a digest of an earlier version. Lines are only added."""
+"""`aliases.ndjson`: digests of earlier versions that the store still uses. Append-only."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from ablate.store.documents._document import Part
 
 
 class AliasRecord(Part):
-    """Two digests of one thing."""
+    """The two digests of a run or a request."""
 
     digest: str
     """Its digest in this version."""
     stored: str
-    """The digest that folders, files and documents of the store name it by."""
+    """Its digest in the folders, files and documents of the store."""

@@ -9,10 +9,10 @@ from ablate.store.documents.run import RunNumerics
 
 
 class CalibrationDocument(Document):
-    """A stored time is never measured again, because the number of steps of runs follows from it."""
+    """A step time. It is never measured again once stored, because runs derive their number of steps from it."""
 
     digest: str
-    """Digest of what was measured: model, training, numerics, device and workers."""
+    """Digest of the measured setting: model, training, numerics, device and workers."""
     model: JsonObject
     """The resolved model."""
     train: JsonObject
@@ -24,17 +24,17 @@ class CalibrationDocument(Document):
     workers: int
     """Concurrent processes."""
     seconds_per_step: Annotated[Quartiles, Unit("s")]
-    """Over all turns of all processes."""
+    """Measured step times, over all turns of all processes."""
     steps: int
-    """Number of turns timed, of a step or more each."""
+    """Number of turns timed, each of one step or more."""
     seconds: Seconds | None = None
-    """Time that a step is taken to last; in older documents the median of `seconds_per_step`. Of a model that was
-    measured later than others of its study, the time of one of them times the ratio of both."""
+    """Step time that budgets use; null in older documents, which use the median of `seconds_per_step`. For a model
+    measured later than others of its study: the time of one of them times the measured ratio of the two."""
     error: Annotated[float | None, Unit("ln s")] = None
-    """Standard error of ln(`seconds`) against the models that it was measured with, over processes: of ln of the ratio
-    of two, the root of the sum of both squares. Null in older documents."""
+    """Standard error of ln(`seconds`) over processes, relative to the models measured with it; for ln of the ratio of
+    two, the root of the sum of both squares. Null in older documents."""
     processes: int | None = None
-    """Processes that measured; null in older documents."""
+    """Number of measuring processes; null in older documents."""
     environment: Environment
     """Software and machine."""
     measured: str
@@ -42,5 +42,5 @@ class CalibrationDocument(Document):
 
     @property
     def step_seconds(self) -> float:
-        """Time that a step is taken to last."""
+        """Step time that budgets use."""
         return self.seconds_per_step.median if self.seconds is None else self.seconds

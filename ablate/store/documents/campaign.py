@@ -1,6 +1,6 @@
-"""`campaigns/<name>.ndjson`: proposals to change a base, in order, and what was decided. Lines are only ever added.
+"""`campaigns/<name>.ndjson`: proposals to change a base, in order, and the decisions on them. Append-only.
 
-A proposal has a line when it begins, and another with its outcome: one without an outcome goes on where it stopped.
+A proposal has a line when it begins, and another with its outcome. One without an outcome resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Decision = Literal["keep", "discard", "undecided"]
 
 
 class ProposalTest(Part):
-    """Change against base at one scale, on seeds that nothing else used."""
+    """Comparison of change and base at one scale, on seeds that nothing else used."""
 
     scale: str
     """The scale of the study."""
@@ -22,17 +22,17 @@ class ProposalTest(Part):
     seeds: tuple[int, ...]
     """Paired seeds."""
     difference: float | None
-    """Loss of the change minus that of the base, in nats; null where nothing could be compared."""
+    """Loss of the change minus that of the base, in nats; null if they could not be compared."""
     low: float | None
-    """Low end of its 95 % interval; null where it has none."""
+    """Lower bound of its 95 % interval; null if unbounded."""
     high: float | None
-    """High end."""
+    """Upper bound; null if unbounded."""
     p: float | None
     """p-value of the one-sided test that the change is no better."""
     verdict: str
-    """The verdict that a report would have of this comparison alone."""
+    """Verdict of a report on this comparison alone."""
     untold: str | None = None
-    """Why its interval has no end on either side: what the tuning did not find out; null where it has one."""
+    """Why its interval is unbounded on both sides: questions that the tuning left open; null if there are none."""
 
 
 class ProposalOutcome(Part):
@@ -45,9 +45,9 @@ class ProposalOutcome(Part):
     test: ProposalTest
     """The comparison."""
     level: float
-    """Level that p was held against, given all proposals before."""
+    """Significance level for p, given all earlier proposals."""
     confirmed: ProposalTest | None
-    """The comparison at a second scale, if it was asked for and the first one was passed."""
+    """The comparison at a second scale, if one was requested and the first was passed."""
     costs: JsonObject
     """Costs of the change as ratios to those of the base: `parameters`, `flops_per_token`, `kv_bytes_per_token`."""
     spent_seconds: float
@@ -58,9 +58,9 @@ class ProposalRecord(Part):
     """One line: a proposal as it was begun, or with its outcome."""
 
     at: str
-    """When (ISO 8601)."""
+    """Time of the line (ISO 8601)."""
     number: int
-    """Place in the campaign, from 1."""
+    """Position in the campaign, from 1."""
     name: str
     """Name of the proposal."""
     scale: str
@@ -68,8 +68,8 @@ class ProposalRecord(Part):
     edits: JsonObject
     """Edits of the base, by dotted path."""
     alpha: float
-    """Share of the campaign's kept changes that may be none, in expectation."""
+    """Bound on the expected share of the campaign's kept changes that are no improvement (false discovery rate)."""
     base: str
     """Digest of the base that it is compared with: model, training and data."""
     outcome: ProposalOutcome | None = None
-    """The decision; null where it was only begun."""
+    """The decision; null on the line that begins the proposal."""

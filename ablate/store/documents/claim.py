@@ -1,4 +1,4 @@
-"""`claim/<token>.json`: who works on a run. One line, written again at every beat."""
+"""`claim/<token>.json`: the process that works on a run. One line, rewritten at every heartbeat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Count(Part):
     """Progress of a part of a run: `tasks 120/400`."""
 
     what: str
-    """Name of what is counted: an evaluation's items, or the parts of a measurement."""
+    """Name of the units counted: an evaluation's items, or the parts of a measurement."""
     done: Annotated[int, Field(ge=0)]
     """Number done, of `total`."""
     total: Annotated[int, Field(ge=1)]
@@ -24,19 +24,19 @@ class Count(Part):
 
 
 class ClaimRecord(Part):
-    """A process that alone may write to the folder around `claim/`, for as long as it beats."""
+    """The process with exclusive write access to the folder around `claim/`, as long as its heartbeat goes on."""
 
     token: str
-    """Identifier that no other claim has."""
+    """Unique identifier of the claim."""
     host: tuple[str, str, str]
-    """The machine, its start, and its space of process numbers."""
+    """The machine, its boot id, and its PID namespace."""
     pid: Annotated[int, Field(ge=1)]
-    """The process."""
+    """Process id."""
     started: str | None
-    """When that process began, so that another of the same number is not taken for it; null where unknown."""
+    """Start time of that process, so that a later process with the same id is not taken for it; null if unknown."""
     beat_seconds: Seconds
-    """Seconds between two beats, which show that it lives."""
+    """Interval between heartbeats."""
     beat: int
-    """Number of beats so far."""
+    """Number of heartbeats so far."""
     count: Count | None = None
     """Progress of its measurement or evaluation."""

@@ -1,4 +1,4 @@
-"""Claims of a study: what its author or a paper expects of an arm, stated before it runs."""
+"""Claims of a study: expectations of its author or of a paper about arms, stated before it runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Expectation: TypeAlias = Literal["better", "worse", "same", "stalls"]
 LOSS = "loss"
 ACCURACY = "accuracy"
 COSTS = ("kv_bytes", "decode_time", "train_time", "memory", "parameters")
-"""Measures that are compared as a ratio; less is better."""
+"""Measures that are compared as a ratio; lower is better."""
 MEASURES = (LOSS, *COSTS, ACCURACY)
 """All measures but the scores of evaluations, which are named `task/metric`."""
 
@@ -22,11 +22,11 @@ class StudyClaim(Part):
     """One claim: an arm against another, or an order of arms."""
 
     claim: str | None = Field(default=None, exclude_if=is_none)
-    """Its id in the handbook of claims."""
+    """Id of the claim in the handbook of claims."""
     arm: str | None = Field(default=None, exclude_if=is_none)
     """The arm, or the factor of a design; null for an order."""
     against: str | None = Field(default=None, exclude_if=is_none)
-    """The arm that it is compared with; null for an order, a factor, and an arm that is expected to stall."""
+    """The arm that `arm` is compared with; null for an order, a factor, and an arm that is expected to stall."""
     expect: Expectation | None = Field(default=None, exclude_if=is_none)
     """Expected outcome of `arm`; `better` is a lower loss, a lower cost or a better score."""
     order: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
@@ -37,17 +37,17 @@ class StudyClaim(Part):
     """Expected size of the difference: nats for the loss, a factor for costs, the score's own unit for scores. With
     `same`, the largest difference that still counts as none."""
     source: str | None = Field(default=None, exclude_if=is_none)
-    """Where it was published."""
+    """Publication that states it."""
     where: str | None = Field(default=None, exclude_if=is_none)
     """Sizes, data or other conditions under which it was published."""
     planned: str
-    """Date on which this very claim was first planned (ISO 8601)."""
+    """Date on which the claim in this form was first planned (ISO 8601)."""
     edited: bool = False
     """Whether it appeared or changed after a run of the study had a result."""
 
     @property
     def pairs(self) -> tuple[tuple[str, str | None], ...]:
-        """(arm, arm it is compared with): those of an order are neighbours, the better one first."""
+        """(arm, arm it is compared with); for an order, adjacent arms, the better one first."""
         if self.order:
             return tuple(zip(self.order, self.order[1:], strict=False))
         return ((self.arm, self.against),) if self.arm is not None else ()
@@ -61,7 +61,7 @@ WORDS = {
     "memory": ("less peak memory", "more peak memory", "the same peak memory"),
     "parameters": ("fewer parameters", "more parameters", "the same number of parameters"),
 }
-"""Better, worse and the same, by measure; scores are better, worse or the same."""
+"""Words for better, worse and the same, by measure; a score is called better, worse or the same."""
 
 
 def statement(claim: StudyClaim) -> str:

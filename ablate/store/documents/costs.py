@@ -1,7 +1,7 @@
 """`studies/<name>-<scale>/costs-<request>.json`: the arms' speeds, measured against each other.
 
-In each process the arms take turns, round after round, so that a ratio of neighbouring turns is free of whatever else
-the machine did. What differs from process to process, such as where memory lies, shows by repeating it in several.
+In each process the arms take turns, round after round, so that slow changes of the machine's load cancel in the ratio
+of adjacent turns. Several processes repeat this, to show effects that differ between them, such as memory placement.
 """
 
 from __future__ import annotations
@@ -19,54 +19,54 @@ Work = Literal["training", "prefill", "decoding"]
 
 
 CROWDED = 0.05
-"""A turn whose thread was without a processor for so large a share of the time in which it was ready does not count."""
+"""A turn does not count if its thread had no processor for this share of its ready time or more."""
 
 
 FEWEST_PROCESSES = 3
-"""Fewer say nothing of how much processes differ."""
+"""Least number from which the spread between processes can be estimated."""
 FEWEST_ROUNDS = 2
-"""Fewer say nothing of a process."""
+"""Least number of rounds for a process to count."""
 
 
 class CostPoint(Part):
     """Turns of several arms at one kind of work."""
 
     work: Work
-    """The arms' work."""
+    """The kind of work."""
     context: Tokens
-    """Tokens of each row; in training those of the longest."""
+    """Tokens per row; in training, of the longest row."""
     batch: int
-    """Rows; in training those of the largest batch."""
+    """Rows; in training, of the largest batch."""
     seconds: Annotated[dict[str, tuple[float, ...]], Unit("s/token")]
-    """Seconds per token of all rows together by arm, one for each round."""
+    """Seconds per token, all rows counted, by arm and round."""
     waited: Annotated[dict[str, tuple[float | None, ...]], Unit("share")]
-    """Share of a turn in which its thread was ready and had no processor, by arm and round; null where the system
-    does not say."""
+    """Share of the thread's ready time in which it had no processor, by arm and round; null if the system does not
+    report it."""
     reasons: dict[str, str] = Field(default={})
-    """Reason why an arm has no numbers here."""
+    """Why an arm has no numbers here, by arm."""
 
     def counted(self, arm: str) -> tuple[float | None, ...]:
-        """Seconds per token in each round; None where other programs had the processor."""
+        """Seconds per token in each round; None for a round in which other programs held the processor."""
         turns = zip(self.seconds.get(arm, ()), self.waited.get(arm, ()), strict=True)
         return tuple(None if (waited or 0.0) >= CROWDED else seconds for seconds, waited in turns)
 
     def log_ratio(self, arm: str, base: str, fewest: int = FEWEST_ROUNDS) -> float | None:
-        """ln of seconds over the base's: the median over rounds that count for both; None where those are too few."""
+        """ln(seconds / base's seconds): median over rounds that count for both; None if fewer than `fewest` do."""
         rounds = zip(self.counted(arm), self.counted(base), strict=False)
         found = [math.log(own / other) for own, other in rounds if own is not None and other is not None]
         return median(found) if len(found) >= fewest else None
 
 
 class CostProcess(Part):
-    """One process, in which models were built in an order of their own."""
+    """One measuring process. Each builds the models in an order of its own."""
 
     points: tuple[CostPoint, ...]
-    """All that it measured."""
+    """All its measurements."""
     gpu: GpuState | None = None
-    """Clock, power and heat of the GPU meanwhile; null for a processor, and where `nvidia-ml-py` is not installed."""
+    """Clock, power and temperature of the GPU during them; null on a CPU, and without `nvidia-ml-py`."""
 
     def judged(self, work: Work) -> CostPoint | None:
-        """The point that arms are judged by: the longest context, and there the smallest batch."""
+        """The point that arms are judged by: the longest context, and there the smallest batch; None if unmeasured."""
         found = (point for point in self.points if point.work == work)
         return max(found, key=lambda point: (point.context, -point.batch), default=None)
 
@@ -75,24 +75,24 @@ class CostsDocument(Document):
     """A study's arms, measured in alternation."""
 
     request: str
-    """Digest of what was measured: models, training, numerics, device and settings."""
+    """Digest of the measured setting: models, training, numerics, device and settings."""
     processes: tuple[CostProcess, ...]
-    """Repetitions."""
+    """Measuring processes, as repetitions."""
     environment: Environment
     """Software and machine."""
     seconds: Seconds
-    """Wall time that it took."""
+    """Wall time of the measurement."""
     measured: str
     """Time of the measurement (ISO 8601)."""
 
     def log_ratios(self, work: Work, arm: str, base: str) -> tuple[float, ...]:
-        """ln of seconds per token over the base's at what arms are judged by: a value for each process that counts."""
+        """ln(seconds per token / base's) at the judged point, of each process with enough rounds."""
         judged = (point for process in self.processes if (point := process.judged(work)) is not None)
         return tuple(found for point in judged if (found := point.log_ratio(arm, base)) is not None)
 
     @property
     def is_crowded(self) -> bool:
-        """Whether other programs had the processor so often that some arm cannot be compared with the first."""
+        """Whether too few processes compare some arm with the first, because other programs held the processor."""
         for work in ("training", "decoding"):
             arms = {arm for process in self.processes if (point := process.judged(work)) for arm in point.seconds}
             if any(

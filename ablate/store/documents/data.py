@@ -1,4 +1,4 @@
-"""`data/<digest>/meta.json`: what a prepared corpus is. Text and synthetic tasks have two shapes."""
+"""`data/<digest>/meta.json`: a prepared corpus, with one model for text and one for synthetic tasks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pydantic import Field
 from ablate.store.documents._document import BitsPerByte, Document, JsonObject, NatsPerToken, Part, Unit, is_none
 
 NEAR_UNIGRAM = 0.1
-"""Nats per token: a run whose loss is nearer than this to the unigram loss, or above it, has stalled."""
+"""Margin in nats per token: a run whose loss exceeds the unigram loss minus this has stalled."""
 
 
 HeldOutPart: TypeAlias = Literal["tuning", "judging", "test"]
-"""The part that chooses settings, the one watched during training, and the one that verdicts compare; no document is in
-two of them."""
+"""Disjoint held-out parts: for choosing settings, for validation during training, and for the losses that verdicts
+compare."""
 
 
 class PerSplit(Part):
@@ -28,7 +28,7 @@ class PerSplit(Part):
     judging: int
     """Held-out part of validation curves, `seeds: auto` and searches."""
     test: int
-    """Held-out part that the final loss is of, which verdicts compare."""
+    """Held-out part of the final loss, which verdicts compare."""
 
     @property
     def total(self) -> int:
@@ -43,26 +43,26 @@ class TextSplit(Part):
     """Settings of the split of documents into training and held-out ones."""
 
     fraction: Annotated[float, Unit("share")] | None
-    """Share of the bytes held out; null where the held-out documents were given."""
+    """Share of the bytes held out; null if the held-out documents were given."""
     tokens: int
-    """At most so many tokens of the test part are read, and half as many of each of the others."""
+    """Most tokens read of the test part; half as many of each other held-out part."""
     given: int | None = Field(default=None, exclude_if=is_none)
     """Number of held-out documents that were given."""
 
 
 class ReferenceLosses(Part):
-    """Losses of models without a network on the test part of a text corpus."""
+    """Losses of simple models, not neural networks, on the test part of a text corpus."""
 
     uniform: NatsPerToken
-    """Every token alike: the logarithm of the vocabulary's size."""
+    """Uniform distribution: the logarithm of the vocabulary's size."""
     unigram: NatsPerToken
-    """Loss of predicting by the frequencies of training tokens, add-one smoothed."""
+    """Unigram model: frequencies of training tokens, with add-one smoothing."""
     bigram: NatsPerToken
-    """Loss of predicting from the token before, with Witten and Bell's smoothing."""
+    """Bigram model, with Witten and Bell's smoothing."""
     gzip: NatsPerToken
     """The test part under `gzip -9`, spread over its tokens."""
     gzip_bits_per_byte: BitsPerByte
-    """The same per byte of text."""
+    """`gzip` in bits per byte of text."""
 
     @property
     def sentence(self) -> str:
@@ -74,7 +74,7 @@ class ReferenceLosses(Part):
 
     @property
     def stalled_above(self) -> float:
-        """A loss above this is near that of token frequencies."""
+        """Loss above which a run has stalled: near the unigram loss."""
         return self.unigram - NEAR_UNIGRAM
 
     def outcome(self, loss: float) -> Literal["trained", "stalled", "diverged"]:
@@ -85,16 +85,16 @@ class ReferenceLosses(Part):
 
 
 class TakenPart(Part):
-    """Text of one part of a mixture, as it was found."""
+    """Text of one part of a mixture, as it was read."""
 
     name: str
-    """The source, and where it reads."""
+    """The source, and its location."""
     formats: dict[str, int]
     """Number of files by the format recognised; empty for a source that is not read from files."""
     documents: int
-    """Texts that were read of it."""
+    """Number of texts read."""
     bytes: Annotated[int, Unit("bytes")]
-    """UTF-8 bytes of these."""
+    """UTF-8 bytes of these texts."""
     begins: str
     """The first 200 characters."""
 
@@ -106,18 +106,18 @@ class TakenPart(Part):
 
 
 class TakenText(Part):
-    """Text as it was found, before it was split and tokenised."""
+    """Text as it was read, before it was split and tokenised."""
 
     formats: dict[str, int]
     """Number of files by the format recognised; empty for a source that is not read from files."""
     duplicates: int
-    """Texts that were skipped, since they had been read before."""
+    """Number of texts skipped as repetitions of an earlier one."""
     empty: int
-    """Texts that were skipped, since there is nothing in them."""
+    """Number of texts skipped as empty."""
     repeated: int = Field(default=0, exclude_if=lambda count: not count)
-    """Pieces of documents that were skipped, since another piece is the same."""
+    """Number of pieces of documents skipped as repetitions of another piece."""
     parts: tuple[TakenPart, ...] = Field(default=(), exclude_if=lambda parts: not parts)
-    """What was read of each part of a mixture."""
+    """Text read from each part of a mixture."""
     begins: str
     """The first 200 characters of the training text."""
 
@@ -139,7 +139,7 @@ class TextMeta(DataDocument):
     """A text corpus under one tokenizer."""
 
     kind: Literal["text"] = "text"
-    """Text is stored: `train.bin`, `tuning.bin`, `judging.bin` and `test.bin`."""
+    """Marks text, whose tokens are stored: `train.bin`, `tuning.bin`, `judging.bin` and `test.bin`."""
     tokenizer: JsonObject
     """The tokenizer's identity."""
     split: TextSplit
@@ -147,13 +147,13 @@ class TextMeta(DataDocument):
     content_read: str
     """sha256 over the hashes of the documents, in order."""
     unit: Literal["document", "piece"]
-    """`piece` where there were too few documents to split."""
+    """Unit of the split: `piece` if there were too few documents."""
     documents: PerSplit
-    """Documents, or pieces."""
+    """Number of documents, or pieces."""
     bytes: Annotated[PerSplit, Unit("bytes")]
     """UTF-8 bytes."""
     tokens: Annotated[PerSplit, Unit("tokens")]
-    """End-of-document tokens included."""
+    """Number of tokens, end-of-document tokens included."""
     vocab_learnt: int
     """Entries of the tokenizer, possibly fewer than requested."""
     eos: int
@@ -161,17 +161,17 @@ class TextMeta(DataDocument):
     dtype: str
     """numpy dtype of the stored tokens."""
     validation_tokens: int
-    """At most so many tokens of the test part are read, and half as many of each of the others."""
+    """Most tokens read of the test part; half as many of each other held-out part."""
     tokenizers: str
     """Version of the tokenizers library."""
     references: ReferenceLosses
-    """Losses to compare a model's with."""
+    """Reference losses of simple models."""
     taken: TakenText | None = Field(default=None, exclude_if=is_none)
-    """Text as it was found; absent in corpora of versions before December 2026."""
+    """Text as it was read; absent in corpora of versions before December 2026."""
 
     @property
     def receipt(self) -> Iterator[str]:
-        """Lines that say what was taken, one for each thing."""
+        """Summary of the text that was read, line by line."""
         name = f"{self.spec.get('source', 'text')}"
         if self.taken and self.taken.formats:
             yield f"{name}: files read as " + ", ".join(f"{n:,} {form}" for form, n in self.taken.formats.items())
@@ -189,11 +189,11 @@ class TextMeta(DataDocument):
 
 
 class SyntheticMeta(DataDocument):
-    """A synthetic task. Examples follow from the settings and are not stored."""
+    """A synthetic task. Its examples follow from the settings and are not stored."""
 
     kind: Literal["synthetic"] = "synthetic"
-    """Examples are generated on demand."""
+    """Marks a synthetic task, whose examples are generated on demand."""
     synthetic: str
     """The task's name."""
     chance: Annotated[float, Unit("share")] | None = Field(default=None, exclude_if=is_none)
-    """Accuracy of guessing well without having solved the task, over all difficulties; null where there is none."""
+    """Accuracy of the best guess without solving the task, over all difficulties; null if there is none."""

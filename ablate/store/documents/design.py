@@ -26,16 +26,16 @@ class StudyEffect(Part):
     """An effect that a design estimates: the mean loss of half of its runs minus that of the other half."""
 
     factors: tuple[str, ...]
-    """One for a main effect, two for their interaction."""
+    """One factor for a main effect, two for their interaction."""
     aliases: tuple[tuple[str, ...], ...]
-    """Other effects of at most two factors that it may be instead. The runs show the sum of two that are aliased; their
-    difference where one is of one factor and the other of two."""
+    """Other effects of at most two factors that the runs cannot tell from it. The estimate is the sum of both; their
+    difference if one has one factor and the other two."""
     arms: tuple[str, ...]
-    """The runs whose mean counts positive: for a main effect those that have the factor."""
+    """The half of the runs whose mean counts positive: for a main effect, those with the factor."""
     identity: str
-    """Digest of all that decides the losses of these runs but the seeds."""
+    """Digest of everything but the seeds that determines the losses of these runs."""
     other_identity: str
-    """The same of the other half."""
+    """The same digest for the other half."""
 
     @property
     def name(self) -> str:
@@ -47,10 +47,10 @@ class StudyDesign(Part):
     """A two-level design, whose runs are the arms of the study; its first run, the baseline, has no factor."""
 
     factors: tuple[str, ...]
-    """The choices by name."""
+    """Names of the factors."""
     resolution: int | None
-    """3: main effects are aliased with interactions of two factors; 4: those with each other; null where all
-    combinations are trained."""
+    """3: main effects are aliased with interactions of two factors; 4: only these interactions, with each other; null
+    if all combinations are trained."""
     correction: Literal["holm", "benjamini_hochberg"]
     """Correction of the effects' p-values for multiple tests."""
     effects: tuple[StudyEffect, ...]

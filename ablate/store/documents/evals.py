@@ -1,4 +1,4 @@
-"""`evals-<request>.json`: what one evaluation request found on one run."""
+"""`evals-<request>.json`: results of one evaluation request on one run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from ablate.store.documents._document import Document, JsonObject, JsonScalar, P
 
 
 class Score(Part):
-    """One metric of one task. Null where there is no finite number."""
+    """One metric of one task. Numbers that are not finite are null."""
 
     value: float | None
     """The metric, over all items."""
     stderr: float | None
     """Standard error over items, or over clusters of them."""
     higher_is_better: bool | None
-    """Null where unknown."""
+    """Direction of the metric: whether higher is better; null if unknown."""
     chance: float | None
-    """Score of guessing; null where guessing has no meaning."""
+    """Score of guessing; null if guessing has no meaning."""
     items: int
     """Number of items."""
 
@@ -26,7 +26,7 @@ class TaskGroup(Part):
     """Tasks whose scores are averaged."""
 
     tasks: tuple[str, ...]
-    """Tasks that the group's score is the mean of."""
+    """Tasks whose mean is the group's score."""
     missing: tuple[str, ...]
     """Tasks that were skipped."""
     by_size: tuple[str, ...]
@@ -34,7 +34,7 @@ class TaskGroup(Part):
 
 
 class Section(Part):
-    """Findings of one evaluation beside its scores: one table, and facts about all of it."""
+    """Findings of one evaluation besides its scores: a table, and facts about the whole table."""
 
     about: dict[str, JsonScalar] = Field(default={})
     """Settings and facts, such as the training context."""
@@ -43,7 +43,7 @@ class Section(Part):
 
 
 class EvalsDocument(Document):
-    """Scores by task and metric, and what evaluations found beside them."""
+    """Scores by task and metric, and further findings of the evaluations."""
 
     request: JsonObject
     """The evaluation spec that this answers."""
@@ -56,6 +56,6 @@ class EvalsDocument(Document):
     sections: dict[str, Section] = Field(default={})
     """Sections by the name of the evaluation."""
     seconds: Seconds | None = None
-    """Wall time that it took."""
+    """Wall time of the evaluation."""
     samples_sha256: str | None = None
-    """SHA-256 of the file of items."""
+    """SHA-256 of `evals-<request>.samples.ndjson`."""

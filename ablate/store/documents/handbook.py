@@ -1,6 +1,6 @@
-"""Claims of the handbook: what courses, surveys and papers say of transformers, and what tests it here.
+"""Claims of the handbook: statements of courses, surveys and papers about transformers, and their tests here.
 
-They are read from `studies/claims` (`ablate.study.handbook`) and shown by the atlas.
+`ablate.study.handbook` reads them from `studies/claims`; the atlas shows them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ Literature: TypeAlias = Literal["sound", "disputed", "wrong as taught"]
 """Standing in the literature. `disputed`: contradicted, or taught without evidence. `wrong as taught`: courses or
 surveys print it and are mistaken."""
 Grade: TypeAlias = Literal["shows small", "under a condition", "must tie", "arithmetic", "not at this size"]
-"""Expected outcome at 1 to 100 M parameters: it shows; it shows under the conditions of the entry alone; no difference
-is seen, and a report that names a winner is wrong; it follows by computing; or so small a model cannot show it."""
+"""Expected outcome at 1 to 100 M parameters: the effect shows; it shows only under the conditions of the entry; no
+difference shows, and a report that names a winner is wrong; it follows by arithmetic; models this small cannot show
+it."""
 Answer: TypeAlias = Literal["study", "part of a study", "exact check", "planned", "nothing"]
-"""What tests it: a study, a study that leaves part of it open, a computation or a test, arms that nobody has written
-into a study, or nothing, for a reason."""
+"""Kind of test: a study, a study that leaves part of the claim open, a computation or unit test, arms not yet written
+into a study, or none, for a stated reason."""
 
 
 class HandbookClaim(Part):
-    """A claim about transformers: who makes it, how it stands, and what would test it."""
+    """A claim about transformers: its source, its standing, and its test."""
 
     id: Annotated[str, Field(pattern=f"^{ID}$")]
     topic: Words
@@ -38,27 +39,27 @@ class HandbookClaim(Part):
     unchecked: bool = False
     """Whether the figure is quoted from memory."""
     source: Words | None = None
-    """Papers, with their arXiv identifiers; null where none is known."""
+    """Papers, with their arXiv identifiers; null if none is known."""
     where: Words | None = None
     """Sizes, data or other conditions under which it was published, or under which it holds."""
     standing: Literature = "sound"
     evidence: Words | None = None
-    """Why it is disputed or wrong."""
+    """Evidence that it is disputed or wrong."""
     grade: Grade
     studies: Many = ()
     """Shipped studies that test it."""
     open: Words | None = None
-    """What these studies and checks do not ask."""
+    """Part of the claim that these studies and checks leave untested."""
     exact: Many = ()
     """Tests of this project (`tests/FILE.py::NAME`) and commands (`ablate …`) that settle it without training."""
     planned: Words | None = None
-    """Baseline, arms and measure of a study that could be written with what is there."""
+    """Baseline, arms and measure of a study that could be written with today's features."""
     why_not: Words | None = None
     """Why nothing tests it."""
 
     @property
     def answer(self) -> Answer:
-        """Kind of test that there is here."""
+        """Kind of test that this project has for it."""
         if self.studies:
             return "part of a study" if self.open else "study"
         return "exact check" if self.exact else "planned" if self.planned else "nothing"

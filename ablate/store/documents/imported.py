@@ -1,4 +1,4 @@
-"""`imports/<name>.json`: a model that was trained elsewhere, and the run that was made of it."""
+"""`imports/<name>.json`: a model that was trained elsewhere, and the run that represents it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class ImportDocument(Document):
     """An imported model. Its scores are the evaluations of its run."""
 
     name: str
-    """Name that reports show, and that commands take in place of a digest."""
+    """Name that reports show, and that commands accept in place of a digest."""
     folder: str
-    """Where it lay when it was imported."""
+    """Its folder at the time of the import."""
     run: str
-    """Digest of its run: of the model, the text and the context that its loss is of."""
+    """Digest of its run: the model, and the text and context of its loss."""
     measure: str | None = Field(default=None, exclude_if=is_none)
-    """Digest of the measurement request; absent where nothing was measured."""
+    """Digest of the measurement request; absent if nothing was measured."""
     created: str
-    """When it was imported (ISO 8601)."""
+    """Time of the import (ISO 8601)."""

@@ -1,7 +1,7 @@
-"""`ledger/<study>.ndjson`: every comparison that was ever judged for a question. Lines are only ever added.
+"""`ledger/<study>.ndjson`: every comparison that was ever judged for a question. Append-only.
 
-`judged.json` beside a study's page says which line of it the page rests on, so that a ledger that was emptied, cut or
-removed is noticed.
+`judged.json` beside a study's page records the last ledger line that the page depends on, so that an emptied, truncated
+or removed ledger is noticed.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ LOSS = "loss"
 
 
 class LedgerTest(Part):
-    """A comparison of two arms, with the p-values that it had by itself."""
+    """A comparison of two arms, with its p-values before correction for multiple tests."""
 
     arm: str
     """The arm's name."""
     baseline: str
-    """The name of the arm that it was compared with."""
+    """Name of the arm that it was compared with."""
     arm_identity: str
-    """Digest of all that decides the arm's losses but the seeds."""
+    """Digest of everything but the seeds that determines the arm's losses."""
     baseline_identity: str
-    """The baseline's."""
+    """The same digest for the baseline."""
     measure: str = Field(default="loss", exclude_if=lambda measure: measure == LOSS)
-    """The score that is compared: `loss`, or a task and its metric."""
+    """The score compared: `loss`, or a task and its metric."""
     question: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
-    """Digests of the arms compared, at whatever learning rate: tests that have one in common are of one question, and
-    share 5 %. None in stores from before, where all tests of a name are of one question."""
+    """Digests of the arms compared, whatever their learning rates. Tests with a digest in common belong to one question
+    and share its 5 %. Empty in older stores, where all tests of a name belong to one question."""
     seeds: tuple[int, ...] | None
-    """The seeds compared; null where seeds are added in planned looks, for which `p` is corrected."""
+    """The seeds compared; null if seeds are added in planned looks, for which `p` is corrected."""
     looks: tuple[int, ...]
-    """Numbers of seeds at which it may be judged; empty where the number is fixed."""
+    """Numbers of seeds at which it may be judged; empty if the number is fixed."""
     margin: float | None
     """The study's margin, in nats per token."""
     tuned: bool = False
-    """Whether the study tuned these arms, so that `p` allows for the noise of that."""
+    """Whether the study tuned these arms, so that `p` allows for the noise of tuning."""
     at: int = 0
-    """Number of seeds that `p` is of. The first p on so many stands; 0 in stores from before noise was pooled over a
-    study, whose p-values are computed anew."""
+    """Number of seeds behind `p`. The first p at a number of seeds stands. 0 in stores from before noise was pooled
+    over a study, whose p-values are recomputed."""
     freedom: int | None = Field(default=None, exclude_if=lambda freedom: freedom is None)
     """Degrees of freedom of the noise that `p` rests on, if it is the study's pooled noise and all `seeds` trained in
     both arms: tests of arms against one baseline are then judged by their joint distribution."""
     beyond: float = Field(default=0.0, exclude_if=operator.not_)
     """Variance of the difference that more seeds do not reduce, such as that of documents, over that of this noise."""
     p: float | None
-    """p-value of the test for a difference; null where there is none yet."""
+    """p-value of the test for a difference; null if there is none yet."""
     p_tie: float | None
-    """p-value of the test for no difference as large as the margin; null where there is none yet, or no margin."""
+    """p-value of the equivalence test, for a difference smaller than the margin; null if none yet, or no margin."""
 
     @property
     def seen(self) -> tuple[int, ...]:
-        """The seeds compared; those that were added in planned looks are counted from 0."""
+        """The seeds compared; seeds of planned looks are numbered from 0."""
         return tuple(range(self.at)) if self.seeds is None else self.seeds
 
 
@@ -62,17 +62,17 @@ class LedgerRecord(Part):
     """One judgement of a study."""
 
     judged: str
-    """When (ISO 8601)."""
+    """Time of the judgement (ISO 8601)."""
     scale: str
     """The study's scale."""
     tests: tuple[LedgerTest, ...]
-    """One for every arm but the baseline."""
+    """One test for every arm but the baseline."""
 
 
 class JudgedDocument(Document):
-    """`judged.json`: the last judgement that the page of a study rests on."""
+    """`judged.json`: the last judgement that a study's page depends on."""
 
     study: str
-    """The study's name, which is the ledger's."""
+    """Name of the study, and of its ledger."""
     seal: str
-    """Seal of that line of the ledger."""
+    """Seal of that judgement's line in the ledger."""

@@ -1,4 +1,4 @@
-"""Whether a run trains long enough for its loss to say something of the architecture."""
+"""Test of whether a run trains long enough for its loss to reflect the architecture."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Self
 
 TOKENS_PER_PARAMETER = 5
-"""Non-embedding parameters; the compute-optimal neighbourhood is 20 (Hoffmann et al. 2022, arXiv:2203.15556)."""
+"""Least tokens per non-embedding parameter; about 20 are compute-optimal (Hoffmann et al. 2022, arXiv:2203.15556)."""
 STEPS = 500
 LIMITS = f"{TOKENS_PER_PARAMETER} tokens per non-embedding parameter or {STEPS} steps"
 
 
 class Length(NamedTuple):
-    """Length of a model's training, that of what it started from included."""
+    """Length of a model's training, including that of the arm that it started from."""
 
     tokens: float
     steps: float
     parameters: int
-    """Without the tables of tokens and positions."""
+    """Non-embedding parameters: without the tables of tokens and positions."""
     after_checkpoint: bool = False
     """Whether it started from a checkpoint, whose training is not counted."""
 
     @classmethod
     def of(cls, tokens: int, steps: int, tokens_before: int, parameters: int, after_checkpoint: bool = False) -> Self:
-        """tokens_before: of the arm that it starts from, in steps as large."""
+        """tokens_before: those of the arm that it starts from, counted in steps of this arm's size."""
         whole = tokens_before + tokens
         return cls(whole, steps * whole / tokens, parameters, after_checkpoint)
 
@@ -38,14 +38,14 @@ class Length(NamedTuple):
 
     @property
     def wanting(self) -> float:
-        """Least factor by which its training should be longer; at most 1 where it trains long enough."""
+        """Least factor by which its training should be longer; at most 1 if it trains long enough."""
         if self.after_checkpoint:
             return 0.0
         return max(TOKENS_PER_PARAMETER / self.tokens_per_parameter, STEPS / self.steps)
 
 
 def wanting(lengths: Iterable[Length]) -> float:
-    """Least factor, in tenths, by which all should be longer for none to be undertrained."""
+    """Least factor, rounded up to tenths, by which all should be longer for none to be undertrained."""
     return math.ceil(10 * max(length.wanting for length in lengths)) / 10
 
 

@@ -25,15 +25,15 @@ class MeasuredPoint(Part):
     """A context and a batch. A point that could not be measured has a `reason` instead of numbers."""
 
     context: Tokens
-    """Tokens of each row."""
+    """Tokens per row."""
     batch: int
     """Rows."""
     reason: str | None = None
-    """Why there are no numbers: memory, the end of a table of positions, a kind of cache that the model cannot have."""
+    """Why there are no numbers: too little memory, too few learned positions, a cache that the model cannot use."""
 
 
 class CachePoint(MeasuredPoint):
-    """Bytes of a full cache; of pages, those in use."""
+    """Bytes of a full cache; of a paged cache, the pages in use."""
 
     declared_bytes: Bytes | None = None
     """Bytes that the spec declares."""
@@ -45,15 +45,15 @@ class SpeedPoint(MeasuredPoint):
     """Speed and memory of one phase."""
 
     tokens_per_second: Annotated[Quartiles, Unit("tokens/s")] | None = None
-    """Over all rows together, of all turns."""
+    """Speed of all rows together, over all turns."""
     turns: Annotated[tuple[float, ...], Unit("tokens/s")] = ()
-    """Median of each turn. Other points are measured between the turns of one: they show how far the machine's state
-    moves it."""
+    """Median of each turn. Other points are measured between the turns of one, so their spread shows the influence of
+    the machine's state."""
     peak_memory_bytes: Bytes | None = None
     """Peak memory."""
     attention: str | None = None
-    """Backends of softmax attention (`zoo/attending`), and `flash-linear-attention` with its version where its kernels
-    computed linear mixers; several with commas, null without."""
+    """Backends of softmax attention (`zoo/attending`), and `flash-linear-attention` with its version if its kernels
+    computed linear mixers; separated by commas, null if there are none."""
 
 
 class PrefillPoint(SpeedPoint):
@@ -77,7 +77,7 @@ class DecodePoint(SpeedPoint):
 
 
 class Measured(Part):
-    """All points through one kind of cache."""
+    """All points of one kind of cache."""
 
     cache: tuple[CachePoint, ...]
     """Cache memory."""
@@ -91,13 +91,13 @@ class MeanNats(Part):
     """A mean over windows of text."""
 
     value: NatsPerToken | None
-    """Null where it is not finite."""
+    """The mean; null if not finite."""
     stderr: NatsPerToken | None
     """Standard error over windows."""
 
 
 class LossThroughCache(Part):
-    """Held-out loss through a cache, or the reason why there is none."""
+    """Held-out loss computed through a cache, or the reason why there is none."""
 
     nats_per_token: MeanNats | None = None
     """The loss."""
@@ -108,14 +108,14 @@ class LossThroughCache(Part):
 
 
 class CacheLoss(Part):
-    """The loss of held-out text through every kind of cache, a chunk of tokens at a time."""
+    """Loss of held-out text through every kind of cache, chunk by chunk."""
 
     length: Tokens
     """Length of the windows."""
     windows: int = 0
     """Number of windows."""
     reason: str | None = None
-    """Why there are none."""
+    """Why there are no windows."""
     kinds: dict[str, LossThroughCache] = Field(default={})
     """Losses by kind of cache."""
 
@@ -129,30 +129,30 @@ class MeasureDocument(Measured, Document):
     request: JsonObject
     """The measurement spec that this answers."""
     kv_bytes_per_token: BytesPerToken | None
-    """Bytes of a full cache divided by its tokens; null where there is no cache."""
+    """Bytes of a full cache divided by its tokens; null if there is no cache."""
     kv_context: Tokens
     """Tokens of that cache."""
     bandwidth_bytes_per_second: Annotated[float, Unit("bytes/s")]
     """Bandwidth of a copy, measured in the same process."""
     caches: dict[str, Measured] = Field(default={})
-    """The same for other kinds of cache, by kind and non-default settings."""
+    """Measurements with other kinds of cache, by kind and non-default settings."""
     seconds: Seconds | None = None
-    """Wall time that it took."""
+    """Wall time of the measurement."""
     waiting: Annotated[float | None, Unit("share")] = None
-    """Share of the time in which it was ready to work that it spent without a processor; null where the system does not
-    say, and in older documents."""
+    """Share of the thread's ready time in which it had no processor; null if the system does not report it, and in
+    older documents."""
     gpu: GpuState | None = None
-    """Clock, power and heat of the GPU meanwhile; null for a processor, and where `nvidia-ml-py` is not installed."""
+    """Clock, power and temperature of the GPU during the measurement; null on a CPU, and without `nvidia-ml-py`."""
     cache_loss: CacheLoss | None = None
-    """Loss that those kinds of cache add; for causal models of text only."""
+    """Loss through each kind of cache; for causal models of text only."""
 
     @property
     def longest_decoding(self) -> DecodePoint | None:
-        """Point at the longest context and the smallest batch that were measured."""
+        """Point at the longest context, and there the smallest batch; None if there are no points."""
         return max(self.decode, key=lambda point: (point.context, -point.batch), default=None)
 
     @property
     def decoding_speed(self) -> float | None:
-        """Median tokens per second there."""
+        """Median tokens per second of `longest_decoding`; None if it has none."""
         longest = self.longest_decoding
         return longest.tokens_per_second.median if longest and longest.tokens_per_second else None

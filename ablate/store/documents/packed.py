@@ -1,4 +1,4 @@
-"""`manifest.json` of an archive that carries a part of a store, and `merged.ndjson`: the runs that came in archives."""
+"""`manifest.json` of an archive with a part of a store, and `merged.ndjson`: the runs that came from archives."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class PackDocument(Document):
     runs: tuple[str, ...]
     """Digests of the runs."""
     weights: bool
-    """Whether the trained models are in it."""
+    """Whether it has the trained models."""
     files: dict[str, PackedFile]
-    """All other files, by their place in the store."""
+    """All other files, by their path within the store."""
 
 
 class MergedRecord(Part):
-    """A run that was trained in another store, and came in an archive. Lines are only ever added."""
+    """A run that was trained in another store and came from an archive. Append-only."""
 
     at: str
     """Time of the merge (ISO 8601)."""
@@ -39,6 +39,6 @@ class MergedRecord(Part):
     run: str
     """Digest of the run."""
     finished: str
-    """End of its training, by its result: the same run trained here has another."""
+    """End of its training, from its result; differs if the same run is trained again here."""
     weights: bool
-    """Whether its model came with it."""
+    """Whether the archive had its model."""

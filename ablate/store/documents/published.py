@@ -9,7 +9,7 @@ from ablate.store.documents.claims import Expectation
 
 
 class StudyPublishedRow(Part):
-    """A row: an arm against another, as it was published."""
+    """A row: a published comparison of two arms."""
 
     arm: str
     """The study's arm."""
@@ -28,12 +28,12 @@ class StudyPublishedRow(Part):
 
     @property
     def difference(self) -> float | None:
-        """Published figure of the arm minus that of the other."""
+        """Published figure of the arm minus that of the other; None if either is missing."""
         return None if self.figure is None or self.other is None else self.figure - self.other
 
 
 class StudyPublished(Part):
-    """A published table. Each row is the claim of the study that has its place among the last claims."""
+    """A published table. Its n rows are, in order, the study's last n claims."""
 
     source: str
     """Paper and table."""

@@ -1,6 +1,6 @@
-"""`metrics.ndjson` and `probes.ndjson`: one line for each step that is logged, appended while training.
+"""`metrics.ndjson` and `probes.ndjson`: lines for each logged step, appended during training.
 
-Both are cut back to the saved state when a run resumes. Steps are 1-based; loss and weights of a step
+Both are cut back to the checkpoint when a run resumes. Steps are 1-based; loss and weights of a step
 are those before its update.
 """
 
@@ -16,7 +16,7 @@ from ablate.store.documents._document import Part, Seconds, Tokens, Unit
 Logged: TypeAlias = Annotated[
     float | None, BeforeValidator(lambda n: None if isinstance(n, float) and not math.isfinite(n) else n)
 ]
-"""Null where it was not finite."""
+"""A number; null if it was not finite."""
 
 
 class MetricsRecord(Part):
@@ -25,9 +25,9 @@ class MetricsRecord(Part):
     step: int
     """Steps taken so far."""
     tokens: Tokens
-    """Read so far."""
+    """Training tokens so far."""
     seconds: Seconds
-    """Spent on training steps so far."""
+    """Time spent on training steps so far."""
     loss: Annotated[Logged, Unit("nats per scored target")] = None
     """Training loss of the step."""
     lr: Logged = None
@@ -37,10 +37,10 @@ class MetricsRecord(Part):
     tokens_per_second: Annotated[Logged, Unit("tokens/s")] = None
     """Speed of the step."""
     validation_loss: Annotated[Logged, Unit("nats per scored target")] = None
-    """Over one row in eight of the judging part, at least 32 rows. The `loss` of `result.json` is over all of the test
-    part."""
+    """Loss on one row in eight of the judging part, at least 32 rows. The `loss` of `result.json` is over all of the
+    test part."""
     bits_per_byte: Annotated[Logged, Unit("bits/byte")] = None
-    """The validation loss per byte of text."""
+    """The validation loss in bits per byte of text."""
     accuracy: Annotated[Logged, Unit("share")] = None
     """Share of targets that are the model's likeliest token, on a synthetic task."""
 
@@ -49,12 +49,12 @@ class ProbeRecord(Part):
     """One number that a probe read at one step."""
 
     step: int
-    """1 is the initialisation."""
+    """The probed step; step 1 shows the initial weights."""
     probe: str
     """The probe's name."""
     layer: int | None
-    """Null for numbers of the whole model."""
+    """The layer; null for numbers of the whole model."""
     name: str
-    """Which of the probe's numbers."""
+    """Name of the number within the probe."""
     value: Logged
-    """Null where it was not finite."""
+    """The number; null if it was not finite."""

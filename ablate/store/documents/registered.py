@@ -1,4 +1,4 @@
-"""`studies/<name>-<scale>/registered.ndjson`: plans of a study that were registered, to be published before it runs."""
+"""`studies/<name>-<scale>/registered.ndjson`: registered plans of a study, for publication before it runs."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from ablate.store.documents._document import JsonObject, Part
 
 
 class RegistrationRecord(Part):
-    """A registered plan. Lines are only ever added."""
+    """A registered plan. Append-only."""
 
     at: str
     """Time of the registration (ISO 8601), by the clock of the machine."""
     sha256: str
-    """Checksum of `content` as JSON with sorted keys and without spaces: what is published."""
+    """Checksum of `content` as JSON with sorted keys and without spaces: the number to publish."""
     content: JsonObject
-    """Question, arms, claims, margin, seeds, budget, tuning, data, and the rules by which verdicts are made."""
+    """Question, arms, claims, margin, seeds, budget, tuning, data, and the rules for verdicts."""
 
 
 class StudyRegistration(Part):
-    """A registration of a study, and how the study that was run differs from it."""
+    """A registration of a study, and the differences of the study from it."""
 
     at: str
     """Time of the registration (ISO 8601)."""
     sha256: str
-    """Checksum of what was registered."""
+    """Checksum of the registered plan."""
     changes: tuple[str, ...]
     """A line for each setting that has changed since: `margin: 0.02, now 0.05`."""
 
 
 def hashed_text(content: JsonObject) -> str:
-    """The text of which the checksum is."""
+    """Canonical JSON of a plan: the text that is hashed."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""`result.json`: what training ended with. Written last and atomically: a run with a result is done."""
+"""`result.json`: the outcome of training. Written last and atomically: a run with a result is done."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class GradNorm(Part):
     """The gradient's norm before clipping, over the steps after warm-up. Norms that were not finite are left out."""
 
     median: float | None
-    """Half of the steps have less."""
+    """Median over steps."""
     max: float | None
-    """The largest."""
+    """Maximum over steps."""
     spikes: int
     """Steps at which the norm exceeded five times the median."""
 
 
 class ItemLoss(Part):
-    """The loss of one document of the held-out part that the final loss is of, or of one example of a synthetic task.
+    """Loss of one document of the held-out part behind the final loss, or of one example of a synthetic task.
 
-    A line of `losses.ndjson`, which is there for every run that finished. Σ `nats` / Σ `targets` is the `loss` of
-    `result.json`. Where only some windows of a part are read, so is only some of a document.
+    A line of `losses.ndjson`, which every finished run has. Σ `nats` / Σ `targets` is the `loss` of `result.json`. If
+    only some windows of the part are read, documents may be read in part.
     """
 
     item: int
@@ -46,11 +46,11 @@ class ItemLoss(Part):
     targets: int
     """Number of its scored targets."""
     bytes: Bytes | None
-    """Bytes of text that they stand for; null for synthetic tasks."""
+    """Bytes of text of these targets; null for synthetic tasks."""
 
 
 class LogSums(Part):
-    """SHA-256 of a run's logs at its end; null where there is none."""
+    """SHA-256 of a run's logs at its end; null for a log that it does not have."""
 
     metrics: str | None = None
     """Digest of `metrics.ndjson`."""
@@ -74,7 +74,7 @@ class ResultDocument(Document):
     """The training result. Losses are on held-out data unless stated otherwise."""
 
     digest: str
-    """The run's."""
+    """Digest of the run."""
     status: Ended
     """A run that diverged has a reason and no final numbers."""
     reason: str | None
@@ -82,40 +82,41 @@ class ResultDocument(Document):
     steps: int
     """Optimizer steps taken."""
     tokens: Tokens
-    """Read in training."""
+    """Training tokens."""
     attention: str | None = None
-    """Backends of softmax attention that training steps took (`zoo/attending`), and `flash-linear-attention` with its
-    version where its kernels computed linear mixers; several with commas, null without."""
+    """Backends of softmax attention in training steps (`zoo/attending`), and `flash-linear-attention` with its version
+    if its kernels computed linear mixers; separated by commas, null if there are none."""
     microbatch: int | None = None
-    """Rows of a batch at a time, whose gradients were accumulated; null for all of them."""
+    """Rows per micro-batch of gradient accumulation; null if batches were not split."""
     devices: int = 1
-    """Processes that shared its batches, on a device each; speed is of all of them together, memory of the first."""
+    """Data-parallel processes, with a device each; speed is of all of them together, memory of the first."""
     sharding: Literal["fsdp2"] | None = None
-    """Method that sharded weights, gradients and the optimizer's state over them; null where each had whole ones."""
+    """Method that sharded weights, gradients and the optimizer's state over them; null if each held all of these."""
     waiting: Annotated[float | None, Unit("share")] = None
-    """Share of the training in which its process was ready and had no processor, as others did; null where the system
-    does not count it. The last process's, where several worked on the run."""
+    """Share of the training thread's ready time in which other work held the processor; null if the system does not
+    report it. If several processes worked on the run, that of the last."""
     beside: int = 0
     """Other runs that might share its GPU at the same time (`--workers-per-gpu`)."""
     train_seconds: Seconds
-    """Training steps only, without validation, logging and saving."""
+    """Time of training steps only, without validation, logging and saving."""
     wall_seconds: Seconds
-    """Total, over all processes that worked on the run."""
+    """Total wall time, over all processes that worked on the run."""
     loss: Nats | None
-    """After the last step, on the held-out part that `run.json` names: the test part, except in trials of `tune` and of
-    searches. Every token is a scored target, unless the objective says otherwise."""
+    """Loss after the last step, on the held-out part that `run.json` names: the test part, except in trials of `tune`
+    and of searches. Every token is a scored target, unless the objective says otherwise."""
     bits_per_byte: BitsPerByte | None
-    """The same per byte of text; null for synthetic tasks."""
+    """`loss` in bits per byte of text; null for synthetic tasks."""
     accuracy: Annotated[float, Unit("share")] | None
     """Share of targets that are the model's likeliest token; null for text."""
     floor: Nats | None
-    """The lowest possible loss on the same data, where it is known."""
+    """The lowest possible loss on the same data; null if unknown."""
     judging_loss: Nats | None
-    """After the last step, on the judging part: `seeds: auto` decides by it where to add seeds. Null for trials."""
+    """Loss after the last step on the judging part, by which `seeds: auto` decides where to add seeds. Null for
+    trials."""
     judging_bits_per_byte: BitsPerByte | None
-    """The same per byte of text; null for synthetic tasks."""
+    """`judging_loss` in bits per byte of text; null for synthetic tasks."""
     judging_accuracy: Annotated[float, Unit("share")] | None = None
-    """Share of targets there that are the model's likeliest token; null for text."""
+    """Share of targets in the judging part that are the model's likeliest token; null for text."""
     start_loss: Nats | None
     """Training loss at the first step."""
     train_loss: Nats | None
@@ -129,20 +130,20 @@ class ResultDocument(Document):
     grad_norm: GradNorm
     """Norm of the gradient over training."""
     mfu: Annotated[float, Unit("share")] | None
-    """Model FLOP utilisation: FLOPs per second of training over `matmul_flops_per_second`. Null where runs shared
-    the GPU: they slow that measurement down, too."""
+    """Model FLOP utilisation: training FLOPs per second / `matmul_flops_per_second`. Null if runs shared the GPU, which
+    slows that measurement down, too."""
     mfu_published: Annotated[float | None, Unit("share")] = None
-    """The same over `published_flops_per_second`."""
+    """Training FLOPs per second / `published_flops_per_second`."""
     published_flops_per_second: Annotated[float | None, Unit("FLOP/s")] = None
-    """Dense matrix-product speed in the GPU's data sheet, for the type that was trained in; null for a processor, and
-    for a GPU whose data sheet is not in `evals/costs/devices`."""
+    """Dense matrix-product speed in the GPU's data sheet, for the training dtype; null on a CPU, and for a GPU whose
+    data sheet is not in `evals/costs/devices`."""
     matmul_flops_per_second: Annotated[float, Unit("FLOP/s")]
-    """Measured matrix-product speed of this machine."""
+    """Measured matrix-product speed of the machine."""
     peak_memory_bytes: Bytes
     """Peak memory of training; for an imported model, of reading the held-out text."""
     peak_memory_reserved_bytes: Bytes | None = None
-    """The most that CUDA's allocator took from the GPU, holes between tensors included: what other programs could not
-    have. Null for a processor."""
+    """Peak memory that CUDA's allocator reserved, fragmentation included, and kept from other programs. Null on a
+    CPU."""
     peak_memory_source: str
     """Quantity that was measured: `VmHWM` of the process, or memory allocated by CUDA."""
     parameters: int
@@ -154,9 +155,9 @@ class ResultDocument(Document):
     flops: Flops
     """Training FLOPs of the whole run; 0 for an imported model, whose training is not known."""
     sums: LogSums = LogSums()
-    """Checksums of what this rests on."""
+    """Checksums of the run's logs."""
     gpu: GpuState | None = None
-    """Clock, power and heat of the GPU in training; null for a processor, and where `nvidia-ml-py` is not installed."""
+    """Clock, power and temperature of the GPU in training; null on a CPU, and without `nvidia-ml-py`."""
     environment: Environment
     """Software and machine of the training."""
     started: str

@@ -8,16 +8,16 @@ from ablate.store.documents._document import Part
 
 
 class SampleRecord(Part):
-    """One item: what it is, what the model answered, how the answer scored."""
+    """One item: its identity, the model's answer, and the answer's scores."""
 
     task: str
     """The item's task."""
     document: int | None = None
-    """The held-out document that the item comes from, where several items may share one; otherwise null."""
+    """The held-out document that the item comes from, if several items may share one; otherwise null."""
     doc_id: int
     """The item's number."""
     doc_hash: str
-    """With `doc_id`, identifies the item across runs."""
+    """Hash that, with `doc_id`, identifies the item across runs."""
     filter: str = "none"
     """lm-eval's filter of the answers."""
     target: JsonValue = ""
@@ -25,4 +25,4 @@ class SampleRecord(Part):
     filtered_resps: JsonValue = Field(default=[])
     """The model's answer, after the filter."""
     metrics: dict[str, JsonValue]
-    """A number, lm-eval's log-likelihood and size, or a `sum` and its `weight`, by metric."""
+    """Scores by metric: a number, lm-eval's log-likelihood and size, or a `sum` and its `weight`."""

@@ -1,4 +1,4 @@
-"""`searches/<name>-<scale>/search.json`: what a search found."""
+"""`searches/<name>-<scale>/search.json`: the results of a search."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ablate.store.documents._document import Document, JsonObject, JsonScalar, P
 from ablate.store.documents.study import SpentBudget
 
 Values: TypeAlias = tuple[float | None, ...]
-"""Scores in the order of the objectives; null where training diverged."""
+"""Scores in the order of the objectives; null if training diverged."""
 
 
 TrialState: TypeAlias = Literal["finished", "short", "pruned", "failed"]
-"""`short` trials have not had the whole budget."""
+"""`short`: trained on less than the whole budget."""
 
 
 class SearchBase(Part):
-    """The base model with the trials' seeds. Nobody selected it, so it shows the effect of fresh seeds alone."""
+    """The base model with the trials' seeds. It was not selected, so it shows the effect of fresh seeds alone."""
 
     name: str
     """Name of the baseline."""
@@ -45,7 +45,7 @@ class Range(Part):
     log: bool
     """Whether it is sampled uniformly on a logarithmic scale."""
     step: int | float | None
-    """Only values at multiples of this above the lower bound, where given."""
+    """Spacing of the allowed values, from the lower bound; null if all values are allowed."""
 
 
 class Distribution(Part):
@@ -63,19 +63,19 @@ class TrialRecord(Part):
     number: int
     """optuna's trial number."""
     state: TrialState
-    """`short` trials have not had the whole budget."""
+    """How it ended; `short`: trained on less than the whole budget."""
     best: bool
-    """Whether it is the best, or on the front."""
+    """Whether it is the best, or on the Pareto front."""
     settings: JsonObject
     """Settings by path."""
     params: dict[str, JsonScalar]
-    """The same, as optuna's parameters."""
+    """Settings as optuna's parameters."""
     distributions: dict[str, Distribution]
     """Distribution of each parameter."""
     values: Values | None
-    """Scores at the whole budget; null where the trial did not reach it."""
+    """Scores at the whole budget; null if the trial did not reach it."""
     reached: tuple[Values, ...]
-    """Scores at each share of the budget that was run."""
+    """Scores at each share of the budget that it reached."""
     curve: dict[str, float]
     """Validation losses reported to the pruner, by step."""
     runs: tuple[str, ...]
@@ -83,11 +83,11 @@ class TrialRecord(Part):
     error: str | None
     """Why the trial failed."""
     repeats: int | None = Field(default=None, exclude_if=is_none)
-    """Number of the first trial with the same settings, whose seeds this one adds to; absent where it is the first."""
+    """Number of the first trial with the same settings, to which this one adds seeds; absent for that first trial."""
     imported: bool = Field(default=False, exclude_if=lambda imported: not imported)
     """Whether its runs were in the store when the search began, so that it cost nothing."""
     beyond: dict[str, float] = Field(default={}, exclude_if=lambda beyond: not beyond)
-    """Limits on what runs measure that it exceeds, with the excess relative to each; such a trial is never the best."""
+    """Limits on measured quantities that it exceeds, with the relative excess; such a trial is never the best."""
 
     @property
     def is_scored(self) -> bool:
@@ -96,21 +96,21 @@ class TrialRecord(Part):
 
     @property
     def scores(self) -> tuple[float, ...]:
-        """Scores of a trial that has them, in the order of the objectives."""
+        """Scores in the order of the objectives, without nulls."""
         return tuple(value for value in self.values or () if value is not None)
 
 
 class Leader(Part):
-    """Settings that fresh seeds have been spent on."""
+    """Settings that were repeated with fresh seeds."""
 
     trial: int
     """Number of the first trial with these settings."""
     searched: Values
-    """Its scores, for which it was noticed: optimistic."""
+    """Scores of that first trial: optimistic, as it was selected by them."""
     fresh: tuple[Values, ...]
-    """Scores of its repeats, one each, with other seeds."""
+    """Scores of each repeat, with other seeds."""
     contends: bool
-    """Whether it may be the best, or is on the front: no other is better beyond the noise between seeds."""
+    """Whether it may be the best, or is on the Pareto front: no other is better beyond the noise between seeds."""
     costs: dict[str, float] = Field(default={}, exclude_if=lambda costs: not costs)
     """`parameters` and `kv_bytes_per_token` of the model."""
 
@@ -129,7 +129,7 @@ class SearchDocument(Document):
     source: str
     """The file's text."""
     created: str
-    """When it was written (ISO 8601)."""
+    """Time of writing (ISO 8601)."""
     optuna_study: str
     """Name in optuna's storage; ends in a digest of everything that affects a score."""
     budget: SpentBudget
@@ -137,7 +137,7 @@ class SearchDocument(Document):
     space: dict[str, JsonObject]
     """Settings that may vary, by path."""
     objectives: dict[str, Literal["minimize", "maximize"]]
-    """Direction by name."""
+    """Direction of each objective, by name."""
     sampler: str
     """Sampler of settings."""
     pruner: str | None
@@ -157,11 +157,11 @@ class SearchDocument(Document):
     leaders: tuple[Leader, ...] = Field(default=(), exclude_if=lambda leaders: not leaders)
     """Settings with more than one trial, the best first."""
     cost_shares: dict[str, dict[str, float]] = Field(default={}, exclude_if=lambda shares: not shares)
-    """By cost among the objectives and by setting: share of the cost's variance over the space that it decides, by
-    arithmetic. Absent until the search has ended."""
+    """Share of a cost's variance over the search space that a setting explains, by cost objective and setting; computed
+    without training. Absent until the search has ended."""
     cost_intervals: dict[str, dict[str, tuple[float, float]]] = Field(default={}, exclude_if=lambda found: not found)
-    """90 % intervals of these shares; none for a cost whose every combination was worked out, so that its shares are
-    exact. Absent in stores from before, whose shares are from few draws."""
+    """90 % intervals of these shares; none for a cost that was computed for every combination, whose shares are exact.
+    Absent in older stores, whose shares are from few draws."""
     journal: str | None = Field(default=None, exclude_if=is_none)
-    """Seal of the line of `journal.log` after which this was written; absent where trials are in a database, and in
-    stores from before."""
+    """Seal of the last line of `journal.log` when this was written; absent if trials are in a database, and in older
+    stores."""

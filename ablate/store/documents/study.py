@@ -1,4 +1,4 @@
-"""`studies/<name>-<scale>/study.json`: what a study requested: arms, budgets, and the digests of their runs."""
+"""`studies/<name>-<scale>/study.json`: the plan of a study: arms, budgets, and the digests of their runs."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from ablate.store.documents.tuning import StudyRates, StudyTuning
 SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week")
 """Scales that come with the tool, from the smallest to the largest."""
 UNJUDGED = frozenset({"smoke"})
-"""Scales whose runs are too short for any verdict, and to stall."""
+"""Scales whose runs are too short for any verdict, or to count as stalled."""
 FORMER_SCALES = {"gpu-quick": "gpu-minutes", "gpu": "gpu-week"}
-"""Names that scales had before, and have now: studies and commands may use either."""
+"""Current names of scales by their former names: studies and commands may use either."""
 
 
 class ParameterBudget(Part):
     """The setting that matches every arm's parameters to the baseline's."""
 
     knob: str
-    """Its path."""
+    """Path of the setting."""
     step: int
     """Legal values are multiples of this."""
     count: str
@@ -47,7 +47,7 @@ class ParameterBudget(Part):
 
 
 class SpentBudget(Part):
-    """Budget of one training run: one of flops, tokens and seconds."""
+    """Budget of one training run: one of FLOPs, tokens and seconds."""
 
     flops: Flops | None = None
     """Training FLOPs, forward and backward."""
@@ -56,7 +56,7 @@ class SpentBudget(Part):
     seconds: Seconds | None = None
     """Seconds of training steps on this device."""
     parameters: ParameterBudget | None = None
-    """Matching of parameters, if they are matched."""
+    """How parameters are matched, if they are."""
 
 
 class StudyObjective(Part):
@@ -92,8 +92,8 @@ class StudyRung(Part):
     name: str
     """The rung's name."""
     axis: Literal["size", "length"] | None
-    """Respect in which it is smaller than the last rung: `size` where the models are others, `length` where they are
-    the same and the budget is smaller. Null for the last."""
+    """How it is smaller than the last rung: `size` if its models differ, `length` if only its budget is smaller. Null
+    for the last."""
     arms: tuple[StudyArm, ...]
     """Its arms."""
     tuning: tuple[StudyTuning, ...]
@@ -101,14 +101,14 @@ class StudyRung(Part):
 
 
 class ScaleForecast(Part):
-    """Time of a study at another scale, as it was planned there: that of all runs, one after another."""
+    """Estimated time of a study as planned at another scale, for all runs one after another."""
 
     scale: str
     """The scale."""
     tuning: Seconds
     """Estimated time of the tuning runs."""
     training: Seconds
-    """Estimated time of the runs that are judged, without measuring and evaluating."""
+    """Estimated time of the arms' training runs, without measuring and evaluating."""
 
 
 class StudyDocument(Document):
@@ -128,11 +128,11 @@ class StudyDocument(Document):
     source: str
     """The file's text."""
     scale_source: str = Field(default="", exclude_if=operator.not_)
-    """The text of the scale that came with the tool, if it was one."""
+    """The text of the scale, if it is one that comes with the tool."""
     next_scale: str | None = Field(default=None, exclude_if=is_none)
-    """The next larger scale at which its models are larger, or trained for longer; null where it has none."""
+    """The next larger scale at which its models are larger, or trained for longer; null if it has none."""
     forecast: ScaleForecast | None = Field(default=None, exclude_if=is_none)
-    """Time that the next command takes, where that runs it at another scale; null where nothing could tell."""
+    """Estimated time of the suggested next command, if that runs the study at another scale; null if unknown."""
     sets: dict[str, JsonValue] = Field(default={}, exclude_if=operator.not_)
     """Edits by path that the command gave beside the file (`--set`)."""
     plugin_files: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
@@ -144,44 +144,44 @@ class StudyDocument(Document):
     matched: str
     """Quantities that are equal in all arms: `flops`, `tokens` or `seconds`, alone or with parameters."""
     contrasts: tuple[StudyContrast, ...] = ()
-    """Comparisons that the study declares beside those with the baseline."""
+    """Comparisons that the study declares besides those with the baseline."""
     claims: tuple[StudyClaim, ...] = Field(default=(), exclude_if=operator.not_)
-    """What is expected of the arms, as the study states it."""
+    """Expected outcomes of the arms, as the study states them."""
     design: StudyDesign | None = None
-    """The factorial design whose runs the arms are; null where arms are compared with the baseline."""
+    """The factorial design whose runs are the arms; null if arms are compared with the baseline."""
     published: StudyPublished | None = Field(default=None, exclude_if=is_none)
     """The published table that it replicates; its rows are the last claims."""
     margin: NatsPerToken | None
-    """The largest difference that does not matter."""
+    """The largest negligible difference."""
     pilot: bool = Field(default=False, exclude_if=operator.not_)
     """Whether it only explores, so that nothing is judged."""
     per: Literal["token", "target", "byte"]
-    """Unit of compared losses: `target` where an objective scores only some tokens, `byte` where arms have
-    different tokenizers."""
+    """Unit of compared losses: `target` if the objective scores only some tokens, `byte` if arms have different
+    tokenizers."""
     objective: StudyObjective | None
-    """The training objective, where it is not next-token prediction."""
+    """The training objective; null for next-token prediction."""
     conventions: tuple[str, ...]
     """Meaning of a context for arms that are not causal decoders, in words."""
     created: str
-    """When it was planned (ISO 8601)."""
+    """Time of planning (ISO 8601)."""
     registrations: tuple[StudyRegistration, ...] = Field(default=(), exclude_if=operator.not_)
     """Its registrations, the oldest first."""
     arms: tuple[StudyArm, ...]
-    """Those of the last rung, where there is a ladder."""
+    """Its arms; with a ladder, those of the last rung."""
     measure: str | None
     """Digest of the measurement request."""
     evals: str | None
     """Digest of the evaluation request."""
     costs: str | None = Field(default=None, exclude_if=is_none)
-    """Digest of the measurement of its arms' speeds against each other."""
+    """Digest of the request that measures its arms' speeds against each other."""
     looks: tuple[StudyLook, ...]
-    """Empty where the number of seeds is fixed."""
+    """Its planned looks; empty if the number of seeds is fixed."""
     rates: StudyRates
     """Origin of the arms' learning rates."""
     tuning: tuple[StudyTuning, ...]
     """Tuning of the arms."""
     ladder: tuple[StudyRung, ...]
-    """Every rung, the one that is compared last; empty without a ladder."""
+    """Every rung, in order; the last is the one that is compared. Empty without a ladder."""
 
     def arm(self, name: str) -> StudyArm:
         """The arm of that name."""
@@ -189,7 +189,7 @@ class StudyDocument(Document):
 
     @property
     def run_digests(self) -> set[str]:
-        """Digests of all its runs: of arms, of every rung, of tuning."""
+        """Digests of all its runs: of the arms, of every rung, and of tuning."""
         arms = [*self.arms, *(arm for rung in self.ladder for arm in rung.arms)]
         tunings = [*self.tuning, *(tuning for rung in self.ladder for tuning in rung.tuning)]
         trials = (trial for each in tunings for part in (each, *each.coarse) for trial in part.trials)
@@ -197,18 +197,18 @@ class StudyDocument(Document):
 
     @property
     def scale_after(self) -> str | None:
-        """The scale at which it is asked next: `cpu` after one that answers nothing, else `next_scale`."""
+        """The scale to run next: `cpu` after a scale without verdicts, else `next_scale`."""
         return "cpu" if self.scale in UNJUDGED else self.next_scale
 
     def edits_at(self, scale: str) -> dict[str, JsonValue]:
-        """The edits that hold at a scale: at another, without those of what scales set."""
+        """The edits that apply at a scale; at another than the study's own, without edits of what scales set."""
         return {path: value for path, value in self.sets.items() if scale == self.scale or not _is_scaled(path)}
 
     def command(self, *options: str, scale: str | None = None) -> str:
-        """The command that runs it, edited as it was and with its plug-ins, at its own scale unless another is given.
+        """The command that runs it with its edits and plug-ins, at its own scale unless another is given.
 
-        A file is named as seen from here. options: `--set PATH=VALUE` replaces an edit of that path. Edits of what
-        scales set, such as sizes and budgets, would undo another scale, and are left out there.
+        Files are named relative to the working directory. options: `--set PATH=VALUE` replaces an edit of that path.
+        Edits of what scales set, such as sizes and budgets, would undo another scale, and are left out there.
         """
         at = scale or self.scale
         edited = self.edits_at(at)
@@ -229,7 +229,7 @@ class StudyDocument(Document):
 
     @property
     def baseline_arm(self) -> StudyArm:
-        """The arm that others are compared with."""
+        """The arm that the others are compared with."""
         return self.arm(self.baseline)
 
 
@@ -239,8 +239,8 @@ def _edits(option: str, path: str) -> bool:
 
 
 def _is_scaled(path: str) -> bool:
-    """Whether scales set it, which is all that a run is made of but the blocks of its model, or it holds at one: that
-    a pilot is judged nevertheless."""
+    """Whether a setting depends on the scale: every setting of a run except the blocks of its model, and `pilot`, which
+    may be overridden at one scale."""
     first, _, rest = path.partition(".")
     sections = ("base", "budget", "data", "evals", "measure", "seeds", "train", "tune", "pilot")
     return first in sections and not (first == "base" and rest.partition(".")[0] == "block")

@@ -1,4 +1,4 @@
-"""The arms of `study.json`: what each was planned to be, and its runs."""
+"""The arms of `study.json`: the plan of each, and its runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class StudyArm(Part):
     matching: dict[str, int]
     """The edit that matched the parameters, by path."""
     cell: JsonObject = Field(default={}, exclude_if=operator.not_)
-    """Its place in a grid: the value of each factor, by path; `arm` is the arm before the grid."""
+    """Its cell of a grid: the value of each factor, by path; `arm` is the arm that the grid varies."""
     parameters: int
     """Parameters of the model."""
     parameters_embedding: int
@@ -72,34 +72,34 @@ class StudyArm(Part):
     tokens_before: Tokens = 0
     """Training tokens of the arm that it starts from; 0 for one that starts from scratch."""
     checkpoint: str | None = Field(default=None, exclude_if=is_none)
-    """The checkpoint that it starts from, as the study names it; its training is in no count."""
+    """The checkpoint that it starts from, as the study names it; no count includes the checkpoint's training."""
     teacher: str | None = Field(default=None, exclude_if=is_none)
-    """The arm or the checkpoint that it is distilled from; `flops_per_token` has the teacher's forward pass, and no
-    count has the teacher's training."""
+    """The arm or the checkpoint that it is distilled from; `flops_per_token` includes the teacher's forward pass, and
+    no count includes the teacher's training."""
     kv_bytes_per_token: BytesPerToken | None
     """Declared cache bytes at the training context, divided by its tokens; null for an encoder."""
     seconds: Seconds | None
-    """Planned training time of one run, where the budget is in seconds."""
+    """Planned training time of one run, if the budget is in seconds."""
     calibration: str | None = Field(default=None, exclude_if=is_none)
-    """Names the measurement of its step time in `calibration/`, where the budget is in seconds: arms with the same one
-    have the same time."""
+    """Digest of the measurement of its step time in `calibration/`, if the budget is in seconds; arms with the same
+    digest have the same step time."""
     step_time_error: Annotated[float | None, Unit("ln s")] = Field(default=None, exclude_if=is_none)
-    """Standard error of the logarithm of its step time against other arms': of the ratio of two arms' times, the root
-    of the sum of both squares, over `step_time_processes` processes. Null where it is not known."""
+    """Standard error of ln(step time) over `step_time_processes` processes, relative to other arms; for ln of the ratio
+    of two arms' times, the root of the sum of both squares. Null if unknown."""
     step_time_processes: int | None = Field(default=None, exclude_if=is_none)
-    """Processes that measured it."""
+    """Number of processes that measured it."""
     data: str
     """Digest of the arm's corpus, which differs between arms with different tokenizers."""
     cache_bytes: tuple[CacheBytes, ...]
-    """Cache sizes at several contexts; none for an encoder."""
+    """Cache sizes at several contexts; empty for an encoder."""
     differs: dict[str, Percent]
-    """Percentages by which tokens, FLOPs, parameters and, where planned, seconds exceed the baseline's."""
+    """Percentages by which tokens, FLOPs, parameters and, if planned, seconds exceed the baseline's."""
     identity: str
-    """Digest of all that decides its losses but the seeds."""
+    """Digest of everything but the seeds that determines its losses."""
     identity_at_any_rate: str | None = Field(default=None, exclude_if=is_none)
-    """The same but for the learning rate; null in stores from before."""
+    """The same digest without the learning rate; null in older stores."""
     runs: tuple[StudyRun, ...]
-    """One for each seed."""
+    """One run for each seed."""
 
     @property
     def parameters_non_embedding(self) -> int:
@@ -112,7 +112,7 @@ class StudyArm(Part):
 
     @property
     def length(self) -> Length:
-        """Length of its training, that of the arm it starts from included."""
+        """Length of its training, including that of the arm it starts from."""
         size, continues = self.parameters_non_embedding, self.checkpoint is not None
         return Length.of(self.tokens, self.steps, self.tokens_before, size, continues)
 

@@ -1,5 +1,5 @@
-"""`sums.json` and `checked-<machine>.json`: what the files of a prepared corpus or a trained model contain, and what
-was compared."""
+"""`sums.json` and `checked-<machine>.json`: checksums of the files of a corpus or a model, and the files verified by
+them."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from ablate.store.documents._document import Bytes, Document, Part, Unit
 
 
 class SumsDocument(Document):
-    """`sums.json`: the contents of the other files of its folder, when they were written."""
+    """`sums.json`: checksums of the other files of its folder, when they were written."""
 
     sha256: dict[str, str]
     """SHA-256 by the name of the file."""
 
 
 class FileStamp(Part):
-    """Metadata of a file, known without reading it."""
+    """Metadata that shows, without reading a file, whether it has changed."""
 
     bytes: Bytes
     """Its size."""
     modified: Annotated[int, Unit("ns since 1970")]
-    """When it last changed, which nobody can set (`st_ctime`)."""
+    """Time of its last change (`st_ctime`), which no program can set."""
 
 
 class CheckedDocument(Document):
-    """`checked-<machine>.json`: the files that were compared with their sums on one machine. They are read again when
-    their stamps have changed."""
+    """`checked-<machine>.json`: the files that were verified on one machine. A file is read again once its stamp has
+    changed."""
 
     files: dict[str, FileStamp]
     """Stamps by the name of the file."""
 
 
 class WholeDocument(Document):
-    """`checked-<machine>.json` of a store: the folders that `ablate check` found whole on one machine.
-    `ablate check --quick` reads the others."""
+    """`checked-<machine>.json` of a store: the folders that `ablate check` found intact on one machine.
+    `ablate check --quick` reads only the others."""
 
     folders: dict[str, str]
-    """Stamps by the folder's place in the store: a hash of the names, modes, inodes, sizes and times of its files."""
+    """Stamps by the folder's path in the store: a hash of the names, modes, inodes, sizes and times of its files."""

@@ -1,4 +1,4 @@
-"""Tuning in a study's `study.json`: settings that were tried, and what was taken."""
+"""Tuning in a study's `study.json`: the settings tried, and those chosen."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic import JsonValue
 from ablate.store.documents._document import JsonObject, NatsPerToken, Part, Unit
 
 RATE = "train.lr"
-"""The learning rate, by its path."""
+"""Path of the learning rate."""
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a tuned setting's value has a place on an axis of numbers, as true and false have not."""
+    """Whether a tuned setting's value is a number; booleans, which are integers in Python, are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -24,15 +24,15 @@ class StudyTrial(Part):
     settings: JsonObject
     """Settings by path."""
     losses: tuple[NatsPerToken | None, ...]
-    """Loss of every tuning seed; null where it diverged."""
+    """Loss of every tuning seed; null if it diverged."""
     runs: tuple[str, ...]
     """Digests of its runs."""
     stalled: int = 0
-    """Number of its seeds that ended near the loss of token frequencies."""
+    """Number of its seeds that ended near the unigram loss."""
 
     @property
     def loss(self) -> float | None:
-        """Mean over the tuning seeds; None where one diverged."""
+        """Mean over the tuning seeds; None if one diverged."""
         known = [loss for loss in self.losses if loss is not None]
         return sum(known) / len(known) if len(known) == len(self.losses) else None
 
@@ -48,7 +48,7 @@ class StudyPass(Part):
     fraction: Annotated[float, Unit("share")]
     """Share of the budget that each trial had."""
     trials: tuple[StudyTrial, ...]
-    """All of them."""
+    """All trials of this length."""
 
     @property
     def trains(self) -> bool:
@@ -57,32 +57,32 @@ class StudyPass(Part):
 
     @property
     def reliable(self) -> tuple[StudyTrial, ...]:
-        """Those in which no seed failed, among which the best is. Stalled seeds count as failed where some trial has
-        none."""
+        """Trials without a failed seed, from which the best is chosen. A stalled seed counts as failed if some trial
+        has none."""
         known = tuple(trial for trial in self.trials if trial.loss is not None)
         return tuple(trial for trial in known if not trial.stalled) or known
 
 
 class StudyTuning(StudyPass):
-    """Tuning of one arm: the pass that decided, and what it decided."""
+    """Tuning of one arm: the deciding pass, and its choice."""
 
     arm: str
     """The arm's name."""
     chosen: JsonObject
-    """The settings taken, by path."""
+    """The chosen settings, by path."""
     edges: tuple[str, ...]
-    """Settings whose best value lies at the edge of what was tried, or beyond it where no seed trained."""
+    """Settings whose best value lies at the edge of the values tried, or beyond it if no seed trained."""
     curve: tuple[float, ...]
-    """Learning rates through whose mean losses a polynomial passes, of which the rate taken is the minimum; empty where
-    the settings of lowest mean loss were taken."""
+    """Learning rates whose mean losses a polynomial interpolates; the chosen rate is its minimum. Empty if the settings
+    of lowest mean loss were chosen."""
     reason: str | None
-    """Why there is no such curve, where the learning rate was tuned alone."""
+    """Why there is no such curve, if the learning rate was tuned alone."""
     coarse: tuple[StudyPass, ...]
-    """Shorter runs that said where to look, if any."""
+    """Shorter runs that narrowed the values tried, if any."""
 
     @property
     def rate(self) -> float:
-        """The learning rate taken. Raises KeyError where other settings were tuned."""
+        """The chosen learning rate. Raises KeyError if only other settings were tuned."""
         return _number(self.chosen[RATE])
 
     @property
@@ -101,9 +101,9 @@ class StudyRates(Part):
     """Origin of the arms' learning rates."""
 
     how: Literal["tuned", "carried", "written"]
-    """Each arm tuned its own; it was tuned before and stands in the file; it stands in the file and was not tuned."""
+    """`tuned`: for each arm in this study; `carried`: tuned earlier, set in the file; `written`: set there untuned."""
     where: str | None
-    """Where the curves of carried rates are to be found."""
+    """Location of the tuning curves of carried rates."""
 
 
 SHARES = {1.0: "full length", 0.5: "half the length", 0.25: "a quarter of the length"}

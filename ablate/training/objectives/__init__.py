@@ -1,6 +1,6 @@
-"""Training objectives, one per file. It makes batches of windows of text, and says what counts.
+"""Training objectives, one per file. An objective turns windows of text into batches, and selects the scored targets.
 
-Losses of different objectives are over different targets and do not compare: every arm of a study has the same.
+Losses of different objectives are over different targets and not comparable: all arms of a study share one.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ Windows = NDArray[np.int64]
 
 
 class Objective(Variant):
-    """Windows of text → what a model reads and what it is to predict."""
+    """Windows of text → a model's input and its targets."""
 
     counts: ClassVar[str]
-    """The targets that the loss is a mean over, and whose bytes bits per byte are over: `every token`."""
+    """Targets over which the loss is a mean and whose bytes count in bits per byte, in words: `every token`."""
 
     @abstractmethod
     def check(self, model: ModelSpec) -> None:
-        """Raise SpecError where the objective has no meaning for a kind of model."""
+        """Raise SpecError if the objective does not fit the kind of model."""
 
     @abstractmethod
     def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
-        """windows: (B, T + 1) tokens of text → tokens, targets, and which token of the window each target is.
+        """windows: (B, T + 1) tokens of text → tokens, targets, and the position of each target's token in the window.
 
-        vocabulary: the model's, the last ids of which are the objective's own.
+        vocabulary: number of the model's ids, the last of which are the objective's own.
         """
 
     def extra_tokens(self, context: int) -> int:
-        """Number of ids that it needs beside the text's, in windows of `context` tokens."""
+        """Number of ids that it needs besides the text's, in windows of `context` tokens."""
         return 0
 
     def cost(self, model: ModelSpec, context: int) -> Cost:

@@ -17,13 +17,13 @@ Tokens = list[int]
 
 
 class HolesError(ValueError):
-    """The model has no room for so many holes, or for so much in them."""
+    """The model has no room for this many holes, or for their contents."""
 
 
 @dataclass
 class Filling:
-    """A way to fill holes. new: most tokens for each. context: of training. vocabulary: ids of the text's tokens are
-    below it."""
+    """Settings of filling holes. new: most tokens per hole. context: that of training. vocabulary: bound of the text's
+    ids."""
 
     new: int
     context: int
@@ -32,7 +32,7 @@ class Filling:
     generator: torch.Generator
 
     def choose(self, logits: Tensor, text: Sequence[int], ends: Collection[int] = ()) -> int:
-        """A token of text, or one of `ends`, from (1, V) logits after the text so far."""
+        """Sample a token of text, or one of `ends`, from logits: (1, V) after the text so far."""
         legal = torch.zeros(logits.shape[-1], dtype=torch.bool)
         legal[: self.vocabulary] = True
         legal[list(ends)] = True
@@ -44,23 +44,23 @@ class FillsHoles(ABC):
     """An objective whose models fill in holes."""
 
     new: ClassVar[int] = 64
-    """Tokens for each hole, unless told."""
+    """Default of most tokens per hole."""
 
     @abstractmethod
     def fill(self, model: Decoder, pieces: Sequence[Tokens], how: Filling) -> list[Tokens]:
-        """The tokens of each hole. pieces: what is before, between and after the holes, one more than there are.
+        """The tokens of each hole. pieces: the text before, between and after the holes, one more than there are holes.
 
         Raises HolesError.
         """
 
 
 def joined(pieces: Sequence[Tokens], holes: Iterable[Tokens]) -> Tokens:
-    """The pieces with something in each hole."""
+    """The pieces, with the contents of the holes between them."""
     first, *rest = pieces
     return [*first, *(token for hole, piece in zip(holes, rest, strict=True) for token in (*hole, *piece))]
 
 
 def check_room(what: str, tokens: int, room: int | None) -> None:
-    """Raise HolesError where positions end before."""
+    """Raise HolesError if `tokens` exceeds the model's number of positions, `room`; None is unlimited."""
     if room is not None and tokens > room:
         raise HolesError(f"{what} takes {tokens} tokens: the model has positions for {room}")

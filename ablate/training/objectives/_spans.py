@@ -14,9 +14,9 @@ from zoo.costs import Cost
 
 
 class Spans(Objective):
-    """`rate` of a window's tokens are dropped, in spans of `span` tokens on average.
+    """Drops a share `rate` of a window's tokens, in spans of `span` tokens on average.
 
-    All windows have as many spans, so that nothing is padded; every way to cut them is as likely.
+    All windows have the same number of spans, so that nothing is padded; all ways to cut them are equally likely.
     """
 
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
@@ -25,32 +25,32 @@ class Spans(Objective):
     """Mean length of a dropped span, in tokens."""
 
     def sizes(self, context: int) -> tuple[int, int]:
-        """(dropped tokens, spans) of a window of so many tokens."""
+        """(dropped tokens, spans) of a window of `context` tokens."""
         dropped = min(max(1, round(self.rate * context)), context - 1)
         return dropped, min(max(1, round(dropped / self.span)), dropped, context - dropped)
 
     def dropped(self, length: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """(T,): which tokens are dropped: alternating kept and dropped stretches, a kept one first."""
+        """(T,): mask of the dropped tokens, in alternating kept and dropped stretches, a kept one first."""
         count, spans = self.sizes(length)
         lengths = np.stack((_parts(length - count, spans, rng), _parts(count, spans, rng)), axis=1).ravel()
         return np.repeat(np.tile([False, True], spans), lengths)
 
 
 def _parts(total: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """`total` cut into so many parts of at least one, every way as likely."""
+    """(count,): positive sizes of parts that add up to `total`, all ways equally likely."""
     cuts = np.sort(rng.choice(np.arange(1, total), count - 1, replace=False))
     return np.diff(np.concatenate(([0], cuts, [total])))
 
 
 def merged(places: NDArray[np.int64], gaps: NDArray[np.bool_], end: bool = False) -> NDArray[np.int64]:
-    """Places of tokens, with one −1 for each stretch of `gaps`; one more at the end where it is asked for."""
+    """Positions of tokens, with one −1 for each stretch of `gaps`. end: append one more −1."""
     first = gaps & ~np.concatenate(([False], gaps[:-1]))
     kept = places[~gaps | first]
     return np.append(kept, -1) if end else kept
 
 
 def per_token(found: Cost, tokens: int, context: int) -> Cost:
-    """Costs per token of a pass over `tokens` of them, as costs per token of the `context` that it is made of."""
+    """Costs per token of a pass over `tokens` tokens, converted to costs per token of the `context` tokens of text."""
     share = tokens / context
     return replace(
         found,

@@ -27,12 +27,12 @@ MASK, START, END, NONE = -1, -2, -3, -4
 
 
 class BlankInfilling(Spans, FillsHoles):
-    """Part A is the text with a token [MASK] for each dropped span; part B the spans, in random order, each after a
-    token [START] and to be continued by [END]. All see part A, and of part B what comes before. Du et al. 2021 (GLM),
+    """Part A is the text with a token [MASK] for each dropped span; part B has the spans in random order, each after a
+    token [START], with [END] as its last target. All tokens see part A, and part B causally. Du et al. 2021 (GLM),
     arXiv:2103.10360 §2.1.
 
-    A token of part B is at the place of its [MASK] and, in the second dimension, at its number within the span; those
-    of part A are at 0 in the second. The ids at the end of the vocabulary are [MASK], [START] and [END].
+    A token of part B has the position of its [MASK] and, as a second position, its number within the span; the second
+    position of part A's tokens is 0. The last ids of the vocabulary are [MASK], [START] and [END].
     """
 
     kind: Literal["blank_infilling"] = "blank_infilling"
@@ -47,14 +47,14 @@ class BlankInfilling(Spans, FillsHoles):
         return 3
 
     def lengths(self, context: int) -> tuple[int, int]:
-        """Tokens of parts A and B."""
+        """Numbers of tokens of parts A and B."""
         dropped, spans = self.sizes(context)
         return context - dropped + spans, dropped + spans
 
     def cost(self, model: ModelSpec, context: int) -> Cost:
         first, second = self.lengths(context)
         whole = first + second
-        share = first * (first - 1) / (whole * (whole - 1))
+        share = first * (first - 1) / (whole * (whole - 1))  # ordered pairs of tokens that are both in part A
         return per_token(cost(model, whole, prefix=share), whole, context)
 
     def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
@@ -68,8 +68,8 @@ class BlankInfilling(Spans, FillsHoles):
         return Batch(tokens, targets, given, torch.from_numpy(np.where(asked < 0, -1, asked + 1)))
 
     def fill(self, model: Decoder, pieces: Sequence[Tokens], how: Filling) -> list[Tokens]:
-        """Each hole is a [MASK]. The blanks are written from left to right, each until [END], or until it is full; all
-        see the text and the blanks before."""
+        """Each hole is a [MASK]. The blanks are written from left to right, each until [END] or `how.new` tokens; all
+        see the text and earlier blanks."""
         own, holes = model.spec.vocab_size - 3, len(pieces) - 1
         first = joined(pieces, [[own]] * holes)
         check_room("the text with its masks", len(first), longest_text(model.spec))
@@ -91,20 +91,20 @@ class BlankInfilling(Spans, FillsHoles):
 
 
 def _infilled(dropped: NDArray[np.bool_], rng: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
-    """For each token of parts A and B: which token of the text it is, which it is to predict, and its two places."""
+    """For each token of parts A and B: its index in the text and that of its target (or markers), and two positions."""
     first = merged(np.where(dropped, MASK, np.arange(len(dropped))), dropped)
-    edges = np.flatnonzero(np.diff(dropped, prepend=False, append=False)).reshape(-1, 2)
+    edges = np.flatnonzero(np.diff(dropped, prepend=False, append=False)).reshape(-1, 2)  # (spans, 2): start, end
     parts = [(first, np.full(len(first), NONE), np.arange(len(first)), np.zeros(len(first), dtype=np.int64))]
     for number in rng.permutation(len(edges)):
         span = np.arange(*edges[number])
-        place = np.flatnonzero(first == MASK)[number]
+        place = np.flatnonzero(first == MASK)[number]  # position of the span's [MASK] in part A
         count = len(span) + 1
         parts.append((np.append(START, span), np.append(span, END), np.full(count, place), np.arange(1, count + 1)))
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
 def _looked_up(text: Windows, places: NDArray[np.int64], others: Mapping[int, int]) -> NDArray[np.int64]:
-    """text: (B, T), places: (B, N) → the tokens at the places, and for those below 0 what stands for them."""
+    """text: (B, T), places: (B, N) → (B, N): the tokens at these positions; markers become tokens by `others`."""
     found = np.take_along_axis(text, np.maximum(places, 0), axis=1)
     for place, token in others.items():
         found = np.where(places == place, token, found)

@@ -22,9 +22,9 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Masked(Objective, FillsHoles):
-    """A share `rate` of the tokens, drawn at random, is to be predicted from all of the text, in which `mask` of them
-    are replaced by a token [MASK], `random` by a token drawn at random, and the others left. Devlin et al. 2018 (BERT),
-    arXiv:1810.04805 §3.1. Every time a window is read, others are drawn.
+    """Predict a random share `rate` of the tokens from the whole text, in which [MASK] replaces a share `mask` of them,
+    a random token replaces a share `random`, and the others stay. Devlin et al. 2018 (BERT), arXiv:1810.04805 §3.1.
+    Every reading of a window draws anew.
     """
 
     kind: Literal["masked"] = "masked"
@@ -35,8 +35,8 @@ class Masked(Objective, FillsHoles):
     mask: Share = 0.8
     """Share of the predicted tokens that are replaced by [MASK] in the input."""
     random: Share = 0.1
-    """Share of the predicted tokens that are replaced by a random token; what `mask` and `random` leave stays as it
-    is."""
+    """Share of the predicted tokens that are replaced by a random token; the rest, beyond `mask` and `random`, stays
+    unchanged."""
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
@@ -54,7 +54,7 @@ class Masked(Objective, FillsHoles):
     def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
         text, mask_id = windows[:, 1:], vocabulary - 1
         rows, length = text.shape
-        order = rng.permuted(np.broadcast_to(np.arange(length), (rows, length)), axis=1)  # one for each row
+        order = rng.permuted(np.broadcast_to(np.arange(length), (rows, length)), axis=1)  # a permutation per row
         asked = order < max(1, round(self.rate * length))
         fate = rng.random(text.shape)
         drawn = rng.integers(mask_id, size=text.shape)
@@ -63,8 +63,8 @@ class Masked(Objective, FillsHoles):
         return Batch(torch.from_numpy(tokens), torch.from_numpy(np.where(asked, text, IGNORED)))
 
     def fill(self, model: Decoder, pieces: Sequence[Tokens], how: Filling) -> list[Tokens]:
-        """Each hole is `how.new` tokens [MASK], filled from left to right: a token is chosen with all of the text in
-        sight, the tokens chosen before it and the masks that are left."""
+        """Each hole is `how.new` tokens [MASK], filled from left to right: each choice sees the whole text, with
+        earlier choices and the remaining masks."""
         mask, holes = model.spec.vocab_size - 1, len(pieces) - 1
         text = joined(pieces, [[mask] * how.new] * holes)
         check_room("the text with its masks", len(text), longest_text(model.spec))

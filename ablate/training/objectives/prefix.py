@@ -17,11 +17,11 @@ from zoo.spec import ModelSpec
 
 
 class Prefix(Objective):
-    """The first P tokens of a window are given, P drawn evenly from 1 … T, and those after them are predicted one by
-    one: −log p(t_{i+1} | t_1 … t_i) for i ≥ P. Raffel et al. 2019 (T5), arXiv:1910.10683 §3.2.
+    """The first P tokens of a window are given, P drawn uniformly from 1 … T, and the tokens after them are predicted:
+    −log p(t_{i+1} | t_1 … t_i) for i ≥ P. Raffel et al. 2019 (T5), arXiv:1910.10683 §3.2.
 
-    A model with `visible: prefix` reads the prefix both ways. A causal one may be trained on the same targets, and
-    then the two compare.
+    A model with `visible: prefix` reads the prefix bidirectionally. A causal model may be trained on the same targets,
+    for comparison.
     """
 
     kind: Literal["prefix"] = "prefix"
@@ -42,5 +42,5 @@ class Prefix(Objective):
         return replace(whole, targets=whole.targets.masked_fill(known, IGNORED), given={"prefix": prefix})
 
     def cost(self, model: ModelSpec, context: int) -> Cost:
-        """The pairs of tokens that a prefix adds are E[P(P − 1)] = (T² − 1)/3 of T(T − 1)."""
+        """Cost with the query-key pairs that a prefix adds: E[P(P − 1)] = (T² − 1)/3 of T(T − 1)."""
         return cost(model, context, prefix=(context + 1) / (3 * context))

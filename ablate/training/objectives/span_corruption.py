@@ -23,11 +23,11 @@ from zoo.spec import ModelSpec
 
 
 class SpanCorruption(Spans, FillsHoles):
-    """Spans of a text, `rate` of its tokens in all and `span` on average, are each replaced by a sentinel of its own
-    for the encoder; the decoder writes the spans, each after its sentinel, and one more sentinel to end. Raffel et al.
+    """Spans of a text, a share `rate` of its tokens, `span` tokens long on average, are each replaced by a sentinel of
+    its own for the encoder; the decoder writes the spans, each after its sentinel, and a final sentinel. Raffel et al.
     2019 (T5), arXiv:1910.10683 §3.1.4 and §3.3.4.
 
-    The first of its ids starts the decoder's text, the others are sentinels.
+    Of the objective's own ids, the first starts the decoder's text, and the others are sentinels.
     """
 
     kind: Literal["span_corruption"] = "span_corruption"
@@ -38,7 +38,7 @@ class SpanCorruption(Spans, FillsHoles):
             raise SpecError("encoder", "the objective span_corruption is for models with an encoder: set encoder")
 
     def lengths(self, context: int) -> tuple[int, int]:
-        """(what the encoder reads, what the decoder writes) of a window of so many tokens."""
+        """(tokens that the encoder reads, tokens that the decoder writes) of a window of `context` tokens."""
         dropped, spans = self.sizes(context)
         return context - dropped + spans, dropped + spans + 1
 
@@ -70,7 +70,7 @@ class SpanCorruption(Spans, FillsHoles):
 
     def fill(self, model: Decoder, pieces: Sequence[Tokens], how: Filling) -> list[Tokens]:
         """The encoder reads a sentinel in place of each hole. The decoder is given each sentinel in turn, and writes
-        until it would write another, or the hole is full."""
+        until it predicts another one, or has written `how.new` tokens."""
         extra, holes = self.extra_tokens(how.context), len(pieces) - 1
         start, encoder = model.spec.vocab_size - extra, model.spec.encoder_spec
         if encoder is None:
@@ -95,6 +95,6 @@ class SpanCorruption(Spans, FillsHoles):
 
 
 def _filled(text: Windows, places: NDArray[np.int64], sentinel: int) -> NDArray[np.int64]:
-    """text: (B, T), places: (B, N) → the tokens at the places, and for −1 the next sentinel of the row."""
+    """text: (B, T), places: (B, N) → (B, N): the tokens at these positions, and for −1 the next sentinel of the row."""
     numbers = np.cumsum(places < 0, axis=1) - 1
     return np.where(places < 0, sentinel + numbers, np.take_along_axis(text, np.maximum(places, 0), axis=1))

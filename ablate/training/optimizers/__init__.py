@@ -1,9 +1,9 @@
-"""Optimizers: one file per kind, whose name it is. Nothing else lists them.
+"""Optimizers: one file per kind, named after it; there is no other list.
 
     train: {optimizer: lion}
     train: {optimizer: {kind: muon, momentum: 0.9}}
 
-A kind has the settings of its own file only; any other is an unknown key. What all of them share is in `TrainSpec`:
+A kind has the settings of its own file only; any other is an unknown key. Settings of all kinds are in `TrainSpec`:
 `lr` is the peak of the schedule, and `weight_decay` is decoupled in every kind: each step multiplies a parameter by
 1 − lr · weight_decay and then updates it (Loshchilov & Hutter 2017, arXiv:1711.05101).
 """
@@ -22,11 +22,11 @@ from zoo.init import Role
 from zoo.settings.axis import Variant
 
 Average = Annotated[float, Field(ge=0, lt=1)]
-"""Weight of the past in a moving average; at 1 it would never move."""
+"""Weight of the past in a moving average; at 1 the average would never move."""
 
 
 def _two(value: Any) -> Any:
-    """pydantic would say that the second is missing, without a word on how many there are."""
+    """Raise ValueError with the number found; pydantic would only report a missing second number."""
     if isinstance(value, list | tuple) and len(value) != 2:
         raise ValueError(f"expected two numbers, found {len(value)}")
     return value
@@ -38,14 +38,14 @@ EPS = 1e-8
 """ε of AdamW."""
 
 Group: TypeAlias = dict[str, Any]
-"""Parameters that share their settings, as torch's optimizers take and keep them."""
+"""Parameters with common settings, as in `param_groups` of torch's optimizers."""
 StateDict: TypeAlias = dict[str, Any]
 """The state of an optimizer between steps, or its part for one parameter, as torch saves and loads it."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A parameter and how it is trained. `lr_factor` multiplies the learning rate of the schedule, `eps_factor` AdamW's
+    """A parameter and its training settings. `lr_factor` multiplies the schedule's learning rate, `eps_factor` AdamW's
     ε."""
 
     parameter: nn.Parameter
@@ -71,23 +71,23 @@ class Updates(Protocol):
 
 
 class Optimizer(Variant):
-    """The rule that turns gradients into updates. Subclasses say so in their files."""
+    """The rule that turns gradients into updates. Each subclass documents its own."""
 
     ignores_gradient_size: ClassVar[bool] = True
-    """Whether gradients times a constant give the same updates."""
+    """Whether scaling all gradients by a constant leaves the updates unchanged."""
 
     @abstractmethod
     def build(self, trained: Sequence[Trained], lr: float) -> Updates:
-        """The optimizer of these parameters. Training sets each group's rate, schedule × `lr_factor`, at every step."""
+        """The optimizer of these parameters. Training sets each group's `lr`, schedule × `lr_factor`, at every step."""
 
     def width_factors(self, ratio: float) -> Mapping[Role, float] | None:
         """Learning-rate factors of roles at `ratio` times the base width, 1 for a role that is not named (see
-        `ablate.training.transfer`); None where no rule is known."""
+        `ablate.training.transfer`); None if no rule is known."""
         return None
 
 
 def groups(trained: Iterable[Trained], lr: float) -> list[Group]:
-    """One group per weight decay and factors, in the order of their first parameters."""
+    """One group per combination of weight decay and factors, in the order of their first parameters."""
     found: dict[tuple[float, float, float], Group] = {}
     for each in trained:
         settings = {"lr": lr * each.lr_factor, "lr_factor": each.lr_factor, "weight_decay": each.weight_decay}

@@ -16,7 +16,7 @@ def beside_adamw(
     betas: tuple[float, float],
     ratio: float = 1.0,
 ) -> Combined:
-    """`matrices` for those of the roles input and output, and AdamW, at `ratio` times the rate, for all else."""
+    """`matrices` for 2-D weights of the roles input and output; AdamW, at `ratio` times the rate, for all others."""
     ours, rest = list[Trained](), list[Trained]()
     for each in trained:
         if each.role in ("input", "output") and each.parameter.ndim == 2:
@@ -35,7 +35,7 @@ class Combined:
 
     @property
     def param_groups(self) -> list[Group]:
-        """The groups themselves: a rate that is set here is set in the part."""
+        """The parts' own groups: setting a rate here sets it in the part."""
         return [group for part in self.parts for group in part.param_groups]
 
     def step(self) -> None:

@@ -1,4 +1,4 @@
-"""torch's Muon with matrices of one shape side by side: a few large kernels in place of many small ones."""
+"""torch's Muon, batched over matrices of one shape: a few large kernels in place of many small ones."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch.optim._muon import _adjust_lr
 from ablate.training.optimizers import Group
 
 ROW_EPS = 1e-10
-"""Added to roots and lengths before dividing by them, as the authors of NorMuon do."""
+"""Added to roots and norms before dividing by them, as in the code of NorMuon's authors."""
 
 
 class StackedMuon(torch.optim.Muon):
-    """The same updates, state and settings, in a quarter of the kernels for six layers.
+    """The updates, state and settings of torch's Muon, in a quarter of the kernels for six layers.
 
-    Bits differ from the loop's, since batched products add in another order. On a CPU, where runs have the loop's, it
-    is not used.
+    Results differ in rounding from torch's loop, since batched products sum in another order. On a CPU, plain Muon is
+    torch's loop.
     """
 
     @torch.no_grad()
@@ -45,20 +45,20 @@ class StackedMuon(torch.optim.Muon):
             by_shape.setdefault(parameter.shape, []).append(number)
         for shape, numbers in by_shape.items():
             mine = [parameters[number] for number in numbers]
-            stack = torch.stack([moved[number] for number in numbers])
+            stack = torch.stack([moved[number] for number in numbers])  # (N, out, in)
             updates = orthogonalised(stack, group["ns_coefficients"], group["ns_steps"], group["eps"])
             updates = self._scaled(updates, mine)
             rate = _adjust_lr(lr, group["adjust_lr_fn"], shape)
             torch._foreach_add_(mine, [each.to(mine[0].dtype) for each in updates.unbind()], alpha=-rate)
 
     def _scaled(self, updates: Tensor, parameters: list[Tensor]) -> Tensor:
-        """The updates of these parameters as they are applied: (N, out, in)."""
+        """Hook of subclasses: the updates of these parameters as applied, (N, out, in)."""
         return updates
 
 
 class NorMuonUpdates(StackedMuon):
     """Muon whose updates are divided, row by row, by the root of a moving average of the row's mean square, and then
-    made as long again as they were. One more tensor of state per matrix, `rows`: (out, 1), of its type."""
+    rescaled to their former norm. Extra state per matrix: `rows`, (out, 1), of the matrix's dtype."""
 
     def __init__(self, param_groups: list[Group], neuron_beta: float, **settings: Any) -> None:
         super().__init__(param_groups, **settings)
@@ -82,15 +82,15 @@ def orthogonalised(
     eps: float,
     dtype: torch.dtype = torch.bfloat16,
 ) -> Tensor:
-    """(N, out, in) → (N, out, in), computed in `dtype`: about U Vᵀ of each matrix U S Vᵀ, by the Newton–Schulz
-    steps that torch has: X ← a X + (b A + c A²) X with A = X Xᵀ."""
+    """(N, out, in) → (N, out, in), computed in `dtype`: approximately U Vᵀ of each matrix U S Vᵀ, by torch's
+    Newton–Schulz steps: X ← a X + (b A + c A²) X with A = X Xᵀ."""
     a, b, c = coefficients
     x = stack.to(dtype)
     tall = x.shape[1] > x.shape[2]
     x = x.mT if tall else x
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=eps)
     for _ in range(steps):
-        gram = x @ x.mT
-        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
-        x = torch.baddbmm(x, polynomial, x, beta=a)
+        gram = x @ x.mT  # A = X Xᵀ
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)  # b A + c A²
+        x = torch.baddbmm(x, polynomial, x, beta=a)  # a X + (b A + c A²) X
     return x.mT if tall else x

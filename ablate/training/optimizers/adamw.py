@@ -30,5 +30,5 @@ class AdamW(Optimizer):
 
 
 def per_entry(ratio: float) -> dict[Role, float]:
-    """Width factors where every entry moves by about lr, whatever its gradient's size."""
+    """Width factors of optimizers that move every entry by about lr, whatever its gradient's size."""
     return {"embedding": ratio**-0.5, "input": 1 / ratio, "output": 1 / ratio, "head": 1 / ratio}

@@ -25,7 +25,7 @@ class SGD(Optimizer):
     momentum: Average = 0.9
     """μ; 0 for none."""
     nesterov: bool = False
-    """Nesterov's look ahead: g + μ m where plain momentum takes m."""
+    """Nesterov's look-ahead: g + μ m in place of m."""
 
     @field_validator("nesterov")
     @classmethod
@@ -46,6 +46,6 @@ class SGD(Optimizer):
 
 @torch.no_grad()
 def _decay(optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
-    """Weight decay before the step, in proportion to the group's rate alone."""
+    """Apply weight decay before the step: lr · λ of the group, whatever the momentum."""
     for group, parameter, _ in with_gradients(optimizer):
         parameter.mul_(1 - group["lr"] * group["decay"])

@@ -17,10 +17,11 @@ class SOAP(Optimizer):
     """θ ← θ (1 − lr·λ) − lr · Q_L (m̂′ / (√v̂ + 1e-8)) Q_Rᵀ: Adam in the basis of Shampoo's preconditioners, where
     g′ = Q_Lᵀ g Q_R, m′ = Q_Lᵀ m Q_R, v ← β₂ v + (1 − β₂) g′². Vyas et al. 2024, arXiv:2409.11321, algorithm 3.
 
-    L ← β₂ L + (1 − β₂) g gᵀ and R, of gᵀ g, are averaged at every step; every `every` steps their eigenvectors Q follow
-    by one step of power iteration and a QR decomposition, sorted by eigenvalue, as v is then, too. As in the authors'
-    code the first gradient gives the bases alone, by an exact decomposition, and moves nothing: no step is taken in a
-    basis that its own gradient has shaped. It trains matrices of the roles input and output; AdamW trains the rest.
+    L ← β₂ L + (1 − β₂) g gᵀ and R, of gᵀ g, are averaged at every step; every `every` steps their eigenvectors Q are
+    updated by one step of power iteration and a QR decomposition, and sorted by eigenvalue, and v with them. As in the
+    authors' code, the first gradient only initialises the bases, by an exact decomposition, and updates no weights: no
+    step is taken in a basis that its own gradient has shaped. It trains matrices of the roles input and output; AdamW
+    trains the rest.
     """
 
     kind: Literal["soap"] = "soap"
@@ -29,7 +30,7 @@ class SOAP(Optimizer):
     every: PositiveInt = 10
     """Steps between two updates of the eigenvectors."""
     max_features: PositiveInt = 10_000
-    """A side of a matrix with more features than this keeps the basis that it has."""
+    """A side of a matrix with more features than this is not rotated."""
 
     def build(self, trained: Sequence[Trained], lr: float) -> Updates:
         def soap(ours: Sequence[Trained], lr: float) -> Updates:
@@ -39,15 +40,15 @@ class SOAP(Optimizer):
 
 
 class SOAPUpdates(torch.optim.Optimizer):
-    """State per parameter: `momentum` and `square`, (m, n), and `gram` and `basis` of each side that is rotated, (m, m)
-    and (n, n), with the side's number."""
+    """SOAP's updates. State per parameter: `momentum` and `square`, (m, n); for each rotated side `gram0`, `basis0`,
+    (m, m), and `gram1`, `basis1`, (n, n)."""
 
     def __init__(self, param_groups: list[Group], betas: tuple[float, float], every: int, max_features: int) -> None:
         super().__init__(param_groups, {"betas": betas, "every": every, "max_features": max_features})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
-        """Without a closure: the gradients are there."""
+        """Update from the existing gradients; `closure` is ignored."""
         for group, parameter, own in with_gradients(self):
             state, gradient = self.state[parameter], own.to(torch.promote_types(parameter.dtype, torch.float32))
             if not state:
@@ -65,7 +66,7 @@ class SOAPUpdates(torch.optim.Optimizer):
             if gradient.shape[side] <= group["max_features"]:
                 gram = (1 - group["betas"][1]) * _gram(gradient, side)
                 state[f"gram{side}"] = gram
-                state[f"basis{side}"] = torch.linalg.eigh(gram).eigenvectors.flip(1)  # the largest first
+                state[f"basis{side}"] = torch.linalg.eigh(gram).eigenvectors.flip(1)  # largest eigenvalue first
 
     def _update(self, state: StateDict, gradient: Tensor, betas: tuple[float, float]) -> Tensor:
         """Q_L (m̂′ / (√v̂ + ε)) Q_Rᵀ."""
@@ -79,15 +80,15 @@ class SOAPUpdates(torch.optim.Optimizer):
         return _rotated(_rotated(momentum, state) / (1 - beta1**t) / scale, state, back=True)
 
     def _follow(self, state: StateDict, gradient: Tensor, group: Group) -> None:
-        """Take the gradient into L and R, and, where it is time, turn the bases after them."""
+        """Update L and R with the gradient and, every `every` steps, their bases."""
         for side in (0, 1):
             if f"gram{side}" not in state:
                 continue
             gram, basis = state[f"gram{side}"], state[f"basis{side}"]
             gram.lerp_(_gram(gradient, side), 1 - group["betas"][1])
             if state["step"] % group["every"] == 0:
-                powered = gram @ basis
-                order = (basis * powered).sum(0).argsort(descending=True)  # diag(Qᵀ L Q): the eigenvalues, nearly
+                powered = gram @ basis  # one step of power iteration
+                order = (basis * powered).sum(0).argsort(descending=True)  # diag(Qᵀ L Q): about the eigenvalues
                 state["square"].copy_(state["square"].index_select(side, order))
                 basis.copy_(torch.linalg.qr(powered[:, order]).Q)
 

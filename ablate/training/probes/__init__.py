@@ -1,6 +1,6 @@
-"""Probes that watch a run while it trains, one per file: `ablate/training/probes/<name>.py` defines `PROBE`.
+"""Probes that observe a run during training, one per file: `ablate/training/probes/<name>.py` defines `PROBE`.
 
-Probes never touch training: losses are the same, bit for bit, with and without them.
+Probes never affect training: losses are the same, bit for bit, with and without them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def load(name: str) -> Probe:
 
 
 def _which(value: Any) -> Any:
-    """`all`, or a list of names: sorted, since their order changes nothing."""
+    """Names from `all` or a list, sorted, since their order has no effect. Raises ValueError."""
     chosen = names() if value == "all" else value
     if not isinstance(chosen, list | tuple) or not chosen or not all(isinstance(name, str) for name in chosen):
         raise ValueError(f"expected all, or a list of {', '.join(names())}, not {value!r}")
@@ -45,11 +45,12 @@ WHICH: JsonSchemaValue = {
 
 
 class ProbeSpec(Spec):
-    """Probes of a run, and their frequency. Each costs an extra forward pass and a copy of the weights at those steps:
-    the time is not counted as training, the memory is in the run's peak."""
+    """Probes of a run, and their frequency. Probed steps cost an extra forward pass and a copy of the weights: the time
+    is not counted as training, the memory is in the run's peak."""
 
     every: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Probed each such share of the steps, and always at the first, before anything is learnt, and the last."""
+    """Interval between probes, as a share of the steps; the first step, before anything is learnt, and the last are
+    always probed."""
     which: Annotated[tuple[str, ...], BeforeValidator(_which), WithJsonSchema(WHICH)] = Field(
         default_factory=lambda: tuple(names())
     )
@@ -62,12 +63,12 @@ class ProbeSpec(Spec):
 
 
 def short(value: Any) -> Any:
-    """`all` and lists of names stand for `which`."""
+    """Expand `all`, or a list of names, to a map with `which`."""
     return {"which": value} if isinstance(value, str | list | tuple) else value
 
 
 class Short:
-    """Field annotation: what `short` reads, for editors."""
+    """Field annotation: adds the short forms to the JSON Schema, for editors."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"anyOf": [*WHICH["anyOf"], handler(schema)]}

@@ -1,4 +1,4 @@
-"""The kinds of probe, by what they look at: a forward pass, the gradients, or an update."""
+"""The kinds of probe, by what they read: a forward pass, the gradients, or an update."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
 
 @dataclass(frozen=True)
 class ProbeSite:
-    """Where in the model something is: which layer (None for what belongs to none of them), and its name there."""
+    """A place in the model: a layer (None outside the layers), and a name within it."""
 
     layer: int | None
     name: str
@@ -29,7 +29,7 @@ class ProbeSite:
 
 @dataclass(frozen=True)
 class Reading:
-    """One number: of which layer, what of it, and how much (a tensor of no dimensions)."""
+    """One number of a layer (None: the whole model): its name and its value, a 0-dimensional tensor."""
 
     layer: int | None
     name: str
@@ -38,8 +38,8 @@ class Reading:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of the model: its role (see `zoo.init`), value and, as far as they are known, its gradient and its
-    value before the update."""
+    """A parameter of the model: its role (see `zoo.init`), its value and, if known, its gradient and its value before
+    the update."""
 
     place: ProbeSite
     role: str
@@ -49,40 +49,40 @@ class Parameter:
 
 
 class TapProbe(ABC):
-    """Looks at what a forward pass shows under `tap`, layer by layer (see `zoo.taps`)."""
+    """Reads the values that a forward pass shows under `tap`, layer by layer (see `zoo.taps`)."""
 
     tap: str
 
     @abstractmethod
     def read(self, shown: Tensor) -> Mapping[str, Tensor]:
-        """Numbers by name, from the watched values."""
+        """Numbers by name, from the values shown."""
 
 
 class GradientProbe(ABC):
-    """Looks at the gradients of what training minimises, before they are clipped."""
+    """Reads the gradients of the training objective, before clipping."""
 
     @abstractmethod
     def read(self, parameters: Iterable[Parameter]) -> Iterable[Reading]:
-        """All have a `gradient`."""
+        """Numbers from parameters that all have a `gradient`."""
 
 
 class UpdateProbe(ABC):
-    """Looks at what a step of the optimiser changes."""
+    """Reads the changes of an optimiser step."""
 
     @abstractmethod
     def read(self, parameters: Iterable[Parameter]) -> Iterable[Reading]:
-        """All have a value `before` the step; `value` is that after it."""
+        """Numbers from parameters that all have a value `before` the step; `value` is the one after it."""
 
 
 Probe = TapProbe | GradientProbe | UpdateProbe
 
 
 def groups(parameters: Iterable[Parameter]) -> dict[tuple[int | None, str], list[Parameter]]:
-    """Sets of parameters by (layer, name), every parameter in some of them:
+    """Groups of parameters by (layer, name). A parameter belongs to:
 
-    - `all`, its layer's, or that of the whole model (layer None);
-    - its role's over the whole model: (None, `input`);
-    - its part's and role's in its layer: (3, `ffn.output`).
+    - `all` of the whole model (layer None) and, if it is in a layer, `all` of that layer;
+    - its role in the whole model: (None, `input`);
+    - if it is in a layer, its part and role there: (3, `ffn.output`).
     """
     found: dict[tuple[int | None, str], list[Parameter]] = {}
     for parameter in parameters:
@@ -96,5 +96,5 @@ def groups(parameters: Iterable[Parameter]) -> dict[tuple[int | None, str], list
 
 
 def norm(tensors: Iterable[Tensor]) -> Tensor:
-    """√Σ x² over all of them, in float32."""
+    """√Σ x² over all tensors, in float32."""
     return torch.stack([tensor.float().square().sum() for tensor in tensors]).sum().sqrt()

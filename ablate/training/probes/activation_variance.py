@@ -10,9 +10,9 @@ from ablate.training.probes._kinds import TapProbe
 
 
 class ActivationVariance(TapProbe):
-    """`variance`: of the D features of the stream that leaves a block, around their own mean, meaned over tokens.
+    """`variance` of the D features of the stream after a block, around their mean, averaged over tokens.
 
-    Kim et al. 2025 (Peri-LN), arXiv:2502.02732, compare how it grows with depth.
+    Kim et al. 2025 (Peri-LN), arXiv:2502.02732, compare its growth with depth.
     """
 
     tap = "stream"

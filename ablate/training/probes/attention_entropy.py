@@ -10,8 +10,8 @@ from ablate.training.probes._kinds import TapProbe
 
 
 class AttentionEntropy(TapProbe):
-    """Attention entropy in nats, averaged over queries: the `mean` over heads, and the `lowest` head's. Zhai et al.
-    2023, arXiv:2303.06296: training is unstable where it collapses to 0."""
+    """Attention entropy in nats, averaged over queries: the `mean` over heads, and that of the `lowest` head. Zhai et
+    al. 2023, arXiv:2303.06296: training is unstable if it collapses to 0."""
 
     tap = "mixer.entropy"
 

@@ -10,7 +10,7 @@ from ablate.training.probes._kinds import TapProbe
 
 
 class ChunkLength(TapProbe):
-    """Tokens per chunk, in a model with layers that run on chunks: `mean`. Declared FLOPs take it to be
+    """`mean` number of tokens per chunk, in a model with layers that run on chunks. Declared FLOPs assume
     `chunks.ratio`."""
 
     tap = "borders"

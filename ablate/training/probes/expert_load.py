@@ -10,8 +10,8 @@ from ablate.training.probes._kinds import TapProbe
 
 
 class ExpertLoad(TapProbe):
-    """The share of the assignments that the most and the least used expert got, times E: `largest` and `smallest`, both
-    1 where all are used alike. `largest` − 1 is the MaxVio of Wang et al. 2024, arXiv:2408.15664."""
+    """`largest` and `smallest` share of the assignments that an expert got, times the number of experts E: both are 1
+    if all are used alike. `largest` − 1 is the MaxVio of Wang et al. 2024, arXiv:2408.15664."""
 
     tap = "ffn.load"
 

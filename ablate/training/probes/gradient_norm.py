@@ -8,8 +8,8 @@ from ablate.training.probes._kinds import GradientProbe, Parameter, Reading, gro
 
 
 class GradientNorm(GradientProbe):
-    """√Σ g² of each layer (`all`), of each role of each of its parts (`ffn.output`), and of the whole model and each
-    role there (layer None).
+    """√Σ g² of each layer (`all`), of each role in each of its parts (`ffn.output`), and of the whole model and each
+    role in it (layer None).
 
     Xiong et al. 2020, arXiv:2002.04745, Theorem 1, is about `ffn.output` of the last layer at the first step.
     """

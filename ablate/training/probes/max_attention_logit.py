@@ -10,8 +10,8 @@ from ablate.training.probes._kinds import TapProbe
 
 
 class MaxAttentionLogit(TapProbe):
-    """`max`: over heads, queries and keys, of what the softmax reads. Dehghani et al. 2023, arXiv:2302.05442; Wortsman
-    et al. 2023, arXiv:2309.14322: its growth foretells divergence, and QK-norm stops it."""
+    """`max` over heads, queries and keys of the softmax's input. Dehghani et al. 2023, arXiv:2302.05442; Wortsman et
+    al. 2023, arXiv:2309.14322: its growth predicts divergence, and QK-norm stops it."""
 
     tap = "mixer.max_logit"
 

@@ -1,4 +1,4 @@
-"""Size of an update against the weights that it changes."""
+"""Size of an update relative to the weights that it changes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ablate.training.probes._kinds import Parameter, Reading, UpdateProbe, group
 
 
 class UpdateRatio(UpdateProbe):
-    """‖w′ − w‖ / ‖w‖ of the same sets of weights as for `gradient_norm`, w before the step and w′ after it; not finite
-    where all of w is zero. Weight decay counts. Around 1e-3 is a rule of thumb for healthy training with Adam."""
+    """‖w′ − w‖ / ‖w‖ of the same groups of weights as for `gradient_norm`, w before the step and w′ after it; not
+    finite if all of w is zero. Weight decay counts. About 1e-3 is a rule of thumb for healthy training with Adam."""
 
     def read(self, parameters: Iterable[Parameter]) -> Iterable[Reading]:
         for (layer, name), members in groups(parameters).items():
