@@ -35,10 +35,10 @@ def causal_models(conditions: Conditions) -> str | None:
     """Need for causal models, which read a text from left to right and give the likelihood of each of its tokens."""
     for name, spec in conditions.models.items():
         if reason := obstacle(spec):
-            return f"needs causal models, and {name} {reason}"
+            return f"needs causal models, but {name} {reason}"
     return None
 
 
 def shared_tokenizer(conditions: Conditions) -> str | None:
     """Need for one tokenizer for all arms, so that all predict the same tokens."""
-    return "needs one tokenizer for all arms, and some arms have a different one" if conditions.own_tokenizers else None
+    return "needs one tokenizer for all arms, but some arms have their own" if conditions.own_tokenizers else None

@@ -155,7 +155,7 @@ def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> Co
     return CostPoint(work="training", context=context, batch=batch, **rounds._asdict(), reasons=reasons)
 
 
-HOST_BOUND = "host-bound: Python and unfused kernels limit steps that are not compiled (set train.compile: true)"
+HOST_BOUND = "launch-bound: Python and unfused kernels limit steps that are not compiled (set train.compile: true)"
 """Why arms are not compared: unfused on a GPU, one more norm costs a tenth of a step; fused, next to nothing."""
 
 

@@ -229,7 +229,7 @@ def _stretched(extensions: list[str]) -> str:
 
 
 def _refusals(curves: tuple[PositionCurve, ...]) -> str:
-    """Reasons why some arms end before others: ` learned has no windows of 2× and 4×: positions end at 256.`"""
+    """Reasons why some arms end before others: ` learned has no windows of 2× and 4×: reads at most 256 tokens.`"""
     plain = [curve for curve in curves if curve.extension is None]
     lines = [text for curve in plain for text in no_windows(curve.arm, curve.reasons)]
     without: dict[tuple[str, str], list[str]] = {}

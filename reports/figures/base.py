@@ -230,7 +230,7 @@ def bucket_ticks(ends: Iterable[int], most: int) -> list[int]:
 
 
 def no_windows(arm: str, reasons: Iterable[tuple[int, str]]) -> Iterator[str]:
-    """` learned has no windows of 2× and 4×: positions end at 256.`, for multiples of the training context."""
+    """` learned has no windows of 2× and 4×: reads at most 256 tokens.`, for multiples of the training context."""
     by: dict[str, list[str]] = {}
     for multiple, reason in reasons:
         by.setdefault(reason, []).append(f"{multiple}×")

@@ -400,7 +400,7 @@ def test_an_evaluation_is_a_frame(store: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found.frame.height == len(values) > 1
     for settings, message in (
         ({"taskz": ["heldout_text"]}, "taskz: unknown key (did you mean 'tasks'?)"),
-        ({"at": {"pairs": [4]}}, "at: needs a synthetic task, and this run's data is text"),
+        ({"at": {"pairs": [4]}}, "at: needs a synthetic task, but this run's data is text"),
         ({"limit": 0}, "limit: must be greater than 0, not 0"),
     ):
         with pytest.raises(ablate.ArgumentError) as error:

@@ -84,7 +84,7 @@ def test_an_edit_that_is_illegal_there_says_why_in_its_row(study: str, capsys: p
 
 def test_a_context_beyond_the_learned_positions_says_so(study: str, capsys: pytest.CaptureFixture[str]) -> None:
     arms = document(capsys, study, "--at", "gpt2", "--context", "2048", "--device", "h100")["arms"]
-    assert arms[0]["reason"] == "context: 2048 tokens are more than the 1024 that have a learned position"
+    assert arms[0]["reason"] == "context: the model reads at most 1024 tokens, not 2048"
 
 
 def test_a_named_block_of_the_preset_keeps_its_meaning(study: str) -> None:

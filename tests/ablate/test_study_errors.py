@@ -301,7 +301,7 @@ CASES = {
         HEAD + "data: {source: stdlib, tokenizer: @bpee}\n",
         "unknown kind 'bpee' (did you mean 'bpe'?)",
     ),
-    "block of a pattern": (arm("{pattern: @[blok]}"), "arms.x.pattern: no block is named 'blok'"),
+    "block of a pattern": (arm("{pattern: @[blok]}"), "arms.x.pattern: unknown block 'blok'"),
     # models that cannot be built
     "kv heads do not divide heads": (arm("{block.mixer.kv_heads: @3}"), "3 kv heads do not divide 4 heads"),
     "heads do not divide d_model": (arm("{block.mixer.heads: @5}"), "5 heads do not divide d_model 64"),

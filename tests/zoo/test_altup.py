@@ -105,7 +105,7 @@ REFUSED = [
         {"altup": {}, "block.norm_placement": "hyper_connections"},
         "norm_placement: altup needs layers that write a stream of",
     ),
-    ({"block.laurel": {}, "block.norm_placement": "post"}, "block.laurel: adds to a stream .* post has none"),
+    ({"block.laurel": {}, "block.norm_placement": "post"}, "block.laurel: needs an additive residual .* not post"),
     ({"block.laurel": {}, "block.topology": "parallel"}, "block.laurel: .* topology serial"),
 ]
 

@@ -127,5 +127,5 @@ def test_what_cannot_be_routed_is_refused(edits: dict[str, Any], reason: str) ->
 
 
 def test_pages_are_refused() -> None:
-    with pytest.raises(zoo.UnsupportedError, match="how many pages the tokens of a layer take depends on the text"):
+    with pytest.raises(zoo.UnsupportedError, match="paged does not support layers that run on only some of the tokens"):
         zoo.build(small()).new_cache(1, 8, kind="paged")

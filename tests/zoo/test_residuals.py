@@ -75,7 +75,9 @@ def test_rezero_multiplies_the_branch_alone_and_has_no_norm() -> None:
     model, bare = zoo.build(spec), zoo.build(spec.edit({"n_layers": 1}))
     tokens = random_tokens(spec, 1, 5)
     torch.testing.assert_close(model(tokens), bare(tokens), msg="layers begin as the identity")
-    with pytest.raises(zoo.SpecError, match=r"norm_placement: gau gives what it reads to the power of .+: it needs"):
+    with pytest.raises(
+        zoo.SpecError, match=r"norm_placement: the output of gau grows with power .+ of its input: it needs"
+    ):
         spec.edit({"block.mixer": "gau", "block.ffn": "none"})
 
 

@@ -136,7 +136,7 @@ def right_padding(subject: CheckSubject) -> str | None:
             padded = model(tokens, encoder_right_pad=right_pad, **given)
         else:
             call = functools.partial(model, tokens, right_pad=right_pad)
-            require_refused(call, "right_pad is for models with visible: all")
+            require_refused(call, "right_pad needs a model with visible: all")
             return NOT_APPLICABLE
         for row, pad in enumerate(pads):
             own = of_rows(given, slice(row, row + 1))

@@ -188,15 +188,15 @@ def test_a_model_that_forgets_reads_on() -> None:
 
 def test_a_window_beyond_the_capacity_bounds_it() -> None:
     model = random_model(spec_of(**{"block.mixer.window": 9}))
-    with pytest.raises(ValueError, match="the cache holds 5 tokens: 0 are in it and 6 more do not fit"):
+    with pytest.raises(ValueError, match="6 more tokens do not fit: the cache has 0 of at most 5"):
         model(random_tokens(model.spec, 1, 6), model.new_cache(1, 5))
 
 
 @pytest.mark.parametrize(
     ("edits", "kind", "reason"),
     [
-        ({"block.mixer": "mamba2"}, "int8", "cache: int8 stores keys and values, and no layer"),
-        ({"block.mixer.position": "learned"}, "sink", "learned positions are in the stream"),
+        ({"block.mixer": "mamba2"}, "int8", "cache: int8 needs a layer with a plain KV cache"),
+        ({"block.mixer.position": "learned"}, "sink", "sink cannot shift learned positions"),
         ({}, "int3", "cache: .*int3"),
         ({}, {"kind": "int8", "gruop": 4}, "gruop: unknown key .did you mean .group"),
     ],
