@@ -114,7 +114,7 @@ class BlockSpec(Spec):
         """Whether the FFN has a residual branch of its own."""
         return self.topology != "parallel" and not self.ffn.absent
 
-    def check_sight(self, visible: Mask) -> None:
+    def check_mask(self, visible: Mask) -> None:
         """Raise SpecError if a part cannot see later tokens, as masks `all` and `prefix` require, or cannot be causal,
         as masks `causal` and `prefix` require."""
         with under("mixer"):

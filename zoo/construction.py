@@ -17,7 +17,7 @@ def build(spec: ModelSpec, seed: int = 0) -> Decoder:
     for caution in spec.cautions:
         warnings.warn(caution, SpecWarning, stacklevel=2)
     model = Decoder(spec)
-    initialise(model, spec.init, spec.n_layers, seed, factors=_quiet_head(model))
+    initialise(model, spec.init, spec.n_layers, seed, factors=_head_factors(model))
     if model.encoder is not None:
         initialise(model.encoder, spec.init, model.encoder.spec.n_layers, seed, "encoder.")
     if spec.unit_weights:
@@ -25,7 +25,7 @@ def build(spec: ModelSpec, seed: int = 0) -> Decoder:
     return model
 
 
-def _quiet_head(model: Decoder) -> dict[str, float]:
+def _head_factors(model: Decoder) -> dict[str, float]:
     """Factors, by parameter name, that keep a tied head's initial logits small (see `zoo.init`): on the gains of norms
     that only the head reads, or on the token table if the model's own norm has no such gain."""
     spec = model.spec

@@ -86,7 +86,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
     looked_up = sum(table.parameters() for table in tables(spec)) + (spec.token_types or 0) * spec.d_model
     embedding = looked_up + absolute_positions(spec)
     # Forward pass: tables, head, the layers with what surrounds them, and the encoder.
-    total = PartCost(looked_up) + ends_cost(spec, context) + stack_cost(spec, context, prefix, memory)
+    total = PartCost(looked_up) + outer_cost(spec, context) + stack_cost(spec, context, prefix, memory)
     if encoder is not None:
         embedding += absolute_positions(encoder)
         total += (stack_cost(encoder, memory, prefix) + matmul_cost(0, spec.factor)).for_share(share)
@@ -129,7 +129,7 @@ def absolute_positions(spec: ModelSpec) -> int:
     return sum(p.shared_parameters(spec.d_model, heads) for p, heads in spec.positions if p.absolute)
 
 
-def ends_cost(spec: ModelSpec, context: int) -> PartCost:
+def outer_cost(spec: ModelSpec, context: int) -> PartCost:
     """Cost of the head with its transform, of factorised projections, and of features around and between layers."""
     transform = 0
     if spec.head_transform is not None:
@@ -186,10 +186,10 @@ def reads_of(spec: ModelSpec, context: int) -> Iterator[Reads]:
 
 def cache_elements(spec: ModelSpec, capacity: int, memory: int = 0) -> int:
     """Cache elements per sequence of up to `capacity` tokens, with `memory` encoder tokens."""
-    return cache_beside(spec, memory) + sum(layer.cache_elements(spec.d_model, capacity) for layer in spec.layers)
+    return outer_elements(spec, memory) + sum(layer.cache_elements(spec.d_model, capacity) for layer in spec.layers)
 
 
-def cache_beside(spec: ModelSpec, memory: int) -> int:
+def outer_elements(spec: ModelSpec, memory: int) -> int:
     """Cache elements per sequence outside the layers' caches of its tokens: of `memory` encoder tokens and features."""
     kept = sum(feature.cache_elements(spec) for feature in spec.features.values())
     return kept + sum(layer.cross.cache_elements(memory) for layer in spec.layers if layer.cross)

@@ -8,10 +8,10 @@ from typing import cast
 
 from zoo.costs import (
     BYTES,
-    cache_beside,
     cost,
     depth_cost,
-    ends_cost,
+    outer_cost,
+    outer_elements,
     pass_flops,
     reads_of,
     stack_cost,
@@ -81,7 +81,7 @@ def _encode_cost(spec: ModelSpec, batch: int, context: int) -> PassCost:
 
 def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost:
     """Cost of the `context`-th token of each row, with the earlier ones and `memory` encoder tokens in the cache."""
-    flops, unused = ends_cost(spec, context).flops + depth_cost(spec).flops, 0
+    flops, unused = outer_cost(spec, context).flops + depth_cost(spec).flops, 0
     for layer, (seen, share) in zip(spec.layers, reads_of(spec, context), strict=True):
         rest = layer.cost(spec.d_model, seen).flops - layer.mixer.cost(spec.d_model, seen).flops
         flops += share * (rest + layer.mixer.decode_flops(spec.d_model, seen)) + layer.cost_around(spec.d_model).flops
@@ -98,7 +98,10 @@ def _written(spec: ModelSpec, batch: int, context: int, memory: int) -> PassCost
 def _cache_used(spec: ModelSpec, context: int, memory: int = 0) -> list[int]:
     """Cache elements in use after `context` tokens: those outside the layers first, then those of each layer."""
     reads = zip(spec.layers, reads_of(spec, context), strict=True)
-    return [cache_beside(spec, memory), *(layer.cache_elements(spec.d_model, seen) for layer, (seen, _) in reads)]
+    return [
+        outer_elements(spec, memory),
+        *(layer.cache_elements(spec.d_model, seen) for layer, (seen, _) in reads),
+    ]
 
 
 def _parameters_read(spec: ModelSpec, tokens: int) -> float:
@@ -107,7 +110,7 @@ def _parameters_read(spec: ModelSpec, tokens: int) -> float:
     looked_up = own.parameters(None if spec.tie_embeddings else tokens) + sum(
         each.parameters(tokens) for each in others
     )
-    return looked_up + ends_cost(spec, 1).parameters + _blocks_read(spec, tokens)
+    return looked_up + outer_cost(spec, 1).parameters + _blocks_read(spec, tokens)
 
 
 def _blocks_read(spec: ModelSpec, tokens: int) -> float:

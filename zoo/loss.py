@@ -103,7 +103,7 @@ def summed_loss(
     if is_compiling():
         return _traced(head, rows, goals, z_loss, soft)
     if torch.is_grad_enabled():
-        return Sums(*cast(Any, _GradientsAhead.apply)(head, goals, z_loss, soft, rows, *head.parameters))
+        return Sums(*cast(Any, _FusedHeadLoss.apply)(head, goals, z_loss, soft, rows, *head.parameters))
     return _total(
         _sums(head.read_out(rows[piece]), goals[piece], z_loss, _at(soft, piece)) for piece in _pieces(head, rows)
     )
@@ -114,7 +114,7 @@ def chunks_for(rows: int, vocabulary: int) -> int:
     return max(1, math.ceil(rows * vocabulary / LOGITS_AT_ONCE))
 
 
-class _GradientsAhead(torch.autograd.Function):
+class _FusedHeadLoss(torch.autograd.Function):
     """Sums over all rows. The forward pass computes their gradients, too, piece by piece while a piece's logits exist.
 
     The loss is the end of the graph, so the forward pass knows its gradient up to the factor that the backward pass
@@ -185,7 +185,7 @@ def _with_gradient(
 
 
 def _traced(head: Head, rows: Tensor, goals: Tensor, z_loss: float, soft: SoftTargets | None) -> Sums:
-    """`summed_loss` for torch.compile, which cannot trace `_GradientsAhead`. The compiler fuses the work on logits;
+    """`summed_loss` for torch.compile, which cannot trace `_FusedHeadLoss`. The compiler fuses the work on logits;
     if there are more than LOGITS_AT_ONCE, chunks are checkpointed, so the backward pass computes logits again."""
     chunks = chunks_for(rows.shape[0], head.vocabulary)
     if chunks == 1:

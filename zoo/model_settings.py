@@ -111,7 +111,7 @@ class ModelSettings(Spec):
     """Multi-token prediction: modules that predict further tokens in training; null for none."""
     init: Annotated[InitSpec, Fact.TRAINING, ValuesInTests()] = InitSpec()
     """Initial values of output projections and of a tied head."""
-    visible: Mask = Field(default="causal", exclude_if=lambda sight: sight == "causal")
+    visible: Mask = Field(default="causal", exclude_if=lambda kind: kind == "causal")
     """Attention mask: `causal`; `all`, bidirectional, for an encoder (BERT, arXiv:1810.04805); `prefix`, causal but
     bidirectional within a prefix, whose length is an input of each pass (Raffel et al. 2019, arXiv:1910.10683
     §3.2.1)."""

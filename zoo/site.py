@@ -153,7 +153,7 @@ class ForwardPass:
     """One forward pass: its tokens, and what its layers share.
 
     index: (T,), index in the token stream, padding included; the first is `start`. left_pad: (B,) or None.
-    sight: the attention mask. ends: (B,) or None, index at which each row's text ends and right padding begins.
+    mask_kind: the attention mask. ends: (B,) or None, index at which each row's text ends and right padding begins.
     prefix_ends: (B,) or None, index at which each row's prefix ends. token_types: (B, T) or None.
     places, block_places: (B, T) or None, as given. memory: encoder output.
     tokens: (B, T). revalue: function that the model sets for the running layer to apply to its values, (B, K, T, d).
@@ -166,7 +166,7 @@ class ForwardPass:
 
     index: Tensor
     left_pad: Tensor | None = None
-    sight: Mask = "causal"
+    mask_kind: Mask = "causal"
     ends: Tensor | None = None
     prefix_ends: Tensor | None = None
     token_types: Tensor | None = None

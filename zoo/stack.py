@@ -40,7 +40,7 @@ class Stack(nn.Module):
         self._added = [module for scheme, _, module in held if scheme.absolute]
         """`_shared`: modules of position schemes that serve all layers, by name; `_added`: those added to the embedded
         tokens. `positions` owns both."""
-        self._deaf = [scheme.kind for scheme, _ in spec.positions if not scheme.takes_places]
+        self._relative = [scheme.kind for scheme, _ in spec.positions if not scheme.takes_places]
         layers, self.block_of_each = spec.layers, spec.block_of_each
         self._lends = any(layer.mixer.borrows for layer in layers)
         other = encodes_for or (spec.encoder.n_layers if spec.encoder is not None else 0)
@@ -110,19 +110,19 @@ class Stack(nn.Module):
         """The pass over `tokens` (B, T), the first of which is token `start` of the stream. Raises ValueError for
         inputs that the model does not take."""
         step = ForwardPass.of(tokens, start, left_pad)
-        step.sight, step.shared, step.recorder = self.spec.visible, self._shared, self.recorder
+        step.mask_kind, step.shared, step.recorder = self.spec.visible, self._shared, self.recorder
         step.lent = {} if self._lends else None
         step.token_types = given.get("token_types")
         if step.token_types is not None and self.spec.token_types is None:
             raise ValueError("token_types need a model with token-type embeddings (spec.token_types)")
         step.places, step.block_places = given.get("places"), given.get("block_places")
-        if step.places is not None and self._deaf:
+        if step.places is not None and self._relative:
             raise ValueError(
-                f"places cannot be passed to a model with {self._deaf[0]} positions, which depend on distances only"
+                f"places cannot be passed to a model with {self._relative[0]} positions, which depend on distances only"
             )
         if "right_pad" in given:
             if self.spec.visible != "all":
-                raise ValueError(f"right_pad needs a model with visible: all, not {step.sight}")
+                raise ValueError(f"right_pad needs a model with visible: all, not {step.mask_kind}")
             step.ends = tokens.shape[1] - given["right_pad"]
         if "prefix" in given and self.spec.visible == "prefix":  # a causal model has no use for it
             step.prefix_ends = given["prefix"] if left_pad is None else given["prefix"] + left_pad

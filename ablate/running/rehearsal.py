@@ -145,8 +145,8 @@ def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> Co
             request.execution,
             rest_seconds=TURN_SECONDS,
         )
-    host_bound = [name for name, each in sessions.items() if each.numerics.device == "cuda" and not each.spec.compile]
-    reasons = dict.fromkeys(host_bound, HOST_BOUND)
+    launch_bound = [name for name, each in sessions.items() if each.numerics.device == "cuda" and not each.spec.compile]
+    reasons = dict.fromkeys(launch_bound, LAUNCH_BOUND)
     turns = {name: _training_turn(session) for name, session in sessions.items() if name not in reasons}
     for turn in turns.values():
         turn()  # warm-up: compilation and first touch of memory
@@ -155,7 +155,7 @@ def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> Co
     return CostPoint(work="training", context=context, batch=batch, **rounds._asdict(), reasons=reasons)
 
 
-HOST_BOUND = "launch-bound: Python and unfused kernels limit steps that are not compiled (set train.compile: true)"
+LAUNCH_BOUND = "launch-bound: Python and unfused kernels limit steps that are not compiled (set train.compile: true)"
 """Why arms are not compared: unfused on a GPU, one more norm costs a tenth of a step; fused, next to nothing."""
 
 

@@ -40,11 +40,11 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 VISIBLE: dict[str, dict[str, Any]] = {
     "causal": {},
     "window": {"window": 40},
-    "prefix": {"sight": "prefix", "prefix_ends": torch.tensor([3, 140])},
+    "prefix": {"mask_kind": "prefix", "prefix_ends": torch.tensor([3, 140])},
     "left padding": {"left_pad": PADDING},
     "window over padding": {"window": 40, "left_pad": PADDING},
-    "both ways, padded": {"sight": "all", "ends": ENDS},
-    "all": {"sight": "all"},
+    "both ways, padded": {"mask_kind": "all", "ends": ENDS},
+    "all": {"mask_kind": "all"},
     "bigbird": {"pattern": BigBird(block=8)},
     "strided": {"pattern": Strided(stride=12)},
 }
@@ -88,7 +88,7 @@ def test_flex_reads_an_encoder(text: Tensor | None) -> None:
     for backend in ("plain", "flex"):
         learned = [drawn(2, H, T, 6), drawn(2, K, 37, 6, seed=1), drawn(2, K, 37, 5, seed=2)]
         learned = [each.requires_grad_() for each in learned]
-        visible = OfMemory(torch.arange(T), torch.arange(37), sight="all", text=text)
+        visible = OfMemory(torch.arange(T), torch.arange(37), mask_kind="all", text=text)
         with attention_backend(backend):
             out = attend(*learned, visible, Scoring(0.4))
         out.square().sum().backward()

@@ -26,32 +26,32 @@ SMALL: dict[str, Any] = {"vocab_size": 61, "d_model": 24, "n_layers": 2, "block.
 LENGTH = 9
 
 
-def sees(sight: str, query: int, key: int, left: int, right: int, prefix: int) -> bool:
+def sees(mask_kind: str, query: int, key: int, left: int, right: int, prefix: int) -> bool:
     """The definition, for a query that is not padding. A prefix counts tokens of the row's own text."""
     text = left <= key < LENGTH - right
-    ahead = sight == "all" or (sight == "prefix" and key < left + prefix)
+    ahead = mask_kind == "all" or (mask_kind == "prefix" and key < left + prefix)
     return text and (key <= query or ahead)
 
 
 @pytest.mark.parametrize("backend", ["plain", "fused"])
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("sight", ["causal", "all", "prefix"])
+@pytest.mark.parametrize("mask_kind", ["causal", "all", "prefix"])
 def test_a_query_attends_to_what_it_sees(
-    sight: Any, padded: bool, backend: str, monkeypatch: pytest.MonkeyPatch
+    mask_kind: Any, padded: bool, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zoo.attending.visible.QUERIES_AT_ONCE", 4)
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(3, 2, LENGTH, 6, generator=generator) for _ in range(3))
     left = [0, 2, 3] if padded else [0] * 3
-    right = [0, 1, 4] if padded and sight == "all" else [0] * 3
+    right = [0, 1, 4] if padded and mask_kind == "all" else [0] * 3
     prefix = [0, 3, 5]
     index = torch.arange(LENGTH)
     visible = Visible(
         index,
         index,
         left_pad=torch.tensor(left) if padded else None,
-        sight=sight,
-        prefix_ends=torch.tensor(left) + torch.tensor(prefix) if sight == "prefix" else None,
+        mask_kind=mask_kind,
+        prefix_ends=torch.tensor(left) + torch.tensor(prefix) if mask_kind == "prefix" else None,
         ends=LENGTH - torch.tensor(right) if any(right) else None,
     )
     with attention_backend(backend):
@@ -60,7 +60,7 @@ def test_a_query_attends_to_what_it_sees(
     alone = visible.alone().expand(3, 1, LENGTH)[:, 0]
     for b in range(3):
         for t in range(left[b], LENGTH - right[b]):
-            keys = [s for s in range(LENGTH) if sees(sight, t, s, left[b], right[b], prefix[b])]
+            keys = [s for s in range(LENGTH) if sees(mask_kind, t, s, left[b], right[b], prefix[b])]
             assert alone[b, t] == (keys == [t])
             for h in range(2):
                 weights = torch.stack([(q[b, h, t] @ k[b, h, s] * 0.4).exp() for s in keys])

@@ -63,7 +63,7 @@ def by_hand(layer: Any, x: Tensor, kv_heads: int, share: str, rotary: bool) -> T
 
 def seen_by_all(tokens: Tensor, left: int | None = None, right: int = 0) -> ForwardPass:
     step = ForwardPass.of(tokens, left_pad=None if left is None else torch.tensor([left]))
-    step.sight = "all"
+    step.mask_kind = "all"
     step.ends = torch.tensor([tokens.shape[1] - right]) if right else None
     return step
 

@@ -33,7 +33,7 @@ class Visible:
     queries: (T,), keys: (S,), indices in the token stream; an empty cache slot has a negative index.
     left_pad: (B,) or None; a row's keys before this index are padding. Padding sees padding, so that no row of scores
     is empty.
-    sight: `all` shows later keys, too; `prefix` shows keys before `prefix_ends`: (B,) or None.
+    mask_kind: `all` shows later keys, too; `prefix` shows keys before `prefix_ends`: (B,) or None.
     ends: (B,) or None; a row's keys from this index on are padding.
     pattern: selects among these keys, by positions in the row's own text.
     """
@@ -42,7 +42,7 @@ class Visible:
     keys: Tensor
     window: int | None = None
     left_pad: Tensor | None = None
-    sight: Mask = "causal"
+    mask_kind: Mask = "causal"
     prefix_ends: Tensor | None = None
     ends: Tensor | None = None
     pattern: Pattern | None = None
@@ -56,7 +56,7 @@ class Visible:
         window and pattern share the object and its mask; `name` identifies the pattern."""
 
         def make() -> Visible:
-            return cls(step.index, keys, window, step.left_pad, step.sight, step.prefix_ends, step.ends, pattern)
+            return cls(step.index, keys, window, step.left_pad, step.mask_kind, step.prefix_ends, step.ends, pattern)
 
         return step.once(f"visible: {window} {name}", make) if keys is step.index else make()
 
@@ -70,7 +70,7 @@ class Visible:
     @property
     def backward(self) -> bool:
         """Whether no query sees later keys."""
-        return self.sight != "all" and self.prefix_ends is None
+        return self.mask_kind != "all" and self.prefix_ends is None
 
     @property
     def padded(self) -> bool:
@@ -87,7 +87,7 @@ class Visible:
         """Whether no mask is needed. A cache gives a single query only the slots that it may see, except in compiled
         programs (`TokenCache`)."""
         alone = self.queries.shape[0] == 1 and self.backward and not torch.compiler.is_compiling()
-        return not self.padded and (alone or self.sight == "all")
+        return not self.padded and (alone or self.mask_kind == "all")
 
     @property
     def share(self) -> float:
@@ -106,7 +106,7 @@ class Visible:
     def _mask(self) -> Tensor:
         queries = self.queries[:, None]
         distance = queries - self.keys
-        seen = (self.keys >= 0) & ((distance >= 0) | (self.sight == "all"))
+        seen = (self.keys >= 0) & ((distance >= 0) | (self.mask_kind == "all"))
         if self.window is not None:
             seen &= distance < self.window
         if self.pattern is not None:

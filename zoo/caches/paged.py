@@ -11,7 +11,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from zoo.caches import CacheKind
-from zoo.caching.cache import Cache, TakeBack, TokenCache, uncached
+from zoo.caching.cache import Cache, Rollback, TokenCache, uncached
 from zoo.errors import UnsupportedError
 from zoo.kernels.sending import on_device
 
@@ -166,7 +166,7 @@ class PagedCache(TokenCache):
     def divides(self, tokens: int) -> bool:
         return True
 
-    def mark(self, tokens: int) -> TakeBack:
+    def mark(self, tokens: int) -> Rollback:
         start = self.length
 
         def take_back(kept: int) -> None:

@@ -10,7 +10,7 @@ from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from zoo.caches import CacheKind
-from zoo.caching.cache import TakeBack, TokenCache
+from zoo.caching.cache import Rollback, TokenCache
 from zoo.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class SinkCache(TokenCache):
     def divides(self, tokens: int) -> bool:
         return self.length + tokens <= self.slots
 
-    def mark(self, tokens: int) -> TakeBack:
+    def mark(self, tokens: int) -> Rollback:
         start, kept_whole = self.length, self.divides(tokens)
         saved = [] if kept_whole else [buffer.clone() for buffer in self.buffers]
 

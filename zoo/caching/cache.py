@@ -14,7 +14,7 @@ from torch import Tensor
 
 from zoo.site import Memory
 
-TakeBack = Callable[[int], None]
+Rollback = Callable[[int], None]
 """Rollback function: discards the tokens read since `mark`, except the given number of first ones."""
 ASK_THE_MODEL = "create the cache with this model's new_cache"
 K = TypeVar("K")
@@ -45,7 +45,7 @@ class LayerCache(Protocol):
     def divides(self, tokens: int) -> bool:
         """Whether a rollback of the next `tokens` can keep some of them."""
 
-    def mark(self, tokens: int) -> TakeBack:
+    def mark(self, tokens: int) -> Rollback:
         """Rollback function for the next tokens, at most `tokens`, as speculative decoding needs."""
 
 
@@ -250,7 +250,7 @@ class TokenCache:
     def divides(self, tokens: int) -> bool:
         return tokens <= self.slots
 
-    def mark(self, tokens: int) -> TakeBack:
+    def mark(self, tokens: int) -> Rollback:
         """Save a copy of the slots that the next tokens will overwrite, for the rollback."""
         start = self.length
         first = max(start, self.slots) if start + tokens > self.slots else start + tokens

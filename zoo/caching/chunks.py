@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from zoo.caching.cache import LayerCache, TakeBack
+from zoo.caching.cache import LayerCache, Rollback
 from zoo.caching.states import StateCache
 
 BORDERS = ("key", "smoothed")
@@ -51,7 +51,7 @@ class ChunkCache(StateCache):
     def divides(self, tokens: int) -> bool:
         return False
 
-    def mark(self, tokens: int) -> TakeBack:
+    def mark(self, tokens: int) -> Rollback:
         borders_back, lengths = super().mark(tokens), list(self.lengths)
         take_back = [layer.mark(tokens) for layer in self._all]
 

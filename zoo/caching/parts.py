@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from zoo.caching.cache import LayerCache, TakeBack, TokenCache
+from zoo.caching.cache import LayerCache, Rollback, TokenCache
 
 
 class Composite(ABC):
@@ -41,7 +41,7 @@ class Composite(ABC):
     def divides(self, tokens: int) -> bool:
         return all(part.divides(tokens) for part in self.made_of)
 
-    def mark(self, tokens: int) -> TakeBack:
+    def mark(self, tokens: int) -> Rollback:
         undo = [part.mark(tokens) for part in self.made_of]
 
         def take_back(kept: int) -> None:
@@ -62,7 +62,7 @@ class PartsCache(Composite):
         return list(self.parts.values())
 
 
-class MemoryCache:
+class EncoderCache:
     """Keys and values of the encoder's tokens, which all tokens of the decoder see. They are written once.
 
     Rollbacks of the decoder's tokens leave them unchanged.
@@ -76,9 +76,9 @@ class MemoryCache:
         self.length = 0
 
     @staticmethod
-    def empty(shape: tuple[int, int, int, int], like: Tensor, dtype: torch.dtype) -> MemoryCache:
+    def empty(shape: tuple[int, int, int, int], like: Tensor, dtype: torch.dtype) -> EncoderCache:
         """An empty cache on the device of `like`."""
-        return MemoryCache(*(torch.zeros(shape, dtype=dtype, device=like.device) for _ in range(2)))
+        return EncoderCache(*(torch.zeros(shape, dtype=dtype, device=like.device) for _ in range(2)))
 
     @property
     def nbytes(self) -> int:
@@ -109,7 +109,7 @@ class MemoryCache:
     def divides(self, tokens: int) -> bool:
         return True
 
-    def mark(self, tokens: int) -> TakeBack:
+    def mark(self, tokens: int) -> Rollback:
         def take_back(kept: int) -> None:
             """Does nothing: decoded tokens write nothing here."""
 

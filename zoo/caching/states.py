@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from zoo.caching.cache import ASK_THE_MODEL, TakeBack, TokenCache
+from zoo.caching.cache import ASK_THE_MODEL, Rollback, TokenCache
 
 
 class StateCache:
@@ -59,7 +59,7 @@ class StateCache:
     def divides(self, tokens: int) -> bool:
         return not self.states
 
-    def mark(self, tokens: int) -> TakeBack:
+    def mark(self, tokens: int) -> Rollback:
         saved, written = {name: state.clone() for name, state in self.states.items()}, set(self._written)
 
         def take_back(kept: int) -> None:
@@ -97,7 +97,7 @@ class TokenStateCache(TokenCache, StateCache):
     def divides(self, tokens: int) -> bool:
         return False
 
-    def mark(self, tokens: int) -> TakeBack:
+    def mark(self, tokens: int) -> Rollback:
         tokens_back, states_back = self.tokens.mark(tokens), StateCache.mark(self, tokens)
 
         def take_back(kept: int) -> None:

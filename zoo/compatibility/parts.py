@@ -34,7 +34,7 @@ def _check_kind(model: Model, blocks: Mapping[str, BlockSpec]) -> None:
         if block.cross is not None and "encoder" not in model.features:
             raise SpecError(f"{where}.cross", "needs an encoder to attend to: set encoder")
         with under(where):
-            block.check_sight(model.visible)
+            block.check_mask(model.visible)
 
 
 def _claims(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str, ...]) -> Iterator[Claim]:

@@ -13,7 +13,7 @@ from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.caching.cache import LayerCache, kept_by
-from zoo.caching.parts import MemoryCache
+from zoo.caching.parts import EncoderCache
 from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError
 from zoo.init import Linear
@@ -121,13 +121,13 @@ class CrossAttentionLayer(nn.Module):
         self.o = Linear(heads * self.head_dim, d_model, bias="o" in spec.bias, role="output")
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
-        k, v = self._remembered(step, kept_by(self, cache, MemoryCache))
+        k, v = self._remembered(step, kept_by(self, cache, EncoderCache))
         q, places = split_by(self.q(x), self.head_dim), torch.arange(k.shape[2], device=x.device)
-        visible = OfMemory(step.index, places, sight="all", text=step.memory.text if step.memory else None)
+        visible = OfMemory(step.index, places, mask_kind="all", text=step.memory.text if step.memory else None)
         scoring = Scoring(number(self.spec.scale), dropout=self.spec.dropout if self.training else 0.0)
         return self.o(attend(q, k.to(q.dtype), v.to(q.dtype), visible, scoring).transpose(1, 2).flatten(2))
 
-    def _remembered(self, step: ForwardPass, cache: MemoryCache | None) -> tuple[Tensor, Tensor]:
+    def _remembered(self, step: ForwardPass, cache: EncoderCache | None) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder tokens, (B, K, S, d), computed once if there is a cache. Raises ValueError if
         the step lacks the encoder's output."""
         if cache is not None and cache.length:
@@ -140,7 +140,7 @@ class CrossAttentionLayer(nn.Module):
             cache.write(k, v)
         return k, v
 
-    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> MemoryCache:
+    def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> EncoderCache:
         """Empty cache for `batch` rows of up to `capacity` encoder tokens."""
         _, kv_heads, head_dim = self.spec.sizes()
-        return MemoryCache.empty((batch, kv_heads, capacity, head_dim), self.k.weight, dtype)
+        return EncoderCache.empty((batch, kv_heads, capacity, head_dim), self.k.weight, dtype)

@@ -61,7 +61,7 @@ def assembled(diagonal: Tensor, corner: Tensor) -> Tensor:
     return torch.cat((upper, torch.cat((corner, second), dim=-1)), dim=-2)
 
 
-def fade_flops(channels: bool, heads: int, groups: int, features: int, width: int) -> float:
+def decayed_score_flops(channels: bool, heads: int, groups: int, features: int, width: int) -> float:
     """FLOPs of `decayed_scores` for one chunk of C = `width` tokens: a whole matrix per group or, with decays per
     feature, C/2b products of b × b per head for each of b = 1, 2, … C/2."""
     one_by_one = channels and features > 1

@@ -17,8 +17,8 @@ from zoo.mixers._scan import (
     by_group,
     check_parts,
     check_shape,
-    faded_read,
-    faded_write,
+    decayed_read,
+    decayed_write,
     scan_in_kernel,
     stepwise,
 )
@@ -140,11 +140,11 @@ def _chunked(
             new = new - reads[:, :, :, i - known] @ state  # (1) U: (B, G, H/G, C, p)
         out = weights[:, :, :, i] @ new  # (2)
         if state is not None:
-            out = out + faded_read(q[:, :, :, i], c.exp(), state)  # (2) (e^c ⊙ Q) S
+            out = out + decayed_read(q[:, :, :, i], c.exp(), state)  # (2) (e^c ⊙ Q) S
         parts.append(out)
         if keep or i + 1 < count:
             last = c[..., -1:, :]
-            added = faded_write(k[:, :, :, i], (last - c).exp(), new)  # (3) (B, G, H/G, n, p)
+            added = decayed_write(k[:, :, :, i], (last - c).exp(), new)  # (3) (B, G, H/G, n, p)
             state = added if state is None else last.exp().transpose(-1, -2) * state + added
     return torch.stack(parts, dim=3), state if keep else None
 

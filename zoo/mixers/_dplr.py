@@ -11,7 +11,7 @@ from torch import Tensor
 from zoo.caching.cache import LayerCache
 from zoo.mixers._decayed import decayed_scores
 from zoo.mixers._delta import inversion_flops, unit_inverse
-from zoo.mixers._scan import ScanChunks, ScanCost, check_parts, check_shape, faded_read, faded_write, stepwise
+from zoo.mixers._scan import ScanChunks, ScanCost, check_parts, check_shape, decayed_read, decayed_write, stepwise
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,15 @@ def _chunked(
         if state is not None and looked is not None:
             there = looked[:, :, i - known] @ state
             gone = there if gone is None else gone + there  # (1) U: (B, H, C, p)
-            out = out + faded_read(q[:, :, i], c.exp(), state)  # (2) (e^c ⊙ Q) S
+            out = out + decayed_read(q[:, :, i], c.exp(), state)  # (2) (e^c ⊙ Q) S
         if gone is not None:
             out = out - erased[:, :, i] @ gone  # (2)
         parts.append(out)
         if keep or i + 1 < count:
             last = c[..., -1:, :]
             left = (last - c).exp()
-            added = faded_write(k[:, :, i], left, v[:, :, i])  # (3)
+            added = decayed_write(k[:, :, i], left, v[:, :, i])  # (3)
             if gone is not None:
-                added = added - faded_write(erase[:, :, i], left, gone)
+                added = added - decayed_write(erase[:, :, i], left, gone)
             state = added if state is None else last.exp().transpose(-1, -2) * state + added
     return torch.stack(parts, dim=2), state if keep else None

@@ -14,7 +14,7 @@ from zoo.caching.cache import LayerCache, kept_by
 from zoo.caching.states import StateCache
 from zoo.kernels.fla import can_scan, fla_scan
 from zoo.kernels.precision import at_default_precision, in_float32
-from zoo.mixers._decayed import decayed_scores, fade_flops
+from zoo.mixers._decayed import decayed_score_flops, decayed_scores
 
 STATE = "state"
 """Name of the state in a layer's cache."""
@@ -94,7 +94,7 @@ class ScanCost:
 
     def _scored(self, width: int) -> float:
         """FLOPs of the decayed products of queries, or keys, with the keys of a chunk."""
-        return fade_flops(self.channels, self.heads, self.groups, self.key_features, width)
+        return decayed_score_flops(self.channels, self.heads, self.groups, self.key_features, width)
 
     def _mixed(self, width: int) -> float:
         """FLOPs of the product of a chunk's (C, C) matrices with its values."""
@@ -244,7 +244,7 @@ def _chunked(
     before = [] if state is None else [state]  # S before each chunk
     if left:
         last = total[..., -1:, :]
-        added = faded_write(*(x[:, :, :, :left] for x in (key, (last - total).exp(), value)))  # (2), without S
+        added = decayed_write(*(x[:, :, :, :left] for x in (key, (last - total).exp(), value)))  # (2), without S
         fading = last[:, :, :, :left].exp().transpose(-1, -2)
         before += carry(added.unbind(3), fading.unbind(3), state)
     final = before.pop() if keep else None
@@ -252,18 +252,18 @@ def _chunked(
         # Without an initial state, the first chunk has no state to read.
         skipped = chunks.count - len(before)
         fading = total[:, :, :, skipped:].exp()
-        read = faded_read(query[:, :, :, skipped:], fading, torch.stack(before, dim=3))  # (1), (e^c ⊙ Q) S
+        read = decayed_read(query[:, :, :, skipped:], fading, torch.stack(before, dim=3))  # (1), (e^c ⊙ Q) S
         out = out + F.pad(read, (0, 0, 0, 0, skipped, 0))
     return chunks.join(out).flatten(1, 2), final
 
 
-def faded_read(q: Tensor, factor: Tensor, state: Tensor) -> Tensor:
+def decayed_read(q: Tensor, factor: Tensor, state: Tensor) -> Tensor:
     """(q ⊙ factor) S. q: (…, C, n), factor: (…, C, 1 or n), S: (…, n, p) → (…, C, p)."""
     # A factor common to all features is cheaper after the product: before it, q would expand from groups to heads.
     return q @ state * factor if factor.shape[-1] == 1 else (q * factor) @ state
 
 
-def faded_write(k: Tensor, factor: Tensor, value: Tensor) -> Tensor:
+def decayed_write(k: Tensor, factor: Tensor, value: Tensor) -> Tensor:
     """(k ⊙ factor)ᵀ V. k: (…, C, n), factor: (…, C, 1 or n), V: (…, C, p) → (…, n, p)."""
     if factor.shape[-1] == 1:
         return k.transpose(-1, -2) @ (factor * value)

@@ -102,7 +102,7 @@ class LinformerLayer(AttentionLayer):
         """q: (B, H, T, d), k and v: (B, K, T, d) → (B, H, T, d)."""
         keys, values = self.e(k, visible), (self.e if self.f is None else self.f)(v, visible)
         mixtures = torch.arange(keys.shape[2], device=q.device)
-        return attend(q, keys, values, Visible(visible.queries, mixtures, sight="all"), replace(scoring, bias=None))
+        return attend(q, keys, values, Visible(visible.queries, mixtures, mask_kind="all"), replace(scoring, bias=None))
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         raise UnsupportedError("mixer", "linformer reads a text in one pass: there is nothing to cache")

@@ -18,7 +18,7 @@ from zoo.mixers._decayed import decayed_scores
 from zoo.mixers._heads import NormPerHead
 from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, split
 from zoo.mixers._rwkv import sizes_in
-from zoo.mixers._scan import STATE, ScanCost, carry, faded_read, faded_write, stepwise
+from zoo.mixers._scan import STATE, ScanCost, carry, decayed_read, decayed_write, stepwise
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
 from zoo.settings.axis import Choice, Examples, number
@@ -56,14 +56,14 @@ def _chunked(
     before = [] if state is None else [state]
     if left:
         last = total[..., -1:, :]
-        added = faded_write(*(x[:, :, :left] for x in (k, (last - total).exp(), v)))
+        added = decayed_write(*(x[:, :, :left] for x in (k, (last - total).exp(), v)))
         fading = last[:, :, :left].exp().transpose(-1, -2)
         before += carry(added.unbind(2), fading.unbind(2), state)
     final = before.pop() if keep else None
     if before:
         skipped = count - len(before)  # without an initial state, the first chunk has no state to read
         faded = F.pad(total, (0, 0, 1, -1)).exp()[:, :, skipped:]
-        read = faded_read(q[:, :, skipped:], faded, torch.stack(before, dim=2))
+        read = decayed_read(q[:, :, skipped:], faded, torch.stack(before, dim=2))
         out = out + F.pad(read, (0, 0, 0, 0, skipped, 0))
     return out, final
 

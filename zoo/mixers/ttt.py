@@ -72,7 +72,7 @@ class TTT(Stateful):
         return self.heads * self.features
 
     def build(self, site: LayerSite) -> MixerLayer:
-        return LearnsWhileReadingLayer(self, site.d_model)
+        return TTTLayer(self, site.d_model)
 
     def matrices(self, d_model: int) -> int:
         return 4 * d_model * self.inner + d_model * self.heads
@@ -112,7 +112,7 @@ class MiniBatch(NamedTuple):
     rate: Tensor
 
 
-class LearnsWhileReadingLayer(StatefulLayer):
+class TTTLayer(StatefulLayer):
     """x: (B, T, D) → (B, T, D)."""
 
     roles: ClassVar = {"weights": "input", "gain": "gain", "bias": "bias"}
@@ -137,7 +137,7 @@ class LearnsWhileReadingLayer(StatefulLayer):
         with torch.autocast(x.device.type, enabled=False):
             if start is not None and now is not None and x.shape[1] == 1:
                 begins = (step.order.reshape(-1, 1, 1, 1) % self.spec.chunk) == 0
-                read, start, now = self._one(self._lesson(tokens), torch.where(begins, now, start), now)
+                read, start, now = self._one(self._mini_batch(tokens), torch.where(begins, now, start), now)
             else:
                 layout = Layout.of(step, self.spec.chunk, continued=start is not None)
                 read, start, now = self._all(tokens, layout, start, now, keep=states is not None)
@@ -146,10 +146,10 @@ class LearnsWhileReadingLayer(StatefulLayer):
             states.write(NOW, now)
         return self.o(read.to(x.dtype))
 
-    def _one(self, lesson: MiniBatch, start: Tensor, now: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _one(self, mini: MiniBatch, start: Tensor, now: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One token after cached ones: output (B, 1, H·n), the mini-batch's first weights, those after the token."""
-        now = now - lesson.k.transpose(-1, -2) @ self._gradient(lesson, start)
-        return self._read(lesson.q, lesson.q @ now).transpose(1, 2).flatten(2), start, now
+        now = now - mini.k.transpose(-1, -2) @ self._gradient(mini, start)
+        return self._read(mini.q, mini.q @ now).transpose(1, 2).flatten(2), start, now
 
     def _all(
         self, tokens: Tensor, layout: Layout, start: Tensor | None, now: Tensor | None, keep: bool
@@ -164,28 +164,28 @@ class LearnsWhileReadingLayer(StatefulLayer):
             start = torch.where(layout.begins[..., None], now, start)
         reads, starts, count = [], [start], layout.chunks.count
         for i, batch in enumerate(cut.unbind(1)):
-            lesson = self._lesson(batch)
-            gradient = self._gradient(lesson, starts[-1])
+            mini = self._mini_batch(batch)
+            gradient = self._gradient(mini, starts[-1])
             # Dual form: (B, H, C, C) scores times gradients
-            near = (lesson.q @ lesson.k.transpose(-1, -2)).tril() @ gradient
-            reads.append(self._read(lesson.q, lesson.q @ now - near).transpose(1, 2).flatten(2))
+            near = (mini.q @ mini.k.transpose(-1, -2)).tril() @ gradient
+            reads.append(self._read(mini.q, mini.q @ now - near).transpose(1, 2).flatten(2))
             if keep or i + 1 < count:
-                now = now - lesson.k.transpose(-1, -2) @ gradient
+                now = now - mini.k.transpose(-1, -2) @ gradient
             starts.append(now)
         return layout.join(torch.stack(reads, dim=1)), layout.last(torch.stack(starts[:count], dim=1)), now
 
-    def _lesson(self, tokens: Tensor) -> MiniBatch:
+    def _mini_batch(self, tokens: Tensor) -> MiniBatch:
         """(B, C, 3·H·n + H) → q, k, v and η."""
         inner, heads = self.spec.inner, self.spec.heads
         parts = tokens.split((inner, inner, inner, heads), dim=-1)
         return MiniBatch(*(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts))
 
-    def _gradient(self, lesson: MiniBatch, weights: Tensor) -> Tensor:
+    def _gradient(self, mini: MiniBatch, weights: Tensor) -> Tensor:
         """G = η ∂ℓ/∂(W k): (B, H, C, n). The norm's backward pass removes the mean and the part along the output."""
-        unit, spread = _normed(lesson.k @ weights)
-        error = 2 * (lesson.k + self.gain * unit + self.bias - lesson.v) * self.gain
+        unit, spread = _normed(mini.k @ weights)
+        error = 2 * (mini.k + self.gain * unit + self.bias - mini.v) * self.gain
         along = unit * (error * unit).mean(dim=-1, keepdim=True)
-        return lesson.rate * (error - error.mean(dim=-1, keepdim=True) - along) / spread
+        return mini.rate * (error - error.mean(dim=-1, keepdim=True) - along) / spread
 
     def _read(self, q: Tensor, z: Tensor) -> Tensor:
         """f = q + norm(z), both (B, H, C, n)."""

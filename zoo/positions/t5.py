@@ -95,5 +95,5 @@ class T5Layer(BiasLayer[T5]):
 
     def compute(self, step: ForwardPass, places: Tensor) -> Tensor:
         table = step.shared[self.table]
-        out: Tensor = table(step.index[:, None] - places, step.sight != "causal")
+        out: Tensor = table(step.index[:, None] - places, step.mask_kind != "causal")
         return out
