@@ -41,7 +41,7 @@ class BlankInfilling(Spans, FillsHoles):
     def check(self, model: ModelSpec) -> None:
         without_encoder(self.kind, model)
         if model.visible != "prefix":
-            raise SpecError("visible", "blank_infilling is for prefix LMs: set visible to prefix")
+            raise SpecError("visible", "the objective blank_infilling needs a prefix LM: set visible to prefix")
 
     def extra_tokens(self, context: int) -> int:
         return 3
