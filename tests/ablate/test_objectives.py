@@ -214,7 +214,7 @@ def test_a_masked_study_counts_what_it_predicts(tmp_path: Path) -> None:
     summary = run_toy(path, store, [0, 1])
     assert summary.study.per == "target"
     assert summary.study.objective == StudyObjective(kind="masked", counts=Masked.counts)
-    assert "The loss is that of the objective masked, a mean over the tokens drawn to be predicted" in method(summary)
+    assert "The loss is that of the objective masked, a mean over the tokens selected for prediction" in method(summary)
     run = plan_toy(path, [0, 1]).runs[0]
     result = store.read_result(run.digest)
     assert run.identity.model["vocab_size"] == 258

@@ -36,7 +36,7 @@ class BlankInfilling(Spans, FillsHoles):
     """
 
     kind: Literal["blank_infilling"] = "blank_infilling"
-    counts: ClassVar[str] = "the tokens of the dropped spans and the token that ends each, which stands for no byte"
+    counts: ClassVar[str] = "the tokens of the dropped spans and the end token of each, which has no bytes"
 
     def check(self, model: ModelSpec) -> None:
         without_encoder(self.kind, model)

@@ -28,7 +28,7 @@ class Masked(Objective, FillsHoles):
     """
 
     kind: Literal["masked"] = "masked"
-    counts: ClassVar[str] = "the tokens drawn to be predicted, masked or not"
+    counts: ClassVar[str] = "the tokens selected for prediction, masked or not"
     new: ClassVar[int] = 1
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
     """Share of a window's tokens that are predicted."""

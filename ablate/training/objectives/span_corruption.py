@@ -31,7 +31,7 @@ class SpanCorruption(Spans, FillsHoles):
     """
 
     kind: Literal["span_corruption"] = "span_corruption"
-    counts: ClassVar[str] = "the tokens of the dropped spans and their sentinels, which stand for no byte"
+    counts: ClassVar[str] = "the tokens of the dropped spans and their sentinels, which have no bytes"
 
     def check(self, model: ModelSpec) -> None:
         if model.encoder is None:
