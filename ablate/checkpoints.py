@@ -66,10 +66,10 @@ class Checkpoint:
         except DataError as error:
             raise CheckpointError(str(error)) from error
         if not folder.is_dir():
-            raise CheckpointError(f"there is no folder {folder} (a stored run is named by its own, STORE/DIGEST)")
+            raise CheckpointError(f"there is no folder {folder} (for a stored run, give STORE/DIGEST)")
         found = next((each for each in (folder, folder / "model") if _files(each, CONFIGS)), None)
         if found is None:
-            raise CheckpointError(f"{folder} has no config.json of transformers, and is no trained run")
+            raise CheckpointError(f"{folder} is neither a transformers checkpoint (no config.json) nor a trained run")
         if not _files(found, WEIGHTS):
             raise CheckpointError(f"{found} has no weights (*.safetensors)")
         return cls(found)
@@ -176,7 +176,7 @@ class Checkpoint:
         if adapter:
             parts = adapter.get("target_modules")
             where = ", ".join(sorted(map(str, parts))) if isinstance(parts, list) else parts
-            lines.append(f"{name}: adapter of peft, rank {adapter.get('r')} on {where}, merged into {self._base}")
+            lines.append(f"{name}: peft adapter, rank {adapter.get('r')} on {where}, merged into {self._base}")
         if self.tokenizer is None:
             return [*lines, self.without_tokenizer]
         lines.append(f"{name}: tokenizer {Path(str(self.tokenizer['path'])).name}{self._begins}")
@@ -188,7 +188,7 @@ class Checkpoint:
         how = self.read_as_published()
         if how is None or not how.before:
             return ""
-        return f"; its texts begin with {how.decode(how.before, skip_special_tokens=False)}"
+        return f"; begins every text with {how.decode(how.before, skip_special_tokens=False)}"
 
     @staticmethod
     def _settings(path: Path) -> JsonObject:
@@ -245,7 +245,7 @@ def _end_of_text(folder: Path) -> str | None:
     except (OSError, zoo.SpecError) as error:
         raise CheckpointError(str(error)) from error
     if not isinstance(settings, dict):
-        raise CheckpointError(f"{path} holds no settings, but {str(settings)[:20]}: delete it or mend it")
+        raise CheckpointError(f"{path} must be a JSON object, not {str(settings)[:20]}: fix or delete it")
     token: Any = settings.get("eos_token")
     found = token.get("content") if isinstance(token, dict) else token
     return found if isinstance(found, str) else None

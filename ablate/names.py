@@ -17,7 +17,7 @@ SHARED = ("zoo", "evals", "reports")
 def warn_of_clashes() -> None:
     """Warn of each clash; the warning points to the line that imports ablate."""
     for clash in clashes(Path(__file__).resolve().parent.parent):
-        warnings.warn(f"{clash}; docs/installing.md says how to live with it", stacklevel=3)
+        warnings.warn(f"{clash}; see docs/installing.md", stacklevel=3)
 
 
 def clashes(root: Path) -> Iterator[str]:
@@ -29,7 +29,7 @@ def clashes(root: Path) -> Iterator[str]:
         if origin is None or Path(origin).resolve() != root / name / "__init__.py":
             yield f"`import {name}` finds {origin or 'nothing'}, not the package of ablate in {root}"
         elif sizes is not None and (path := _foreign(root, name, sizes)):
-            yield f"another distribution has files in the package {name} of ablate: {path}"
+            yield f"another distribution has installed files in ablate's package {name}: {path}"
 
 
 def _installed(root: Path) -> dict[str, str] | None:

@@ -94,7 +94,7 @@ def place_of(path: Path) -> tuple[str, str]:
     reason = f"expected one variant, optimizer, objective, data source, evaluation, tracker or engine, found {found}"
     if not places and any(isinstance(node, ast.ImportFrom) and node.module in FEATURES for node in tree.body):
         raise ArgumentError(
-            "plugin", "a feature is no plug-in: it needs a setting (docs/adding_a_feature.md)", str(path)
+            "plugin", "a feature cannot be a plug-in: it needs a setting (docs/adding_a_feature.md)", str(path)
         )
     raise ArgumentError("plugin", f"{reason} (docs/plugins.md)", str(path))
 

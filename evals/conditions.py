@@ -15,7 +15,7 @@ from zoo.spec import ModelSpec
 class Conditions:
     """Models by their names in messages, and the kind of data that they are evaluated on, whose name is `source`.
 
-    Relative paths start from `folder`. `own_tokenizers`: whether some arms have their own tokenizer. `misgraded`
+    Relative paths start from `folder`. `own_tokenizers`: whether some arms have their own tokenizer. `difficulty_error`
     returns the problem with given values of a synthetic task's difficulties; None without one.
     """
 
@@ -24,7 +24,7 @@ class Conditions:
     models: Mapping[str, ModelSpec]
     folder: Path
     own_tokenizers: bool = False
-    misgraded: Callable[[Mapping[str, Sequence[int]]], str | None] = field(default=lambda difficulties: None)
+    difficulty_error: Callable[[Mapping[str, Sequence[int]]], str | None] = field(default=lambda difficulties: None)
 
 
 Need = Callable[[Conditions], str | None]
@@ -35,10 +35,10 @@ def causal_models(conditions: Conditions) -> str | None:
     """Need for causal models, which read a text from left to right and give the likelihood of each of its tokens."""
     for name, spec in conditions.models.items():
         if reason := obstacle(spec):
-            return f"needs causal models, and {name} {reason}"
+            return f"needs causal models, but {name} {reason}"
     return None
 
 
 def shared_tokenizer(conditions: Conditions) -> str | None:
     """Need for one tokenizer for all arms, so that all predict the same tokens."""
-    return "needs one tokenizer for all arms, and some arms have a different one" if conditions.own_tokenizers else None
+    return "needs one tokenizer for all arms, but some arms have their own" if conditions.own_tokenizers else None

@@ -75,7 +75,7 @@ class EvalSettings(Spec):
             if said and (reason := cls.unmet(conditions)):
                 raise EvaluationError(said[0], reason)
         if self.bos != "auto" and conditions.data is not HeldOutText:
-            reason = f"needs {HeldOutText.kind}, and {conditions.source} {HeldOutText.absent}"
+            reason = f"needs {HeldOutText.kind}, but {conditions.source} {HeldOutText.absent}"
             raise EvaluationError("bos", reason)
         spec = self.model_copy(update=self._defaults(conditions))
         asked = {name: each.located(conditions.folder) for name, each in spec.asked().items()}

@@ -127,7 +127,7 @@ class BlockSpec(Spec):
                 self.ffn.check_causal()
         if visible != "causal" and (self.canon is not None or self.ffn.reaches_back):
             path = "ffn" if self.canon is None else "canon"
-            raise SpecError(path, "reaches back only: it cannot see later tokens")
+            raise SpecError(path, "is causal: it cannot be used in an encoder or with visible: prefix")
 
     def claims(self, path: str, d_model: int, layers: Iterable[int]) -> Iterator[Claim]:
         """Compatibility claims of a resolved block's parts. path: the block's, in the spec; layers: those that use the
@@ -206,16 +206,17 @@ class BlockSpec(Spec):
             with under("cross"):
                 parts["cross"] = self.cross.resolve(d_model, parts["mixer"])
             if self.topology != "serial":
-                raise SpecError("topology", f"{self.topology} has no place for attention to an encoder")
+                raise SpecError("topology", f"must be serial for cross-attention to an encoder, not {self.topology}")
         self._check_absent()
         self._check_laurel()
         if self.mixer.degree > 1 and not (self.norm.normalises and self.norm_placement.normalises_branch):
-            reason = f"{self.mixer.kind} gives what it reads to the power of {self.mixer.degree}: it needs a norm"
+            grows = f"the output of {self.mixer.kind} grows with power {self.mixer.degree} of its input"
+            reason = f"{grows}: it needs a norm before it"
             raise SpecError("norm" if self.norm_placement.normalises_branch else "norm_placement", reason)
         if self.topology == "parallel_two_norms" and not self.norm_placement.additive:
             placement = self.norm_placement.kind
             does = "gates" if placement == "gated" else "normalises"
-            reason = f"{placement} {does} the stream where two branches with norms of their own would meet it"
+            reason = f"{self.topology} needs an additive residual; {placement} {does} the stream"
             raise SpecError("topology", reason)
         return self.model_copy(update=parts)
 
@@ -225,18 +226,18 @@ class BlockSpec(Spec):
             return
         placement = self.norm_placement
         if self.mixer.absent or self.topology != "serial":
-            raise SpecError("laurel", "is beside the residual of a mixer alone: it needs a mixer, and topology serial")
+            raise SpecError("laurel", "needs a mixer and topology serial")
         if placement.streams is not None or not placement.additive:
-            reason = f"adds to a stream of (B, T, D) that nothing normalises right after: {placement.kind} has none"
+            reason = f"needs an additive residual on a stream of (B, T, D), not {placement.kind}"
             raise SpecError("laurel", reason)
 
     def _check_absent(self) -> None:
         """Raise SpecError if the block has neither mixer nor FFN, or if a setting needs the one that is missing."""
         if self.mixer.absent and self.ffn.absent:
-            raise SpecError("ffn", "there is no mixer either: a block has one of them at least")
+            raise SpecError("ffn", "a block needs a mixer or an FFN")
         for name, part, other in (("mixer", self.mixer, "ffn"), ("ffn", self.ffn, "mixer")):
             if part.absent and self.topology != "serial":
-                raise SpecError("topology", f"{self.topology} needs mixer and ffn side by side, and there is no {name}")
+                raise SpecError("topology", f"{self.topology} needs a mixer and an FFN; the block has no {name}")
             for setting, feature in (("canon", self.canon), ("gated_norm", self.gated_norm)):
                 if part.absent and feature is not None and name in feature.before:
-                    raise SpecError(f"{setting}.before", f"there is no {name} for it to be before: before: [{other}]")
+                    raise SpecError(f"{setting}.before", f"the block has no {name}; use before: [{other}]")

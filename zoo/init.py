@@ -150,7 +150,7 @@ def roles(model: nn.Module) -> dict[str, Role]:
             owned: dict[str, Role] = getattr(module, "roles", {})
             if name not in owned:
                 raise TypeError(
-                    f"{type(module).__name__} does not say the role of its parameter '{name}': write "
+                    f"{type(module).__name__}: parameter '{name}' has no role: set "
                     f"roles = {{'{name}': 'gain'}} in the class, or bias, input or output"
                 )
             _check_role(owned[name])
@@ -170,8 +170,8 @@ def _check_initial(module: nn.Module) -> None:
                 raise ValueError(f"`{table}` of {type(module).__name__} names '{name}', which it does not have{hint}")
             if owner or isinstance(getattr(module, name, None), nn.Module):
                 said = f"`self.{owner or name}.{table} = {{'{own if owner else 'bias'}': …}}`"
-                reason = f"`{table}` of {type(module).__name__} names '{name}', which is no parameter of its own"
-                raise ValueError(f"{reason}: a module inside it has its own, {said}")
+                reason = f"`{table}` of {type(module).__name__} names '{name}', which is not a parameter of its own"
+                raise ValueError(f"{reason}: set it in the submodule, {said}")
 
 
 def _check_role(role: str) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from zoo.block import Block
 from zoo.caches import CacheKind
-from zoo.caching.cache import NOTHING_TO_CACHE, Cache, LayerCache
+from zoo.caching.cache import ASK_THE_MODEL, NOTHING_TO_CACHE, Cache, LayerCache
 from zoo.caching.kinds import cache_kind
 from zoo.distillation import SoftTargets
 from zoo.features import Predicting, new_norm
@@ -75,7 +75,8 @@ class Decoder(Stack):
             step = self._begin(tokens, left_pad, given)
             return self._run(self.embed(tokens, step), step, None)
         if len(cache.layers) != self.cache_entries:
-            raise ValueError(f"the cache is of {len(cache.layers)} layers, and the model has {self.cache_entries}")
+            entries = f"{len(cache.layers)} entries, the model needs {self.cache_entries}"
+            raise ValueError(f"the cache has {entries}: {ASK_THE_MODEL}")
         check_given(tokens, left_pad, given, cache.capacity)
         cache.admit(tokens.shape[0], tokens.shape[1], left_pad, given.get("prefix"))
         parts, start, length = [], 0, tokens.shape[1]
@@ -150,8 +151,8 @@ class Decoder(Stack):
         try:
             x: Tensor = self.embedding(tokens)
         except IndexError:
-            known = f"the vocabulary has the tokens 0 to {self.spec.vocab_size - 1}"
-            raise ValueError(f"{known}, and these reach from {int(tokens.min())} to {int(tokens.max())}") from None
+            found = f"{int(tokens.min())} to {int(tokens.max())}"
+            raise ValueError(f"token ids must be 0 to {self.spec.vocab_size - 1}, not {found}") from None
         if self.project_in is not None:
             x = self.project_in(x)
         return x if self.spec.embedding_factor == 1 else x * self.spec.embedding_factor

@@ -19,10 +19,10 @@ INDICES = (torch.int64, torch.int32)
 def check_tokens(tokens: Tensor, what: str = "tokens") -> None:
     """Raise ValueError unless tokens are an int64 or int32 tensor (B, T) with at least one row and one token."""
     if not isinstance(tokens, Tensor):
-        raise ValueError(f"{what} must be a tensor (batch, length) int64, not a {type(tokens).__name__}")
+        raise ValueError(f"{what} must be an int64 tensor (batch, length), not a {type(tokens).__name__}")
     if tokens.dim() != 2 or tokens.dtype not in INDICES:
         found = f"{tuple(tokens.shape)} {str(tokens.dtype).removeprefix('torch.')}"
-        raise ValueError(f"{what} must be (batch, length) int64, not {found}")
+        raise ValueError(f"{what} must be an int64 tensor (batch, length), not {found}")
     if not tokens.numel():
         raise ValueError(f"{what} of shape {tuple(tokens.shape)}: a pass needs at least one row and one token")
 
@@ -30,7 +30,7 @@ def check_tokens(tokens: Tensor, what: str = "tokens") -> None:
 def check_targets(targets: Tensor, tokens: Tensor, vocabulary: int) -> None:
     """Raise ValueError for targets of another shape than `tokens`, or that are neither in the vocabulary nor −100."""
     if targets.shape != tokens.shape:
-        raise ValueError(f"targets of shape {tuple(targets.shape)} and tokens of shape {tuple(tokens.shape)}")
+        raise ValueError(f"targets must have the shape of tokens, {tuple(tokens.shape)}, not {tuple(targets.shape)}")
     if not _is_seen(targets):
         return
     wrong = targets[((targets < 0) & (targets != IGNORED)) | (targets >= vocabulary)]
@@ -57,7 +57,7 @@ def check_given(tokens: Tensor, left_pad: Tensor | None, given: Given, room: int
             _check_count(name, count, tokens.shape[0], room)
     texts = len(given["encoder_tokens"]) if "encoder_tokens" in given else tokens.shape[0]
     if texts != tokens.shape[0]:
-        raise ValueError(f"encoder_tokens have {texts} rows, and tokens {tokens.shape[0]}")
+        raise ValueError(f"encoder_tokens must have as many rows as tokens, {tokens.shape[0]}, not {texts}")
 
 
 def most(counts: Tensor) -> int | None:
@@ -73,13 +73,13 @@ def _is_seen(counts: Tensor) -> bool:
 
 def _check_count(name: str, count: Tensor, batch: int, room: int | None) -> None:
     if not isinstance(count, Tensor):
-        raise ValueError(f"{name} must be a tensor ({batch},) int64, one number for each row, not {count!r}")
+        raise ValueError(f"{name} must be an int64 tensor ({batch},), one number per row, not {count!r}")
     if count.shape != (batch,) or count.dtype not in INDICES:
         found = f"{tuple(count.shape)} {str(count.dtype).removeprefix('torch.')}"
-        raise ValueError(f"{name} must be ({batch},) int64, one number for each row, not {found}")
+        raise ValueError(f"{name} must be an int64 tensor ({batch},), one number per row, not {found}")
     if _is_seen(count):
         least, most = (int(end) for end in count.aminmax())
         if least < 0:
-            raise ValueError(f"{name} counts tokens: it cannot be {least}")
+            raise ValueError(f"{name} must be at least 0, not {least}")
         if room is not None and most > room:
-            raise ValueError(f"{name} is {most}, and a row has {room} tokens")
+            raise ValueError(f"{name} must be at most {room}, the length of a row, not {most}")

@@ -46,12 +46,12 @@ class ModelSpec(ModelSettings):
     def _check_names(self) -> None:
         """Raise SpecError if a layer's block is undefined, or if `blocks` redefines the base block."""
         if BASE in self.blocks:
-            raise SpecError(f"blocks.{BASE}", f"'{BASE}' names the base block: edit it as {BASE}.…")
+            raise SpecError(f"blocks.{BASE}", f"'{BASE}' is the base block: edit it as {BASE}.…")
         for field in ("first", "pattern"):
             for name in getattr(self, field):
                 if name != BASE and name not in self.blocks:
                     known = ", ".join([BASE, *self.blocks])
-                    raise SpecError(field, f"no block is named '{name}': there are {known}")
+                    raise SpecError(field, f"unknown block '{name}': one of {known}")
 
     def written(self, name: str) -> BlockSpec:
         """The block of this name, before defaults are resolved. Raises SpecError with the path of the invalid edit."""

@@ -70,7 +70,7 @@ class Stack(nn.Module):
     def _add(self, parts: Iterable[FeatureLayer]) -> None:
         for part in parts:
             if hasattr(self, part.name) or part.name == "norm":
-                raise ValueError(f"{type(part).__name__}: a model has something else named {part.name!r}")
+                raise ValueError(f"{type(part).__name__}: the model already has an attribute {part.name!r}")
             self.add_module(part.name, part)
 
     @property
@@ -114,15 +114,15 @@ class Stack(nn.Module):
         step.lent = {} if self._lends else None
         step.token_types = given.get("token_types")
         if step.token_types is not None and self.spec.token_types is None:
-            raise ValueError("token_types are for models that have a table of them (spec.token_types)")
+            raise ValueError("token_types need a model with token-type embeddings (spec.token_types)")
         step.places, step.block_places = given.get("places"), given.get("block_places")
         if step.places is not None and self._deaf:
             raise ValueError(
-                f"positions cannot be passed to a model with {self._deaf[0]} positions, which depend on distances only"
+                f"places cannot be passed to a model with {self._deaf[0]} positions, which depend on distances only"
             )
         if "right_pad" in given:
             if self.spec.visible != "all":
-                raise ValueError(f"right_pad is for models with visible: all; this one has visible: {step.sight}")
+                raise ValueError(f"right_pad needs a model with visible: all, not {step.sight}")
             step.ends = tokens.shape[1] - given["right_pad"]
         if "prefix" in given and self.spec.visible == "prefix":  # a causal model has no use for it
             step.prefix_ends = given["prefix"] if left_pad is None else given["prefix"] + left_pad

@@ -60,13 +60,13 @@ def _question(found: tuple[StudyDocument, StudyArm] | None, run: RunDocument) ->
 
 def _use(model_type: str, adapter: bool) -> str:
     if adapter:
-        return "An adapter for peft; `base/` has the model that it belongs to."
+        return "An adapter for peft; its base model is in `base/`."
     if model_type != REMOTE:
         return "`AutoModelForCausalLM.from_pretrained(DIR)`: the architecture is one of transformers' own."
     return (
-        "`AutoModelForCausalLM.from_pretrained(DIR, trust_remote_code=True)`, where the package ablate is installed: "
-        "no family of transformers has this architecture, so `modeling_ablate.py` builds it from `config.json`. "
-        "`zoo.from_hf(DIR)` is the same model, and runs no code of this folder."
+        "`AutoModelForCausalLM.from_pretrained(DIR, trust_remote_code=True)`, with the package ablate installed: "
+        "transformers has no such architecture, so `modeling_ablate.py` builds it from `config.json`. "
+        "`zoo.from_hf(DIR)` loads the same model without running code from this folder."
     )
 
 
@@ -82,7 +82,7 @@ def _training(
     if arm is not None and arm.checkpoint is not None:
         yield "started from", f"the checkpoint `{arm.checkpoint}`, whose training is not counted here"
     if arm is not None and arm.tokens_before:
-        yield "started from", f"another arm, trained on {arm.tokens_before:,} tokens before"
+        yield "started from", f"another arm, already trained on {arm.tokens_before:,} tokens"
     if arm is not None and arm.teacher is not None:
         yield "distilled from", f"`{arm.teacher}`, whose training is not counted here"
     if run.imported is None:
@@ -115,10 +115,10 @@ def _number(value: float) -> str:
 
 def _limits(run: RunDocument, result: ResultDocument) -> str:
     if run.imported is not None:
-        return "Its training is not known here: see the card of the model that was imported."
+        return "How it was trained is not recorded here: see the card of the original model."
     return (
-        f"One seed of one arm, trained on {result.tokens:,} tokens: made to be compared with the other arms at an "
-        "equal budget, not to be used. Its loss alone does not answer the question; the study's report does, with "
+        f"One seed of one arm, trained on {result.tokens:,} tokens for comparison with the other arms at an "
+        "equal budget, not for use. Its loss alone does not answer the question; the study's report does, with "
         "intervals over seeds. ± is a standard error over items of one model."
     )
 

@@ -16,7 +16,7 @@ from ablate.machine.environment import own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
 from ablate.planning.adoption import adopt
 from ablate.readable import now
-from ablate.running.importing import imported_run, take_in
+from ablate.running.importing import imported_run, store_imported
 from ablate.running.progress import Wanted, open_progress, teller
 from ablate.store import Store
 from ablate.store.documents import ImportDocument, RunDocument
@@ -73,8 +73,8 @@ def imported_first(directory: Path, root: str | Path, progress: Wanted) -> str:
     if before is not None and (before.imported, before.conventions, before.begins) == known:
         return before.digest
     asked = import_settings(checkpoint, None, None, (), (), None, True, pick_device())
-    text = "Python's standard library (`ablate import DIR --text` or `--study` takes another)"
-    teller(progress)(f"{name} is imported first; its text is {text}")
+    text = "Python's standard library (choose another with `ablate import DIR --text` or `--study`)"
+    teller(progress)(f"importing {name} first; held-out text: {text}")
     run, _ = import_run(place, checkpoint, name, asked, enforce(pick_device(), "float32", own_threads()), progress)
     remember_import(place, name, directory, run)
     return run.digest
@@ -95,13 +95,13 @@ def import_run(
         reason = f"the store has another model of this name, from {found.folder}: import this one under another name"
         raise ArgumentError("name", reason, name)
     if store.status(run.digest) != "finished":
-        reading = f"{name}: reading held-out text" + (", its BOS before every window" if run.begins else "")
+        reading = f"{name}: reading held-out text" + (", with its BOS before every window" if run.begins else "")
         for line in (*checkpoint.receipt, *corpus.meta.receipt, reading):
             teller(progress)(line)
         if checkpoint.published and run.conventions is None:
-            said = "transformers cannot read its tokenizer, so that tasks are put to it without its BOS"
+            said = "transformers cannot read its tokenizer, so tasks are evaluated without a BOS"
             teller(progress)(f"{name}: {said}")
-    take_in(store, checkpoint, run, corpus, numerics)
+    store_imported(store, checkpoint, run, corpus, numerics)
     return run, corpus
 
 
@@ -118,19 +118,19 @@ def import_settings(
     bos: object = None,
 ) -> ImportSettings:
     if checkpoint.tokenizer is None:
-        raise CheckpointError(f"{checkpoint.without_tokenizer}, so that no text can be read with it")
+        raise CheckpointError(f"{checkpoint.without_tokenizer}: an import needs a tokenizer")
     given, begins = _measure(measure), _bos(bos)
     if study is None:
         if sets or scale:
-            raise ArgumentError("sets" if sets else "scale", "belongs to a study: name one")
+            raise ArgumentError("sets" if sets else "scale", "needs a study")
         own = _own_text(checkpoint, text)
         context = context or min(CONTEXT, longest_text(checkpoint.spec) or CONTEXT)
         return ImportSettings(own, Path(), context, given or MeasureSpec(), bos=begins or "auto")
     if text:
-        raise ArgumentError("text", "the text is the study's: leave out one of the two")
+        raise ArgumentError("text", "cannot be combined with a study, which has its own text")
     found = load_study(study, scale, sets, device=device)
     if not isinstance(found.data, TextSource):
-        raise ArgumentError("study", f"it reads no text: {found.data.source} is a synthetic task", found.name)
+        raise ArgumentError("study", f"needs text, but its data, {found.data.source}, is a synthetic task", found.name)
     source = found.data.tokenised_by(_own_text(checkpoint, ()).tokenizer)
     wanted = given or found.measure or MeasureSpec()
     begins = begins or (found.evals.bos if found.evals else "auto")

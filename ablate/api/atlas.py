@@ -88,7 +88,7 @@ def _results_of(source: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
     elif source.is_dir():
         yield from ((reports.read_result(path), None) for path in sorted(source.glob("*@*.json")))
     else:
-        raise ArgumentError("sources", "a store, a folder of recorded results, or such a file", str(source))
+        raise ArgumentError("sources", "expected a store, or a file or folder of recorded results", str(source))
 
 
 def known_sources() -> Sources:

@@ -90,8 +90,8 @@ def _check_memory(name: str, edits: Edits, device: str, dtype: str) -> None:
         raise AblateError(str(error)) from error
     needed, there = COPIES * parameters * getattr(torch, dtype).itemsize, room_bytes(device)
     if needed > there:
-        has = "has free" if device == "cuda" else "has"
-        reason = f"needs at least {needed / GIB:,.0f} GiB, and {device} {has} {there / GIB:,.0f}"
+        free = " free" if device == "cuda" else ""
+        reason = f"needs at least {needed / GIB:,.0f} GiB, but {device} has {there / GIB:,.0f} GiB{free}"
         raise AblateError(f"{name} with {parameters / 1e9:.1f} B parameters {reason}: try --set n_layers=2")
 
 
@@ -99,7 +99,7 @@ def _built(name: str, edits: Edits) -> zoo.Decoder:
     """A preset with initial weights, or the checkpoint in a folder."""
     if Path(name).is_dir():
         if edits:
-            raise ArgumentError("sets", "a checkpoint is measured as it is: edits are for presets")
+            raise ArgumentError("sets", "only presets can be edited, not a checkpoint")
         return Checkpoint.at(name, Path()).load()
     try:
         return zoo.build(zoo.load(name, **edits))

@@ -94,7 +94,7 @@ class Runs:
             )
         scale = scales[0] if scale is None and len(scales) == 1 else scale
         if scale not in scales:
-            raise ArgumentError("scale", f"the store has the study at {', '.join(scales)}: name one of them")
+            raise ArgumentError("scale", f"choose one of the study's scales in the store: {', '.join(scales)}")
         return StudyResult.stored(self.store.study(name, scale).path)
 
     def ledger(self, name: str, fdr: Rule | None = None) -> pl.DataFrame:
@@ -114,11 +114,11 @@ class Runs:
             >>> ablate.open("runs").ledger("norm_placement")
         """
         if fdr not in (None, *RULES):
-            raise ArgumentError("fdr", f"one of {', '.join(RULES)}, or None", fdr)
+            raise ArgumentError("fdr", f"expected one of {', '.join(RULES)}, or None", fdr)
         others = [self.store.read_ledger(other) for other in self.store.ledgers() if other != name]
         found = history(self.store.read_ledger(name), fdr, others)
         if not found:
-            raise StoreError(f"{self.store.root}/: no comparison of a study '{name}' was judged here")
+            raise StoreError(f"{self.store.root}/: no comparison of a study '{name}' has been judged")
         return ledger_frame(found)
 
     def model(self, run: str) -> zoo.Decoder:

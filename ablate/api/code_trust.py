@@ -36,7 +36,7 @@ def refuse_code(study: Study, allowed: bool) -> None:
         mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         mark.touch(mode=0o600)
     elif not (mark.is_file() and mark.stat().st_uid == os.geteuid()):
-        reason = f"task files can run any code. Read {', '.join(files)}; then allow it, once, with --allow-code"
+        reason = f"task files can run any code: read {', '.join(files)}, then allow them once with --allow-code"
         raise study.error("evals", reason)
 
 

@@ -17,7 +17,8 @@ from ablate.api.loss_metrics import facing, notes_on
 from ablate.api.loss_table import LossTable, read_table
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject
-from reports.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
+from reports.findings.loss_pairs import ArmContrast, ArmLosses
+from reports.findings.losses import judge, noise_of, smallest_detectable
 from reports.wording.arm_names import listed_seeds
 from reports.wording.method_words import quiet_pair
 from zoo.errors import did_you_mean
@@ -134,7 +135,7 @@ def compare(
 def _of_logs(pattern: str, metric: str | None) -> LossTable:
     frame, notes = ended(read_logs(pattern, metric))
     if "{seed}" not in pattern:
-        notes = ("the pattern has no {seed}: whatever it matches counts as an arm of one seed", *notes)
+        notes = ("the pattern has no {seed}: each match counts as an arm with one seed", *notes)
     return LossTable(frame, metric or "loss", notes)
 
 
@@ -148,12 +149,12 @@ def _arm(name: str, rows: pl.DataFrame) -> ArmLosses:
     if len(rates) > 1:
         raise ArgumentError(
             "losses",
-            f"{name} has judging runs at {len(rates)} rates: mark the runs that chose its rate with `tuning` in a "
-            "column `split`, and judge it at one rate, on other seeds",
+            f"{name} has judging runs at {len(rates)} rates: mark the runs that chose its rate as `tuning` in a "
+            "column `split`, and judge it at one rate, with other seeds",
         )
     seeds = judging["seed"].to_list()
     if len(twice := judging.filter(pl.col("seed").is_duplicated())["seed"]):
-        raise ArgumentError("losses", f"{name} has seed {twice[0]} more than once, with a rate and without")
+        raise ArgumentError("losses", f"{name} has seed {twice[0]} twice, with and without a rate")
     if not seeds:
         raise ArgumentError("losses", f"{name} has no judging runs")
     by_rate: dict[float, list[float]] = {}
@@ -241,12 +242,12 @@ def _notes(arms: list[ArmLosses], baseline: str) -> list[str]:
             notes.append(f"arms did not cost the same as {baseline}: {', '.join(unlike)}")
     unknown = [arm.name for arm in arms if arm.tuning and arm.rate is None]
     if unknown:
-        notes.append(f"{', '.join(unknown)}: judging runs have no rate, and count as at the best of the tuning runs")
+        notes.append(f"{', '.join(unknown)}: judging runs have no rate; assumed to be the best rate of the tuning runs")
     untried = [arm.name for arm in arms if arm.tuning and arm.rate is not None and arm.rate not in arm.tuning]
     if untried:
-        notes.append(f"{', '.join(untried)}: judged at a rate that no tuning run had")
+        notes.append(f"{', '.join(untried)}: judged at a rate that was not tried in tuning")
     if not all(arm.tuning for arm in arms):
-        notes.append("no tuning runs for every arm: verdicts hold at the rates that were used, not for each arm's best")
+        notes.append("not every arm has tuning runs: verdicts hold at the rates used, not at each arm's best")
     return notes
 
 
@@ -257,7 +258,7 @@ def _shared_with_tuning(frame: pl.DataFrame) -> list[str]:
     by_seed = frame.group_by("arm", "seed", maintain_order=True)
     both = by_seed.agg(pl.col("split").n_unique()).filter(pl.col("split") > 1)
     arms = ", ".join(map(str, both["arm"].unique(maintain_order=True)))
-    return [f"{arms}: tuned and judged on the same seeds, which flatters the rate that was chosen"] if arms else []
+    return [f"{arms}: tuned and judged on the same seeds, so the chosen rate looks better than it is"] if arms else []
 
 
 def frame_rows(frame: pl.DataFrame) -> list[JsonValue]:

@@ -133,7 +133,7 @@ def evaluate(
 
 def _asked(settings: Mapping[str, object], corpus: AnyCorpus, model: ModelSpec) -> EvalSpec:
     synthetic = corpus.source if isinstance(corpus, SyntheticCorpus) else None
-    source = synthetic.source if synthetic else "what this one was trained on"
+    source = synthetic.source if synthetic else "this run's data"
     found = conditions(synthetic, source, {"this one": model}, Path.cwd(), own_tokenizers=False)
     given = {name: value for name, value in settings.items() if value is not None and value is not False}
     try:

@@ -101,7 +101,7 @@ def _written(store: Store, run: RunDocument, target: Path, family: str | None, a
 
 def _write_with_code(model: zoo.Decoder, run: RunDocument, target: Path, end: int | None) -> None:
     if reason := obstacle(model.spec):
-        what = "no family of transformers expresses it, and a modeling file of ours is for causal models"
+        what = "no family of transformers expresses it, and ablate's own modeling file supports only causal models"
         raise UnsupportedError("", f"the model {reason}: {what}")
     context = TrainSpec.model_validate(run.train).context
     save_with_code(model, target, context=context, end=end)
@@ -142,5 +142,5 @@ def _upload(folder: Path, repository: str) -> None:
     except refusals as error:
         said = str(error).strip().partition("\n")[0]
         upload = f"`hf auth login` and `hf upload {repository} {folder} --private`"
-        reason = f"{said}: {folder} is written; where the hub can be reached, {upload} do the rest"
+        reason = f"{said}: {folder} is written; once the hub can be reached, upload it with {upload}"
         raise ArgumentError("push", reason, repository) from error

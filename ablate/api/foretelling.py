@@ -93,7 +93,7 @@ class Foretold:
 
     def table(self) -> list[tuple[str, ...]]:
         """One row of text for each arm, the header first."""
-        head = ("arm", "parameters", "steps", "step", "bound by", "moved", "kernels", "products", "memory", "attention")
+        head = ("arm", "parameters", "steps", "step", "bound by", "bytes", "kernels", "matmuls", "memory", "attention")
         return [(*head, "run", "runs"), *map(_row, self.arms)]
 
     def notes(self) -> list[str]:
@@ -217,25 +217,24 @@ def _notes(found: Foretold) -> Iterator[str]:
     for name, hours, fits in found.scales:
         yield f"scale {name}: {hours:.2g} hours{'' if fits else ', too long'}"
     if found.scales and not any(fits for _, _, fits in found.scales):
-        yield f"no scale fits in so many hours: this is {found.study.scale}, the shortest"
+        yield f"no scale fits in the given hours; showing the shortest, {found.study.scale}"
     yield (
         f"scale {found.study.scale} on one {device.title}: about {clock(found.seconds)} in all, tuning and measuring"
         " included, evaluations not"
     )
     yield from kernel_lines({arm.name: arm.work.attention for arm in arms if arm.work})
     if any(WRITTEN_OUT in (arm.work.attention or "") for arm in arms if arm.work):
-        yield "scans of linear mixers are counted as they are written out: the kernels of fla-core move less"
+        yield "scans of linear mixers are counted as unfused PyTorch; fla-core's kernels move fewer bytes"
     for arm in arms:
         if arm.work is not None and arm.work.peak_bytes > device.memory_bytes:
             needed, there = arm.work.peak_bytes / 2**30, device.memory_bytes / 2**30
-            yield f"arm {arm.name} does not fit: {needed:.3g} GiB of {there:.3g}"
+            yield f"arm {arm.name} does not fit: it needs {needed:.3g} GiB of {there:.3g}"
         if arm.work is None:
-            uncounted = "its step was not counted, so its time is that of its FLOPs"
-            yield f"arm {arm.name}: {uncounted} at {UTILISATION:.0%} of the peak"
+            yield f"arm {arm.name}: step not traced; time estimated from its FLOPs at {UTILISATION:.0%} of the peak"
     yield (
         f"predicted, not measured: a roofline at {device.compute_share:.0%} of the peak FLOP/s and"
-        f" {device.bandwidth_share:.0%} of the bandwidth, times {SLOWER[True]:g} where a step is compiled and"
-        f" {SLOWER[False]:g} where not, as on an H200"
+        f" {device.bandwidth_share:.0%} of the bandwidth, times {SLOWER[True]:g} for compiled steps and"
+        f" {SLOWER[False]:g} for others, as fitted on an H200"
     )
 
 
@@ -246,7 +245,7 @@ def kernel_lines(attention: dict[str, str | None]) -> Iterable[str]:
         kinds.setdefault(kernels or "none", []).append(name)
     if len(kinds) > 1:
         by_kind = "; ".join(f"{kind}: {_few(names)}" for kind, names in kinds.items())
-        yield f"arms differ in their attention kernels ({by_kind}): part of a difference in time is that of the kernels"
+        yield f"arms differ in their attention kernels ({by_kind}): part of a difference in time is due to the kernels"
 
 
 def _few(names: Sequence[str]) -> str:

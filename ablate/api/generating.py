@@ -102,13 +102,13 @@ def generate(
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
     if not texts:
-        raise ArgumentError("prompts", "needs at least one")
+        raise ArgumentError("prompts", "needs at least one prompt")
     trained = _trained(run, store)
     chosen = _sampling(sampling)
     with torch.inference_mode(), _in_memory():
         if isinstance(trained.train.objective, FillsHoles):
             if stop:
-                raise ArgumentError("stop", "stops a continuation, but this model fills holes: use tokens")
+                raise ArgumentError("stop", "only ends continuations, but this model fills holes: use tokens")
             return _filled(
                 trained, trained.train.objective, texts, HOLE if hole is None else hole, tokens, chosen, seed
             )
@@ -151,7 +151,7 @@ def _continued(
 ) -> list[Generated]:
     model, how = trained.model, trained.conventions
     if reason := obstacle(model.spec):
-        raise StoreError(f"{trained.digest}: the model {reason}: a prompt alone cannot be continued")
+        raise StoreError(f"{trained.digest}: the model {reason}, so it cannot continue a prompt")
     requests = [
         GenerationRequest(place, how.encode(prompt) or [how.first], (*stop, *how.stops), new, sampling)
         for place, prompt in enumerate(prompts)
@@ -162,7 +162,7 @@ def _continued(
     if needed > MOST_TOKENS:
         raise AblateError("out of memory: ask for fewer tokens")
     if longest is not None and needed > longest:
-        raise AblateError(f"prompt and new tokens are {needed + 1} tokens: the model has positions for {longest}")
+        raise AblateError(f"prompt and new tokens are {needed + 1} tokens, but the model has positions for {longest}")
     texts = decode(model, how, requests, seed=seed)
     return [
         Generated(trained.digest, prompt, prompt + text, (text,), fills_holes=False)
@@ -201,6 +201,6 @@ def _pieces(prompt: str, mark: str) -> list[str]:
     if not mark:
         raise ArgumentError("hole", "must not be empty")
     if mark not in prompt:
-        reason = f"has no {mark} marker, and this model only fills holes (see hole)"
+        reason = f"has no {mark} marker, but this model only fills holes (hole sets another marker)"
         raise ArgumentError("prompt", reason, repr(prompt))
     return prompt.split(mark)

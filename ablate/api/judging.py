@@ -152,7 +152,7 @@ def judge(
     if not budget >= 0:
         raise ArgumentError("budget", f"expected a number of seconds, not {budget:g}")
     if not 0 < alpha < 1:
-        raise ArgumentError("alpha", f"expected a share between 0 and 1, not {alpha:g}")
+        raise ArgumentError("alpha", f"expected a number between 0 and 1, not {alpha:g}")
     context = open_context(store, options, progress)
     study = load_study(base, scale, sets, device=context.device)
     edits = _edits(study, change, arm)
@@ -166,7 +166,7 @@ def judge(
             case = Case(study, context, named, edits, name, budget, replicate, alpha)
             return _judged(case, progress, options)
     except Timeout as error:
-        reason = "another command judges a proposal of it: proposals are judged one after the other"
+        reason = "another command is judging a proposal of this campaign; wait for it to finish"
         raise ArgumentError("campaign", reason, named) from error
 
 
@@ -174,7 +174,7 @@ def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str], arm: s
     if arm is None:
         return dict(change) if isinstance(change, Mapping) else changes(change)
     if change:
-        raise ArgumentError("arm", "is instead of a change: give one of the two", arm)
+        raise ArgumentError("arm", "cannot be combined with a change", arm)
     found = {each.name: each for each in study.arms[1:]}
     if arm not in found:
         raise ArgumentError("arm", f"no arm of that name{did_you_mean(arm, found)}; arms: {', '.join(found)}", arm)
@@ -185,7 +185,7 @@ def _judged(case: Case, progress: Wanted, options: RunOptions) -> Judgement:
     log = case.store.campaign(case.campaign)
     past = latest(case.store.read_campaign(case.campaign))
     if past and past[0].alpha != case.alpha:
-        reason = f"the campaign {case.campaign} began with {past[0].alpha:g}: begin another with its own name"
+        reason = f"the campaign {case.campaign} began with {past[0].alpha:g}: keep that, or name a new campaign"
         raise ArgumentError("alpha", reason, case.alpha)
     decided = [record for record in past if record.outcome is not None]
     # Resume the same proposal if it was begun and has no outcome yet.
@@ -257,6 +257,6 @@ def _ends(test: ProposalTest) -> str:
 def write_instructions(study: str, scale: str | None, path: Path = Path("AGENTS.md")) -> Path:
     """Write instructions for a program that proposes changes to this study. Raises ArgumentError if the file exists."""
     if path.exists():
-        raise ArgumentError("init", "is there already: add what `docs/agents.md` says, or remove it", str(path))
+        raise ArgumentError("init", "exists already: add the text of `docs/agents.md` to it, or remove it", str(path))
     text = (PROJECT / "ablate" / "study" / "agents.md").read_text(encoding="utf-8")
     return write_text(path, text.format(study=study, scale="" if scale is None else f" --scale {scale}"))

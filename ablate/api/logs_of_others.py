@@ -52,7 +52,7 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
     paths: dict[tuple[str, str], Path] = {}
     for arm, seed, path in _named(pattern):
         if (other := paths.setdefault((arm, seed), path)) != path:
-            remedy = "have the pattern match one of them" if "{seed}" in pattern else "give the pattern a {seed}"
+            remedy = "narrow the pattern to one of them" if "{seed}" in pattern else "add {seed} to the pattern"
             raise ArgumentError("losses", f"{other} and {path} are both seed {seed} of {arm}: {remedy}", pattern)
     if not paths:
         raise ArgumentError("losses", "no file or folder matches", pattern)
@@ -110,10 +110,10 @@ def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
 
 def _without(metric: str | None, values: dict[str, float], path: Path) -> ArgumentError:
     """The error for a log that lacks the metric."""
-    known = f"it has: {', '.join(list(values)[:20])}" if values else "no number with a name was found in it"
+    known = f"it has: {', '.join(list(values)[:20])}" if values else "it has no named numbers"
     if metric:
         return ArgumentError("metric", f"{path} has no {metric}{did_you_mean(metric, values)}; {known}", metric)
-    other = "; to judge another value, name it as the metric" if values else ""
+    other = "; to judge another value, give its name as the metric" if values else ""
     return ArgumentError("losses", f"has no {', '.join(LOSSES[:-1])} or {LOSSES[-1]}; {known}{other}", path)
 
 
@@ -155,7 +155,7 @@ def _json_lines(path: Path) -> dict[str, float]:
 def _of_records(records: Any) -> dict[str, float]:
     """Last value of each name in a list of records. Raises ValueError for anything else."""
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
-        raise ValueError("expected a map of numbers, or a list of such, or `log_history` with one")
+        raise ValueError("expected an object of numbers, or a list of them, alone or as `log_history`")
     return _numbers(item for record in records for item in record.items())
 
 

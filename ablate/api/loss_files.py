@@ -80,8 +80,8 @@ def _file(path: Path) -> Table:
     is_packed = path.suffix.lower() == ".gz"
     suffix = Path(path.stem if is_packed else path.name).suffix.lower()
     if suffix not in TEXTS and (is_packed or suffix != ".parquet"):
-        known = f"{', '.join(TEXTS)}, one of these and .gz, or .parquet"
-        raise ArgumentError("losses", f"expected a file that ends in {known}; or -, for CSV from standard input", path)
+        known = f"{', '.join(TEXTS)} (or one of these with .gz) or .parquet"
+        raise ArgumentError("losses", f"expected a file that ends in {known}, or - for CSV from standard input", path)
     try:
         check_regular(path)
         if suffix == ".parquet":
@@ -98,7 +98,7 @@ def _text(content: bytes, path: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise ArgumentError("losses", f"cannot be read: row {line}: is no UTF-8: save it as UTF-8", path) from error
+        raise ArgumentError("losses", f"row {line} is not UTF-8: save the file as UTF-8", path) from error
 
 
 def _delimited(text: str, mark: str) -> Table:
@@ -127,7 +127,7 @@ def _delimited(text: str, mark: str) -> Table:
         else:
             names = cells
     if not names:
-        raise ArgumentError("losses", "is empty: expected a heading with the columns arm, seed and loss")
+        raise ArgumentError("losses", "is empty: expected a header with the columns arm, seed and loss")
     return Table(names, lambda place: [row[place] for row in rows], numbers, _separator(names, mark))
 
 
@@ -141,13 +141,13 @@ def _ragged(cells: Sequence[str], names: Sequence[str], mark: str) -> str:
     """Message for a row that is longer or shorter than the heading, with the remedy."""
     if cells[0].lstrip().startswith("#"):
         return "is a comment: delete the line"
-    found = f"{len(cells)} cell{'s' * (len(cells) > 1)} below a heading of {len(names)}"
+    found = f"{len(cells)} cell{'s' * (len(cells) > 1)}, but the header has {len(names)}"
     if remedy := _separator(names, mark):
         return found + remedy
     name = {",": "comma", "\t": "tab"}[mark]
     if len(cells) < len(names):
         return f"{found}: write a {name} for each empty cell"
-    return f"{found}: write decimals with a point, and text that has a {name} in quotes"
+    return f"{found}: write decimals with a point, and quote text that contains a {name}"
 
 
 def _separator(names: Sequence[str], mark: str) -> str:
@@ -157,7 +157,7 @@ def _separator(names: Sequence[str], mark: str) -> str:
     others = {";": "semicolons", "\t": "tabs", ",": "commas"}
     found = next((word for other, word in others.items() if other != mark and other in names[0]), None)
     wanted = others[mark]
-    return f" (columns seem to be separated by {found}: they are to be {wanted}, and decimals points)" if found else ""
+    return f" (columns seem to be separated by {found}; use {wanted}, and a point for decimals)" if found else ""
 
 
 def _json_lines(text: str) -> Table:
@@ -168,7 +168,7 @@ def _json_lines(text: str) -> Table:
 def _json(text: str) -> Table:
     found = _decoded(text, "")
     if not isinstance(found, list):
-        remedy = "as `frame.to_json(path, orient='records')` writes it"
+        remedy = "as `frame.to_json(path, orient='records')` writes them"
         raise ArgumentError("losses", f"expected a list of records, {remedy}")
     return _of_records(list(enumerate(found, 1)))
 
@@ -178,8 +178,8 @@ def _decoded(text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        more = "; a file with a record on each line is to end in .jsonl" if error.msg == "Extra data" else ""
-        raise ArgumentError("losses", f"{place}is no JSON: {error.msg}{more}") from error
+        more = "; a file with one record per line must end in .jsonl" if error.msg == "Extra data" else ""
+        raise ArgumentError("losses", f"{place}is not JSON: {error.msg}{more}") from error
     except (ValueError, RecursionError) as error:
         raise ArgumentError("losses", f"{place}cannot be read: {reason_of(error)}") from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from reports.findings.losses import ArmContrast
+from reports.findings.loss_pairs import ArmContrast
 
 HIGHER_IS_BETTER = re.compile(
     "acc(uracy)?|auc|au(pr|ro)c|bleu|chrf|correct|elo|em|exact|f1|iou|kappa|map|mcc|meteor|mrr|ndcg|pass|pearson|"
@@ -28,10 +28,10 @@ def seems_higher_is_better(metric: str) -> bool:
 def notes_on(metric: str, higher_is_better: bool) -> list[str]:
     """A note on the direction in which the metric is judged, if a reader may expect the other."""
     if higher_is_better:
-        return [f"more `{metric}` counts as better"]
+        return [f"higher `{metric}` counts as better"]
     if seems_higher_is_better(metric):
-        remedy = "if more is better, use --higher-is-better (in Python higher_is_better=True)"
-        return [f"less `{metric}` counts as better, as of a loss: {remedy}"]
+        remedy = "if higher is better, use --higher-is-better (in Python higher_is_better=True)"
+        return [f"lower `{metric}` counts as better, as for a loss: {remedy}"]
     return []
 
 

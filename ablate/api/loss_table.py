@@ -27,7 +27,7 @@ KNOWN = (*NEEDED, "rate", "split", "cost")
 SPLITS = ("tuning", "judging")
 NO_NUMBER = frozenset(("", "na", "n/a", "#n/a", "<na>", "null", "none"))
 """Spellings of an empty cell in a column of numbers. They are valid names of arms and seeds."""
-NOT_KNOWN = "leave the cell empty where it is not known"
+NOT_KNOWN = "leave the cell empty if it is unknown"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def read_table(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, 
     filled = [any(not _is_empty(cells[name][number]) for name in NEEDED) for number in range(len(table.rows))]
     rows = [row for row, kept in zip(table.rows, filled, strict=True) if kept]
     if not rows:
-        raise ArgumentError("losses", "has no rows below its heading")
+        raise ArgumentError("losses", "has no rows below its header")
     written = {name: table.names[place] for name, place in places.items() if place is not None}
     columns = {name: _typed(name, written[name], _only(cells[name], filled), rows) for name in cells}
     frame, notes = _one_row_each(pl.DataFrame({**columns, "row": rows}), table, filled)
@@ -95,7 +95,7 @@ def _missing(name: str, metric: str | None, table: Table) -> ArgumentError:
     known = f"columns: {', '.join(table.names)}{table.remedy}"
     if metric and name == "loss":
         return ArgumentError("metric", f"no column of that name{did_you_mean(metric, table.names)}; {known}", metric)
-    other = "; to judge another column, name it as the metric" if name == "loss" and not table.remedy else ""
+    other = "; to judge another column, give its name as the metric" if name == "loss" and not table.remedy else ""
     return ArgumentError("losses", f"no column `{name}`{did_you_mean(name, table.names)}; {known}{other}")
 
 
@@ -127,7 +127,7 @@ def _is_empty(cell: object) -> bool:
 
 def _word(cell: object) -> str:
     if _is_empty(cell):
-        raise ValueError("is empty: every run needs its arm and its seed")
+        raise ValueError("is empty: every run needs an arm and a seed")
     if isinstance(cell, Iterable) and not isinstance(cell, str):
         raise ValueError(f"expected a number or a word, not {reprlib.repr(cell)}")
     return str(cell).strip()
@@ -157,7 +157,7 @@ def _number(cell: object, remedy: str = "leave the cell empty for a run that fai
         pass
     if isinstance(cell, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
         remedy = "write decimals with a point"
-    raise ValueError(f"{reprlib.repr(cell)} is no number: {remedy}")
+    raise ValueError(f"{reprlib.repr(cell)} is not a number: {remedy}")
 
 
 def _positive(cell: object) -> float | None:
@@ -176,7 +176,7 @@ READ: dict[str, Callable[[object], str | float | None]] = {
     "rate": _positive,
     "split": _split,
     "cost": _positive,
-    "step": lambda cell: None if _is_empty(cell) else _number(cell, "expected the number of a step"),
+    "step": lambda cell: None if _is_empty(cell) else _number(cell, "expected a step number"),
 }
 """Readers of cells, by column. They raise ValueError with the reason and the remedy."""
 
@@ -201,11 +201,11 @@ def _one_row_each(frame: pl.DataFrame, table: Table, filled: Sequence[bool]) -> 
         one, other = rows.rows(named=True)[:2]
         raise ArgumentError(
             "losses",
-            f"row {other['row']}: row {one['row']} has seed {one['seed']} of {one['arm']} already: keep one row for "
-            "each run, that of its last step",
+            f"row {other['row']} repeats seed {one['seed']} of {one['arm']} from row {one['row']}: keep one row per "
+            "run, that of its last step",
         )
     if not several:
         return frame, ()
     frame, short = ended(frame)
-    said = f"{several} runs have several rows: of each, the last one by `{table.names[place or 0]}` with a loss counts"
+    said = f"{several} runs have several rows: the last one with a loss, by `{table.names[place or 0]}`, counts"
     return frame.drop("step"), (said, *short)

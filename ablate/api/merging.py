@@ -60,11 +60,11 @@ class Merged:
 
     def lines(self) -> Iterator[str]:
         """Lines for a terminal."""
-        yield f"{self.archive}: {len(self.new)} new runs, {len(self.known)} with the same results here"
+        yield f"{self.archive}: {len(self.new)} new runs, {len(self.known)} already here with the same results"
         if self.completed:
-            yield f"{len(self.completed)} runs here got evaluations or a model that they lacked"
+            yield f"{len(self.completed)} runs already here gained evaluations or a model"
         for machine, count in self.machines.items():
-            yield f"{count} of the new runs were trained elsewhere: {machine}"
+            yield f"{count} of the new runs were trained in another environment: {machine}"
         for digest, reason in self.refused.items():
             yield f"refused: {digest}: {reason}"
         for name in self.studies:
@@ -72,7 +72,7 @@ class Merged:
         yield from self.kept
         for name, count in self.judgements.items():
             plural = "s" * (count > 1)
-            yield f"ledger of {name}: {count} more judgement{plural}, for which verdicts are corrected from now on"
+            yield f"ledger of {name}: {count} more judgement{plural}; from now on, verdicts are corrected for them"
 
 
 def merge(path: str | Path, *, store: str | Path = "runs", limit: str = LIMIT) -> Merged:
@@ -135,7 +135,7 @@ def _kept(store: Store, theirs: StudyDocument) -> str:
     name = f"{theirs.name} at {theirs.scale}"
     identities = [{arm.name: arm.identity for arm in study.arms} for study in (ours, theirs)]
     if identities[0] != identities[1]:
-        return f"study {name}: its arms here are others, and stay; the runs and judgements are in the store"
+        return f"study {name}: the store's own study has different arms, and is kept; runs and judgements were added"
     seeds = sorted({run.seed for study in (ours, theirs) for arm in study.arms for run in arm.runs})
     command = ours.command(seeds_option(seeds), store.option)
-    return f"study {name}: yours stays; for the numbers of all seeds, without training: {command}"
+    return f"study {name}: yours is kept; to report on all seeds, without training: {command}"

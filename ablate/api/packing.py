@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from ablate.api.named import named_folder, named_run, study_name
 from ablate.errors import ArgumentError
 from ablate.machine.environment import project_version
-from ablate.planning.identity import redone
+from ablate.planning.identity import recomputed
 from ablate.readable import now
 from ablate.store import SearchFolder, Store, StoreError, StudyFolder, archive, checksum, jsonfile
 from ablate.store.documents import MergedRecord, PackDocument, RunDocument, StudyDocument
@@ -76,7 +76,7 @@ def pack(
         >>> ablate.pack("norm_placement", out="norm_placement.zip").runs
     """
     if not names:
-        raise ArgumentError("names", "no study and no run is named")
+        raise ArgumentError("names", "name at least one study or run")
     place, target = Store(store), Path(out)
     folders, digests = _chosen(names, scale, place)
     studies = {folder: _document(folder) for folder in folders}
@@ -110,7 +110,7 @@ def _chosen(names: Iterable[str | Path], scale: str | None, store: Store) -> tup
             continue
         folder = named_folder(name, scale, store.root)
         if SearchFolder(folder).exists:
-            raise StoreError(f"{name} is a search, and its trials do not travel: name the study that it wrote")
+            raise StoreError(f"{name} is a search, whose trials cannot be packed: name the study that it wrote")
         folders.append(StudyFolder(folder))
     return folders, digests
 
@@ -120,7 +120,7 @@ def _document(folder: StudyFolder) -> StudyDocument:
     if study is None:
         raise StoreError(f"{folder.document_path} is gone: run the study again")
     if CAMPAIGN_STUDY.fullmatch(study.name):
-        raise StoreError(f"{study.name} is a proposal of a campaign, which does not travel: pack a run of it instead")
+        raise StoreError(f"{study.name} is a proposal of a campaign, which cannot be packed: pack its runs instead")
     return study
 
 
@@ -134,8 +134,8 @@ def _with_sources(store: Store, digests: Iterable[str]) -> set[str]:
         if digest in found or run is None:
             continue
         if run.digest != digest or run.imported is not None:
-            reason = "a model from elsewhere" if run.imported else "stored by an earlier version under another digest"
-            raise StoreError(f"{digest}: the run is {reason}, and does not travel")
+            reason = "an imported model" if run.imported else "stored by an earlier version under another digest"
+            raise StoreError(f"{digest}: the run is {reason}, so it cannot be packed")
         found.add(digest)
         waiting += [source.run for source in (run.start, run.teacher) if source is not None and source.run is not None]
     return found
@@ -232,10 +232,10 @@ def _verify_digest(run: RunDocument | None) -> None:
     if lacking := ", ".join(changed(run.plugins or {})):
         raise StoreError(f"{run.digest}: trained with the plug-in {lacking}: give it with --plugin FILE")
     try:
-        found = redone(run, parse(run.model), TrainSpec.model_validate(run.train))
+        found = recomputed(run, parse(run.model), TrainSpec.model_validate(run.train))
     except (SpecError, ValidationError) as error:
         raise StoreError(f"{run.digest}/run.json: {str(error).splitlines()[0]}") from error
     if found.digest != run.digest:
         raise StoreError(
-            f"{run.digest}: its settings have the digest {found.digest}: it is forged, or of another version of ablate"
+            f"{run.digest}: its settings have the digest {found.digest}: forged, or from another version of ablate"
         )

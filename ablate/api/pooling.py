@@ -78,7 +78,7 @@ def compare_stores(study: str | Path, stores: Sequence[str | Path], *, scale: st
         >>> ablate.compare_stores("norm_placement", ["ours/runs", "theirs/runs"]).differences
     """
     if len(stores) < 2:
-        raise ArgumentError("stores", "one store has nothing to be compared with: name two or more")
+        raise ArgumentError("stores", "name two or more stores")
     found = {str(store): reports.summarise(named_folder(study, scale, store)) for store in stores}
     if len(found) < len(stores):
         raise ArgumentError("stores", "a store is named twice")
@@ -90,7 +90,7 @@ def compare_stores(study: str | Path, stores: Sequence[str | Path], *, scale: st
             by_pair.setdefault(pair, []).append((name, value, error))
     rows = [_row(pair, each) for pair, each in by_pair.items() if len(each) > 1]
     alone = {pair: each[0][0] for pair, each in by_pair.items() if len(each) == 1}
-    notes += [f"{arm} against {base} is known in {store} alone" for (arm, base), store in alone.items()]
+    notes += [f"only {store} has {arm} against {base}" for (arm, base), store in alone.items()]
     corrected = holm([float(str(row["p"])) for row in rows])
     return StoresCompared(
         pl.DataFrame([{**row, "p": p} for row, p in zip(rows, corrected, strict=True)], schema=SCHEMA),
@@ -109,7 +109,7 @@ def _check(studies: Mapping[str, StudyDocument]) -> None:
         if shared := first.run_digests & second.run_digests:
             raise ArgumentError(
                 "stores",
-                f"{one} and {other} have {len(shared)} runs in common, which would count twice: take one over into the "
+                f"{one} and {other} have {len(shared)} runs in common, which would count twice: merge one into the "
                 "other (`ablate pack`, `ablate merge`)",
             )
         if first.per != second.per:
@@ -117,8 +117,8 @@ def _check(studies: Mapping[str, StudyDocument]) -> None:
         edits = [{arm.name: {**arm.edits, RATE: None} for arm in study.arms} for study in (first, second)]
         unlike = [name for name in edits[0] if name in edits[1] and edits[0][name] != edits[1][name]]
         if unlike or first.baseline != second.baseline:
-            name = unlike[0] if unlike else "the baseline"
-            raise ArgumentError("stores", f"{name} is not the same in {one} and {other}")
+            name = f"arm {unlike[0]}" if unlike else "the baseline"
+            raise ArgumentError("stores", f"{name} differs between {one} and {other}")
     for name, study in studies.items():
         if study.scale in UNJUDGED:
             raise ArgumentError("scale", f"the scale {study.scale} shows that a study runs, not what it finds", name)
@@ -133,10 +133,10 @@ def _differences(name: str, summary: StudySummary, notes: list[str]) -> list[tup
         low, high = gap.interval(ALPHA) if gap else (0.0, 0.0)
         error = (high - low) / (2 * float(special.ndtri(1 - ALPHA / 2)))
         if gap is None or not 0 < error < float("inf"):
-            notes.append(f"{each.arm} against {each.base} is left out of {name}: no interval is known there")
+            notes.append(f"{each.arm} against {each.base} is left out for {name}: it has no interval there")
             continue
         if failures.any:
-            notes.append(f"{each.arm} against {each.base} in {name}: seeds failed, and are left out")
+            notes.append(f"{each.arm} against {each.base} in {name}: failed seeds are left out")
         found.append(((each.arm, each.base), gap.value, error))
     return found
 

@@ -22,7 +22,7 @@ def refuse_promotion(study: Study, path: str | Path) -> None:
     if study.screen is None:
         raise ArgumentError("promote", f"{study.name} has no design: only a screen of factors has effects to confirm")
     if study.path is not None and Path(path).resolve() == study.path.resolve():
-        raise ArgumentError("promote", "is the study itself: name another file", str(path))
+        raise ArgumentError("promote", "is the study's own file: name another", str(path))
     refuse_edited(Path(path))
 
 
@@ -40,9 +40,7 @@ def promote_effects(study: Study, summary: StudySummary, path: str | Path) -> Pa
         arms[TOGETHER] = _edits(study, every)
     first = 1 + max(run.seed for arm in summary.study.arms for run in arm.runs)
     question = f"Do the effects that the screen {study.name} found hold with fresh seeds?"
-    comment = (
-        f"What lowered the loss in the screen {study.name}, at scale {study.scale}, with seeds that it did not use."
-    )
+    comment = f"Effects that lowered the loss in the screen {study.name}, at scale {study.scale}, with other seeds."
     document = confirming(study, question, arms, range(first, first + SEEDS))
     return write_study(Path(path), comment, document)
 

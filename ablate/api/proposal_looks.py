@@ -104,7 +104,8 @@ class Looks:
         found = plan(study, store=self.case.store.root, progress=False, **options).time
         needed = found.tuning + found.training
         if needed > budget:
-            reason = f"{LEAST_SEEDS} seeds of both at {scale} take about {clock(needed)}, tuning included"
+            work = f"{LEAST_SEEDS} seeds of base and proposal at {scale}"
+            reason = f"too short: {work} take about {clock(needed)}, tuning included"
             raise ArgumentError("budget", reason, clock(budget))
         spent = self.spent
         test, document = self._look(scale, LEAST_SEEDS)

@@ -127,7 +127,7 @@ class JudgedBefore:
             return []
         fresh = max(self.seeds, default=-1) + 1
         return [
-            f"{len(self.seeds & planned)} of these seeds were shown before: in another set they give no verdict. Fresh"
-            f" seeds begin at {fresh}, and are judged at the {100 * self.fresh:.2g} % that is left to this question of"
-            " the 5 %"
+            f"{len(self.seeds & planned)} of these seeds were judged before: in another set they give no verdict. Fresh"
+            f" seeds begin at {fresh}, and are judged at {100 * self.fresh:.2g} %, what is left of the 5 % for this"
+            " question"
         ]

@@ -41,8 +41,8 @@ def report(path: str | Path) -> Path:
         if error.errno not in (errno.EROFS, errno.EACCES):
             raise
         store = folder if kind == "store" else Store.of_study(folder).root
-        remedy = f"`ablate serve {shlex.quote(from_here(store))}` shows the pages of a store and writes nothing"
-        raise StoreError(f"{error.filename}: may not be written ({error.strerror}): {remedy}") from error
+        remedy = f"`ablate serve {shlex.quote(from_here(store))}` shows a store's pages without writing any"
+        raise StoreError(f"{error.filename}: cannot be written ({error.strerror}): {remedy}") from error
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def export_report(path: str | Path, directory: str | Path) -> Exported:
     folder, kind = reported(path)
     if kind != "study":
         example = (Store("STORE") if kind == "search" else Store(folder)).study("NAME", "cpu").path
-        raise AblateError(f"{path} is a {kind}: an export takes a study, such as {example}")
+        raise AblateError(f"{path} is a {kind}: export a study instead, such as {example}")
     return Exported(*reports.export_study(folder, directory))
 
 
@@ -96,7 +96,7 @@ def record_result(path: str | Path, directory: str | Path | None = None, notes: 
     """
     folder, kind = reported(path)
     if kind != "study":
-        raise AblateError(f"{path} is a {kind}: only the result of a study is recorded")
+        raise AblateError(f"{path} is a {kind}: only a study's result can be recorded")
     return reports.record_result(folder, None if directory is None else Path(directory), notes)
 
 

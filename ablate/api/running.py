@@ -78,7 +78,9 @@ def run(
     # A search space without arms: the baseline alone would answer nothing.
     if chosen.is_search_alone:
         command = " ".join(filter(None, ("ablate search", chosen.written.place, plugin_options(plugin_files()))))
-        reason = f"there are no arms to train: `{command} --promote 5` tries the space and writes some"
+        reason = (
+            f"there are no arms to train: `{command} --promote 5` searches the space and writes the best trials as arms"
+        )
         raise chosen.error("search", reason)
     refuse_code(chosen, allow_code)
     if promote is not None:
@@ -131,4 +133,4 @@ def _foretold(context: RunContext, study: Study, outcome: CampaignOutcome | None
     plan = plan_in(context, study)
     yield from plan.prospects.lines()
     if context.engine.here:
-        yield f"the whole study, {plan.at_once} at once: {plan.time}"
+        yield f"the whole study, {plan.at_once} run{'s' * (plan.at_once > 1)} at once: {plan.time}"

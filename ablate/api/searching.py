@@ -157,7 +157,7 @@ def search(
     chosen = load_study(study, scale, sets, device=context.device)
     if chosen.search is None:
         place = Place(chosen.written.place)
-        raise StudyError([Problem(place, "", "has no search section, so nothing may vary")])
+        raise StudyError([Problem(place, "", "has no search section, so there is nothing to search")])
     refuse_code(chosen, allow_code)
     with silenced():
         return _StudySearch(context, chosen, chosen.search, promote).run(storage)
@@ -205,7 +205,7 @@ class _StudySearch:
         prepare_checkpoints(self.study, self.store, progress.say)
         imported = begin(self.lab, trials, owner)
         if imported:
-            notice += f"; {imported} runs of the store are trials of this space and cost nothing"
+            notice += f"; {imported} runs of the store count as trials of this space"
         known = trials.get_trials(deepcopy=False)
         done = sum(ended(trial) and IMPORTED not in trial.user_attrs for trial in known)
         progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
@@ -237,10 +237,10 @@ class _StudySearch:
                     if event is not None and event.kind == "failed":
                         self.failures.append(f"{self.study.baseline}: {event.error}")
 
-        progress.say(f"{self.study.baseline}: trained with the trials' seeds, to compare with")
+        progress.say(f"{self.study.baseline}: training with the trials' seeds, for comparison")
         train(self.lab.control())
         if self.promote and RATE in self.spec.space and not self.failures:
-            progress.say(f"{self.study.baseline}: tuned, as the trials' rates were")
+            progress.say(f"{self.study.baseline}: tuning its rate, as the trials' rates were")
             trials.set_user_attr(BASE_RATE, tuned_rate(self.lab, train))
 
     def _edited(self, storage: BaseStorage, trials: optuna.Study) -> str:
@@ -250,7 +250,7 @@ class _StudySearch:
         ours = f"{self.study.name}-{self.study.scale}-"
         others = [each for each in optuna.get_all_study_summaries(storage) if each.study_name.startswith(ours)]
         earlier = sum(each.n_trials for each in others if each.study_name != trials.study_name)
-        anew = f"; the search was edited and begins anew: its {earlier} earlier trials are kept"
+        anew = f"; the search was edited and starts over; its {earlier} earlier trials are kept"
         return anew if earlier else ""
 
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
@@ -269,7 +269,7 @@ class _StudySearch:
             self.failures.append(NOTHING_TO_PROMOTE)
             return None
         for scale, trials in written.unlike.items():
-            self.failures.append(f"{scale}: left out of {written.path.name}: no model there is like {trials[0]}")
+            self.failures.append(f"{scale}: left out of {written.path.name}: its space has no match for {trials[0]}")
         return written.path
 
     def _document(self, trials: optuna.Study, search: Search, has_ended: bool = True) -> SearchDocument:

@@ -13,7 +13,7 @@ def size_in_bytes(size: str | float, argument: str) -> float:
     if not isinstance(size, str):
         number, unit = float(size), "B"
     elif (found := NUMBER.fullmatch(size.strip())) is None or found[2] not in UNITS:
-        raise ArgumentError(argument, "not a size such as 80GB or 24GiB", size)
+        raise ArgumentError(argument, "expected a size such as 80GB or 24GiB", size)
     elif not found[2]:
         raise ArgumentError(argument, f"a size needs a unit: {found[1]}GB or {found[1]}GiB", size)
     else:

@@ -22,9 +22,9 @@ def refuse_namesake(study: Study, found: StudyDocument | SearchDocument | None, 
     """
     if found is None or found.source == study.text or _same_place(found.path, study.path):
         return
-    other = found.path or "what was written in Python"
+    other = found.path or "one written in Python"
     reason = (
-        f"the store {store.root} holds the report of {other}, a study of the same name: rename one of the two, or give"
+        f"the store {store.root} has the report of another study of this name, {other}: rename one of the two, or use"
         " another store"
     )
     raise StudyError([Problem(Place(study.written.place), "", reason)])

@@ -187,17 +187,20 @@ class StudyPlan:
         notes += export_lines(self.exports if details else {})
         if self.study.is_search_alone:
             notes += search_lines(self.study, self.planned[0], self.speed, self.execution.speed_up(self.at_once))
-            return [*notes, "no arms: `ablate search` tries the study's space, each trial at this budget"]
+            return [*notes, "no arms: `ablate search` searches the study's space, with this budget for each trial"]
         notes += self.prospects.lines()
         if self._tuning_done:
             there = f"{self._tuning_done} of its runs are in {self.store.root}/"
             notes.append(f"tuning has begun: {there}; planned next: {len(self.tuning) - self._tuning_done}")
         there = f"of which {sum(self.done.values())} are in {self.store.root}/ already"
         if self.unread:
-            there = f"and which of them are in {self.store.root}/ already depends on a text that could not be read"
+            there = f"an unknown number of which are in {self.store.root}/ already: a text could not be read"
             notes += self.unread
         notes.append(f"{len(self.done)} runs, {there}")
-        return [*notes, *([f"{self.at_once} at once: {self.time}"] if str(self.time) else [])]
+        return [
+            *notes,
+            *([f"{self.at_once} run{'s' * (self.at_once > 1)} at once: {self.time}"] if str(self.time) else []),
+        ]
 
     @cached_property
     def unread(self) -> tuple[str, ...]:

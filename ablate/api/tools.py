@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
 INSTRUCTIONS = """Fair comparisons of small language models. `judge` decides whether a change improves a base: propose
-changes of its settings, one at a time, and believe its decision. `plan` says what a study takes, `zoo` what a model can
-be made of, `claims` what is known, `studies` what was found here."""
+changes of its settings, one at a time, and rely on its decision. `plan` estimates a study's runs and time, `zoo` lists
+the parts of models, `claims` what courses and papers claim, `studies` the results of the store."""
 
 Found = dict[str, JsonValue]
 

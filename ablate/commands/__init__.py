@@ -97,7 +97,7 @@ def add_allow_code(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-code",
         action="store_true",
-        help="allow the study's lm-eval task files to run code, now and later, as long as they do not change",
+        help="allow the study's lm-eval task files to run code, now and later, until they change",
     )
 
 
@@ -124,7 +124,9 @@ def _add_engine_settings(parser: argparse.ArgumentParser) -> None:
         metavar="OPTION=VALUE",
         help="an option of sbatch, for --engine slurm: --slurm partition=gpu --slurm time=4:00:00 (may be repeated)",
     )
-    parser.add_argument("--address", help="for --engine ray: a cluster (default: $RAY_ADDRESS, or one on this machine)")
+    parser.add_argument(
+        "--address", help="for --engine ray: address of a cluster (default: $RAY_ADDRESS, or one on this machine)"
+    )
 
 
 def given_run_options(options: argparse.Namespace) -> Keywords:

@@ -38,9 +38,9 @@ def show_all(as_json: bool) -> int:
             print_line(f"  {each['name']:{width}}  {plugin}{each['doc']}")
         print()
     print(f"`ablate zoo presets` lists {len(names())} published models.")
-    print("`ablate zoo NAME` shows a variant or a preset in full, the settings of a part,")
-    print("of `model`, `block`, `train`, `lora`, `start` or `teacher`, and of a setting's")
-    print("name the parts that have it; of a name of zoo.building_blocks what it does.")
+    print("`ablate zoo NAME` shows a variant or a preset in full; for `model`, `block`,")
+    print("`train`, `lora`, `start` or `teacher` its settings; for a setting the parts that")
+    print("have it; for a name of zoo.building_blocks its signature and documentation.")
     return 0
 
 
@@ -52,8 +52,8 @@ def show_presets(form: str, as_json: bool) -> int:
     elif form == "table":
         shown = map(_shown, sorted(presets, key=lambda chosen: chosen.year))
         print_table([tuple(COLUMNS.values()), *shown], text_columns=list(COLUMNS).index("parameters"))
-        print("* assumed: not in the source. Parameters are counted from the spec,")
-        print("published ones are as the source has them.")
+        print("* assumed: not in the source. Parameters are counted from the spec;")
+        print("published counts are those of the source.")
     else:
         from ablate.api.atlas import published_model
         from reports.atlas.models import as_csv, as_markdown
@@ -90,9 +90,11 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
         docs = descriptions(cls)
         rows = [(name, _default(default), docs.get(name, "")) for name, default in settings_of(cls).items()]
         if rows:
-            print_table([("setting", "default", "what it is"), *rows], text_columns=3)
+            print_table([("setting", "default", "description"), *rows], text_columns=3)
         if costs := costs_with(axis, name):
-            print(f"\nIn a model of {LAYERS} layers of {WIDTH} features, with {HEADS} heads and {VOCABULARY:,} ids:")
+            print(
+                f"\nIn a model with {LAYERS} layers of width {WIDTH}, {HEADS} heads and a vocabulary of {VOCABULARY:,}:"
+            )
             print(shown(costs))
     return 0
 
@@ -113,7 +115,7 @@ def _show_setting(name: str, groups: Catalogue, presets: Sequence[str], as_json:
         print_json([dict(zip(("axis", "name", "default", "doc"), row, strict=True)) for row in rows])
         return 0
     shown = [(f"{axis}: {kind}", _default(default), doc) for axis, kind, default, doc in rows]
-    print_table([(f"{name} is a setting of", "default", "what it is"), *shown], text_columns=3)
+    print_table([(f"{name} is a setting of", "default", "description"), *shown], text_columns=3)
     return 0
 
 

@@ -34,7 +34,7 @@ def show_check(kind: str, as_json: bool) -> int:
 
 def _print(found: list[CheckResult]) -> None:
     rows = [(each.check, each.property, _verdict(each)) for each in found]
-    print_table([("check", "what must hold", "models"), *rows], text_columns=3)
+    print_table([("check", "property", "models"), *rows], text_columns=3)
     failed: dict[tuple[str, str], list[str]] = {}
     for each in found:
         if each.failures:  # the first is the simplest model; `--json` has all

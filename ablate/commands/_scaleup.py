@@ -52,7 +52,7 @@ def explained(found: ScaleUp) -> list[str]:
     overhead = f"{at.overhead_seconds_per_layer * 1e6:,.0f} µs per layer" if at.overhead_seconds_per_layer else "none"
     return [
         f"Predicted by a roofline: {model.name} ({model.source}) on {at.title}, {setting.dtype}, batch "
-        f"{setting.batch}, context {setting.context:,}. None of these was run.",
+        f"{setting.batch}, context {setting.context:,}. Nothing was run.",
         f"  compute {_percent(at.compute_share)} of {at.flops_per_second[setting.dtype] / 1e12:,.4g} TFLOP/s · memory "
         f"{_percent(at.bandwidth_share)} of {at.bandwidth_bytes_per_second / 1e12:,.4g} TB/s · overhead {overhead} · "
         f"{_percent(at.memory_share)} of {_gigabytes(at.memory_bytes)} usable",
@@ -60,9 +60,9 @@ def explained(found: ScaleUp) -> list[str]:
         f"  shares: {at.shares_source}",
         "  per token: one decoded token per row, with the whole context in the cache. Bound by: prefill, decoding.",
         *_encoding(model),
-        "  Where it does not fit, times are those of one such device with enough memory.",
-        f"  The first row is {model.name} as published, the others {study.name}'s arms as edits of it, as "
-        "written: the study's own base is not used, and nothing is matched.",
+        "  If a model does not fit, its times are for one such device with enough memory.",
+        f"  The first row is {model.name} as published; the others are {study.name}'s arms as edits of it, as "
+        "written: the study's own base is not used, and no setting is adjusted to match.",
     ]
 
 
@@ -106,7 +106,7 @@ def fit_explained(found: Fits) -> list[str]:
         f"{model.name} ({model.source}) and {study.name}'s arms as edits of it, {room.dtype}.",
         "  Arithmetic, nothing was run: weights and cache take at most 90 % of memory; the rest is for activations.",
         *_encoding(model),
-        "  –: beyond the model's positions. Where the cache does not grow with the text, any context fits.",
+        "  –: beyond the model's positions. any: the cache does not grow with the context.",
     ]
 
 

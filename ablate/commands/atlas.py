@@ -14,7 +14,9 @@ from ablate.commands import DONE, add_json, print_json
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sources", nargs="*", metavar="SOURCE", type=Path)
-    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("atlas"), help="its folder (default: atlas/)")
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, default=Path("atlas"), help="output folder (default: atlas/)"
+    )
     parser.add_argument(
         "--findings", metavar="FILE", type=Path, help="also write a summary of at most 1,500 words as Markdown"
     )

@@ -52,6 +52,6 @@ def _outcome(found: Damages) -> str:
         counts.append(f"{len(found.unreadable)} files could not be read")
     if counts or not found.unchecked:
         known = f", {found.unchanged} folders unchanged since they were checked" if found.unchanged else ""
-        return (", ".join(counts) or "everything is whole") + known
+        return (", ".join(counts) or "all files are intact") + known
     kinds = "\n".join(f"  {count} {kind}" for kind, count in found.unchecked.items())
-    return f"no damage found. Cannot be checked in full, since an older version wrote them:\n{kinds}"
+    return f"no damage found. Checked only in part, since an older version wrote them:\n{kinds}"

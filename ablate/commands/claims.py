@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         from zoo.errors import did_you_mean
 
         said = ", ".join(words)
-        raise OptionError(f"no claim has {said}{did_you_mean(said, (each.id for each in ablate.claims()))}")
+        raise OptionError(f"no claim contains {said}{did_you_mean(said, (each.id for each in ablate.claims()))}")
     if options.json:
         own = [{"answer": each.answer, "commands": list(each.commands)} for each in found]
         print_json([{**each.model_dump(mode="json"), **more} for each, more in zip(found, own, strict=True)])
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
             for name, each in rows
         ]
         print_table([("topic", "claims", *(title.split()[0] for title in titles)), *counted[1:], counted[0]])
-        print("`ablate claims rope disputed` shows the claims that have both words.")
+        print("`ablate claims rope disputed` shows the claims that contain both words.")
     return DONE
 
 

@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--higher-is-better",
         action="store_true",
-        help="more of the metric is better, as of an accuracy or a reward; differences keep their sign",
+        help="higher values of the metric are better, as for accuracies and rewards; differences keep their sign",
     )
     parser.add_argument("--margin", type=float, metavar="X", help="the largest difference that does not matter")
     parser.add_argument("--stores", nargs="+", metavar="DIR", help="summarise a study over these stores")
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     if options.stores is not None:
         return _over_stores(options)
     if options.scale is not None:
-        raise OptionError("--scale belongs to --stores")
+        raise OptionError("--scale needs --stores")
     found = ablate.compare(
         options.losses,
         baseline=options.baseline,
@@ -89,9 +89,9 @@ def _over_stores(options: argparse.Namespace) -> int:
 
     for name in ("baseline", "metric", "margin"):
         if getattr(options, name) is not None:
-            raise OptionError(f"--{name} has no meaning with --stores: the study has its own")
+            raise OptionError(f"--{name} cannot be combined with --stores: the study has its own")
     if options.higher_is_better:
-        raise OptionError("--higher-is-better has no meaning with --stores: these compare losses")
+        raise OptionError("--higher-is-better cannot be combined with --stores, which compares losses")
     found = ablate.compare_stores(options.losses, options.stores, scale=options.scale)
     if options.json:
         print_json(found.document())
@@ -112,7 +112,9 @@ def _over_stores(options: argparse.Namespace) -> int:
         for row in found.differences.iter_rows(named=True)
     ]
     print_table([heading, *rows], text_columns=2)
-    print("tau: how far true differences scatter between stores, in nats; I²: share of the scatter that is not noise.")
+    print(
+        "tau: standard deviation of true differences between stores, in nats; I²: share of variance that is not noise."
+    )
     for note in found.notes:
         print(f"Note: {note}.")
     return DONE

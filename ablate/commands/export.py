@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _said(found: dict[str, str], adapter: bool) -> str:
-    what = "an adapter for peft, and in base/ its" if adapter else "a"
+    what = "an adapter for peft, and its base in base/: a" if adapter else "a"
     if found["model_type"] != "ablate":
         return f"{what} {found['model_type']} model of transformers"
     reason = f" ({found['reason']})" if "reason" in found else ""
-    return f"{what} model with a modeling file of ours: load it with trust_remote_code=True{reason}"
+    return f"{what} model with ablate's own modeling file: load it with trust_remote_code=True{reason}"

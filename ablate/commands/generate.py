@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from ablate.store.documents import JsonObject
 
 SAMPLING = {
-    "temperature": (float, "divisor of the logits; 0 always takes the likeliest token (default: 0)"),
+    "temperature": (float, "softmax temperature; 0 is greedy decoding (default: 0)"),
     "top_k": (int, "sample from the K likeliest tokens"),
     "top_p": (float, "sample from the likeliest tokens whose total probability is P"),
     "min_p": (float, "sample from tokens at least P times as likely as the likeliest"),
-    "repetition_penalty": (float, "values above 1 make tokens that occurred before less likely"),
+    "repetition_penalty": (float, "values above 1 penalise tokens that occurred before"),
 }
 
 

@@ -61,5 +61,5 @@ def run(options: argparse.Namespace) -> int:
     if found.scores is not None:
         show(found.scores)
     evaluating = suggested(f"ablate eval {found.name} --tasks …", options)
-    print(f"`ablate report {shlex.quote(str(options.store))}` shows it; `{evaluating}` evaluates more.")
+    print(f"`ablate report {shlex.quote(str(options.store))}` shows it; `{evaluating}` runs more evaluations.")
     return DONE

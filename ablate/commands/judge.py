@@ -36,18 +36,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH=VALUE",
         help="an edit of the base, e.g. --change block.ffn.activation=relu2 (may be repeated)",
     )
-    parser.add_argument("--arm", metavar="NAME", help="the edits of this arm of the study instead")
-    parser.add_argument("--name", help="what the proposal is called (default: its edits)")
-    parser.add_argument("--budget", default="20m", metavar="TIME", help="time of its runs: 90s, 20m, 2h (default: 20m)")
+    parser.add_argument("--arm", metavar="NAME", help="use the edits of this arm of the study instead")
+    parser.add_argument("--name", help="name of the proposal (default: its edits)")
+    parser.add_argument(
+        "--budget", default="20m", metavar="TIME", help="time for its runs: 90s, 20m, 2h (default: 20m)"
+    )
     parser.add_argument(
         "--replicate", metavar="SCALE", help="a second scale, at which a change must hold before it is kept"
     )
     parser.add_argument("--campaign", metavar="NAME", help="name of the campaign (default: the study's name and scale)")
     parser.add_argument(
-        "--alpha", type=float, default=0.1, metavar="X", help="share of kept changes that may be none (default: 0.1)"
+        "--alpha", type=float, default=0.1, metavar="X", help="false-discovery rate of kept changes (default: 0.1)"
     )
     parser.add_argument(
-        "--init", action="store_true", help="write AGENTS.md, which tells a program how to propose changes, and stop"
+        "--init", action="store_true", help="write AGENTS.md, which tells a program how to propose changes, and exit"
     )
     add_run_options(parser)
     add_json(parser)

@@ -12,12 +12,12 @@ import argparse
 from ablate.commands import DONE, add_json, add_store, print_json, print_table
 
 CORRECTION = (
-    "p is a comparison's own. p_corrected is that within its round (what was first judged together), divided by the "
-    "share of the 5 % that\nthe round may spend: 4 of 5 for the first round, the rest for all later ones. "
+    "p: uncorrected. p_corrected: corrected within its round (the comparisons first judged together), divided by the "
+    "share of the 5 %\nthat the round may spend: 4 of 5 for the first round, the rest for all later ones. "
     "significant: p_corrected < 0.05."
 )
 RULE = (
-    "level is what the rule lets a comparison spend, given all before it. significant: p ≤ level; at most 5 % of the\n"
+    "level: significance level that the rule allows, given all before. significant: p ≤ level; at most 5 % of the\n"
     "significant ones are expected to be wrong."
 )
 

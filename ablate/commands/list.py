@@ -37,7 +37,7 @@ class ListedStudy(TypedDict, total=False):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="WORDS", help="words of a study's name or question")
-    parser.add_argument("--shipped", action="store_true", help="list the studies that ship with the tool alone")
+    parser.add_argument("--shipped", action="store_true", help="list only the studies that ship with the tool")
     add_store(parser)
     add_json(parser)
 
@@ -55,16 +55,16 @@ def run(options: argparse.Namespace) -> int:
         print_table(rows, text_columns=4)
     if not stored and not shipped:
         words = " and ".join(map(repr, options.words))
-        print(f"No study matches {words} in its name or question: `ablate list --shipped` shows those that ship.")
+        print(f"No study matches {words} in its name or question: `ablate list --shipped` lists all that ship.")
     if shipped:
         from ablate.api.recorded import sentence
 
-        table = [("shipped study", "question, and what was found")]
+        table = [("shipped study", "question and findings")]
         for row in shipped:
             found = (f"→ {sentence(each)}" for each in row["recorded"])
             table.append((row["name"], "\n".join((_short(row["question"]), *found))))
         print_table(table, text_columns=2)
-        print("`ablate plan NAME` says what one takes, `ablate run NAME` runs it, `ablate new NAME` begins your own.")
+        print("`ablate plan NAME` shows a study's cost, `ablate run NAME` runs it, `ablate new NAME` starts your own.")
     return DONE
 
 

@@ -28,5 +28,5 @@ def run(options: argparse.Namespace) -> int:
         print_json(found.document())
     else:
         print("\n".join(found.lines()))
-        print(f"`ablate report {shlex.quote(str(options.store))}` draws the pages again.")
+        print(f"`ablate report {shlex.quote(str(options.store))}` re-renders the pages.")
     return SOME_FAILED if found.refused else DONE

@@ -16,7 +16,7 @@ from ablate.commands import DONE, add_json, add_store, given, print_json
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help="a study, or a run")
     parser.add_argument("--out", required=True, metavar="FILE", help="the archive; an existing file is replaced")
-    parser.add_argument("--weights", action="store_true", help="also the trained models")
+    parser.add_argument("--weights", action="store_true", help="include the trained models")
     parser.add_argument("--scale", help="scale of the studies, if the store has several")
     add_store(parser)
     add_json(parser)

@@ -54,23 +54,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--detect",
         type=float,
         metavar="NATS",
-        help="how many seeds detect such a difference with 80 %% power, and how long they take",
+        help="show how many seeds detect a difference of NATS with 80 %% power, and their time",
     )
     parser.add_argument(
         "--details", action="store_true", help="also predict peak memory, attention backends and exports (takes longer)"
     )
     parser.add_argument(
         "--device",
-        help="cpu or cuda (default: cuda if there is a GPU); with --at, a device such as h200, or this",
+        help="cpu or cuda (default: cuda if there is a GPU); with --at, a device such as h200, or `this`",
     )
     there = parser.add_argument_group("predictions for another device")
-    there.add_argument("--on", metavar="DEVICE", help="a device that is not at hand, such as h100 or rtx4090")
-    there.add_argument("--hours", type=float, help="choose the largest scale that fits in so many hours")
+    there.add_argument("--on", metavar="DEVICE", help="a device other than this machine's, such as h100 or rtx4090")
+    there.add_argument("--hours", type=float, help="choose the largest scale that fits in this many hours")
     paper = parser.add_argument_group("predictions at full size")
     paper.add_argument("--at", metavar="PRESET", help="a preset, or one of its sizes such as llama3-70b")
     paper.add_argument("--context", type=positive, help="tokens per row (default: 8192; with --memory, several)")
     paper.add_argument("--batch", type=positive, help="rows (default: 1)")
-    paper.add_argument("--memory", metavar="SIZE", help="give the largest batch that fits in, e.g., 80GB")
+    paper.add_argument("--memory", metavar="SIZE", help="show the largest batch that fits in SIZE, such as 80GB")
     paper.add_argument("--dtype", choices=DTYPES, help="dtype of weights, cache and matmuls (default: bfloat16)")
     add_json(parser)
 
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
         for name in ("at", "context", "batch", "dtype", "memory", "device", "detect", "microbatch"):
             if getattr(options, name) is not None:
-                raise OptionError(f"--{name} has no meaning with --on")
+                raise OptionError(f"--{name} cannot be combined with --on")
         found = ablate.plan_on(options.study, options.on, **given(options, "scale", "sets", "hours"))
         if options.json:
             print_json(found.document())
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         print_prose(found.notes())
         return DONE
     if options.hours is not None:
-        raise OptionError("--hours belongs to --on DEVICE")
+        raise OptionError("--hours needs --on DEVICE")
     if options.at is None:
         with without_torch(options, likely=not (options.json or options.details) and is_planned(options)):
             return _show_plan(options)
@@ -106,11 +106,9 @@ def _show_plan(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     for name in ("context", "batch", "dtype", "memory"):
         if getattr(options, name) is not None:
-            raise OptionError(f"--{name} belongs to --at PRESET")
+            raise OptionError(f"--{name} needs --at PRESET")
     if options.device not in (None, *HERE):
-        raise OptionError(
-            f"--device {options.device}: expected {' or '.join(HERE)}; other devices belong to --at PRESET"
-        )
+        raise OptionError(f"--device {options.device}: expected {' or '.join(HERE)}; other devices need --at PRESET")
     plan = ablate.plan(
         options.study,
         **given(options, "scale", "sets", "store", "device", *SETTINGS),
@@ -155,7 +153,9 @@ def _show_fit(options: argparse.Namespace) -> int:
     from ablate.commands._scaleup import fit_explained, fit_header, fit_row
 
     if options.device is not None:
-        raise OptionError(f"--memory takes no --device: what fits does not depend on {options.device}'s speed")
+        raise OptionError(
+            f"--memory cannot be combined with --device: what fits does not depend on {options.device}'s speed"
+        )
     contexts: dict[str, Any] = {} if options.context is None else {"contexts": (options.context,)}
     found = ablate.fit(options.study, **_paper(options, "memory"), **contexts)
     if options.json:

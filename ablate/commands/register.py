@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found.document())
         return DONE
-    known = "" if found.is_new else ", as it was before"
+    known = "" if found.is_new else ", as before"
     print(f"{found.study} at {found.scale}, registered {found.at}{known}")
     print(f"sha256 {found.sha256}")
     if found.ended:

@@ -27,7 +27,9 @@ from ablate.commands.plan import SETTINGS
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paper", nargs="?", metavar="PAPER", help="arXiv number, name of a shipped paper, or a file")
-    parser.add_argument("--plan", action="store_true", help="say what it would cost and could tell, and train nothing")
+    parser.add_argument(
+        "--plan", action="store_true", help="show the cost and the detectable differences, without training"
+    )
     parser.add_argument("--scale", help="a scale of the study (default: on a GPU gpu-hour; else cpu)")
     parser.add_argument(
         "--set", dest="sets", action="append", default=[], metavar="PATH=VALUE", help="edit the study (may be repeated)"

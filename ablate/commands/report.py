@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TEXT",
-        help="with --record: what a reader should know of this result (may be repeated)",
+        help="with --record: what a reader should know about this result (may be repeated)",
     )
     add_json(parser)
 
@@ -57,12 +57,12 @@ def run(options: argparse.Namespace) -> int:
     from ablate.api.reporting import reported
 
     if options.notes and options.record is None:
-        raise OptionError("--note is for --record")
+        raise OptionError("--note needs --record")
     if options.path is None and not Path(options.store).exists():
-        raise OptionError(f"there is no store {options.store}/ yet: `ablate run STUDY` makes one")
+        raise OptionError(f"there is no store {options.store}/ yet: `ablate run STUDY` creates one")
     options.path = options.path or Path(options.store)
     if options.record is not None and options.export:
-        raise OptionError("--record and --export exclude each other")
+        raise OptionError("--record cannot be combined with --export")
     if not options.path.exists() or options.path.is_file():
         options.path = _folder_of(options)
     if options.record is not None:

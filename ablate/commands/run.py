@@ -65,10 +65,10 @@ def _run(options: argparse.Namespace) -> int:
         print_prose([str(result.headline), *result.notes(), *result.next])
         print(result.report)
         if options.promote and result.promoted is None:
-            print("no effect lowers the loss surely: there is nothing to confirm, and no study was written")
+            print("no effect has the verdict better: nothing to confirm, and no study was written")
         elif options.promote:
             command = f"ablate run {shlex.quote(str(result.promoted))} --scale {result.scale}"
-            print(f"fresh seeds: {suggested(command, options)}")
+            print(f"to confirm with fresh seeds: {suggested(command, options)}")
     for failure in result.failed:
         print(f"ablate: failed: {failure}", file=sys.stderr)
     for line in result.skipped:

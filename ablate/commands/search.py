@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         if result.promoted:
             sets = [f" --set {shlex.quote(text)}" for text in options.sets if not text.startswith("search.")]
             command = f"ablate run {shlex.quote(str(result.promoted))} --scale {result.found.scale}{''.join(sets)}"
-            print(f"fresh seeds: {suggested(command, options)}")
+            print(f"to confirm with fresh seeds: {suggested(command, options)}")
     for failure in result.failed:
         print(f"ablate: failed: {failure}", file=sys.stderr)
     return SOME_FAILED if result.failed else DONE

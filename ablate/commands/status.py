@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 BEGIN = (
     ("ablate run norm_placement --scale smoke", "train, measure and report a small study, in about a minute"),
-    ("ablate list --shipped", "the questions that come with the tool"),
-    ("ablate new my_question", "begin a study of your own"),
-    ("ablate zoo", "what a model can be made of"),
+    ("ablate list --shipped", "list the studies that ship with the tool"),
+    ("ablate new my_question", "start a study of your own"),
+    ("ablate zoo", "list the parts of models"),
 )
 GO_ON = (
     ("ablate list", "the answers so far"),
-    ("ablate status", "what runs now"),
-    ("ablate report STUDY", "draw a study's page again"),
-    ("ablate new my_question", "begin a study of your own"),
+    ("ablate status", "runs in progress"),
+    ("ablate report STUDY", "re-render a study's page"),
+    ("ablate new my_question", "start a study of your own"),
 )
 """Commands and their effects: `BEGIN` for an empty store, `GO_ON` for one with studies."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--next", action="store_true", help="show what can be done next, as `ablate` alone does")
+    parser.add_argument("--next", action="store_true", help="suggest the next commands, as `ablate` alone does")
     add_store(parser)
     add_json(parser)
 
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
             rows.append((each.name, each.scale, f"{each.ended}/{each.runs}", *counts))
         print_table(rows, text_columns=2)
     if running := list(_running(found, others)):
-        print_table([("run", "step", "last sign of life", "digest"), *running])
+        print_table([("run", "step", "last heartbeat", "digest"), *running])
     elif not found and not options.next:
         print(f"{options.store}/ has no studies yet.")
     if options.next:

@@ -16,9 +16,7 @@ from ablate.commands import OptionError, add_json, builds_no_model
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME")
     parser.add_argument("--small", action="store_true", help="show the preset shrunk to a size that trains in seconds")
-    parser.add_argument(
-        "--format", choices=("table", "markdown", "csv"), default="table", help="how `presets` is written"
-    )
+    parser.add_argument("--format", choices=("table", "markdown", "csv"), default="table", help="format of `presets`")
     parser.add_argument(
         "--matrix",
         nargs="?",
@@ -49,5 +47,5 @@ def run(options: argparse.Namespace) -> int:
     if options.name == "presets":
         return show_presets(options.format, options.json)
     if options.format != "table":
-        raise OptionError("--format is of `ablate zoo presets`")
+        raise OptionError("--format needs `ablate zoo presets`")
     return show_one(options.name, options.small, options.json) if options.name else show_all(options.json)

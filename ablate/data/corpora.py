@@ -68,7 +68,7 @@ def open_corpus(directory: Path) -> AnyCorpus:
         StoreError: the metadata cannot be read, or a file is not what was prepared.
     """
     if not directory.is_dir():
-        raise DataError(f"{directory} holds no prepared corpus")
+        raise DataError(f"{directory} has no prepared corpus")
     folder = DataFolder(directory)
     meta = folder.read()
     folder.check()
@@ -105,7 +105,7 @@ def _text(spec: DataSource) -> TextSource:
 
 TOKENIZER_BYTES = 16_000_000
 """Size of the sample that a tokenizer is trained on, taken evenly over the train split."""
-CHANGED = "the data changed while it was read, as a file does that is still being written: run again when it is whole"
+CHANGED = "the data changed while being read; run again once all files are complete"
 BATCH_BYTES = 1_000_000
 
 

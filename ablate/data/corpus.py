@@ -44,7 +44,7 @@ class Corpus:
         windows = (self.train_tokens - context) // context
         if windows < 1:
             raise DataError(
-                f"training at context {context} needs {2 * context} tokens, and the corpus has {self.train_tokens}"
+                f"training at context {context} needs {2 * context} tokens, but the corpus has {self.train_tokens}"
             )
         first = step * batch
         out = np.empty((batch, context + 1), dtype=np.int64)
@@ -72,7 +72,7 @@ class Corpus:
         count = min(available, max(1, self.most_tokens(part) // context))
         if count == 0:
             raise DataError(
-                f"one window of context {context} takes {context + 1} tokens, and the {part} part of the held-out text"
+                f"one window of context {context} takes {context + 1} tokens, but the {part} part of the held-out text"
                 f" has {len(tokens)}: raise data.validation_fraction, or lower the context"
             )
         starts = np.arange(count) * available // count * context

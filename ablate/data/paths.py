@@ -60,9 +60,9 @@ def _instead(path: Path, matched: list[Path]) -> str:
     if matched:
         others = [file for each in matched for file in sorted(each.rglob("*")) if file.is_file()]
         reason = "the folder has no file of a known kind"
-        return f"{reason}; name those that it has by a glob: {_some(others)}" if others else reason
+        return f"{reason}; match its files with a glob: {_some(others)}" if others else reason
     known = _existing(path)
-    return f"{known} holds {_some(sorted(known.iterdir()))}" if known.is_dir() else f"{known} is no folder"
+    return f"{known} contains {_some(sorted(known.iterdir()))}" if known.is_dir() else f"{known} is not a folder"
 
 
 def _some(paths: list[Path]) -> str:

@@ -85,14 +85,14 @@ def survey(source: TextSource, base: Path) -> Survey:
     if held_out == 0:
         raise DataError("validation_paths has no text")
     if held_out == documents:
-        again = f", after {found.repeated:,} pieces were left out that repeat another" * bool(found.repeated)
+        again = f", and {found.repeated:,} repeated pieces are left out" * bool(found.repeated)
         raise DataError(
-            f"no text is left to train on: all {documents} documents are held out (at least {len(SHARES)} are, one for"
-            f" each held-out part, and all that is also in validation_paths){again}: add text"
+            f"no text is left to train on: all {documents} documents are held out (at least one for each of"
+            f" {len(SHARES)} held-out parts, and all that are also in validation_paths){again}: add text"
         )
     if held_out < len(SHARES) and not chosen:
         raise DataError(
-            f"validation_paths has {held_out} documents, and {', '.join(SHARES)} need one each: add lines or files"
+            f"validation_paths has {held_out} documents, but {', '.join(SHARES)} need one each: add lines or files"
         )
     return found
 

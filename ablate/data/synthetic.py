@@ -68,9 +68,9 @@ class SyntheticCorpus:
         """Yield `examples` examples of each difficulty; `at` overrides the values of some difficulties.
 
         Raises:
-            DataError: as in `regraded`.
+            DataError: as in `with_difficulties`.
         """
-        source = regraded(self.source, at)
+        source = with_difficulties(self.source, at)
         for level in source.levels():
             drawn = _examples(source, level, examples, (STREAMS["questions"],), seed)
             whole = rows(drawn, source.tokens_of(level))
@@ -78,7 +78,7 @@ class SyntheticCorpus:
             yield Question(level, whole.tokens, whole.targets, source.chance(level), floor)
 
 
-def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> SyntheticSource:
+def with_difficulties(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> SyntheticSource:
     """The same task at other difficulties.
 
     Raises:
@@ -94,16 +94,14 @@ def regraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> Synthe
     except ValidationError as error:
         raise DataError(str(explain(error, type(source))[0])) from error
     if changed.vocab_size > source.vocab_size:
-        raise DataError(
-            f"that needs a vocabulary of {changed.vocab_size} tokens, and the model's has {source.vocab_size}"
-        )
+        raise DataError(f"needs a vocabulary of {changed.vocab_size} tokens, but the model's has {source.vocab_size}")
     return changed
 
 
-def misgraded(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> str | None:
+def difficulty_error(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> str | None:
     """Why the difficulties `at` cannot be used; None if they can."""
     try:
-        regraded(source, at)
+        with_difficulties(source, at)
     except DataError as error:
         return str(error)
     return None

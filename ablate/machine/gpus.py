@@ -42,6 +42,6 @@ def unlike_gpus() -> str | None:
         return None
     kinds, places = ", ".join(dict.fromkeys(gpu.kind for gpu in others)), ",".join(gpu.place for gpu in others)
     return (
-        f"Runs of a study have GPUs of one kind: those here have {found[0].kind}, and {kinds} are left out"
-        f" (CUDA_VISIBLE_DEVICES={places} chooses them)."
+        f"Runs of a study use GPUs of one kind, here {found[0].kind}. Left out: {kinds}"
+        f" (set CUDA_VISIBLE_DEVICES={places} to use these instead)."
     )

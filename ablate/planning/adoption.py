@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ablate.data.spec import parse as parse_data
 from ablate.data.synthetic import synthetic_digest
-from ablate.planning.identity import beside_request, redone, request_digest, run_identity
+from ablate.planning.identity import beside_request, recomputed, request_digest, run_identity
 from ablate.store import Store, StoreError
 from ablate.store.documents import JsonObject, RunDocument, SyntheticMeta
 from ablate.training.spec import TrainSpec
@@ -91,7 +91,7 @@ def _today(store: Store, digest: str) -> tuple[RunDocument, ModelSpec, TrainSpec
         raise _UnreadableError
     start = run.start and run.start.model_copy(update={"run": _source_today(store, run.start.run)})
     teacher = run.teacher and run.teacher.model_copy(update={"run": _source_today(store, run.teacher.run)})
-    found = redone(run.model_copy(update={"data": data, "start": start, "teacher": teacher}), spec, train)
+    found = recomputed(run.model_copy(update={"data": data, "start": start, "teacher": teacher}), spec, train)
     return found, spec, train
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ablate.data.sources._synthetic import SyntheticSource
-from ablate.data.synthetic import misgraded
+from ablate.data.synthetic import difficulty_error
 from ablate.study.study import Study
 from evals.conditions import Conditions
 from evals.costs.spec import NO_CACHE
@@ -65,4 +65,4 @@ def conditions(
     """Conditions of evaluations: the models, and their data. synthetic: None for text."""
     if synthetic is None:
         return Conditions(HeldOutText, name, models, folder, own_tokenizers)
-    return Conditions(SyntheticTask, name, models, folder, own_tokenizers, partial(misgraded, synthetic))
+    return Conditions(SyntheticTask, name, models, folder, own_tokenizers, partial(difficulty_error, synthetic))

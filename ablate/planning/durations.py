@@ -41,7 +41,7 @@ class Duration:
             text = f"{_clock(sum(known.values()))}{' in all' if self.evaluating is not None else ''}: {text}"
         if self.evaluating is not None:
             return text and f"about {text}"
-        evaluation = "evaluation, whose time is known once a run of this store has had it"
+        evaluation = "evaluation (time unknown until a run of this store has been evaluated)"
         return f"about {text}, and {evaluation}" if text else evaluation
 
     def document(self) -> JsonObject:

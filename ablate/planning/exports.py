@@ -33,7 +33,7 @@ def exports(arms: Sequence[ArmPlan]) -> dict[str, Export]:
 
 
 def export_lines(found: Mapping[str, Export]) -> Iterator[str]:
-    """`exports: pre as llama; post, double with a modeling file of ours`."""
+    """`exports: pre as llama; post, double with ablate's modeling file (…)`."""
     by: dict[str | None, list[str]] = {}
     for arm, each in found.items():
         by.setdefault(each.model_type, []).append(arm)
@@ -41,7 +41,7 @@ def export_lines(found: Mapping[str, Export]) -> Iterator[str]:
         from zoo.hf import REMOTE  # noqa: PLC0415 (slow to load)
 
         said = {
-            REMOTE: "with a modeling file of ours (trust_remote_code), since no family of transformers fits",
-            None: "not: only causal models have a modeling file of ours",
+            REMOTE: "with ablate's modeling file (trust_remote_code), since no family of transformers fits",
+            None: "cannot be exported: ablate's modeling file supports only causal models",
         }
         yield "exports: " + "; ".join(f"{', '.join(arms)} {said.get(kind, f'as {kind}')}" for kind, arms in by.items())

@@ -82,18 +82,18 @@ class Detection:
 
     def __str__(self) -> str:
         if self.unjudged is not None:
-            return f"no number of seeds detects {self.difference:g} nats here, where nothing is judged"
+            return f"no number of seeds detects {self.difference:g} nats here, as the study gives no verdicts"
         if self.seeds is None or self.seconds is None:
             return f"no number of seeds up to 1,000 would detect {self.difference:g} nats"
         time = f"about {clock(max(1.0, self.seconds))} of training"
         if self.tuning_seconds:
             time += f" and tuning (tuning {clock(max(1.0, self.tuning_seconds))})"
-        time += ", without measuring and evaluation"
-        seen = f"{self.difference:g} nats{', plus what tuning leaves open,' * self.tunes} with 80 % power"
+        time += ", excluding measuring and evaluation"
+        seen = f"{self.difference:g} nats{', plus the uncertainty of tuning,' * self.tunes} with 80 % power"
         if self.after is None:
             return f"{self.seeds} seeds detect {seen} (--set seeds={self.seeds}): {time}"
-        left = f"{100 * self.level:.2g} % that is left to this question of the 5 %"
-        return f"{self.seeds} fresh seeds detect {seen}, at the {left} ({fresh_seeds(self.after, self.seeds)}): {time}"
+        left = f"{100 * self.level:.2g} %, what is left of the 5 % for this question"
+        return f"{self.seeds} fresh seeds detect {seen}, at {left} ({fresh_seeds(self.after, self.seeds)}): {time}"
 
 
 def foresight(plan: Plan, store: Store, tune: TuneSpec | None) -> Foresight:
@@ -151,6 +151,6 @@ def detectable_lines(detectable: float | None, found: Foresight, *, tuned: bool)
     """`will probably detect differences of 0.029 nats (80 % power): …`; empty if `detectable` is None."""
     if detectable is None:
         return []
-    room = ", plus what tuning leaves open" if tuned else ""
-    noise = f"the loss of a run scatters by {found.sd:.2g} nats, {found.source}"
+    room = ", plus the uncertainty of tuning" if tuned else ""
+    noise = f"a run's loss has a standard deviation of {found.sd:.2g} nats, {found.source}"
     return [f"will probably detect differences of {detectable:.2g} nats{room} (80 % power): {noise}"]

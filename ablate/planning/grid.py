@@ -104,10 +104,10 @@ def _why_not(found: Tuned) -> str:
     rate, rates = best(found.trials).settings[RATE], sorted(trial.settings[RATE] for trial in found.trials)
     if rate in (rates[0], rates[-1]):
         return f"not bracketed: the {'lowest' if rate == rates[0] else 'highest'} rate tried, {rate:g}, is the best"
-    below = rate_losses(found.trials)[rates[rates.index(rate) - 1]]
-    if not all(map(math.isfinite, below)):
-        return f"below the best rate, {rate:g}, a seed diverged or stalled"
-    return "one tuning seed does not tell the noise"
+    below = rates[rates.index(rate) - 1]
+    if not all(map(math.isfinite, rate_losses(found.trials)[below])):
+        return f"a seed diverged or stalled at {below:g}, the rate below the best, {rate:g}"
+    return "one tuning seed cannot show the noise"
 
 
 def _wider(

@@ -39,12 +39,12 @@ class RunPlan(NamedTuple):
         return self.shared.model_copy(update={"digest": self.digest, "seed": self.seed})
 
 
-def redone(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
+def recomputed(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
     """The run with its digest recomputed from its document. spec, train: the run's own."""
     found = identified(run.model_copy(update={"start": None, "teacher": None}), spec, train)
     if run.start is not None:
-        found = starting(found, run.start)
-    return found if run.teacher is None else taught(found, run.teacher)
+        found = with_start(found, run.start)
+    return found if run.teacher is None else with_teacher(found, run.teacher)
 
 
 def request_digest(spec: BaseModel) -> str:
@@ -80,7 +80,7 @@ def run_identity(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> JsonObj
     return {**beside, "model": spec.identity(), "train": identity_of(train)}
 
 
-def at_any_rate(identity: JsonObject) -> JsonObject:
+def without_rate(identity: JsonObject) -> JsonObject:
     """A run's identity without its learning rate; equal for arms that differ only in their tuned rate."""
     train = identity["train"]
     assert isinstance(train, dict)
@@ -108,13 +108,13 @@ def digests(run: RunDocument, spec: ModelSpec, train: TrainSpec, seeds: Sequence
         yield found.hexdigest()[:DIGITS]
 
 
-def starting(run: RunDocument, start: RunStart) -> RunDocument:
+def with_start(run: RunDocument, start: RunStart) -> RunDocument:
     """The run, starting from the weights of another run or a checkpoint; the digest changes accordingly."""
     digest = digest_of({"run": run.digest, "start": identity_of(start)})
     return run.model_copy(update={"digest": digest, "start": start})
 
 
-def taught(run: RunDocument, teacher: RunTeacher) -> RunDocument:
+def with_teacher(run: RunDocument, teacher: RunTeacher) -> RunDocument:
     """The run, distilled from another run or a checkpoint; the digest changes accordingly."""
     digest = digest_of({"run": run.digest, "teacher": identity_of(teacher)})
     return run.model_copy(update={"digest": digest, "teacher": teacher})

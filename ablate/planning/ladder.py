@@ -33,7 +33,7 @@ def _unlike(rungs: Sequence[Study]) -> Iterator[Problem]:
     last = rungs[-1]
     for rung in rungs[:-1]:
         if rung.budget.matched != last.budget.matched:
-            unlike = f"rung {rung.rung} matches {rung.budget.matched}, and rung {last.rung} {last.budget.matched}"
+            unlike = f"rung {rung.rung} matches {rung.budget.matched}, but rung {last.rung} {last.budget.matched}"
             yield rung.origins.problem(("budget", rung.budget.kind), unlike)
         if rung.train.context != last.train.context:
             reason = "losses at different contexts are not comparable: all rungs must share one context"
@@ -53,5 +53,5 @@ def _falling(rungs: Sequence[Study], plan: Callable[[Study], Plan]) -> Iterator[
         for before, rung in pairwise([*(rung for rung in rungs if axis(rung, last) == kind), last]):
             spent, less = flops[rung.rung], flops[before.rung]
             if spent <= less:
-                reason = f"{spent:.3g} FLOPs are no more than the {less:.3g} of {before.rung}: {order}"
+                reason = f"spends {spent:.3g} FLOPs, not more than {before.rung} ({less:.3g}): {order}"
                 yield rung.origins.problem(("ladder", str(rung.rung)), reason)

@@ -107,7 +107,7 @@ def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:
         return arm.model.edit({"vocab_size": data.vocab_size + extra})
     if arm.model.vocab_size < data.vocab_size + extra:
         where = arm.place("vocab_size") if "vocab_size" in arm.edits else "base.vocab_size"
-        own = f" and the objective {extra}" if extra else ""
+        own = f" and the objective adds {extra}" if extra else ""
         raise study.error(where, f"the tokenizer has {data.vocab_size} tokens{own}, more than {arm.model.vocab_size}")
     return arm.model
 

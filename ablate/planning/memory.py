@@ -107,7 +107,7 @@ def warnings(plan: Plan, found: dict[str, MemoryNeed], execution: Execution, roo
             yield f"arm {arm.name} cannot be trained with --microbatch {execution.microbatch}: {need.refusal}"
         elif not need.fits(room):
             shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
-            there = f"{_gib(room.bytes)} that are free" if room.free else _gib(room.bytes)
+            there = f"{_gib(room.bytes)} free" if room.free else _gib(room.bytes)
             excess = f"it needs about {_gib(need.peak_memory_bytes or 0)} of {there}{shared}"
             yield f"arm {arm.name} does not fit: {excess}{_remedy(plan, arm, execution, room)}"
 
@@ -116,8 +116,8 @@ def _remedy(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> str:
     for settings, words in _ways(execution, arm.spec.couples_rows is None):
         need = _need(plan, arm, settings, room)
         if need.fits(room):
-            return f"; with {words} about {_gib(need.peak_memory_bytes or 0)}"
-    return "; fewer workers or a smaller batch may" if room.runs > 1 else "; a smaller batch or model may"
+            return f"; with {words} it needs about {_gib(need.peak_memory_bytes or 0)}"
+    return "; try fewer workers or a smaller batch" if room.runs > 1 else "; try a smaller batch or model"
 
 
 def _ways(execution: Execution, can_cut: bool) -> Iterable[tuple[Execution, str]]:

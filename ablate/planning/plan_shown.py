@@ -43,11 +43,11 @@ def search_lines(study: Study, base: ArmPlan, speed: Speed, at_once: float) -> l
     if spec is None:
         return []
     whole, each = spec.whole_runs * spec.seeds, base.estimated_seconds(speed)
-    kept = f", {spec.repeats} of them kept for further seeds of the leading settings" if spec.repeats else ""
-    begun = f"; trials begin with {100 * spec.shares[0]:.3g} % of the budget" if spec.fidelity else ""
+    kept = f", {spec.repeats} of them reserved for more seeds of the leading settings" if spec.repeats else ""
+    begun = f"; trials start at {100 * spec.shares[0]:.3g} % of the budget" if spec.fidelity else ""
     lines = [
         f"Search: up to {spec.trials} trials{kept}{begun}: {whole * base.flops:.3g} FLOPs, about"
-        f" {clock(max(1.0, whole * each / at_once))} if all cost what {base.name} does"
+        f" {clock(max(1.0, whole * each / at_once))} if all cost as much as {base.name}"
     ]
     validations = math.ceil(1 / base.train.validate_every - 1e-9)
     return [*lines, *spec.warnings(validations)]
@@ -130,7 +130,7 @@ def plan_rows(
     non-embedding parameters, and include the earlier training of an arm that starts from another.
     """
     columns = ["arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
-    solved = ["solved to match"] * any(arm.matching for arm in plan.arms)
+    solved = ["adjusted to match"] * any(arm.matching for arm in plan.arms)
     traced = ["peak memory", "attention"] * (needs is not None)
     rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", *traced, *solved)]
     for arm in plan.arms:
@@ -181,15 +181,15 @@ def remarks(study: Study, tuned: bool) -> Iterator[str]:
     elif tune is not None and not tuned:
         noun = "rates" if tune.is_rate_alone else "settings"
         passes = [trials([_settings(tune, each)], noun, len(each.seeds), each.fraction) for each in tune.passes]
-        unsure = " or not plainly better than those beside it" if tune.is_rate_alone else ""
+        unsure = " or not clearly better than its neighbours" if tune.is_rate_alone else ""
         more = f", more where the best is at an edge{unsure}" if tune.is_grid and tune.extend else ""
         runs = tuning_runs(tune)
-        yield f"before that, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
+        yield f"first, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
         yield f"tuning costs as much as {runs:g} runs of every arm{', at every rung' * bool(study.smaller)}"
         for name in dict.fromkeys(name for arm in study.arms for name in arm.sources):
-            yield f"{name}, which other arms need, is tuned before them and trained whole for each tuning seed"
+            yield f"{name}, on which other arms depend, is tuned before them and trained in full for each tuning seed"
     if auto := study.auto_seeds:
-        yield f"seeds: from {auto.start} to {auto.cap}, as many as it takes to settle every arm"
+        yield f"seeds: from {auto.start} to {auto.cap}, as many as every arm needs for a verdict"
 
 
 def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:
@@ -199,7 +199,7 @@ def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:
     if aliased := screen.design.alias_text():
         yield f"Aliased: {'; '.join(aliased)}."
     if tuned:
-        yield f"Error of effects: from the {screen.spare} contrasts that no effect takes, because each run is tuned."
+        yield f"Error of effects: from the {screen.spare} contrasts without an effect, because each run is tuned."
 
 
 def tuning_runs(tune: TuneSpec) -> float:
@@ -221,11 +221,11 @@ def _percent(difference: float) -> str:
 
 
 def brought_lines(study: Study) -> list[str]:
-    """Line on the settings of the shipped scale: `scale cpu brings base: {d_model: 48, n_layers: 2}, seeds: 5`."""
+    """Line on the settings of the shipped scale: `scale cpu sets base: {d_model: 48, n_layers: 2}, seeds: 5`."""
     if not study.brought:
         return []
     sections = (f"{name}: {_flow(value)}" for name, value in expand(study.brought).items())
-    return [f"scale {study.scale} brings {', '.join(sections)} (edit them under `scales.{study.scale}`)"]
+    return [f"scale {study.scale} sets {', '.join(sections)} (edit them under `scales.{study.scale}`)"]
 
 
 def _flow(value: object) -> str:

@@ -87,7 +87,7 @@ def changes(before: JsonValue, now: JsonValue, path: str = "") -> Iterator[str]:
         for name in dict.fromkeys((*before, *now)):
             place = f"{path}.{name}" if path else name
             if name not in now:
-                yield f"{place}: gone"
+                yield f"{place}: removed"
             elif name not in before:
                 yield f"{place}: added"
             else:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 
 from ablate.checkpoints import Checkpoint
-from ablate.planning.identity import RunPlan, starting, taught
+from ablate.planning.identity import RunPlan, with_start, with_teacher
 from ablate.planning.matching import Matched
 from ablate.planning.plan import ArmPlan
 from ablate.store.documents import RunStart, RunTeacher
@@ -33,11 +33,11 @@ def _from_checkpoint(study: Study, arm: Arm, planned: ArmPlan) -> ArmPlan:
         return planned
     found = Checkpoint.at(arm.start.checkpoint, study.folder)
     if found.spec.vocab_size != planned.spec.vocab_size:
-        sizes = f"{found.spec.vocab_size:,} tokens, and the text's tokenizer {planned.spec.vocab_size:,}"
+        sizes = f"{found.spec.vocab_size:,} tokens, but the text's tokenizer {planned.spec.vocab_size:,}"
         reason = f"{arm.start.checkpoint} has {sizes}: set vocab_size in the base"
         raise study.error(arm.place("start.checkpoint"), reason)
     start = RunStart(checkpoint=found.digest, pooling=arm.start.pooling, growth=arm.start.growth)
-    runs = tuple(RunPlan.of(run.arm, starting(run.identity, start)) for run in planned.runs)
+    runs = tuple(RunPlan.of(run.arm, with_start(run.identity, start)) for run in planned.runs)
     return replace(planned, runs=runs, checkpoint=arm.start.checkpoint)
 
 
@@ -50,7 +50,9 @@ def _from_arm(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
     before = ceil(source.tokens / planned.train.tokens)
     start = RunStart(pooling=arm.start.pooling, growth=arm.start.growth, batches_before=before)
     starts = [start.model_copy(update={"run": digests[run.seed]}) for run in planned.runs]
-    runs = [RunPlan.of(run.arm, starting(run.identity, start)) for run, start in zip(planned.runs, starts, strict=True)]
+    runs = [
+        RunPlan.of(run.arm, with_start(run.identity, start)) for run, start in zip(planned.runs, starts, strict=True)
+    ]
     return replace(planned, runs=tuple(runs), tokens_before=source.tokens, checkpoint=source.checkpoint)
 
 
@@ -65,9 +67,13 @@ def teacher_models(study: Study, matched: Sequence[Matched]) -> dict[str, ModelS
             path = arm.teacher.checkpoint
             teacher = specs[str(arm.teacher.arm)] if path is None else Checkpoint.at(path, study.folder).spec
             if teacher.vocab_size != own:
-                raise study.error(place, f"the teacher has {teacher.vocab_size:,} tokens, and {arm.name} {own:,}")
+                raise study.error(
+                    place, f"the teacher's vocabulary has {teacher.vocab_size:,} tokens, but {arm.name}'s {own:,}"
+                )
             if study.budget.seconds is not None:
-                raise study.error(place, "a budget in seconds does not time teachers: give it in flops or tokens")
+                raise study.error(
+                    place, "a budget in seconds does not count the teacher's time: give it in flops or tokens"
+                )
             found[arm.name] = teacher
     return found
 
@@ -84,5 +90,7 @@ def _taught(study: Study, arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) 
         source = next(plan for plan in plans if plan.name == arm.teacher.arm)
         digests = {run.seed: run.digest for run in source.runs}
         teachers = [RunTeacher(run=digests[run.seed], **how) for run in planned.runs]
-    runs = [RunPlan.of(run.arm, taught(run.identity, each)) for run, each in zip(planned.runs, teachers, strict=True)]
+    runs = [
+        RunPlan.of(run.arm, with_teacher(run.identity, each)) for run, each in zip(planned.runs, teachers, strict=True)
+    ]
     return replace(planned, runs=tuple(runs), teacher=path or arm.teacher.arm)

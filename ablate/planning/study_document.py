@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import CampaignOutcome, Tuning, TuningPass
 from ablate.planning.claims import study_claims
-from ablate.planning.identity import at_any_rate, run_identity
+from ablate.planning.identity import run_identity, without_rate
 from ablate.planning.plan import ArmPlan
 from ablate.planning.unjudged import is_pilot
 from ablate.store.documents import (
@@ -167,7 +167,7 @@ def study_arm(arm: ArmPlan, aliases: Mapping[str, str] = NO_ALIASES) -> StudyArm
         cache_bytes=tuple(CacheBytes(context=context, bytes=size) for context, size in arm.cache_bytes),
         differs=arm.differs,
         identity=aliases.get(identity, identity),
-        identity_at_any_rate=digest_of(at_any_rate(found)),
+        identity_at_any_rate=digest_of(without_rate(found)),
         runs=tuple(StudyRun(digest=run.digest, seed=run.seed) for run in arm.runs),
     )
 

@@ -25,10 +25,10 @@ def unjudged(plan: Plan) -> str | None:
     if not is_pilot(plan):
         return None
     if study.sections.pilot:
-        return "a pilot: it gives estimates and no verdicts, and spends no look at the question"
+        return "a pilot: it gives estimates but no verdicts, and spends none of the question's 5 %"
     longer = wanting(arm.length for arm in plan.arms)
     more = budget_option(budget.given, budget.amount * longer)
-    return f"no verdicts, as all arms are undertrained: {longer:g} × the budget trains for long enough ({more})"
+    return f"no verdicts, as all arms are undertrained: {longer:g} × the budget would be enough ({more})"
 
 
 def seeds_line(plan: Plan) -> str | None:
@@ -36,4 +36,4 @@ def seeds_line(plan: Plan) -> str | None:
     fewest = min(len(arm.runs) for arm in plan.arms)
     if len(plan.arms) < 2 or fewest >= FEWEST_SEEDS:
         return None
-    return "no verdicts: how far seeds scatter takes two of them to know (--set seeds=3)"
+    return "no verdicts: estimating the noise between seeds needs at least two (--set seeds=3)"

@@ -60,7 +60,7 @@ class RunContext:
         if all(rung.budget.seconds is None for rung in (*study.smaller, study)):
             return None
         if self.options.devices > 1:
-            raise ArgumentError("devices", "a budget in seconds is measured for runs on one device")
+            raise ArgumentError("devices", "must be 1 for a budget in seconds, as steps are timed on one device")
 
         def corpus() -> Path:
             try:

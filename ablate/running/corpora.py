@@ -68,7 +68,7 @@ def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:
     needed = max(count * SHARES["test"] // SHARES[part] for part, count in tokens.items())
     if any(count > corpus.most_tokens(part) for part, count in tokens.items()):
         reason = (
-            f"arms with different tokenizers are compared on all held-out text, which in {arm.name} takes {needed:,}:"
-            " raise it, or lower data.validation_fraction"
+            f"arms with different tokenizers are compared on all held-out text, which takes {needed:,} in"
+            f" {arm.name}: raise it, or lower data.validation_fraction"
         )
         raise study.error("data.validation_tokens", reason)

@@ -20,7 +20,7 @@ import torch._dynamo  # noqa: F401
 
 import ablate.running.phases  # noqa: F401
 from ablate.running import worker
-from ablate.running.answering import answers_to
+from ablate.running.child_process import answers_to
 from evals.evaluations import load_imports
 
 

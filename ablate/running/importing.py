@@ -47,8 +47,8 @@ def imported_run(
             f"{checkpoint.folder} has positions for {longest:,} tokens: a context of {context:,} is too long"
         )
     if corpus.vocab_size > spec.vocab_size:
-        sizes = f"{corpus.vocab_size:,} tokens, and the model {spec.vocab_size:,}"
-        raise CheckpointError(f"{checkpoint.folder}: the tokenizer has {sizes}: it is another model's")
+        sizes = f"{corpus.vocab_size:,} tokens, but the model {spec.vocab_size:,}"
+        raise CheckpointError(f"{checkpoint.folder}: the tokenizer has {sizes}: it belongs to another model")
     train = TrainSpec(context=context, batch=max(1, TOKENS_AT_ONCE // context))
     run = RunDocument(
         digest="",
@@ -65,7 +65,7 @@ def imported_run(
     return identified(run, spec, train)
 
 
-def take_in(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corpus, numerics: Numerics) -> None:
+def store_imported(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corpus, numerics: Numerics) -> None:
     """Score held-out text with the model, and store model and loss, unless the run is finished already.
 
     Raises CheckpointError.

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ablate.data import open_corpus
 from ablate.machine.numerics import enforce_as
-from ablate.running.answering import Answering, answers_to, end_with_parent, start
+from ablate.running.child_process import ChildProcess, answers_to, end_with_parent, start
 from ablate.running.request import Request
 from ablate.running.scratch import scratch
 from ablate.store import Store
@@ -61,7 +61,7 @@ def process_group_of(request: Request) -> Iterator[ProcessGroup]:
 
 
 @contextmanager
-def _explained(others: Sequence[Answering]) -> Iterator[None]:
+def _explained(others: Sequence[ChildProcess]) -> Iterator[None]:
     """Replace torch's error of a lost connection by a ProcessGroupError that names the process that died."""
     try:
         yield
@@ -72,7 +72,7 @@ def _explained(others: Sequence[Answering]) -> Iterator[None]:
         raise
 
 
-def _end_without(others: Sequence[Answering], request: Request, over: threading.Event) -> None:
+def _end_without(others: Sequence[ChildProcess], request: Request, over: threading.Event) -> None:
     """End this process if it still waits for one that died: nothing else interrupts an all-reduce over GPUs."""
     while not over.wait(LOOK_SECONDS):
         if death := _death(others):
@@ -82,7 +82,7 @@ def _end_without(others: Sequence[Answering], request: Request, over: threading.
             return
 
 
-def _death(others: Sequence[Answering]) -> str | None:
+def _death(others: Sequence[ChildProcess]) -> str | None:
     """Which process failed, and how; None if none did."""
     for rank, other in enumerate(others, start=1):
         if status := other.process.poll():
@@ -91,7 +91,7 @@ def _death(others: Sequence[Answering]) -> str | None:
     return None
 
 
-def _start(rank: int, request: Path, meeting: Path) -> Answering:
+def _start(rank: int, request: Path, meeting: Path) -> ChildProcess:
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     own = gpus[rank] if rank < len(gpus) else str(rank)
     return start(

@@ -20,7 +20,7 @@ from random import Random
 import zoo
 from ablate.data import open_corpus
 from ablate.machine.numerics import Numerics, enforce
-from ablate.running.answering import answers_to, end_with_parent
+from ablate.running.child_process import answers_to, end_with_parent
 from ablate.store import Store
 from ablate.store.documents import CostPoint, CostProcess, Environment, JsonObject, Part, RunDocument
 from ablate.training.execution import DEFAULT, Execution
@@ -155,9 +155,7 @@ def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> Co
     return CostPoint(work="training", context=context, batch=batch, **rounds._asdict(), reasons=reasons)
 
 
-HOST_BOUND = (
-    "host-bound: steps that are not compiled take what their kernels take unfused, and Python (train.compile: true)"
-)
+HOST_BOUND = "launch-bound: Python and unfused kernels limit steps that are not compiled (set train.compile: true)"
 """Why arms are not compared: unfused on a GPU, one more norm costs a tenth of a step; fused, next to nothing."""
 
 

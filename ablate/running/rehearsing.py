@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ablate.machine.environment import describe
-from ablate.running.answering import Answering, start
+from ablate.running.child_process import ChildProcess, start
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.scratch import scratch
 from ablate.store import AblateError
@@ -40,7 +40,7 @@ def rehearse(request: Rehearsal, places: Sequence[Mapping[str, str]], *, alone: 
         for wave in waves:
             working = [next(waiting) for _ in wave]
             for process in working:
-                process.answering.ask("go")
+                process.child.ask("go")
             found += [CostProcess.model_validate_json(process.expect()) for process in working]
     device = request.arms[0].identity.numerics.device
     return Timed(processes=tuple(found), environment=describe(device, threads=1))
@@ -56,25 +56,25 @@ def _processes(folder: Path, request: Rehearsal, places: Sequence[Mapping[str, s
             own = request.model_copy(update={"order": request.order + number})
             path.write_text(own.to_json(), encoding="utf-8")
             with log.open("wb") as output:
-                answering = start("ablate.running.rehearsal", str(path), variables=variables, output=output)
-            processes.append(_Process(answering, log))
+                child = start("ablate.running.rehearsal", str(path), variables=variables, output=output)
+            processes.append(_Process(child, log))
         yield processes
     finally:
         for process in processes:
-            process.answering.kill()
+            process.child.kill()
 
 
 class _Process(NamedTuple):
     """A rehearsal process, which waits for a line to begin, and its log file."""
 
-    answering: Answering
+    child: ChildProcess
     log: Path
 
     def expect(self) -> str:
         """The next line of the process's answers. Raises CalibrationError if the process ends without one."""
-        line = self.answering.answers.readline().decode()
+        line = self.child.answers.readline().decode()
         if not line.endswith("\n"):
             words = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-            last = next((line for line in reversed(words) if line.strip()), "its process ended")
+            last = next((line for line in reversed(words) if line.strip()), "its process exited without a result")
             raise CalibrationError(f"speeds could not be measured: {last}")
         return line

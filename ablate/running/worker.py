@@ -14,7 +14,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from ablate.running.answering import end_with_parent
+from ablate.running.child_process import end_with_parent
 from ablate.running.request import Request
 from ablate.running.runlog import DONE, logged, redirect_output
 from ablate.store import LostClaimError, Store
@@ -54,7 +54,7 @@ def carry_out(request: Request, stop: StopSignal | None = None) -> None:
             _do_alone(request, stop)
             return
         if stop.asked:
-            raise Interrupted(f"run {request.digest} is another's now")
+            raise Interrupted(f"run {request.digest} was taken over by another process")
 
 
 def _do_alone(request: Request, stop: StopSignal) -> None:

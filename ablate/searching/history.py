@@ -65,7 +65,9 @@ def _enqueued(lab: StudyTrialRunner) -> list[Params]:
                 found.append(params)
                 break
         else:
-            raise lab.study.error(".".join(target), "outside the space: every other setting is the base's")
+            raise lab.study.error(
+                ".".join(target), "not in the space: all settings outside the space must be the base's"
+            )
     return found
 
 

@@ -26,7 +26,7 @@ def check_space(lab: StudyTrialRunner) -> None:
     """Raise StudyError if objectives or constraints are unavailable, the budget is in seconds, or nothing is legal."""
     _check_objectives(lab)
     if lab.study.budget.seconds is not None:
-        raise lab.study.error("budget.seconds", "a search plans by arithmetic: give flops or tokens")
+        raise lab.study.error("budget.seconds", "a search cannot use a budget in seconds: give flops or tokens")
     rng, refused, is_legal = np.random.default_rng(0), Counter[str](), False
     named = {name for each in lab.rules.values() for name in each.names}
     unknown = {name for name in named if name not in LIMITED and quantity(lab.base, name) is None}
@@ -43,7 +43,7 @@ def check_space(lab: StudyTrialRunner) -> None:
     _refuse_unknown(lab, unknown)
     if not is_legal:
         reasons = ", ".join(f"{count} by '{reason}'" for reason, count in refused.most_common())
-        raise lab.study.error("search.space", f"nothing legal at or near {PROBES} random settings: refused {reasons}")
+        raise lab.study.error("search.space", f"no valid settings at or near {PROBES} random ones: refused {reasons}")
 
 
 def _has(lab: StudyTrialRunner, params: Params, name: str) -> bool:
@@ -71,10 +71,14 @@ def _check_objectives(lab: StudyTrialRunner) -> None:
             reason = f"{name}: the study's evals have no task {task}{did_you_mean(task, tasks)}"
             raise lab.study.error(f"search.objectives.{place}", reason)
         if name in MEASURED and lab.study.measure is None:
-            raise lab.study.error(f"search.objectives.{place}", f"{name}: the study has `measure: null`")
+            raise lab.study.error(
+                f"search.objectives.{place}", f"{name}: not measured, as the study has `measure: null`"
+            )
         if name in OF_CACHES and lab.base.kv_bytes_per_token is None:
             raise lab.study.error(f"search.objectives.{place}", f"{name}: {NO_CACHE}")
     for place, each in enumerate(lab.rules.values()):
         for name in each.names:
             if name in MEASURED and lab.study.measure is None:
-                raise lab.study.error(f"search.constraints.{place}", f"{name}: the study has `measure: null`")
+                raise lab.study.error(
+                    f"search.constraints.{place}", f"{name}: not measured, as the study has `measure: null`"
+                )

@@ -23,7 +23,7 @@ from ablate.study.search_space import Params, SearchSpace
 from ablate.study.search_spec import DIRECTIONS, MEASURED, SearchSpec
 from ablate.study.study import Study
 
-UNTOLD = 0.3
+PRUNING_DELAY = 0.3
 """Share of a run during which no trial is pruned."""
 UNBUILT = 10.0
 """Distance assigned to settings that cannot be built, as theirs from the constraints is unknown; larger than most."""
@@ -53,7 +53,7 @@ class Job:
     def wait(self) -> int:
         """Number of validations before which no pruner may end the job: losses during warm-up and soon after say
         little."""
-        return math.ceil(max(self.warmup, UNTOLD) * self.validations)
+        return math.ceil(max(self.warmup, PRUNING_DELAY) * self.validations)
 
 
 class TrialRunner(Protocol):

@@ -22,12 +22,13 @@ from ablate.store.files import StoreError, move
 from ablate.store.folders import StudyFolder
 from ablate.store.store import Store
 
-OF_THE_MACHINE = {
-    *("attention", "microbatch", "devices", "sharding", "waiting", "beside", "train_seconds", "wall_seconds"),
-    *("tokens_per_second", "mfu", "matmul_flops_per_second", "peak_memory_bytes", "peak_memory_source"),
-    *("sums", "environment", "started", "finished"),
+DETERMINED = {
+    *("status", "reason", "steps", "tokens", "loss", "bits_per_byte", "accuracy", "floor"),
+    *("judging_loss", "judging_bits_per_byte", "judging_accuracy", "start_loss", "train_loss"),
+    *("loss_spikes", "loss_spike_steps", "grad_norm"),
+    *("parameters", "parameters_embedding", "flops_per_token", "flops"),
 }
-"""Fields of a result that the run's digest does not determine."""
+"""Fields of a result that follow from the run's digest. The others measure the machine and the moment."""
 
 
 @dataclass
@@ -162,7 +163,7 @@ def _merge_run(incoming: Store, store: Store, record: MergedRecord, found: Merge
 
 def _difference(ours: ResultDocument, theirs: ResultDocument) -> str:
     """A difference between two results of one digest, in words; empty if they agree."""
-    here, there = (each.model_dump(exclude=OF_THE_MACHINE) for each in (ours, theirs))
+    here, there = (each.model_dump(include=DETERMINED) for each in (ours, theirs))
     differing = [name for name in here if here[name] != there[name]]
     if not differing:
         return ""

@@ -151,4 +151,4 @@ class Trackers:
             remedy = ""
             if isinstance(error, ModuleNotFoundError):
                 remedy = f": {getattr(member(__name__, name), 'REMEDY', 'install it')}"
-            self.say(f"tracker {name} failed and is left out from here on: {type(error).__name__}: {error}{remedy}")
+            self.say(f"tracker {name} failed and is no longer used: {type(error).__name__}: {error}{remedy}")

@@ -40,11 +40,13 @@ STUDIES = (
 SCALE = "cpu"
 PLANE = "trade-offs"
 RECORDED = """Each [recorded result](../../studies/results) as the atlas shows it: the figure is that of its report,
-where loss curves, costs, evaluations and runs follow. `python docs/gallery/make.py --recorded` pictures them again,
-and writes this page."""
+where loss curves, costs, evaluations and runs follow. A picture opens in full; a name leads to the study file, which
+`ablate run` takes. `python docs/gallery/make.py --recorded` pictures them again, and writes this page."""
 OF_REPORTS = """The first screen of each report. `python docs/gallery/make.py` trains, measures and pictures them
 again, and writes this page."""
 WIDTH, HEIGHT = 1280, 860
+COLUMNS = 3
+"""Pictures in a row of the page."""
 WIDTHS, SCHEMES = (390, WIDTH, 2560), ("light", "dark")
 QUALITY = 70
 DRAWN = "[...document.querySelectorAll('.drawing')].every(div => div.querySelector('.main-svg'))"
@@ -152,6 +154,12 @@ def _webp(page: Page) -> bytes:
     return base64.b64decode(found["data"])
 
 
+def _cell(name: str, answer: str, command: str) -> str:
+    """A study's picture, which opens in full, its name, which leads to the file, and its answer."""
+    picture = f"[![Question, answer and every arm of {name}]({name}.webp)]({name}.webp)"
+    return f"{picture}<br>[`{name}`](../../{command.split()[2]}): {answer}"
+
+
 def _page(found: Found, note: str | None) -> Iterator[str]:
     yield "# Gallery"
     yield ""
@@ -159,17 +167,10 @@ def _page(found: Found, note: str | None) -> Iterator[str]:
     if note:
         yield ""
         yield note
-    for name, answer, command in found.studies:
-        yield from (
-            "",
-            f"## {name}",
-            "",
-            answer,
-            "",
-            f"![Question, answer and every arm]({name}.webp)",
-            "",
-            f"`{command}`",
-        )
+    cells = [_cell(*each) for each in found.studies]
+    yield from ("", f"|{' |' * COLUMNS}", f"|{'---|' * COLUMNS}")
+    for i in range(0, len(cells), COLUMNS):
+        yield f"| {' | '.join(cells[i : i + COLUMNS])} |"
     if PLANE in found.pages:
         yield from ("", "## All of them in one plane", "")
         yield "Every arm against the baseline of its study: `trade-offs.html`, beside the store's index."

@@ -58,7 +58,7 @@ def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counte
     return Device(
         name=THIS,
         title=f"this machine ({what})",
-        source="measured: a square matrix product, a copy, matrix–vector products, and a model that is all overhead",
+        source="measured: a square matrix product, a copy, matrix–vector products, and a model dominated by overhead",
         memory_bytes=memory_bytes(device),
         bandwidth_bytes_per_second=copied,
         flops_per_second={dtype: matmul.peak_flops_per_second(device, kind, clock=clock)},

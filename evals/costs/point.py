@@ -107,7 +107,7 @@ class Point:
         if self.passes.encodes:
             return NO_CACHE
         if reason := beyond_positions(self.model.spec, self.context, decoded):
-            return f"{reason}, and decoding generates {decoded} more tokens"
+            return f"{reason}, and decoding generates {decoded} more"
         return self.passes.decode_seconds(turn, decoded)
 
     def _tried(self, measurement: Callable[[], Result]) -> Result | Reason:

@@ -13,7 +13,7 @@ from zoo.spec import ModelSpec
 def convention(spec: ModelSpec) -> str | None:
     """Sentence that defines a context in measured speeds and bytes; None for a causal decoder."""
     if spec.encoder is not None:
-        return "A context is the encoder's tokens; a full cache holds these and as many decoder tokens."
+        return "With an encoder, the context is the encoder's tokens; a full cache also holds as many decoder tokens."
     return {
         "all": "Encoders generate no tokens: they have no KV cache, and their time is that of one forward pass.",
         "prefix": "For prefix LMs, the context is the prefix.",
@@ -37,4 +37,4 @@ def prompt(spec: ModelSpec, tokens: Tensor, written: int = 1) -> tuple[Tensor, G
 def beyond_positions(spec: ModelSpec, context: int, more: int = 0) -> str | None:
     """Reason why a model cannot read a context, or its decoder not `more` tokens after as many; None if it can."""
     end = longest_text(spec) if more else longest_context(spec)
-    return None if end is None or context + more <= end else f"positions end at {end}"
+    return None if end is None or context + more <= end else f"reads at most {end} tokens"

@@ -89,7 +89,7 @@ def predict(spec: ModelSpec, device: Device, *, context: int, batch: int = 1, dt
     """
     longest = longest_context(spec)
     if longest is not None and context > longest:
-        raise SpecError("context", f"{context} tokens are more than the {longest} that have a learned position")
+        raise SpecError("context", f"the model reads at most {longest} tokens, not {context}")
     costs, encoding = cost(spec, context), 0 if spec.encoder is None else spec.encoder.n_layers
     weights, usable = costs.params * BYTES[dtype], device.memory_share * device.memory_bytes
     return Prediction(

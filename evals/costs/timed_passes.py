@@ -85,10 +85,10 @@ class TimedPasses:
         SpecError for caches and models without a compiled step."""
         try:
             if self.kind != PLAIN:
-                raise UnsupportedError("cache", "a compiled step knows plain keys and values only")
+                raise UnsupportedError("cache", "a compiled step needs plain keys and values")
             cache = roomy_cache(self.model, self.batch, self.context + decoded)
         except UnsupportedError as error:
-            reason = f"host-bound: issued one by one, its operations take what Python takes ({error.reason})"
+            reason = f"launch-bound: without a compiled step, decoding measures Python's overhead ({error.reason})"
             raise SpecError(error.path, reason) from error
         further = compiled_step(self.model, backend)
         text = next(self._inputs(turn))

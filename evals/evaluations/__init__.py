@@ -63,7 +63,7 @@ class EvaluationSpec(Spec, ABC):
     def unmet(cls, conditions: Conditions) -> str | None:
         """First need that conditions do not meet; None if they meet all."""
         if cls.reads is not conditions.data:
-            return f"needs {cls.reads.kind}, and {conditions.source} {cls.reads.absent}"
+            return f"needs {cls.reads.kind}, but {conditions.source} {cls.reads.absent}"
         return next((reason for need in cls.needs if (reason := need(conditions))), None)
 
 

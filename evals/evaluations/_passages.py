@@ -23,9 +23,9 @@ def obstacle(model: Decoder, text: Text, *, reads: int, takes: int) -> str | Non
     """Reason why a model cannot read `reads` tokens, or the text has no passage of `takes` tokens; None if both fit."""
     end = longest_text(model.spec)
     if end is not None and reads > end:
-        return f"positions end at {end}, and this takes {reads}"
+        return f"reads at most {end} tokens, and a passage needs {reads}"
     if takes > len(text.tokens):
-        return f"held-out text has {len(text.tokens)} tokens, and this takes {takes}"
+        return f"held-out text has {len(text.tokens)} tokens, and a passage needs {takes}"
     return None
 
 

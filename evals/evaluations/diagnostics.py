@@ -50,7 +50,7 @@ class DiagnosticsSpec(EvaluationSpec):
     study, `pairs=4,64` on the command line."""
 
     def problems(self, conditions: Conditions) -> Iterator[tuple[str, str]]:
-        if reason := conditions.misgraded(self.at):
+        if reason := conditions.difficulty_error(self.at):
             yield "at", reason
 
     def run(self, subject: Subject, data: SyntheticTask) -> Found:
@@ -64,7 +64,7 @@ class DiagnosticsSpec(EvaluationSpec):
         for question in data.questions(self.at, self.examples, subject.seed):
             length = question.tokens.shape[1]
             if end is not None and length > end:
-                rows.append({"level": dict(question.level), "length": length, "reason": f"positions end at {end}"})
+                rows.append({"level": dict(question.level), "length": length, "reason": f"reads at most {end} tokens"})
                 continue
             found.append(_answers(subject.model, question, batches.rows(length)))
             rows.append(found[-1].row())

@@ -243,5 +243,5 @@ def _read_tokenizer(folder: Path, bos: Bos) -> PreTrainedTokenizerBase:
             raise ValueError(f"transformers cannot read the tokenizer: {str(error).splitlines()[0]}") from error
         found = PreTrainedTokenizerFast.from_pretrained(folder, **said)
     if found.eos_token_id is None:
-        raise ValueError("the tokenizer names no end of text")
+        raise ValueError("the tokenizer has no end-of-text token")
     return found

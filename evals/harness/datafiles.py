@@ -46,7 +46,7 @@ def local(task: str, config: TaskConfig, place: Path) -> dict[str, Dataset]:
     found = {split: files for split in wanted if (files := _files(place, split))}
     if not found:
         likely = " or ".join(f"{name}.jsonl" for name in (*names, *wanted))
-        raise TaskDataError(f"{place} has no data for this task, such as {likely}")
+        raise TaskDataError(f"{place} has no data for this task; expected files such as {likely}")
     return {split: _read(place, files) for split, files in found.items()}
 
 
@@ -77,7 +77,7 @@ def _read(place: Path, files: list[Path]) -> Dataset:
 def _rows(path: Path) -> Dataset:
     """Rows of a parquet file, a JSON list of objects, or JSON lines, also gzipped. Raises TaskDataError."""
     if not path.name.endswith(DATA_SUFFIXES):
-        raise TaskDataError(f"{path} is none of {', '.join(DATA_SUFFIXES)}")
+        raise TaskDataError(f"{path} must end in one of {', '.join(DATA_SUFFIXES)}")
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         found = Dataset(pq.read_table(io.BytesIO(content))) if path.suffix == ".parquet" else _objects(content.decode())

@@ -80,7 +80,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         if isinstance(tokenizer, Conventions):
             self.conventions = tokenizer
         elif eos is None:
-            raise ValueError("a tokenizer needs eos, the token that ends a document")
+            raise ValueError("a plain tokenizer needs eos, the token that ends a document")
         else:
             self.conventions = TrainedConventions(tokenizer, eos, bos)
 

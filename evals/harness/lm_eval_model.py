@@ -61,12 +61,12 @@ class SavedZooLM(ZooLM):
         folder, run = _folder(Path(path).expanduser())
         where = device or ("cuda" if torch.cuda.is_available() else "cpu")
         if where.startswith("cuda") and not torch.cuda.is_available():
-            raise ModelFolderError(f"device={where}: there is no GPU here")
+            raise ModelFolderError(f"device={where}: no GPU is available")
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         begins: Bos = ("on" if bos else "off") if isinstance(bos, bool) else bos
         read = context if context or run is None else run.train.get("context")
         if not isinstance(read, int):
-            raise ModelFolderError(f"{folder} is not the folder of a run: give the context, e.g. context=1024")
+            raise ModelFolderError(f"{folder} does not belong to a run: set the context, e.g. context=1024")
         published = folder.parent / "published"
         own = run is not None and run.conventions is not None and eos is None
         super().__init__(
@@ -125,7 +125,7 @@ def _folder(path: Path) -> tuple[Path, RunDocument | None]:
     folder = path if (path / "spec.json").is_file() else path / "model"
     for name in ("spec.json", "weights.safetensors", "tokenizer.json"):
         if not (folder / name).is_file():
-            raise ModelFolderError(f"{path}: neither this folder nor its model/ is a model: there is no {name}")
+            raise ModelFolderError(f"{path}: neither this folder nor its model/ holds a model: {name} is missing")
     run = jsonfile.read(folder.parent / "run.json", RunDocument, f"copy {folder} elsewhere to read it without its run")
     return folder, run
 
@@ -141,5 +141,5 @@ def _eos(folder: Path, run: RunDocument | None, tokenizer: Tokenizer, given: str
         return meta.eos
     special = [index for index, token in tokenizer.get_added_tokens_decoder().items() if token.special]
     if len(special) != 1:
-        raise ModelFolderError(f"{folder}: unknown end-of-document token: give it, e.g. eos=<|endoftext|>")
+        raise ModelFolderError(f"{folder}: unknown end-of-document token: set it, e.g. eos=<|endoftext|>")
     return int(special[0])

@@ -121,7 +121,7 @@ def failure_of(error: Exception) -> str:
     """Reason why a task cannot run, from the error that its own code raised."""
     *_, (frame, line) = walk_tb(error.__traceback__)
     where = f"{Path(frame.f_code.co_filename).name}:{line}"
-    return f"its own code fails at {where}: {type(error).__name__}{f': {first_line(error)}' if str(error) else ''}"
+    return f"its code fails at {where}: {type(error).__name__}{f': {first_line(error)}' if str(error) else ''}"
 
 
 @dataclass
@@ -157,7 +157,7 @@ class _Factory(TaskFactory):  # type: ignore[misc]  # lm_eval has no types
             if name not in self._places:
                 self._skipped[name] = failure_of(error)
             else:
-                self._skipped[name] = f"{self._places[name]} lacks the fields that it reads: {error}"
+                self._skipped[name] = f"{self._places[name]} lacks a field that it reads: {error}"
         except MemoryError:
             raise
         except Exception as error:  # a task's own code may raise any error

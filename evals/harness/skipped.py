@@ -14,6 +14,6 @@ def skipped_lines(skipped: Mapping[str, str], groups: Mapping[str, TaskGroup]) -
         missing = [task for task in group.missing if task in left]
         if len(missing) > 1:
             size = len(missing) + len(group.tasks)
-            yield f"{name}: {len(missing)} of its {size} tasks are skipped, {missing[0]} since {left[missing[0]]}"
+            yield f"{name}: {len(missing)} of {size} tasks are skipped; {missing[0]}: {left[missing[0]]}"
             left = {task: reason for task, reason in left.items() if task not in missing}
     yield from (f"{task} is skipped: {reason}" for task, reason in left.items())

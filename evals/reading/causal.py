@@ -20,4 +20,4 @@ def check_causal(spec: ModelSpec) -> None:
     """Raise NotCausalError for a model that is not causal."""
     found = obstacle(spec)
     if found is not None:
-        raise NotCausalError(f"only causal models can be evaluated, and this one {found}")
+        raise NotCausalError(f"only causal models can be evaluated, but this one {found}")

@@ -97,9 +97,9 @@ class Reader:
         """Reason why windows of `length` targets cannot be read; None if they can."""
         end, tokens = longest_text(self.model.spec), len(self.text.tokens)
         if end is not None and self.text.read(length) > end:
-            return f"positions end at {end}"
+            return f"reads at most {end} tokens"
         if length >= tokens:
-            return f"held-out text has {tokens} tokens, and a window takes {length + 1}"
+            return f"held-out text has {tokens} tokens, and a window needs {length + 1}"
         return None
 
     def nats(self, starts: Ints, length: int, scored: int) -> Floats:

@@ -231,7 +231,7 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[CardRow]:
     if judged is not None:
         digits = words.decimals(judged.seen)
         unseen = judged.seen and judged.outcome == "cannot tell"
-        seen = f" (would have seen {judged.seen:.{digits}f})" if unseen else ""
+        seen = f" (smallest detectable: {judged.seen:.{digits}f})" if unseen else ""
         reason = f"{judged.reason}{seen}{'; stated or changed after a result' * judged.edited}"
         yield CardRow(result.scale, conditions_of(result), judged.effect, judged.outcome, reason, seeds)
     elif any(name in {each.name for each in result.arms} for name in (claim.arm, *claim.order)):

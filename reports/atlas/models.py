@@ -28,8 +28,8 @@ COLUMNS = {
 """Column titles by key."""
 ASSUMED = "*"
 LEGEND = (
-    "`*`: assumed, the source does not say. Parameters are counted from the spec; published ones are as the source has "
-    "them. `GQA (8)` has eight key-value heads; `×7` counts layers."
+    "`*`: assumed, since the source does not say. Parameters are counted from the spec; published counts are the "
+    "source's own. `GQA (8)` has eight key-value heads; `×7` counts layers."
 )
 
 

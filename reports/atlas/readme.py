@@ -54,7 +54,7 @@ def with_tables(text: str, results: Sequence[RecordedResult], links: Mapping[str
         return "\n".join((found["start"], *lines, "", found["end"]))
 
     if not TABLE.search(text):
-        raise ReportError(f"no table to write: mark its place with `<!-- results -->` and `{END}`")
+        raise ReportError(f"no place for the table: mark it with `<!-- results -->` and `{END}`")
     return TABLE.sub(table, text)
 
 

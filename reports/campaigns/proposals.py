@@ -20,7 +20,8 @@ import polars as pl
 from ablate.store.documents import JsonObject, ProposalRecord, ProposalTest, StudyArm
 from ablate.store.documents.campaign import Decision
 from reports.campaigns.online_fdr import saffron
-from reports.findings.losses import ArmLosses, judge
+from reports.findings.loss_pairs import ArmLosses
+from reports.findings.losses import judge
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.study_summary import StudySummary
 
@@ -50,7 +51,9 @@ def tested(summary: StudySummary, change: str) -> ProposalTest:
     test = compared(base, own, study_noise(study.tuning, summary.runs), study.scale, study.name)
     if test.difference is None or test.low is not None or test.high is not None:
         return test
-    untuned = [f"{each.arm}: {each.reason or 'its best rate is at the edge'}" for each in study.tuning if each.edges]
+    untuned = [
+        f"{each.arm}: {each.reason or 'its best learning rate is at the edge'}" for each in study.tuning if each.edges
+    ]
     return test.model_copy(update={"untold": "; ".join(untuned) or None})
 
 
@@ -101,21 +104,21 @@ def rule(
         return _untested(test, own.level)
     said = f"{len(test.seeds)} fresh paired seeds"
     if own.discovery and test.verdict not in ("stalled", "diverged"):
-        return Ruling("keep", f"better on {said}: p = {test.p:.2g}, where {own.level:.2g} was allowed", own.level)
+        return Ruling("keep", f"better on {said}: p = {test.p:.2g}, at level {own.level:.2g}", own.level)
     if test.low is not None and test.low > 0:
         return Ruling("discard", f"worse on {said}", own.level)
     if test.low is not None and test.low > -worth:
         return Ruling("discard", f"not better by {worth:g} nats: an improvement is at most {-test.low:.2g}", own.level)
     if first:
         return Ruling("discard", f"no sign of an improvement on {said}", own.level)
-    return Ruling("undecided", f"p = {test.p:.2g} on {said}, where {own.level:.2g} was allowed", own.level)
+    return Ruling("undecided", f"p = {test.p:.2g} on {said}, above the level of {own.level:.2g}", own.level)
 
 
 def _untested(test: ProposalTest, level: float) -> Ruling:
     if test.verdict in ("stalled", "diverged"):
         return Ruling("discard", "the change does not train", level)
     if test.untold:
-        return Ruling("undecided", f"what better rates would give is not bounded ({test.untold})", level)
+        return Ruling("undecided", f"better learning rates may change the result by any amount ({test.untold})", level)
     return Ruling("undecided", "too few seeds finished to compare", level)
 
 

@@ -10,8 +10,8 @@ from reports.statistics.estimates import Estimate
 from reports.wording import words
 
 INTRODUCTION = (
-    "Stated in the study before it ran, except where said otherwise. “Does not hold” is said of this size and these"
-    " data alone; “cannot tell” is not a no."
+    "Stated in the study before it ran, unless marked otherwise. “Does not hold” applies to this size and these data"
+    " only; “cannot tell” contradicts nothing."
 )
 
 
@@ -48,9 +48,9 @@ def ratio(found: Estimate) -> str:
 
 
 def could_see(found: JudgedClaim) -> str:
-    """`would have seen 0.04 nats`, if the study cannot tell."""
+    """`smallest detectable difference: 0.04 nats`, if the study cannot tell."""
     if found.seen is None or found.outcome != "cannot tell" or not math.isfinite(found.seen):
         return ""
     if found.claim.measure in COSTS:
-        return f"would have seen a factor of {found.seen:.3g}"
-    return f"would have seen {found.seen:.2g}{' nats' * (found.claim.measure == LOSS)}"
+        return f"smallest detectable factor: {found.seen:.3g}"
+    return f"smallest detectable difference: {found.seen:.2g}{' nats' * (found.claim.measure == LOSS)}"

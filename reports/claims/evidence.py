@@ -28,7 +28,7 @@ from reports.verdicts import Verdict
 SAME_COST = 1.005
 """Factor below which declared costs count as equal."""
 SWAPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better"}
-UNDECIDED = "fewer than two seeds trained in both arms, or all differ by the same amount"
+UNDECIDED = "fewer than two seeds trained in both arms, or every seed gives the same difference"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def evidence(summary: StudySummary, arm: str, against: str | None, measure: str)
     if measure in COSTS:
         return _cost(summary, arm, against, measure)
     if against is None:
-        return untested("a design estimates effects on losses and costs alone")
+        return untested("a design estimates effects on losses and costs only")
     return _accuracy(summary, arm, against) if measure == ACCURACY else _score(summary, arm, against, measure)
 
 
@@ -114,7 +114,7 @@ def _cost(summary: StudySummary, arm: str, against: str | None, measure: str) ->
     beside = f" against {against}" if against else ""
     if measure in ("kv_bytes", "parameters"):
         ratio = _declared(summary, arm, against, measure)
-        return _of_ratio(ratio) if ratio else untested(f"{measure} is not known of both")
+        return _of_ratio(ratio) if ratio else untested(f"the ratio of {measure} is unknown")
     if measure == "memory":
         return _measured(costs.memory, reverse, f"the study does not measure the memory of {arm}{beside}")
     speed = costs.training if measure == "train_time" else costs.decoding
@@ -168,7 +168,7 @@ def _accuracy(summary: StudySummary, arm: str, against: str) -> ClaimEvidence:
     alpha = level(summary.study, summary.study.arm(arm), summary.study.arm(against)) / max(1, asked)
     effect = estimate(values, alpha)
     if reason or effect is None:
-        return untested(reason or "no seed of both arms has an accuracy", effect)
+        return untested(reason or "no seed has an accuracy in both arms", effect)
     if effect.low is None or effect.high is None or (np.ptp(values) == 0 and values[0] != 0):
         return ClaimEvidence("cannot tell", effect, reason=UNDECIDED)
     verdict: Verdict = "better" if effect.low > 0 else "worse" if effect.high < 0 else "inconclusive"
@@ -182,7 +182,7 @@ def _score(summary: StudySummary, arm: str, against: str, measure: str) -> Claim
     reverse = arm == summary.baseline
     other = against if reverse else arm
     if summary.baseline not in (arm, against):
-        return untested(f"scores are compared with {summary.baseline} alone")
+        return untested(f"scores are compared only with {summary.baseline}")
     of = next(each for each in summary.arms if each.name == other)
     item = next((each for each in of.items if (each.task, each.metric) == (task, metric)), None)
     if item is None or item.difference is None:
@@ -193,7 +193,7 @@ def _score(summary: StudySummary, arm: str, against: str, measure: str) -> Claim
         return untested(of.withheld, shown)
     if item.higher_is_better is None or effect.low is None or effect.high is None:
         return ClaimEvidence(
-            "cannot tell", shown, reason="it is not known which way it is better, or how far it scatters"
+            "cannot tell", shown, reason="it is unknown which way it is better, or how wide its interval is"
         )
     ahead = (effect.low, effect.high) if item.higher_is_better else (-effect.high, -effect.low)
     no_item_differs = effect.low < 0 == effect.mean < effect.high and len(item.seeds) > 1

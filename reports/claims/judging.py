@@ -23,8 +23,8 @@ GRAVITY: tuple[Outcome, ...] = ("does not hold", "not tested", "cannot tell", "h
 """Precedence of outcomes among the pairs of an order: the first that occurs decides."""
 SAME_MEASURED = 1.02
 """Largest factor between measured costs that count as the same."""
-NO_MARGIN = "the study states no margin, so no two losses are shown to be the same"
-NO_SIZE = "the claim does not say which difference counts as none (`by`)"
+NO_MARGIN = "the study states no margin, so it cannot show that two losses are the same"
+NO_SIZE = "the claim does not state which difference counts as none (`by`)"
 
 Decision = tuple[Outcome, str]
 
@@ -99,10 +99,10 @@ def _counts_as_none(found: ClaimEvidence, claim: StudyClaim) -> float | None:
 def _within(low: float, high: float, largest: float) -> Decision:
     """Whether an interval lies entirely within the differences that count as none, or entirely outside them."""
     if -largest <= low and high <= largest:
-        return "holds", "the interval lies within what counts as none"
+        return "holds", "the interval lies within the differences that count as none"
     if low > largest or high < -largest:
         return "does not hold", "the study finds a larger difference"
-    return "cannot tell", "the interval has differences that count and others that do not"
+    return "cannot tell", "the interval lies only partly within the differences that count as none"
 
 
 def _stalls(summary: StudySummary, name: str) -> Decision:

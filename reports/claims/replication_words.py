@@ -46,7 +46,7 @@ def notes(table: StudyPublished, rows: Sequence[ReplicatedRow]) -> list[str]:
     said = ", ".join(f"{outcome}: {counts[outcome]}" for outcome in ("agrees", "disagrees", "cannot tell"))
     found = [
         f"{table.source}: {table.measure}" + (f" ({table.where})." if table.where else "."),
-        f"Rows by outcome: {said}. This speaks of this size and these data alone; “cannot tell” is not a no.",
+        f"Rows by outcome: {said}. They apply to this size and these data only; “cannot tell” contradicts nothing.",
     ]
     if any(row.power is not None for row in rows):
         found.append("power: the probability that this study finds a difference as large as the published one.")

@@ -14,19 +14,19 @@ from reports.wording.length_words import conditions, undertrained
 from reports.wording.table import Columns, Table
 
 CORRECTIONS = {
-    "holm": "With probability 95 %, none of the effects ever named for this question is named wrongly: p-values are "
-    "corrected (Holm) for every effect ever judged for it, and the intervals agree with them.",
-    "benjamini_hochberg": "Of the effects that are named, at most 5 % are expected to be wrong (Benjamini–Hochberg, "
-    "within each judgement of this question); the intervals agree with the p-values.",
+    "holm": "With probability 95 %, every effect ever reported as better or worse for this question is right: p-values "
+    "are corrected (Holm) for every effect ever judged for it, and the intervals agree with them.",
+    "benjamini_hochberg": "Of the effects reported as better or worse, at most 5 % are expected to be wrong "
+    "(Benjamini–Hochberg, within each judgement of this question); the intervals agree with the p-values.",
 }
 SAID = (
     ("better", "lowers the loss", "lower the loss"),
     ("worse", "raises the loss", "raise the loss"),
     ("stalled", "stalled in all its runs", "stalled in all their runs"),
     ("diverged", "diverged in all its runs", "diverged in all their runs"),
-    ("no difference", "does nothing larger than {margin}", "do nothing larger than {margin}"),
+    ("no difference", "changes the loss by less than {margin}", "change the loss by less than {margin}"),
     ("inconclusive", "is inconclusive", "are inconclusive"),
-    ("cannot tell", "cannot be told", "cannot be told"),
+    ("cannot tell", "cannot be judged", "cannot be judged"),
     ("no verdict", "has no verdict", "have no verdict"),
 )
 
@@ -67,7 +67,7 @@ def sentence(summary: StudySummary, found: EffectSummary) -> str:
         filter(None, [words.difference(comparison), matching_words.matched(summary), costs(comparison.costs)])
     )
     ground = f": {found.judgement.withheld}" if found.judgement.withheld else _ground(summary, found)
-    instead = f" The runs cannot tell it from {aliases(found.effect)}." if found.effect.aliases else ""
+    instead = f" The runs cannot distinguish it from {aliases(found.effect)}." if found.effect.aliases else ""
     return f"{value}; {found.verdict}{ground}.{instead}"
 
 
@@ -84,8 +84,8 @@ def _ground(summary: StudySummary, found: EffectSummary) -> str:
         return tested
     if comparison.shows_difference or comparison.shows_no_difference:
         failures = comparison.failures
-        return f"{tested}, because {failures.arm.failed} of {failures.arm.runs} runs at + failed and " + (
-            f"{failures.baseline.failed} of {failures.baseline.runs} others"
+        return f"{tested}, because {failures.arm.failed} of {failures.arm.runs} runs at the + level and " + (
+            f"{failures.baseline.failed} of {failures.baseline.runs} at the − level failed"
         )
     if comparison.detectable is None:
         return f"{tested}, since {rate_words.beyond(summary.study)}"
@@ -113,15 +113,15 @@ def method(summary: StudySummary, design: StudyDesign) -> Iterator[str]:
     """Estimation and tests of effects, in words."""
     half = len(summary.arms) // 2
     yield (
-        f"Every effect is the mean loss of {half} runs minus that of the other {half}: for a factor, of the runs with "
-        "it and those without it; for an interaction, it is half of what one factor adds to the effect of the other."
+        f"Every effect is the mean loss of {half} runs minus that of the other {half}: for a factor, runs with it "
+        "minus runs without it; for an interaction, half the change that one factor makes to the effect of the other."
     )
-    yield "Seeds are blocks: what a seed does to all runs cancels."
+    yield "Seeds are blocks: what a seed changes equally in all runs cancels."
     if summary.study.tuning:
         spare = len(summary.arms) - 1 - len(design.effects)
         yield (
-            "Each run was tuned, which gives it noise that all its seeds share. So the error is estimated from the "
-            f"{spare} contrasts between runs that no effect takes."
+            "Each run was tuned, and tuning adds noise that all seeds of a run share, so the error is estimated from "
+            f"the {spare} contrasts between runs that estimate no effect."
         )
     yield "Better and worse are two-sided t-tests of the validation loss after the last step."
     yield CORRECTIONS[design.correction]
@@ -134,9 +134,10 @@ def proposal(summary: StudySummary) -> str:
     """Next step: a command that writes a study to confirm the findings."""
     survivors = [each.effect.name for each in summary.effects if each.verdict == "better"]
     if not survivors:
-        return "Nothing lowers the loss surely, so there is nothing to confirm."
+        return "No factor is shown to lower the loss, so there is nothing to confirm."
     command = summary.command("--promote confirm.yaml")
-    return f"A screen selects, so confirm {listed(survivors)} with fresh seeds: `{command}` writes that study."
+    what = f"confirm {listed(survivors)} with fresh seeds: `{command}` writes that study."
+    return f"Effects selected by a screen look larger than they are on average, so {what}"
 
 
 def closing_table(summary: StudySummary) -> Table:
@@ -146,7 +147,7 @@ def closing_table(summary: StudySummary) -> Table:
         "difference": lambda each: words.difference(each.comparison),
         "p (corrected)": lambda each: words.p_value(each.comparison.p_holm).removeprefix("p ").removeprefix("= "),
         "verdict": lambda each: each.verdict,
-        "or instead": lambda each: " or ".join(map(_short, _signed_aliases(each.effect))) or words.NONE,
+        "aliases": lambda each: " or ".join(map(_short, _signed_aliases(each.effect))) or words.NONE,
     }
     return Table.of(summary.effects, columns).without_empty()
 
@@ -163,6 +164,6 @@ def table(summary: StudySummary) -> Table:
             words.detectable(each.comparison.detectable) if each.comparison.detectable else words.NONE
         ),
         "speed and memory": lambda each: costs(each.comparison.costs) or words.NONE,
-        "cannot be told from": lambda each: aliases(each.effect),
+        "aliased with": lambda each: aliases(each.effect),
     }
     return Table.of(summary.effects, columns, labels=2).without_empty()

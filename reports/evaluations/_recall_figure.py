@@ -207,6 +207,6 @@ def _frequent(curve: RecallCurve) -> str:
     if curve.frequent is None:
         return ""
     return (
-        f" Bigrams that occur more than {curve.frequent:,} times in the training text are left out, since weights"
-        " alone may know them."
+        f" Bigrams that occur more than {curve.frequent:,} times in the training text are left out, since a"
+        " model may have memorised them."
     )

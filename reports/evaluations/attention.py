@@ -85,13 +85,13 @@ class Attention(EvaluationSection):
             title="What the heads attend to",
             note=(
                 "One passage of held-out text. Rows are queries, columns keys, in the order of the text. Weights of a "
-                "row sum to 1, or less with sinks. Models of the first seed. Weights show where a head attends, not "
-                f"what it does with it.{more}"
+                "row sum to 1, or less with sinks. Shown: models of the first seed. Weights show where a head attends, "
+                f"not what it does with it.{more}"
             ),
             alt=f"{len(found)} layers, up to {heads} heads each, over {len(found[0].pieces)} tokens",
             drawing=_drawing(options[0], heads),
             table=frame_table(
-                ("arm", "layer", "head", "weight on itself", "on the token before", "on the first"), rows
+                ("arm", "layer", "head", "weight on itself", "on the previous token", "on the first token"), rows
             ),
             switches=(Switch("layer", "show", options),),
             wide=True,

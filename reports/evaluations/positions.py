@@ -125,10 +125,11 @@ class Positions(EvaluationSection):
             found = scores.get((curve.arm, f"extrapolation_gap_{curve.multiple}x"))
             if curve.extension is None and found is not None and found.value is not None:
                 error = "" if found.stderr is None else f" (standard error {found.stderr:.4f})"
-                way = "more" if found.value > 0 else "less"
+                way = "higher" if found.value > 0 else "lower"
                 size = abs(found.value)
-                cost = "the same" if size < 5e-5 else f"{size:.4f} {summary.unit} {way}{error}"
-                yield f"{curve.arm}: in windows of {curve.multiple} × the training context the same tokens cost {cost}."
+                cost = "unchanged" if size < 5e-5 else f"{size:.4f} {summary.unit} {way}{error}"
+                where = f"in windows of {curve.multiple} × the training context"
+                yield f"{curve.arm}: {where}, the loss on the same tokens is {cost}."
 
 
 def _curve(arm: str, extension: Any, rows: pl.DataFrame) -> PositionCurve:
@@ -184,9 +185,9 @@ def _figure(
         key="positions",
         title="Loss by position",
         note=(
-            "Held-out text; each point is the mean over positions from half of its own up to it. All arms read the same"
-            " text, but each position reads different text: compare arms at one position rather than positions of one"
-            " arm, whose bends are subject to the standard errors. Dotted: the"
+            "Held-out text; each point averages the positions from half of its own up to it. All arms read the same"
+            " text, but each position reads different text: compare arms at one position, not positions of one arm,"
+            " whose bends may be noise (standard errors are in the table). Dotted: the"
             f" training context, {context} tokens. Bands: range over seeds. The axis leaves out the first tokens: zoom"
             f" out to see them.{_stretched(extensions)}{_refusals(curves)}"
         ),
@@ -228,13 +229,13 @@ def _stretched(extensions: list[str]) -> str:
 
 
 def _refusals(curves: tuple[PositionCurve, ...]) -> str:
-    """Reasons why some arms end before others: ` learned has no windows of 2× and 4×: positions end at 256.`"""
+    """Reasons why some arms end before others: ` learned has no windows of 2× and 4×: reads at most 256 tokens.`"""
     plain = [curve for curve in curves if curve.extension is None]
     lines = [text for curve in plain for text in no_windows(curve.arm, curve.reasons)]
     without: dict[tuple[str, str], list[str]] = {}
     for curve in curves:
         for reason in dict.fromkeys(why for _, why in curve.reasons if curve.extension):
             without.setdefault((curve.arm, reason), []).append(str(curve.extension))
-    # ` nope is not read with ntk and yarn: no layer has rotary positions.`
-    lines += [f" {arm} is not read with {' and '.join(names)}: {why}." for (arm, why), names in without.items()]
+    # ` nope is not evaluated with ntk and yarn: no layer has rotary positions.`
+    lines += [f" {arm} is not evaluated with {' and '.join(names)}: {why}." for (arm, why), names in without.items()]
     return "".join(lines)

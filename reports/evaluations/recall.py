@@ -73,8 +73,13 @@ class Recall(EvaluationSection):
         read = data.frames[cls.name()].drop_nulls("part")
         if read.height and read.filter(part="ar_hits").is_empty():
             most = read["frequent"][0]
-            seen = "no bigram is repeated" if most is None else f"each repeated one occurs more than {most:,} times"
-            yield f"No held-out token is a recall hit: {seen} in the training text (evals.recall.frequent)."
+            why = "no bigram is repeated within a window"
+            if most is not None:
+                why = (
+                    f"every bigram repeated within a window occurs more than {most:,} times in the training text "
+                    "(evals.recall.frequent)"
+                )
+            yield f"No held-out token is a recall hit: {why}."
 
     @classmethod
     def missed(cls, about: Mapping[str, JsonScalar], row: JsonObject) -> tuple[str, str]:

@@ -60,7 +60,7 @@ class Samples(EvaluationSection):
                 prompts.append(Prompt(prompt, texts[0]["held_out"], samples))
         reasons = list(rows.drop_nulls("reason").select("arm", "reason").unique(maintain_order=True).iter_rows())
         if written.height and not prompts:
-            reasons.append(("samples", "the arms' prompts are not the same text"))
+            reasons.append(("samples", "the arms' prompts differ"))
         temperature = written["temperature"][0] if written.height else 0.0
         return cls(min(seeds, default=None), temperature, tuple(prompts), tuple(reasons))
 

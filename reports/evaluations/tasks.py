@@ -61,11 +61,11 @@ class Tasks(EvaluationSection):
                 yield from (f"{task} was not evaluated: {reason}." for task, reason in reasons)
             else:
                 first = tasks.row(0, named=True)
-                since = f"{first['task']} since {first['reason']}."
+                are, example = "is" if tasks.height == 1 else "are", f"for example {first['task']}: {first['reason']}."
                 if group in data.scores["task"]:
-                    yield f"{group}: {tasks.height} of its tasks are not in its score, {since}"
+                    yield f"{group}: {tasks.height} of its tasks {are} not in its score, {example}"
                 else:
-                    yield f"{group} was not evaluated: none of its {tasks.height} tasks was, {since}"
+                    yield f"{group} was not evaluated: none of its {tasks.height} tasks was, {example}"
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """One row per task, in descending order of the baseline's score."""
@@ -94,8 +94,7 @@ def _figure(metric: str, scores: Scores, summary: StudySummary, style: Mapping[s
     return Figure(
         key="groups",
         title="Tasks of groups",
-        note="Bars: 95 % intervals over items and seeds. Dotted: chance. In the order of the baseline's scores."
-        + left_out,
+        note="Bars: 95 % intervals over items and seeds. Dotted: chance. Sorted by the baseline's scores." + left_out,
         alt="; ".join(f"{task} {arm} {value}" for task, arm, value, *_ in rows),
         drawing=_drawing(metric, {task: scores[task] for task in tasks}, style),
         table=frame_table(("task", "arm", metric, "±", "chance"), rows, 2),

@@ -77,7 +77,7 @@ class TokenDifferences:
             (part.name, words.whole(part.tokens), words.signed(part.difference, 4), words.fixed(part.stderr, 4))
             for part in self.parts
         ]
-        return frame_table(("tokens", "how many", "difference (nats/token)", "standard error over passages"), rows)
+        return frame_table(("kind of token", "tokens", "difference (nats/token)", "standard error over passages"), rows)
 
 
 @dataclass(frozen=True)

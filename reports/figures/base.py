@@ -20,7 +20,7 @@ TABLE_ROWS = 12
 NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
 FAR = 1e3
 """Length of an unbounded error bar, which is drawn up to the frame."""
-GOES_ON = "Bars that reach the frame go on beyond it."
+GOES_ON = "Bars that reach the frame extend beyond it."
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def bucket_ticks(ends: Iterable[int], most: int) -> list[int]:
 
 
 def no_windows(arm: str, reasons: Iterable[tuple[int, str]]) -> Iterator[str]:
-    """` learned has no windows of 2× and 4×: positions end at 256.`, for multiples of the training context."""
+    """` learned has no windows of 2× and 4×: reads at most 256 tokens.`, for multiples of the training context."""
     by: dict[str, list[str]] = {}
     for multiple, reason in reasons:
         by.setdefault(reason, []).append(f"{multiple}×")

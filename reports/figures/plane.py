@@ -11,7 +11,7 @@ from reports.figures.base import GOES_ON, NEUTRAL, Switch
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.labels import WIDTH, label_places, readable
 from reports.figures.style import ArmStyle, blank, label
-from reports.statistics.front import surely_beaten
+from reports.statistics.front import surely_dominated
 
 MOST_NAMED = 12
 """Most points that all have names. With more, only up to this many are named, where names do not overlap; the others
@@ -53,7 +53,7 @@ class Plane:
         """Caption for markers and bars that only some figures have, for the first axes."""
         x, y = self.across[0], self.up[0]
         beaten = any(self._beaten(x, y))
-        opened = "Open markers: clearly worse than another arm on both axes." if beaten else ""
+        opened = "Open markers: clearly dominated by another arm on both axes." if beaten else ""
         cut = GOES_ON if x.is_cut or y.is_cut else ""
         return " ".join(filter(None, [opened, cut]))
 
@@ -115,7 +115,7 @@ class Plane:
         if not self.rivals:
             return [False] * len(self.looks)
         found = points(x, y)
-        return surely_beaten([None if place in self.unjudged else point for place, point in enumerate(found)])
+        return surely_dominated([None if place in self.unjudged else point for place, point in enumerate(found)])
 
     @property
     def _is_crowded(self) -> bool:

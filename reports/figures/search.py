@@ -48,7 +48,7 @@ def _whole(search: SearchSummary) -> Iterator[Figure]:
         study = _study(search, list(range(len(names))))
         drawing = _styled(optuna.visualization.plot_pareto_front(study, target_names=names), 480)
         note = (
-            "Trials on the front (red) are not beaten in every objective by any other; darker ones came later."
+            "Red: trials on the Pareto front, which no other trial beats in every objective. Darker ones came later."
             " Scores are from the search's own seeds; promote trials to confirm them."
         )
         yield _figure(search, "front", "Pareto front", note, drawing)
@@ -94,10 +94,10 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
     axes, title = setting_axes(trials, list(search.document.space)), objective_title(name)
     ways: dict[str, Literal["low", "high"]] = {"minimize": "low", "maximize": "high"}
     better = ways[search.objectives[name]] if search.is_judged else "neither"
-    note = "A line for each trial, by its score and the value of every setting. Click a line where it meets an axis."
+    note = "One line per trial, through its score and its settings. Click a line where it meets an axis for its runs."
     drawing = parallel(trials, scores, axes, title, better)
     yield _figure(search, f"parallel-{place}", f"Parallel coordinates: {name}", note, drawing, wide=True)
-    note = "Every setting by itself. Click a trial for its runs."
+    note = "One panel per setting. Click a trial for its runs."
     drawing = slices(trials, scores, axes, title, search.best_numbers)
     drawing.update_yaxes(range=resolving(scores, search.objectives[name]))
     _show_base(drawing, search, place)
@@ -108,7 +108,7 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
     if len(varied) == CONTOUR:
         study = _study(search, [place])
         contour = _styled(optuna.visualization.plot_contour(study, params=varied, target_name=title), 440)
-        note = "Between trials this is interpolation, not measurement."
+        note = "Values between trials are interpolated, not measured."
         yield _figure(search, f"contour-{place}", f"Contour: {name}", note, contour)
 
 
@@ -214,13 +214,14 @@ def front_figure(search: SearchSummary) -> Figure:
         spread = min(values) > 0 and max(values) / min(values) > LOGARITHMIC
         figure.update_layout({axis: {"type": "log" if spread else "linear"}})
     figure.update_layout(hoverlabel={"align": "left"}, hovermode="closest")
-    note = "Diamonds are on the front. Their numbers are those of the table; click a trial for its runs."
+    note = "Diamonds: trials on the front, numbered as in the table. Click a trial for its runs."
     if search.standings:
-        note += " Those with bars, 95 % intervals, have scores of fresh seeds; all other scores flatter."
+        note += " Scores with bars (95 % intervals) are from fresh seeds; of the others, the best are optimistic"
+        note += " (selection bias)."
     else:
         note += " Scores are from the search's own seeds: promote trials to confirm them."
     if not search.is_judged:
-        note = "Every scored trial; none is called the best. Click a trial for its runs."
+        note = "Every scored trial; this search names no best one. Click a trial for its runs."
     alt = "; ".join(f"trial {trial.number}: {_scores(search, trial)}" for trial in front)
     title = f"Front of {up} and {across}" if search.is_judged else f"{up} and {across} of every trial"
     return Figure("front", title, note, alt, figure, closing_table(search))

@@ -70,7 +70,7 @@ class Comparison:
         return self.difference is not None and not any(self.difference.values)
 
     @property
-    def shows_nothing(self) -> bool:
+    def rounds_to_zero(self) -> bool:
         """Whether all differences round to zero at the decimals shown, so that the interval reads 0.0000 to 0.0000."""
         return self.difference is not None and not any(round(each, SHOWN) for each in self.difference.values)
 

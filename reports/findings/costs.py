@@ -176,16 +176,16 @@ def unmeasured(data: Collected) -> str | None:
     if study.measure is None or study.scale in UNJUDGED or len(study.arms) < 2:
         return None
     if (data.runs["devices"].fill_null(1) > 1).any():
-        return "each run had several devices"
+        return "each run used several devices"
     if study.costs is None:
-        return "this study was measured before its arms were timed against each other"
+        return "this study was recorded by a version that did not time arms against each other"
     if data.costs is None:
-        return "the measurement was interrupted, or has not begun"
+        return "the measurement was interrupted or has not begun"
     points = [point for process in data.costs.processes for point in process.points]
     shares = [share or 0.0 for point in points for of in point.waited.values() for share in of]
     if max(shares, default=0.0) < CROWDED:
-        return f"{len(data.costs.processes)} processes measured, of which at least {FEWEST_PROCESSES} must"
-    return f"other programs had the processor for {100 * fmean(shares):.0f} % of the time"
+        return f"at least {FEWEST_PROCESSES} complete processes are needed, {len(data.costs.processes)} were measured"
+    return f"other programs used the processor for {100 * fmean(shares):.0f} % of the time"
 
 
 def cache_ratio(arm: StudyArm, base: StudyArm) -> tuple[float | None, int | None]:

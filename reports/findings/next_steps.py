@@ -70,14 +70,14 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
     elif any(arm.missing for arm in summary.arms):
         yield NextStep(summary.command(), "finish the runs that have not ended", missing_seconds(summary))
     elif guesses(summary.runs):
-        yield _longer(summary, FURTHER, f"learn the task, if it can be: {FURTHER:g} × as long")
+        yield _longer(summary, FURTHER, f"learn the task, if possible: {FURTHER:g} × as long")
     else:
         if any(judgement.comparison.repeated for judgement in summary.judgements):
             yield _judge_afresh(summary)
         yield from _rates(summary)
         if "cannot tell" in verdicts and len(seeds := _trained_with(study)) == 1:
             more = seeds_option(range(seeds[0], seeds[0] + FEWEST))
-            reason = f"see how far seeds scatter, which takes two: with {FEWEST}"
+            reason = f"measure seed noise, which takes at least two seeds: with {FEWEST}"
             yield NextStep(summary.command(more), reason, training_seconds(summary, FEWEST - 1))
         why_not = ""
         if "inconclusive" in verdicts and not summary.effects:
@@ -112,11 +112,11 @@ def _rates(summary: StudySummary) -> Iterator[NextStep]:
     trained = {_but_rate(arm) for arm in summary.arms if arm.seeds}
     stalled = [arm.name for arm in summary.arms if arm.verdict in FAILED and _but_rate(arm) not in trained]
     if stalled and not study.tuning:
-        reason = f"find a rate at which {', '.join(stalled)} trains, if there is one"
+        reason = f"find a learning rate at which {', '.join(stalled)} trains, if there is one"
         yield NextStep(summary.command("--set tune=auto"), reason)
     edges = [each.arm for each in study.tuning if RATE in each.edges]
     if edges:
-        reason = f"follow the best rate of {', '.join(edges)} beyond those tried"
+        reason = f"search learning rates beyond those tried for {', '.join(edges)}"
         yield NextStep(summary.command("--set tune.extend=12"), reason)
 
 
@@ -141,15 +141,15 @@ def _seeds(summary: StudySummary) -> tuple[list[NextStep], str]:
     wanted = summary.study.margin or WANTED
     room = max(each.comparison.tuning_room for each in summary.judgements if each.verdict == "inconclusive")
     if room >= wanted:
-        open_ = f"the choice of settings leaves {room:.2g} nats open, and the question is {wanted:g}"
+        open_ = f"tuning leaves {room:.2g} nats uncertain, and the difference sought is {wanted:g}"
         return [], f"more seeds do not help, since {open_}"
     seeds = seeds_for(wanted - room, Noise(noise.sd, 0), arms, alpha=level)
     if seeds is None or seeds > MOST:
         number = "more than a thousand" if seeds is None else f"{seeds:,}"
-        return [], f"{number} fresh seeds would be needed to find {wanted:g} nats"
+        return [], f"{number} fresh seeds would be needed to detect {wanted:g} nats"
     reason = (
-        f"find a difference of {wanted:g} nats, if there is one: {seeds} fresh seeds, judged at the {100 * level:.2g} %"
-        " that is left of the 5 %"
+        f"detect a difference of {wanted:g} nats, if there is one: {seeds} fresh seeds, judged at a level of"
+        f" {100 * level:.2g} %, the next look's share of the 5 %"
     )
     return [NextStep(summary.command(_fresh(summary, seeds)), reason, training_seconds(summary, seeds), POWER)], ""
 
@@ -173,11 +173,11 @@ def _larger(summary: StudySummary, why_not: str) -> NextStep:
     because = f" ({why_not})" if why_not else ""
     if larger:
         where = f"the larger scale {larger}{' on a GPU' if larger.startswith('gpu') else ''}"
-        reason = f"see whether it holds at {where}" if holds else f"see whether {where} separates them"
+        reason = f"see whether the result holds at {where}" if holds else f"see whether a difference shows at {where}"
         return _at_scale(summary, larger, f"{reason}{because}")
     factor = max(FURTHER, wanting(arm.length for arm in study.arms))
-    longer = f"trained {factor:g} × as long" if holds else f"a training {factor:g} × as long"
-    reason = f"see whether it holds when {longer}" if holds else f"see whether {longer} separates them"
+    longer = f"when trained {factor:g} × as long"
+    reason = f"see whether the result holds {longer}" if holds else f"see whether a difference shows {longer}"
     return _longer(summary, factor, f"{reason}{because}")
 
 
@@ -190,14 +190,14 @@ def _at_scale(summary: StudySummary, scale: str, reason: str) -> NextStep:
 
 
 def step_words(step: NextStep, at_once: int = 1) -> str:
-    """`Next, to find a difference of 0.02 nats, if there is one …: ablate run … (about 12 minutes of training, 80 %
+    """`Next, to detect a difference of 0.02 nats, if there is one …: ablate run … (about 12 minutes of training, 80 %
     chance)`. at_once: number of concurrent runs."""
     return f"Next, to {step.reason}: {step.command} ({promise(step, at_once)})"
 
 
 def promise(step: NextStep, at_once: int = 1) -> str:
     """Time of a step, and the probability that it settles its purpose: `about 12 minutes of training, 80 % chance`."""
-    takes = "run ablate plan instead to see how long it takes"
+    takes = "ablate plan estimates the time"
     if step.seconds is not None:
         minutes = math.ceil(step.seconds / at_once / 60)
         long = f"{minutes / 60:.1f} hours" if minutes > 120 else f"{minutes} minute{'' if minutes == 1 else 's'}"

@@ -96,8 +96,8 @@ def _late_margin(data: Collected, judged: Mapping[Pair, Judgement]) -> Iterator[
     tests = [each.comparison.test for each in judged.values() if each.comparison.test is not None]
     for margin in set(late_margins(tests, data.ledger, data.elsewhere).values()):
         yield (
-            f"The margin of {margin:g} nats was set after these seeds had been judged without it, so that none of them "
-            "shows that a difference is smaller: judge fresh seeds with it."
+            f"The margin of {margin:g} nats was set after these seeds had been judged without it, so they cannot show "
+            "that a difference is smaller: judge fresh seeds with it."
         )
 
 
@@ -218,7 +218,7 @@ def _scores(data: Collected, arm: str) -> tuple[MeanScore, ...]:
 
 def _noise(noise: StudyNoise, arms: tuple[ArmSummary, ...], effects: tuple[EffectSummary, ...]) -> NoiseSummary:
     every = [arm.comparison for arm in arms if arm.comparison] + [each.comparison for each in effects]
-    comparisons = [each for each in every if not each.shows_nothing]
+    comparisons = [each for each in every if not each.rounds_to_zero]
     by_value = attrgetter("value")
     seen = [found for comparison in comparisons if (found := comparison.detectable) is not None]
     return NoiseSummary(
@@ -240,7 +240,7 @@ def _pooled(estimates: list[Estimate | None]) -> float | None:
 
 
 UNKNOWN = (
-    "the budget is in seconds, and the error of the step times behind it is not known; running the study again "
+    "the budget is in seconds, and the error of the measured step times is unknown; running the study again "
     "measures them"
 )
 

@@ -45,7 +45,7 @@ def _kernels(data: Collected) -> Iterator[str]:
     arms = {str(kernel): list(part["arm"]) for (kernel,), part in known.group_by("attention", maintain_order=True)}
     if len(arms) > 1 and any(name in kernel for kernel in arms for name in OF_A_GPU):
         each = listed([f"{kernel} in {listed(names)}" for kernel, names in arms.items()])
-        yield f"Arms took different attention kernels, {each}, so part of a difference in speed is that of the kernels."
+        yield f"Arms used different attention kernels, {each}, so differences in speed are partly due to the kernels."
 
 
 def _slowed(data: Collected) -> Iterator[str]:
@@ -58,8 +58,8 @@ def _slowed(data: Collected) -> Iterator[str]:
     for reason, found in shares.items():
         runs, most = f"{len(found)} run{'s' if len(found) > 1 else ''}", 100 * max(found)
         yield (
-            f"The GPU's clock was held back in {runs} ({reason}, up to {most:.0f} % of the time): its speeds are lower"
-            " than those of others of its kind."
+            f"The GPU was throttled in {runs} ({reason}, up to {most:.0f} % of the time): its speeds are lower than"
+            " those of other GPUs of its kind."
         )
 
 
@@ -70,7 +70,7 @@ def _failed(data: Collected) -> Iterator[str]:
             if gone.height:
                 reasons = "; ".join(dict.fromkeys(gone["reason"].fill_null("no reason recorded")))
                 others = gone.height < runs.height
-                flattered = " Its averages are over the other seeds, and so too favourable." if others else ""
+                flattered = " Its averages leave these seeds out, so they are too favourable." if others else ""
                 yield f"{arm}: {gone.height} of {runs.height} seeds {status} ({_seeds(gone)}: {reasons}).{flattered}"
 
 

@@ -12,18 +12,21 @@ from ablate.store.documents.length import LIMITS
 from ablate.store.documents.study import UNJUDGED
 from ablate.store.documents.study_arm import all_undertrained
 
-PILOT = "a pilot has estimates and spends nothing of the 5 %: judge the question on other seeds, without `pilot: true`"
+PILOT = (
+    "a pilot only estimates and spends none of the 5 % error rate: judge the question on other seeds, without "
+    "`pilot: true`"
+)
 UNDERTRAINED = (
-    f"all arms are undertrained (fewer than {LIMITS}): estimates, which spend nothing of the 5 %. Train for longer, or "
-    "judge them as they are with `pilot: false`"
+    f"all arms are undertrained (fewer than {LIMITS}): estimates only, which spend none of the 5 % error rate. Train "
+    "for longer, or judge them as they are with `pilot: false`"
 )
 
 REPEATED = (
-    "results of some of these seeds were shown before, in another set, for another question or with the noise of "
-    "tuning: judging such seeds until a difference appears inflates false positives. Let the study add seeds "
+    "results of some of these seeds were shown before, in another set of seeds, for another question or with the "
+    "noise of tuning: judging seeds again until a difference appears inflates false positives. Let the study add seeds "
     "(seeds: auto), or judge fresh ones"
 )
-UNLEARNT = "no arm learned the task, so that losses compare guesses: train for longer, or ask something easier"
+UNLEARNT = "no arm learned the task, so losses only compare guesses: train for longer, or use an easier task"
 LEARNT = 0.05
 """A task counts as learnt from an accuracy this share of the way up from guessing to 1."""
 

@@ -36,7 +36,7 @@ def _worth(arm: LadderArm) -> str:
     worth = arm.speed_up
     if worth is None:
         return ""
-    text = f"at the largest size it is worth {_times(worth.compute_factor)} the compute"
+    text = f"at the largest size it is worth {_times(worth.compute_factor)} the baseline's compute"
     if worth.effective is None or worth.throughput_ratio is None:
         return text
     speed = f"and runs at {worth.throughput_ratio:.2f}× the FLOP/s"

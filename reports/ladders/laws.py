@@ -33,7 +33,7 @@ TOO_FEW = {
     0: "no run has ended",
     1: "one size does not show how loss falls with compute",
     2: "two sizes do not show how loss falls with compute",
-    3: "three sizes cannot fix an irreducible loss, so there is no exponent",
+    3: "three sizes cannot determine an irreducible loss, so there is no exponent",
 }
 """Reason why there is no law, by the number of sizes."""
 
@@ -166,7 +166,7 @@ def _undetermined(runs: pl.DataFrame, name: str, fit: ScalingLaw | None) -> str 
     p = fit.lack_of_fit
     if p is not None and p < ALPHA:
         return f"its {sizes} sizes do not follow a power law (lack of fit p = {p:.2g}), so there is no exponent"
-    return "noise leaves the exponent open"
+    return "noise is too large to determine the exponent"
 
 
 def trends(runs: pl.DataFrame, baseline: str) -> dict[str, GapTrend]:

@@ -55,9 +55,13 @@ def introduction(summary: StudySummary) -> str:
     tests = f"paired t-test{'s' * (count > 1)}, {over} for earlier judgements of the study"
     text = (
         f"The comparison above is at {study.ladder[-1].name}. Differences from {study.baseline} there and at {rungs} "
-        f"are compared seed by seed: {tests}. A difference grows where it moves away from zero, in either direction."
+        f"are compared seed by seed: {tests}. A difference grows if it moves away from zero, in either direction."
     )
-    room = "Intervals have room for what tuning may have cost at either rung." if _tuned_at_each_rung(summary) else ""
+    room = (
+        "Intervals allow for what the noise of tuning may have cost at either rung."
+        if _tuned_at_each_rung(summary)
+        else ""
+    )
     return " ".join(filter(None, [text, room, rates(summary)]))
 
 

@@ -226,7 +226,7 @@ def fit(flops: ArrayLike, losses: ArrayLike) -> ScalingLaw:
     means = table[order].mean(axis=1)
     relative = crossed((table[order] / means[:, None]).T)
     if relative.residual_square == 0:
-        raise ValueError("needs seeds that differ")
+        raise ValueError("needs losses that differ between seeds")
     return ScalingLaw(
         tuple(compute[order].tolist()),
         tuple(means.tolist()),

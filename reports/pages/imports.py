@@ -126,9 +126,9 @@ def _figure(number: int, points: Sequence[ModelPoint], source: str) -> Figure:
     return Figure(
         key=f"imports-{number}",
         title=f"{what}: bits per byte on the same text ({source})",
-        note="Imported models saw other data and spent other budgets: they are shown in absolute numbers, and get no "
-        "verdict. Losses are of the same held-out documents, each model in its own tokens and at its own context. Bars "
-        "are 95 % intervals over seeds, which an imported model, shown as a star, does not have.",
+        note="Imported models were trained on other data with other budgets: they are shown in absolute numbers and "
+        "get no verdict. Losses are of the same held-out documents, each model with its own tokenizer and context. "
+        "Bars are 95 % intervals over seeds; imported models, shown as stars, have none.",
         alt="; ".join(f"{point.name}: {words.plus_minus(point.bits)}" for point in points),
         drawing=_drawing(points, options[0], up),
         table=Table(("model", "kind", "bits/byte", *COSTS), tuple(rows), labels=2),

@@ -13,7 +13,7 @@ from reports.sections._costs import Cost, measured_costs
 from reports.sections.failures import Failures
 from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, exact
-from reports.statistics.front import surely_beaten
+from reports.statistics.front import surely_dominated
 from reports.verdicts import Verdict
 from reports.wording import arm_descriptions, cost_words, failure_words, words
 from reports.wording.arm_names import brief, listed, spelled
@@ -37,7 +37,7 @@ def ranked(summary: StudySummary) -> Ranked:
     columns = [cost for cost in costs if differs(cost)][:MOST_COLUMNS]
     rows.sort(key=lambda row: (row.difference is None, row.difference.mean if row.difference else 0.0))
     if len(rows) > SCREEN and columns:
-        beaten = surely_beaten([_point(row, columns[0]) for row in rows])
+        beaten = surely_dominated([_point(row, columns[0]) for row in rows])
         rows = [replace(row, beaten=lost) for lost, row in zip(beaten, rows, strict=True)]
         rows.sort(key=lambda row: bool(row.beaten))
     others = said_alike([cost for cost in costs if cost not in columns])
@@ -89,9 +89,9 @@ def _note(summary: StudySummary, arm: ArmSummary) -> str:
         section = summary.section(Failures)
         failure = section.of(arm.name) if section else None
         why = f": {arm_descriptions.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
-        missing = f"no result of {len(arm.missing)} of {total} runs{why}"
+        missing = f"no result for {len(arm.missing)} of {total} runs{why}"
     if run := arm.outlier:
-        odd = f"seed {run.seed}, {abs(run.above):.2g} {run.side} what arm and seed explain{', left out' * run.left_out}"
+        odd = f"seed {run.seed} is {abs(run.above):.2g} {run.side} its expected loss{', left out' * run.left_out}"
     return ", ".join(filter(None, [failed, missing, odd]))
 
 

@@ -125,7 +125,7 @@ def _group(number: int, studies: Sequence[Studied], arms: Sequence[_Arm]) -> Gro
         key=f"trade-offs-{number}",
         title=f"{len(arms)} arms of {len(studies)} stud{'y' if len(studies) == 1 else 'ies'} at {first.study.scale}",
         note="Each arm is compared with the baseline of its own study, so arms of different studies are not ranked. "
-        "Bars are 95 % intervals, of losses corrected as the verdicts are. Click a point to open its study.",
+        "Bars are 95 % intervals; those of losses are corrected as the verdicts are. Click a point to open its study.",
         alt="; ".join(f"{row[0]}: {row[1]}" for row in plane.rows([arm.title for arm in arms])),
         drawing=plane.drawing(),
         table=frame_table(columns, plane.rows([arm.title for arm in arms])),

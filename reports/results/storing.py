@@ -45,7 +45,9 @@ def result_of(study_dir: Path, notes: Sequence[str] = ()) -> RecordedResult:
     """The result of a study in a store. Raises ReportError if there is none."""
     summary = summarise_study(study_dir)
     if summary.study.scale in UNJUDGED:
-        raise ReportError(f"{study_dir}: a {summary.study.scale} run answers nothing, so it is not recorded")
+        raise ReportError(
+            f"{study_dir}: a {summary.study.scale} run only shows that the study works, so it is not recorded"
+        )
     if not any(arm.seeds or arm.failed for arm in summary.arms):
         raise ReportError(f"{study_dir}: no run has ended, so there is no result to record")
     return recorded(summary, StudyDocuments.of(study_dir), notes)
@@ -70,7 +72,7 @@ def beside(study_dir: Path) -> Path:
     """`results` in the folder of the study's file. Raises ReportError if the study has no file."""
     study = StudyFolder(study_dir).read()
     if study is None or study.path is None:
-        raise ReportError(f"{study_dir}: its study has no file beside which to record it: name a directory")
+        raise ReportError(f"{study_dir}: its study has no file to record it beside: name a directory")
     return Path(study.path).parent / "results"
 
 

@@ -22,9 +22,9 @@ def headline(search: SearchSummary) -> str:
     """The model found, and the uncertainty of its score."""
     best = search.best
     if not search.is_judged:
-        return f"A {search.document.scale} search shows that it works, and finds nothing: its runs are too short."
+        return f"A {search.document.scale} search only shows that it works: its runs are too short to find anything."
     if not best:
-        return "No trial reached the whole budget."
+        return "No trial reached the full budget."
     if len(search.objectives) > 1:
         verb = "is" if len(best) == 1 else "are"
         ends = ", ".join(_best_in(search, place) for place in range(len(search.objectives)))
@@ -72,7 +72,7 @@ def _best_in(search: SearchSummary, place: int) -> str:
         return text
     standing = search.standing(best.number)
     if standing is None:
-        return f"{text} by the seeds that chose it"
+        return f"{text} on the seeds that selected it"
     half = standing.half_widths[name]
     sure = "" if half is None else f" ± {half:.2g}"
     return f"{text}{sure} over {f'{standing.seeds} fresh seeds' if standing.seeds > 1 else 'a fresh seed'}"
@@ -82,7 +82,7 @@ def _settings(trial: TrialRecord) -> str:
     """`: lr 0.01, kv_heads 4`, each named by the last part of its path if that is unique; only a count if there are
     many."""
     if len(trial.settings) > MOST_SETTINGS:
-        return f", with {len(trial.settings)} settings of its own"
+        return f", with {len(trial.settings)} settings (in the table)"
     tails = Counter(path.rpartition(".")[2] for path in trial.settings)
     named = ((path.rpartition(".")[2], path, value) for path, value in trial.settings.items())
     return ": " + ", ".join(
@@ -117,7 +117,7 @@ def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) ->
 
 
 def _matters(name: str, found: Sequence[Importance]) -> str:
-    """`loss: lr and d_ff matter; heads hardly matters; of the other 4 the trials cannot tell.`"""
+    """`loss: lr and d_ff matter; heads hardly matters; unclear for 4 settings.`"""
     by: dict[str, list[str]] = {}
     for each in found:
         by.setdefault(each.verdict, []).append(each.path)
@@ -126,9 +126,9 @@ def _matters(name: str, found: Sequence[Importance]) -> str:
         if paths := by.get(verdict):
             parts.append(f"{listed(paths)} {verdict if len(paths) == 1 else verb}")
     if count := len(by.get("cannot tell", ())):
-        parts.append(f"of {'the other ' if parts else 'any of '}{count} these trials cannot tell")
+        parts.append(f"unclear for {count} setting{'s' * (count > 1)}")
     if by.get("no effect"):
-        parts.append("the others have no effect, by arithmetic")
+        parts.append("the others have no effect (calculated)")
     return f"{name}: {'; '.join(parts)}."
 
 
@@ -137,7 +137,7 @@ def dropped(search: SearchSummary) -> list[str]:
     gone = [str(number) for number in search.dropped]
     whose = "Trial" if len(gone) == 1 else "Trials"
     return (
-        [f"{whose} {listed(gone)} left the front with fresh seeds: others are as good in every objective or better."]
+        [f"{whose} {listed(gone)} left the front with fresh seeds: others are as good or better in every objective."]
         if gone
         else []
     )
@@ -150,13 +150,13 @@ def fresh(search: SearchSummary) -> list[str]:
     if not search.fresh and search.standings:
         seeds = sum(each.seeds for each in search.standings)
         return [
-            f"Scores of the leading settings are from {seeds} further runs with other seeds, not from those that"
+            f"Scores of the leading settings come from {seeds} further runs with other seeds, not from the runs that"
             " selected them. The option --promote 5 writes a study that trains the five best against the base."
         ]
     if not search.fresh:
         return [
             "The best trials’ scores are optimistic, because the trials were selected by them. The option --promote 5"
-            " writes a study that trains the five best with fresh seeds; once it has run, this report compares."
+            " writes a study that trains the five best with fresh seeds; this report then compares both scores."
         ]
     return [_flattered(search, name) for name in search.objectives if name not in DECLARED]
 
@@ -183,9 +183,8 @@ def how(search: SearchSummary) -> str:
     if document.pruner:
         text += f" Pruner {document.pruner}."
     if len(document.shares) > 1:
-        text += (
-            f" Trials began with {100 * document.shares[0]:g} % of the budget; only those with all of it are compared."
-        )
+        text += f" Trials began with {100 * document.shares[0]:g} % of the budget; only those that used all of it are"
+        text += " compared."
     return text
 
 

@@ -89,7 +89,7 @@ def figure_of(found: KindsOfCache, summary: StudySummary, style: Mapping[str, Ar
         title="Kinds of cache",
         note=(
             f"At {context:,} tokens, against a plain cache of the same run; left is better in every panel. Means over"
-            " seeds, with their range; of the loss, 95 % intervals over windows of text and seeds. Peak memory is that"
+            " seeds, with their range; for the loss, 95 % intervals over windows of text and seeds. Peak memory is that"
             f" of a whole process on a CPU.{told}{''.join(_refusals(found))}"
         ),
         alt="; ".join(_alt(cost) for cost in drawn if cost.batch == batches[0]),

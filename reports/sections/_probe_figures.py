@@ -162,7 +162,7 @@ def by_step(probe: ProbeCurves, style: Mapping[str, ArmStyle]) -> Figure:
     return Figure(
         key=f"{_key(probe)}-by-step",
         title=f"{said.title} by step",
-        note=f"{said.note} Of {said.by_step}. Bands: range over seeds.",
+        note=f"{said.note} Shown: {said.by_step}. Bands: range over seeds.",
         alt=_alt("At the end", probe.by_step),
         drawing=drawn,
         table=frame_table(("arm", "step", "mean", "lowest seed", "highest seed"), rows),

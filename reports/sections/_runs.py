@@ -82,7 +82,7 @@ def _run_loss(
 ) -> RunLoss:
     logged = data.logs[arm].of(digest)
     if logged is None:
-        raise ValueError(f"{digest} has logged nothing")
+        raise ValueError(f"run {digest} has no log")
     known = ~np.isnan(logged["loss"])
     steps, losses = logged["step"][known], logged["loss"][known]
     spikes = np.isin(steps, spike_steps or [])

@@ -145,7 +145,7 @@ def _cache_by_context(
         title="KV cache by context",
         note=" ".join(
             (
-                "Lines: declared by the architecture. Points: allocated, as measured. Wider lines are drawn beneath.",
+                "Lines: computed from the architecture. Points: measured allocations. Wider lines are drawn beneath.",
                 *summary.study.conventions,
             )
         ),

@@ -66,7 +66,7 @@ class Effects(Section):
             "it.",
             "Bars are 95 % intervals, corrected as the verdicts are; open points show "
             f"{'single seeds' if shown == 'seeds' else shown}.",
-            "Below a name stands what it costs." if any(costs) else "",
+            "Costs are given below each name." if any(costs) else "",
             cost_words.unmeasured(summary),
             cut,
         )

@@ -97,7 +97,7 @@ class Factors(Section):
         return Figure(
             key="factors",
             title=f"Loss by {by}",
-            note="Lower is better. Bars are the intervals of the result figure; values stand at equal distances.",
+            note="Lower is better. Bars are the intervals of the result figure; values are equally spaced.",
             alt="; ".join(f"{' '.join(row[:-2])}: {row[-2]}" for row in rows),
             drawing=figure,
             table=frame_table((*names, f"difference ({summary.unit})", "95 %"), rows, len(names)),

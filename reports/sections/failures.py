@@ -38,7 +38,7 @@ class Failures(Section):
     """Failed runs without a result; a run that was trained again is not among them."""
 
     place: ClassVar[int] = 5
-    title: ClassVar[str] = "Runs that failed"
+    title: ClassVar[str] = "Failed runs"
     template: ClassVar[str] = "failures.html.j2"
 
     found: tuple[FailedRun, ...]

@@ -101,8 +101,8 @@ def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) 
         key="eval-differences",
         title=f"Evaluation scores against {summary.baseline}, item by item",
         note=(
-            "Over items and seeds, corrected (Holm) over all arms, tasks and metrics. Of a single seed, over items "
-            "alone. Open points: seeds. Perplexities are in the table only." + words.in_groups(summary.grouped)
+            "Over items and seeds, corrected (Holm) over all arms, tasks and metrics. With a single seed, over "
+            "items only. Open points: seeds. Perplexities are in the table only." + words.in_groups(summary.grouped)
         ),
         alt="; ".join(f"{row[0]} {row[1]} {row[2]}: {row[4]}" for row in rows if row[1] not in summary.grouped),
         drawing=figure,

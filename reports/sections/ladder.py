@@ -41,7 +41,7 @@ LADDER = KEYS | {
 @dataclass(frozen=True)
 class Ladder(Section):
     place: ClassVar[int] = 16
-    title: ClassVar[str] = "Over sizes"
+    title: ClassVar[str] = "Scaling with size"
 
     arms: tuple[LadderArm, ...]
 
@@ -91,9 +91,9 @@ class Ladder(Section):
         trends = sum(arm.trend is not None for arm in self.arms)
         corrected = f", corrected (Holm) over {trends} arms" if trends > 1 else ""
         return (
-            f"{self._sizes()} A power law has an irreducible loss, which takes four sizes to fix. A trend of a "
-            "difference is a straight line in the logarithm of compute; its interval holds whether noise comes from "
-            f"seeds or from sizes that do not lie on the line{corrected}. {rung_words.rates(summary)}"
+            f"{self._sizes()} A power law with an irreducible loss needs at least four sizes. A trend of a difference "
+            "is a straight line in the logarithm of compute; its interval covers noise from seeds and from sizes that "
+            f"deviate from the line{corrected}. {rung_words.rates(summary)}"
         ).strip()
 
     def _sizes(self) -> str:
@@ -122,8 +122,8 @@ class Ladder(Section):
         figure.update_xaxes(type="log")
         figure.update_yaxes(type="log")
         lines = (
-            " Lines are power laws with an irreducible loss, with the interval of the mean; dotted, up to one more step"
-            " of the ladder, where nothing was measured."
+            " Lines are power laws with an irreducible loss, with the interval of the mean. Dotted: extrapolated by up"
+            " to one step of the ladder, where nothing was measured."
         )
         rows = [
             (arm.arm, s.name, words.count(s.parameters), words.large(s.flops), words.plus_minus(s.loss))

@@ -101,14 +101,14 @@ def _figure(curves: list[Curve], losses: Losses, summary: StudySummary, style: M
     return Figure(
         key="losses",
         title="Validation loss over training" if curves else "Training loss so far",
-        note="Every run as logged, thinned, peaks kept. Means over seeds follow when runs have ended."
+        note="Every run as logged, downsampled with peaks kept. Means over seeds follow when runs have ended."
         if not curves
         else (
-            "Means over seeds on the held-out part that is watched; bands are ranges over seeds, open marks at the end "
-            "the loss on the test part, which verdicts compare. The training loss can be added: averaged over "
-            f"neighbouring steps (a share of all) and seeds, or raw, {which} as logged, thinned, peaks kept. "
-            "Triangles are spikes, crosses the last loss of runs that diverged. The axis leaves out the fall at the "
-            "start and arms far above the others: zoom out to see them."
+            "Means over seeds on the validation part; bands are ranges over seeds. Open marks at the end: loss on the "
+            "test part, which verdicts compare. The training loss can be added: averaged over neighbouring steps (a "
+            f"share of all) and seeds, or raw, {which} as logged, downsampled with peaks kept. Triangles are spikes, "
+            "crosses the last loss of runs that diverged. The axis leaves out the initial drop and arms far above the "
+            "others: zoom out to see them."
         ),
         alt=ends(curves, "validation"),
         drawing=figure,

@@ -31,7 +31,7 @@ class Rungs(Section):
     """Differences at each rung of a ladder; the summary judges their changes."""
 
     place: ClassVar[int] = 14
-    title: ClassVar[str] = "With size and length"
+    title: ClassVar[str] = "Change with size and length"
 
     gaps: tuple[Gap, ...]
 
@@ -80,7 +80,7 @@ class Rungs(Section):
             key="rungs",
             title=f"Difference from {summary.baseline} at every size and length",
             note="Below zero is better. Solid lines join sizes, dotted ones lengths. Differences are paired by seed; "
-            "bars are 95 % intervals of each mean by itself. Whether a difference changes is tested seed by seed, "
+            "bars are 95 % intervals of each mean, uncorrected. Whether a difference changes is tested seed by seed, "
             "above.",
             alt="; ".join(rung_words.sentence(each) for each in summary.changes),
             drawing=figure,

@@ -54,7 +54,7 @@ class Scores(Section):
         yield Figure(
             key="evals",
             title="Evaluation scores",
-            note="Over items and seeds; of a single seed, over items alone. Dotted: chance."
+            note="Over items and seeds; with a single seed, over items only. Dotted: chance."
             + (" Tasks of groups have a figure of their own." if summary.grouped else ""),
             alt="; ".join(f"{r[0]} {r[1]} {r[2]}: {r[3]}" for r in rows if r[1] not in summary.grouped),
             drawing=figure,

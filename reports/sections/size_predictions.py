@@ -68,7 +68,7 @@ class SizePredictionsSection(Section):
         correlations = f"Kendall’s τ {_number(found.kendall)}, Spearman’s ρ {_number(found.spearman)}"
         # the half of the pairs that are furthest apart, unless these are too few
         halves = [step for step in _some(self.found.by_gap[place])[1:2] if step.pairs >= FEWEST_PAIRS]
-        ceilings = [f"; the noise of its seeds would leave {100 * s.ceiling:.0f} %" for s in halves if s.ceiling]
+        ceilings = [f"; ceiling from seed noise {100 * s.ceiling:.0f} %" for s in halves if s.ceiling]
         shares = [f" Of the {s.pairs} pairs furthest apart, {100 * s.accuracy:.0f} %" for s in halves]
         return (
             f"{size.size}, at {_share(size, last)} of the compute: {percent(found.accuracy)} of pairs; {correlations}."
@@ -137,7 +137,7 @@ class SizePredictionsSection(Section):
                 figure.add_scatter(
                     x=x,
                     y=ceilings,
-                    name=f"{size.size}, what seeds leave",
+                    name=f"{size.size}, ceiling from seed noise",
                     legendgroup=size.size,
                     line={"color": look, "dash": "dot", "width": 1.5},
                     mode="lines",
@@ -150,17 +150,19 @@ class SizePredictionsSection(Section):
         figure.update_yaxes(range=[0, 105])
         return Figure(
             key="size-predictions-by-gap",
-            title="How often a smaller size decides well, by how much there is to decide",
+            title="How often a smaller size decides correctly, by size of the difference",
             note=(
-                f"Over the pairs that differ by so much or more at {self.found.sizes[-1].size}, while there are "
-                f"{FEWEST_PAIRS}. Dotted: what the noise of its seeds would leave if the smaller size had the same "
-                "differences; dotted and level: chance."
+                f"Over the pairs that differ by at least this much at {self.found.sizes[-1].size}, while there are "
+                f"{FEWEST_PAIRS}. Dotted: ceiling from seed noise, if the smaller size had the same differences; "
+                "dotted and level: chance."
             ),
             alt="; ".join(
                 f"{size}: {share} of {pairs} pairs at least {gap} apart" for size, gap, pairs, share, _ in rows
             ),
             drawing=figure,
-            table=frame_table(("size", "least difference", "pairs", "in the same order", "what seeds leave"), rows),
+            table=frame_table(
+                ("size", "least difference", "pairs", "in the same order", "ceiling from seed noise"), rows
+            ),
         )
 
     def _order(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:

@@ -39,8 +39,8 @@ class Stability(Section):
     place: ClassVar[int] = 160
     gallery: ClassVar[str] = "Stability"
     gallery_note: ClassVar[str] = (
-        "What the study’s probes recorded at the first step (before any learning), at intervals, and at the last."
-        " Diverged runs are included up to their end. Probes do not change training."
+        "Values that the study’s probes recorded at the first step (before any learning), at intervals, and at the"
+        " last. Diverged runs are included up to their end. Probes do not change training."
     )
 
     probes: tuple[ProbeCurves, ...]

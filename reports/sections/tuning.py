@@ -123,7 +123,7 @@ def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str
     return Figure(
         key="-".join(filter(None, ("tuning", path.replace(".", "-"), size, "first" * coarse))),
         title=title + (f" at size {size}" if size else ""),
-        note=f"Loss after tuning runs at {length}, on separate seeds, the open points. {_note(shown, coarse)}",
+        note=f"Loss after tuning runs at {length}, on separate seeds (open points). {_note(shown, coarse)}",
         alt="; ".join(f"{each.arm}: {each.found.chosen[path]}" for each, _ in shown),
         drawing=figure,
         table=frame_table(("arm", *found[0].found.chosen, "seed", f"loss ({unit})"), rows),
@@ -132,10 +132,10 @@ def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str
 
 def _note(shown: Sequence[tuple[ArmTuning, StudyPass]], coarse: bool) -> str:
     if coarse:
-        return "These runs only say where to look: the best rate depends on the length."
+        return "These runs only narrow the range: the best learning rate depends on the length."
     if any(len(each.found.chosen) > 1 for each, _ in shown):
-        return "Lines are the best over the other settings; filled: the value taken."
-    return "Lines: expected loss near the best rate. Filled: the rate taken, with the 95 % interval of the best rate."
+        return "Lines: best over the other settings. Filled: the chosen value."
+    return "Lines: expected loss near the best rate. Filled: the chosen rate, with the 95 % interval of the best rate."
 
 
 def _draw(figure: Drawing, tuning: ArmTuning, at: StudyPass, path: str, look: ArmStyle) -> None:

@@ -50,7 +50,7 @@ def _p(values: Sequence[float]) -> float:
 def _ratio(logs: Sequence[float], level: float) -> Estimate:
     found = estimate(logs, level)
     if found is None or found.low is None or found.high is None:
-        raise ValueError("a single process says nothing of what differs between processes")
+        raise ValueError("a single process does not show how processes differ")
     reached = np.clip([found.mean, found.low, found.high, *logs], -FURTHEST, FURTHEST)  # wild processes exceed it
     mean, low, high, *ratios = np.exp(reached).tolist()
     return Estimate(mean, low, high, found.sd, tuple(ratios))

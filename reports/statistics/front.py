@@ -14,7 +14,7 @@ Span = tuple[float, float]
 """Lowest and highest possible value of a coordinate; less is better."""
 
 
-def surely_beaten(points: Sequence[tuple[Span, Span] | None]) -> list[bool]:
+def surely_dominated(points: Sequence[tuple[Span, Span] | None]) -> list[bool]:
     """Whether each point is surely beaten by another; an unknown point is not beaten and beats none."""
     known = [point for point in points if point is not None]
     return [point is not None and any(_beats(other, point) for other in known) for point in points]

@@ -52,7 +52,7 @@ def qualifiers(summary: StudySummary) -> Iterator[str]:
 def _unanswered(summary: StudySummary) -> str:
     """Reason why there is no answer yet; empty if there is one."""
     if not any(arm.seeds or arm.failed for arm in summary.arms):
-        at = f" at {summary.study.ladder[-1].name}, which is what is compared," if summary.study.ladder else ""
+        at = f" at {summary.study.ladder[-1].name} (the rung that is compared)" if summary.study.ladder else ""
         return f"No result yet: no run{at} has ended."
     compared = [arm for arm in summary.arms if arm.comparison]
     if compared and not any(arm.seeds or arm.failed for arm in compared):
@@ -63,7 +63,7 @@ def _unanswered(summary: StudySummary) -> str:
         ended = summary.runs.filter(status="finished")
         accuracies, chances = sorted(ended["accuracy"].drop_nulls()), ended["chance"].drop_nulls()
         reached = " to ".join(dict.fromkeys(f"{each:.2g}" for each in (accuracies[0], accuracies[-1])))
-        return f"No arm learned the task: accuracies of {reached}, and guessing has {chances[0]:.2g}."
+        return f"No arm learned the task: accuracy is {reached}, and guessing gives {chances[0]:.2g}."
     return ""
 
 

@@ -149,7 +149,7 @@ def unmeasured(summary: StudySummary) -> str:
     some = any(costs.training or costs.decoding for costs in known)
     return (
         f"{'Some speeds' if some else 'Speeds'} not measured: {summary.unmeasured}. "
-        f"`{summary.command()}`, with nothing else running, measures them and trains nothing again."
+        f"`{summary.command()}`, with nothing else running, measures them without training again."
     )
 
 
@@ -159,8 +159,8 @@ def overhead(slow: Sequence[str], arms: int) -> str:
         return ""
     who = "every arm" if len(slow) == arms else listed(slow)
     return (
-        f"Decoding one sequence, {who} used less than {100 * LITTLE:.0f} % of the memory's bandwidth: the time is"
-        " mostly that of issuing operations, and says little of larger models."
+        f"Decoding one sequence, {who} used less than {100 * LITTLE:.0f} % of the memory bandwidth: decoding is"
+        " launch-bound (most time goes into issuing operations), so its speed does not carry over to larger models."
     )
 
 
@@ -173,6 +173,6 @@ def unmatched_time(summary: StudySummary) -> str:
     if not unlike:
         return ""
     return (
-        f"Not all arms are as fast as {summary.baseline}. Which is better at equal training time is a different"
+        f"Some arms train faster or slower than {summary.baseline}. Which is better at equal training time is another"
         " question: a study with a budget in seconds answers it."
     )

@@ -38,14 +38,14 @@ def left_out(summary: StudySummary) -> str:
 
 
 def _outlying(arm: ArmSummary) -> str:
-    """`Seed 1 of post ended 0.8 nats above what its arm and its seed explain`, and whether differences leave it out."""
+    """`Seed 1 of post ended 0.8 nats above the loss expected for its arm and seed`, and whether it is left out."""
     assert arm.outlier is not None
     then = (
-        "differences leave it out" + " and hold for runs that go well" * (arm.outlier.above > 0)
+        "differences leave it out" + " and apply to runs that go well" * (arm.outlier.above > 0)
         if arm.outlier.left_out
-        else f"of fewer than {SPARED} seeds none is left out, and intervals are wide"
+        else f"with fewer than {SPARED} seeds it is kept, and intervals are wide"
     )
-    ended = f"{abs(arm.outlier.above):.2g} nats {arm.outlier.side} what its arm and its seed explain"
+    ended = f"{abs(arm.outlier.above):.2g} nats {arm.outlier.side} the loss expected for its arm and seed"
     return f"Seed {arm.outlier.seed} of {arm.name} ended {ended}, far beyond the scatter of the others: {then}"
 
 
@@ -57,13 +57,13 @@ def mark(summary: StudySummary) -> str:
 
 
 def where_it_trains(comparison: Comparison) -> str:
-    """`where both train (2 seeds), with failures between −0.3 and +2 nats`; empty if no seed failed."""
+    """`where both train (2 seeds), between −0.3 and +2 nats with failures counted`; empty if no seed failed."""
     if not comparison.failures.any:
         return ""
     overall, trains = comparison.overall, f"where both train ({words.seed_count(len(comparison.seeds))})"
     if overall is None:
         return trains
-    return f"{trains}, with failures between {_signed(overall.low)} and {_signed(overall.high)} nats"
+    return f"{trains}, between {_signed(overall.low)} and {_signed(overall.high)} nats with failures counted"
 
 
 def _signed(value: float) -> str:
@@ -83,5 +83,5 @@ def reliability(summary: StudySummary) -> str:
     if not fewest:
         return ""
     bound = Reliability(0, fewest).at_most()
-    rates = f"{fewest} seeds without a failure leave failure rates of up to {100 * bound:.0f} % possible"
-    return f"Verdicts speak of runs that train: {rates}."
+    rates = f"{words.seed_count(fewest)} without a failure cannot rule out a failure rate below {100 * bound:.0f} %"
+    return f"Verdicts apply to runs that train: {rates}."

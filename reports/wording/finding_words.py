@@ -58,7 +58,7 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
     """Reason for the verdict."""
     pairs = seed_count(len(comparison.seeds))
     if arm.verdict == "cannot tell":
-        alike = "have the same loss in both, which compute the same"
+        alike = "have the same loss in both arms, which compute the same"
         if not comparison.has_equal_losses:
             alike = "give the same difference, so they are not independent"
         return f" with {pairs}." if len(comparison.seeds) == 1 else f": all {pairs} {alike}."

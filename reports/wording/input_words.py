@@ -9,8 +9,8 @@ from reports.reading.inputs import Inputs
 SOURCES = {
     "prose": "English prose",
     "stdlib": "Python's standard library",
-    "files": "files of its own",
-    "tokens": "token files of its own",
+    "files": "the study’s own text files",
+    "tokens": "the study’s own token files",
     "mixture": "a mixture of texts",
 }
 """Sources whose names do not explain themselves. Other sources are data sets and synthetic tasks."""

@@ -33,14 +33,14 @@ def _size_and_length(study: StudyDocument) -> tuple[str, str]:
 
 
 def _checkpoints(study: StudyDocument) -> str:
-    """` after the training of the checkpoint SmolLM2`, with the arms' names if other arms have no checkpoint."""
+    """` on top of the checkpoint SmolLM2`, with the arms' names if other arms have no checkpoint."""
     named: dict[str, list[str]] = {}
     for arm in study.arms:
         if arm.checkpoint:
             named.setdefault(arm.checkpoint, []).append(arm.name)
     every = any(len(names) == len(study.arms) for names in named.values())
     found = (f"{path}{'' if every else f' ({listed(names)})'}" for path, names in named.items())
-    return f" after the training of the checkpoint {'; '.join(found)}" if named else ""
+    return f" on top of the checkpoint {'; '.join(found)}" if named else ""
 
 
 def _range(values: Sequence[float]) -> str:

@@ -23,12 +23,13 @@ def bars(summary: StudySummary) -> str:
     costs = ""
     if any(found.training or found.decoding for found in measured):
         costs = (
-            " Those of speeds are over processes in which the arms took turns, in a random order, and are corrected for"
-            " all arms and kinds of cost together."
+            " Intervals of speeds are over processes in which the arms took turns in a random order, and are corrected"
+            " for all arms and kinds of cost together."
         )
     return (
-        f"Bars and ± are 95 % intervals over seeds. Those of {what} are what the verdicts use: over held-out documents "
-        "too where their losses are known, and for everything judged together. Shaded bands are ranges over seeds."
+        f"Bars and ± are 95 % intervals over seeds. Those of {what} are the ones that verdicts use: they include the "
+        "scatter of held-out documents where document losses are known, and are corrected for everything judged "
+        "together. Shaded bands are ranges over seeds."
         f"{costs}"
     )
 
@@ -51,21 +52,21 @@ def detectable(summary: StudySummary) -> str:
         return ""
     least, most = (f"{words.detectable(each)} nats" for each in summary.noise.detectable)
     seen = most if least == most else f"between {least} and {most}, depending on the arm"
-    return f"Four of five such studies find a difference of {seen}; smaller ones are found less often."
+    return f"Four of five such studies would find a difference of {seen}; smaller ones are found less often."
 
 
 def unlike(summary: StudySummary) -> str:
     """Names of the arms that do not use the pooled noise; empty if all do."""
     found = summary.noise
     own = "are noisier than the others: each has" if len(found.noisier) > 1 else "is noisier than the others: it has"
-    parts = [f"{listed(found.noisier)} {own} its own noise."] if found.noisier else []
+    parts = [f"{listed(found.noisier)} {own} its own noise estimate."] if found.noisier else []
     parts += [f"{quiet_pair(pair)}." for pair in found.quiet]
     return " ".join(parts)
 
 
 def quiet_pair(pair: tuple[str, str]) -> str:
     """Reason why two arms count as one in the pooled noise."""
-    scatter = "scatter less about each other than about the rest: they count as one arm in the noise"
+    scatter = "vary less against each other than against the rest: they count as one arm in the noise estimate"
     return f"{listed(pair)} {scatter}, and are compared by their own differences"
 
 
@@ -80,13 +81,13 @@ def method(summary: StudySummary) -> str:
     if summary.study.looks:
         looks = ", ".join(str(look.seeds) for look in summary.study.looks)
         who = "Effects" if design else "Arms"
-        parts.append(f"{who} may be judged several times, at {looks} seeds; these looks share the 5 %.")
+        parts.append(f"{who} may be judged several times, at {looks} seeds; these looks share the 5 % error rate.")
     # earlier judgements of the question that this page does not show
     shown = {_key(test) for test in summary.tests}
     ledger, _ = as_one(summary.tests, summary.ledger, summary.elsewhere)
     judged = {_key(test): test.arm for record in ledger for test in record.tests}
     others = dict.fromkeys(name for key, name in judged.items() if key not in shown)
-    counted = f"Judged for this question before, and counted: {listed(list(others))}." if others else ""
+    counted = f"The correction includes earlier tests of this question: {listed(list(others))}." if others else ""
     earlier = filter(None, [look(summary, again=bool(others)), _first_judged(summary, ledger), counted])
     return " ".join([*parts, failure_words.reliability(summary), *earlier]).strip()
 
@@ -96,17 +97,17 @@ def _compared(summary: StudySummary) -> list[str]:
     # without tuning, "right" holds for these learning rates only
     but_tuning = "" if summary.study.rates.how == "tuned" else " at these learning rates"
     gaps = [each.comparison.gap for each in summary.judgements if each.comparison.gap is not None]
-    over = ", over seeds: they speak of this held-out text"
+    over = ", over seeds: they hold for this held-out text"
     if any(gap.shared for gap in gaps):
         over = ", with the scatter of held-out documents added to that of seeds"
     parts = [
         f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
-        "One standard deviation of a run is estimated from all judging and full-length tuning runs of the study, after "
-        "what arm, rate and seed explain; a plainly noisier arm has its own. Better and worse are two-sided t-tests of "
-        f"the held-out loss after the last step{over}. With probability 95 %{but_tuning}, for "
+        "One standard deviation of a run is estimated from all final and full-length tuning runs of the study, after "
+        "removing the effects of arm, learning rate and seed; a clearly noisier arm has its own. Better and worse are "
+        f"two-sided t-tests of the held-out loss after the last step{over}. With probability 95 %{but_tuning}, for "
         "noise that is close to normal, all verdicts of this question together are right: p-values are corrected "
-        "(Dunnett's step-down test where all arms are compared with one baseline by one noise, else Holm's) for every "
-        "arm ever judged for it, and the intervals of differences agree with them.",
+        "(Dunnett's step-down test where all arms are compared with one baseline under one noise estimate, else "
+        "Holm's) for every arm ever judged for it, and the intervals of differences agree with them.",
     ]
     if summary.study.margin is not None:
         parts.append(
@@ -120,7 +121,7 @@ ORDINALS = ("First", "Second", "Third", "Fourth", "Fifth")
 
 
 def look(summary: StudySummary, *, again: bool = False) -> str:
-    """The cost of this judgement: `First look at this question: its tests take 4 % of …`.
+    """The cost of this judgement: `First look at this question: its tests use 4 % out of …`.
 
     again: whether it included other arms, which the study no longer has.
     """
@@ -131,13 +132,13 @@ def look(summary: StudySummary, *, again: bool = False) -> str:
     spent, later = (f"{100 * ALPHA * share(each):.2g} %" for each in (number, number + 1))
     nth = ORDINALS[number - 1] if number <= len(ORDINALS) else f"{number}th"
     what = (
-        f"These tests are of the {nth.lower()} look at this question, and take"
+        f"These tests belong to the {nth.lower()} look at this question, and use"
         if again
-        else (f"{nth} look at this question: its tests take")
+        else (f"{nth} look at this question: its tests use")
     )
     return (
-        f"{what} {spent} of the 5 % risk of a false verdict that it has in all; "
-        f"the next one, of other arms or seeds, would have {later}."
+        f"{what} {spent} out of the question's total 5 % risk of a false verdict; "
+        f"the next look, at other arms or seeds, would have {later}."
     )
 
 
@@ -151,7 +152,7 @@ def _first_judged(summary: StudySummary, ledger: Sequence[LedgerRecord]) -> str:
     arms = [arm for arm, p, before in known if p is not None and before is not None and not math.isclose(p, before)]
     if not arms:
         return ""
-    return f"The p-value of {listed(arms)} is that of the first judgement, by the noise of the arms of then."
+    return f"The p-value of {listed(arms)} is that of the first judgement, made with the noise estimate of that time."
 
 
 def _key(test: LedgerTest) -> object:
@@ -160,22 +161,23 @@ def _key(test: LedgerTest) -> object:
 
 TERMS = {
     "arm": "A model with its training settings. The baseline is the arm that the others are compared with.",
-    "seed": "A number that decides initial values and the order of the data. Arms share seeds, so that differences are "
+    "seed": "A number that sets initial weights and the order of the data. Arms share seeds, so that differences are "
     "paired.",
-    "nats": "Unit of the loss, the mean of −ln p over tokens: with 0.01 less, tokens are 1 % likelier in the mean.",
-    "better, worse": "The difference is not zero at a level of 5 % for everything that is judged together.",
+    "nats": "Unit of the loss, the mean of −ln p over tokens: at 0.01 less, tokens are 1 % likelier (geometric mean).",
+    "better, worse": "The difference is significant at a level of 5 % for everything that is judged together.",
     "no difference": "The difference is smaller than the margin that the study states.",
-    "inconclusive": "Neither is shown. The smallest difference that would have shown in four of five such studies is "
-    "given as detectable.",
-    "stalled": "The run learned little but token frequencies and no longer improves; diverged is worse than guessing.",
-    "undertrained": f"Trained for fewer than {LIMITS}: the loss says little of longer training.",
-    "tuned, carried, written": "Origin of learning rates: each arm searched its own here; in an earlier search that is "
-    "cited; nobody searched.",
-    "pilot": "A study that estimates and judges nothing. It spends nothing of the 5 %.",
-    "look": "Each time a question is judged it spends a part of the 5 %, whatever more seeds or other arms would show.",
-    "rung": "A study at one size or length of its ladder, all of whose rungs ask the same.",
-    "matched": "Spent alike by every arm: FLOPs, tokens, parameters or seconds.",
-    "signal to noise": "Of a score: how far the arms lie apart, over its standard error. Below about 2 the task cannot "
-    "tell these arms apart.",
-    "KV cache": "Memory that a model keeps of each sequence while it generates.",
+    "inconclusive": "Neither is shown. The detectable difference is the smallest that four of five such studies would "
+    "find.",
+    "stalled": "The run learned little more than token frequencies and no longer improves; diverged is worse than "
+    "guessing.",
+    "undertrained": f"Trained for fewer than {LIMITS}: the loss says little about longer training.",
+    "tuned, carried, written": "Origin of learning rates: tuned for each arm in this study; carried over from earlier "
+    "tuning; written in the study and not tuned.",
+    "pilot": "A study that only estimates and gives no verdicts. It spends none of the 5 % error rate.",
+    "look": "One judgement of a question. Each look spends a part of the question’s 5 % error rate, whatever it finds.",
+    "rung": "One size or training length of a study’s ladder; all rungs ask the same question.",
+    "matched": "Equal in every arm: FLOPs, tokens, parameters or seconds.",
+    "signal to noise": "Of a score: the range of the arms, divided by the standard error of one arm. Below about 2 the "
+    "task cannot tell these arms apart.",
+    "KV cache": "Memory that a model keeps for each sequence while it generates.",
 }

@@ -34,7 +34,7 @@ def sentence(study: StudyDocument) -> str:
         return f"Learning rates were tuned before{where}; the noise of that tuning is not in the intervals."
     if study.rates.how == "written" or not study.tuning:
         return "This study did not tune learning rates, which may suit one arm better than another."
-    room = "Intervals have room for what an arm may have lost to the noise of tuning."
+    room = "Intervals allow for what the noise of tuning may have cost an arm."
     return f"Before the comparison, every arm tuned its {_what(study)}: {_trials(study)}, on separate seeds. {room}"
 
 
@@ -107,13 +107,11 @@ def _best(found: StudyPass) -> str:
 def warnings(name: str, tuning: StudyTuning) -> Iterator[str]:
     """Warnings of arms whose best setting may lie beyond those tried, and so may be better than they appear."""
     if not tuning.trains:
-        yield f"{name}: every seed diverged or stalled with all settings tried, so what it can do is not known."
+        yield f"{name}: every seed diverged or stalled with all settings tried, so its best loss is unknown."
         return
     for path in tuning.edges:
         value = json.dumps(tuning.chosen[path])
-        yield (
-            f"{name}: its best {path} ({value}) is at the edge of what was tried, so it may do better than it did here."
-        )
+        yield f"{name}: its best {path} ({value}) is at the edge of the values tried, so better values may exist."
     if all(trial.loss is None for trial in tuning.trials):
         yield f"{name}: a seed diverged with each of the settings tried."
 

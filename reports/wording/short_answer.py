@@ -74,7 +74,7 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
     better, worse, same = (_with(compared, verdict) for verdict in ("better", "worse", "no difference"))
     judged = bool(better or worse or same)
     failed, unsettled = _with(compared, *FAILED), _with(compared, *OPEN, *(["no verdict"] if judged else []))
-    equal = [each for each in unsettled if each.comparison.shows_nothing]
+    equal = [each for each in unsettled if each.comparison.rounds_to_zero]
     unsettled = [each for each in unsettled if each not in equal]
     base = brief([arm.name for arm in summary.arms])[summary.baseline]
     if better:
@@ -98,7 +98,7 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
         yield _also(worse, "worse")
         yield _also(unsettled[1:], "undecided too")
     elif worse:
-        lead = "Nothing lowers the loss" if summary.effects else f"{base} is best"
+        lead = "No factor lowers the loss" if summary.effects else f"{base} is best"
         yield f"{lead}: {worse[0].arm} is {_apart(worse[0])} worse"
         yield _cost(worse[0], "")
         yield _also(worse[1:], "worse too")
@@ -154,15 +154,15 @@ def _undecided(unsettled: Sequence[Judgement], base: str) -> Iterator[str]:
     else:
         yield f"Undecided for {_names(unsettled)}: {lowest.arm}{_rank(lowest, base)}, differs by {_interval(lowest)}"
     if seen:
-        yield f"; {max(seen):.2g} would have been seen"
+        yield f"; smallest detectable difference: {'up to ' * (max(seen) > min(seen))}{max(seen):.2g} nats"
 
 
 def _rank(lowest: Judgement, base: str) -> str:
-    """`, of lowest loss`, the baseline included; `, second to pre` if only the baseline's is lower. An empty base means
-    that judgements are of effects."""
+    """`, with the lowest loss`, the baseline included; `, second to pre` if only the baseline's is lower. An empty base
+    means that judgements are of effects."""
     value = lowest.comparison.difference
     if value is None or value.mean < 0 or not base:
-        return ", of lowest loss"
+        return ", with the lowest loss"
     return f", second to {base}"
 
 
@@ -171,7 +171,7 @@ def _without_verdict(compared: Sequence[Judgement], base: str) -> Iterator[str]:
     said = WITHHELD.get(reason, reason.partition(":")[0])
     yield f"{said[0].upper()}{said[1:]}"
     known = [each for each in compared if each.comparison.difference is not None]
-    equal = [each for each in known if each.comparison.shows_nothing]
+    equal = [each for each in known if each.comparison.rounds_to_zero]
     if others := [each for each in known if each not in equal]:
         which = _rank(others[0], base) if len(known) > 1 else ""
         yield f"; estimate for {others[0].arm}{which}: {_interval(others[0])}"

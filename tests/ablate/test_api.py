@@ -144,8 +144,8 @@ def test_a_plan_says_that_its_arms_tune_first(question: dict[str, Any], tmp_path
     tune = {"space": {"train.lr": [1e-3, 3e-3]}, "seeds": 2, "fraction": 0.25}
     notes = ablate.plan({**question, "tune": tune}, store=tmp_path, device="cpu").notes()
     assert (
-        "before that, every arm tunes train.lr: 2 rates × 1 seed at a quarter of the length, then 3 rates × 2 seeds "
-        "at full length, more where the best is at an edge or not plainly better than those beside it"
+        "first, every arm tunes train.lr: 2 rates × 1 seed at a quarter of the length, then 3 rates × 2 seeds "
+        "at full length, more where the best is at an edge or not clearly better than its neighbours"
     ) in notes
     assert "tuning costs as much as 6.5 runs of every arm" in notes
 
@@ -254,7 +254,7 @@ def test_the_second_time_says_nothing_and_trains_nothing(
 def test_a_caller_is_given_each_line(study: Path, store: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines: list[str] = []
     ablate.run(study, scale="cpu", sets={"seeds": 3}, store=store, engine="inprocess", progress=lines.append)
-    assert lines[0].startswith("2 of these seeds were shown before: in another set they give no verdict")
+    assert lines[0].startswith("2 of these seeds were judged before: in another set they give no verdict")
     assert lines[1] == "seeds: 6 runs, 2 to train, 4 in the store already"
     assert re.fullmatch(r"scale cpu on .+, 1 run at once: about \d+:\d\d of training", lines[2])
     assert lines[3].startswith("Undertrained (")
@@ -318,7 +318,7 @@ def test_without_an_arm_that_was_trained_there_are_no_numbers(
 
 def test_another_study_of_the_same_name_is_refused(study: Path, store: Path, question: dict[str, Any]) -> None:
     named = ablate.load_study(question, "cpu", name="tiny")
-    with pytest.raises(ablate.StudyError, match=r"holds the report of .*tiny\.yaml, a study of the same name"):
+    with pytest.raises(ablate.StudyError, match=r"has the report of another study of this name, .*tiny\.yaml"):
         ablate.run(named, store=store, **QUIET)
 
 
@@ -358,7 +358,7 @@ def test_a_store_is_browsed(trained: ablate.StudyResult, store: Path) -> None:
     ("ask", "message"),
     [
         (lambda runs: runs.result("tinny"), r"there is no study 'tinny' in .*/ \(did you mean 'tiny'\?\)"),
-        (lambda runs: runs.result("tiny", "gpu"), "scale: the store has the study at cpu: name one of them"),
+        (lambda runs: runs.result("tiny", "gpu"), "scale: choose one of the study's scales in the store: cpu"),
         (lambda runs: runs.model("0000"), "0000: there is no such run in .*/: give a digest, STUDY/ARM or"),
         (lambda runs: runs.model("tiny/pots"), r"tiny-cpu has no arm 'pots' \(did you mean 'post'\?\)"),
         (lambda runs: runs.model("tiny/post/7"), "no run of post has the seed 7, only 0, 1"),
@@ -402,7 +402,7 @@ def test_an_evaluation_is_a_frame(store: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found.frame.height == len(values) > 1
     for settings, message in (
         ({"taskz": ["heldout_text"]}, "taskz: unknown key (did you mean 'tasks'?)"),
-        ({"at": {"pairs": [4]}}, "at: needs a synthetic task, and what this one was trained on is text"),
+        ({"at": {"pairs": [4]}}, "at: needs a synthetic task, but this run's data is text"),
         ({"limit": 0}, "limit: must be greater than 0, not 0"),
     ):
         with pytest.raises(ablate.ArgumentError) as error:
@@ -437,10 +437,12 @@ def test_a_search_is_a_frame_of_trials(question: dict[str, Any], tmp_path: Path)
     assert (row["name"], row["trials"], row["best"]) == ("space", 3, 1)
     with pytest.raises(ablate.StudyError, match="there are no arms to train"):
         ablate.run(asked, store=tmp_path)
-    with pytest.raises(ablate.StudyError, match=r"study-[0-9a-f]{8}: has no search section, so nothing may vary"):
+    with pytest.raises(
+        ablate.StudyError, match=r"study-[0-9a-f]{8}: has no search section, so there is nothing to search"
+    ):
         ablate.search({**question, "search": None, "arms": {"post": {"block.norm_placement": "post"}}}, store=tmp_path)
     said: list[str] = []
     fewer = {**question, "search": {"space": {"train.lr": space["train.lr"]}, "trials": 1, "sampler": "random"}}
     edited = ablate.load_study(fewer, "cpu", name="space")
     ablate.search(edited, store=tmp_path, engine="inprocess", progress=said.append)
-    assert any("the search was edited and begins anew: its 3 earlier trials are kept" in line for line in said), said
+    assert any("the search was edited and starts over; its 3 earlier trials are kept" in line for line in said), said

@@ -155,9 +155,9 @@ def test_plans_and_study_documents_show_what_matching_edited(tmp_path: Path) -> 
     assert document["arms"][1]["edits"] == {"block.mixer.kv_heads": 1}
     assert (stored.matched, document["arms"][0]["matched"]) == ("flops and parameters", "flops and parameters")
     assert set(document["arms"][1]["differs"]) == {"tokens", "flops", "parameters"}
-    assert table[0][-1] == "solved to match"
+    assert table[0][-1] == "adjusted to match"
     assert [row[-1] for row in table[1:3]] == ["", f"block.ffn.d_ff={plan.arms[1].matching['block.ffn.d_ff']}"]
-    assert "solved to match" not in plan_rows(plan_of(tmp_path, STUDY, "budget={flops: 1e9}"))[0]
+    assert "adjusted to match" not in plan_rows(plan_of(tmp_path, STUDY, "budget={flops: 1e9}"))[0]
     assert matched_line(plan) == "Matched: flops and parameters. In brackets: the difference from mha."
 
 
@@ -170,7 +170,7 @@ ERRORS = {
         STUDY.replace("parameters: block.ffn.d_ff", "parameters: @block.mixer.kv_heads").replace(
             "block.mixer.kv_heads: 1", "block.mixer: {kind: mla}"
         ),
-        "budget.parameters: block.mixer.kv_heads: mla has no such setting (attention, ",
+        "budget.parameters: block.mixer.kv_heads: not a setting of mla, but of attention, ",
     ),
     "no effect": (
         STUDY.replace("parameters: block.ffn.d_ff", "parameters: @block.mixer.window"),

@@ -244,7 +244,7 @@ def test_a_measurement_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("ablate.running.rehearsing.FEWEST", 1)
     said: list[str] = []
     clock = calibration(tmp_path, corpus=lambda: tmp_path / "nothing", said=said)
-    with pytest.raises(CalibrationError, match=r"could not be measured: .*holds no prepared corpus"):
+    with pytest.raises(CalibrationError, match=r"could not be measured: .*has no prepared corpus"):
         clock([workload()])
     assert said == ["Measuring the time of a training step: 1 model, 1 worker at once."]
     assert not list(tmp_path.glob("calibration/*"))

@@ -144,7 +144,7 @@ def test_arms_that_need_others_are_tuned_from_the_best_of_those(tmp_path: Path) 
     assert all(run.identity.teacher and run.identity.teacher.run == whole[run.seed].digest for run in students)
     assert {arm.name: arm.train.lr for arm in outcome.plan.arms} == pytest.approx(best, rel=1e-2)
     assert {each.arm for each in study_document(outcome).tuning} == set(best)
-    said = "double, which other arms need, is tuned before them and trained whole for each tuning seed"
+    said = "double, on which other arms depend, is tuned before them and trained in full for each tuning seed"
     assert said in remarks(load_study(tmp_path / "study.yaml", "cpu"), tuned=False)
 
 
@@ -261,11 +261,14 @@ def test_a_ladder_runs_every_size_and_tunes_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rungs", "message"),
     [
-        ("{s: {}, l: {}}", r"9:\d+: ladder.l: .* FLOPs are no more than the .* of s: list lengths from short to long"),
-        ("{h: 0.5, q: 0.25, l: {}}", r"9:21: ladder.q: .* FLOPs are no more than the .* of h: list lengths"),
+        (
+            "{s: {}, l: {}}",
+            r"9:\d+: ladder.l: spends .* FLOPs, not more than s \(.*\): list lengths from short to long",
+        ),
+        ("{h: 0.5, q: 0.25, l: {}}", r"9:21: ladder.q: spends .* FLOPs, not more than h \(.*\): list lengths"),
         ("{s: {base.d_model: 16}, l: {}}", r"9:\d+: ladder.l: .*: list sizes from small to large"),
         ("{s: {train.context: 2}, l: {}}", r"9:14: ladder.s.train.context: losses at different contexts"),
-        ("{s: {budget.flops: 1e6}, l: {}}", r"9:28: ladder.s.budget.flops: rung s matches flops, and rung l tokens"),
+        ("{s: {budget.flops: 1e6}, l: {}}", r"9:28: ladder.s.budget.flops: rung s matches flops, but rung l tokens"),
         ("{s: 1e-3, l: {}}", r"9:13: ladder.s: 0.8 tokens are less than one step of arm pre \(8 for 2 rows"),
     ],
 )

@@ -92,7 +92,7 @@ def test_arms_start_where_they_say(result: Any, folder: Path) -> None:
     assert (starts["again"].run, starts["again"].checkpoint) == (runs["base"].digest, None)
     steps = {arm: run.steps for arm, run in runs.items() if run is not None}
     assert steps == {"base": 4, "gqa": 4, "window": 2, "scratch": 4, "again": 2}
-    assert "after the training of the checkpoint llama (base, gqa, window and again)" in " ".join(result.notes())
+    assert "on top of the checkpoint llama (base, gqa, window and again)" in " ".join(result.notes())
 
 
 def test_a_digest_is_of_the_content(folder: Path, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_run_is_a_checkpoint(result: Any, folder: Path) -> None:
     ("sets", "message"),
     [
         ({"base.checkpoint": "nowhere"}, "base.checkpoint: there is no folder"),
-        ({"base.checkpoint": "texts"}, "has no config.json of transformers"),
+        ({"base.checkpoint": "texts"}, "is neither a transformers checkpoint"),
         ({"base.preset": "small"}, "cannot be combined with preset: set one of them to null"),
         ({"data.tokenizer": "bytes"}, "base starts from a checkpoint with another tokenizer: leave this out to use "),
         ({"arms.gqa.d_model": 64}, "cannot start from llama"),

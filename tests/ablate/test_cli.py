@@ -157,7 +157,7 @@ def test_the_presets_are_a_document(form, begins, capsys):
     assert written.startswith(begins)
     assert all(name in written for name in names())
     assert main(["zoo", "rope", "--format", form]) == 2
-    assert "--format is of `ablate zoo presets`" in capsys.readouterr().err
+    assert "--format needs `ablate zoo presets`" in capsys.readouterr().err
 
 
 def test_the_table_marks_what_is_assumed(capsys):
@@ -187,7 +187,7 @@ def test_one_variant_is_shown_with_its_settings(capsys):
     out = capsys.readouterr().out
     assert "Su et al. 2021" in out
     assert re.search(r"base +10000\b", out)
-    assert re.search(r"scaling +null +Change of frequencies", out)
+    assert re.search(r"scaling +null +Scaling of the frequencies", out)
 
 
 def test_settings_of_model_and_block_are_shown_with_what_they_do(capsys):

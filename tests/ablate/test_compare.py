@@ -106,7 +106,7 @@ def test_tuning_runs_add_room_and_an_edge_has_no_end() -> None:
     assert room["high"] - room["low"] > 0
     edge = ablate.compare(tuned(edge=True)).contrasts.row(0, named=True)
     assert edge["low"] == -math.inf and edge["verdict"] == "inconclusive"
-    assert "the best rate of post is at the edge of those tried" in edge["reason"]
+    assert "the best learning rate of post is at the edge of those tried" in edge["reason"]
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_tuning_runs_add_room_and_an_edge_has_no_end() -> None:
         (frame(pre=PRE).rename({"loss": "los"}), "no column `loss` (did you mean 'los'?); columns: arm, seed, los"),
         (frame(pre=PRE), "only one arm, pre"),
         (frame(pre=PRE, post=POST).with_columns(split=pl.lit("test")), "expected tuning or judging, not 'test'"),
-        (frame(pre=PRE, post=POST).with_columns(seed=0), "row 2: row 1 has seed 0 of pre already: keep one row"),
+        (frame(pre=PRE, post=POST).with_columns(seed=0), "row 2 repeats seed 0 of pre from row 1: keep one row"),
         (
             frame(pre=PRE, post=POST).with_columns(rate=pl.col("loss")),
-            "pre has judging runs at 4 rates: mark the runs that chose its rate with `tuning`",
+            "pre has judging runs at 4 rates: mark the runs that chose its rate as `tuning`",
         ),
         (
             frame(pre=PRE, post=POST).with_columns(loss=pl.lit("x")),
-            "row 1: loss: 'x' is no number: leave the cell empty",
+            "row 1: loss: 'x' is not a number: leave the cell empty",
         ),
         (frame(a=PRE, b=POST).with_columns(arm=pl.concat_list("arm")), "row 1: arm: expected a number or a word"),
         (frame(a=PRE, b=POST).with_columns(seed=pl.concat_list("seed")), "row 1: seed: expected a number or a word"),
@@ -160,12 +160,15 @@ def test_arms_that_scatter_less_about_each_other_are_named() -> None:
     }
     rows = [(arm, seed, loss) for arm, of in losses.items() for seed, loss in enumerate(of)]
     frame = pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row")
-    note = "base and near scatter less about each other than about the rest: they count as one arm in the noise"
+    note = (
+        "base and near vary less against each other than against the rest: they count as one arm in the noise estimate"
+    )
     against_other, against_base = (ablate.compare(frame, baseline=name) for name in ("other", "base"))
     assert any(said.startswith(note) for said in against_other.notes)
-    assert not against_other.contrasts["reason"].str.contains("about each other").any()
+    assert not against_other.contrasts["reason"].str.contains("against each other").any()
     near = against_base.contrasts.filter(arm="near")["reason"].item()
-    assert "the two scatter less about each other than about the rest, so this pair's own scatter is used" in near
+    quiet = "the two vary less against each other than against the rest, so this pair uses its own noise estimate"
+    assert quiet in near
 
 
 @pytest.mark.parametrize("arms", [3, 4])
@@ -178,7 +181,7 @@ def test_one_bad_seed_is_named_and_of_more_than_three_arms_makes_no_others_alike
         rows = [(f"arm {arm}", seed, loss) for arm, of in enumerate(losses.tolist()) for seed, loss in enumerate(of)]
         found = ablate.compare(pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row"), baseline="arm 1")
         assert "seed 0 of arm 0 ended" in found.contrasts.filter(arm="arm 0")["reason"].item()
-        assert arms == 3 or not any("about each other" in note for note in found.notes)
+        assert arms == 3 or not any("against each other" in note for note in found.notes)
 
 
 def test_a_run_that_ended_better_than_the_others_is_not_one_that_went_badly() -> None:
@@ -187,7 +190,7 @@ def test_a_run_that_ended_better_than_the_others_is_not_one_that_went_badly() ->
     losses[1, 2] -= 0.3
     rows = [(f"arm {arm}", seed, loss) for arm, of in enumerate(losses.tolist()) for seed, loss in enumerate(of)]
     reasons = ablate.compare(pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row")).contrasts["reason"]
-    assert "without the seed that stands apart: over all 6 seeds" in reasons[0]
+    assert "without the outlying seed: over all 6 seeds" in reasons[0]
     assert not reasons.str.contains("go well").any()
 
 
@@ -201,7 +204,7 @@ def test_pairs_are_counted_without_the_seeds_that_are_left_out() -> None:
         kept = [b - a for seed, (a, b) in enumerate(zip(arms["a"], arms["b"], strict=True)) if seed not in left_out]
         whole = np.mean(np.subtract(arms["b"], arms["a"]))
         assert 2 in left_out and found["difference"] == pytest.approx(np.mean(kept))
-        over_all = f"for runs that go well: over all 6 seeds the difference is {whole:+.2g};"
+        over_all = f"applies to runs that go well: over all 6 seeds the difference is {whole:+.2g};"
         assert found["reason"].startswith(f"{len(kept)} paired seeds; {over_all}")
 
 
@@ -210,7 +213,7 @@ def test_a_failed_run_is_why_a_small_p_is_no_verdict() -> None:
         0, named=True
     )
     assert found["p"] < 0.05 and found["verdict"] == "inconclusive"
-    assert "1 of 4 runs of b failed, which forbids a verdict" in found["reason"]
+    assert "1 of 4 runs of b failed, which rules out a verdict" in found["reason"]
 
 
 def test_another_separator_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,7 +228,7 @@ def test_a_heading_alone_has_no_rows(tmp_path: Path, capsys: pytest.CaptureFixtu
     path = tmp_path / "losses.csv"
     path.write_text(f"arm,seed,loss\n{blank}")
     assert main(["compare", str(path)]) == 2
-    assert capsys.readouterr().err == f"ablate: {path}: has no rows below its heading\n"
+    assert capsys.readouterr().err == f"ablate: {path}: has no rows below its header\n"
 
 
 @pytest.mark.parametrize(
@@ -270,10 +273,14 @@ def test_failed_runs_are_named_with_their_cells(tmp_path: Path) -> None:
         (
             frame(a=PRE, b=np.add(PRE, 0.05).tolist()),
             0.05,
-            "all seeds differ by the same amount, as rounded losses may: the noise is not known",
+            "every seed gives the same difference, as rounded losses can: seed noise is unknown",
         ),
-        (frame(a=[3.0], b=[3.1]), 0.1, "b and a finished with one seed each: the noise is not known"),
-        (frame(a=PRE, b=[4.2, math.nan]), 4.2 - np.mean(PRE), "b finished with one seed: the noise is not known"),
+        (frame(a=[3.0], b=[3.1]), 0.1, "fewer than two finished seeds in b and a: seed noise is unknown"),
+        (
+            frame(a=PRE, b=[4.2, math.nan]),
+            4.2 - np.mean(PRE),
+            "fewer than two finished seeds in b: seed noise is unknown",
+        ),
         (frame(a=[math.nan] * 5, b=PRE), None, "no run of a has a finite loss"),
     ],
 )
@@ -301,11 +308,11 @@ def test_what_weakens_tuning_is_noted() -> None:
     assert not any("tuned and judged" in note or "rate" in note for note in ablate.compare(inside).notes)
     judging = pl.col("split") == "judging"
     no_rate = ablate.compare(inside.with_columns(rate=pl.when(judging).then(None).otherwise(pl.col("rate")))).notes
-    assert no_rate == ("pre, post: judging runs have no rate, and count as at the best of the tuning runs",)
+    assert no_rate == ("pre, post: judging runs have no rate; assumed to be the best rate of the tuning runs",)
     other = ablate.compare(inside.with_columns(rate=pl.when(judging).then(0.5).otherwise(pl.col("rate")))).notes
-    assert other == ("pre, post: judged at a rate that no tuning run had",)
+    assert other == ("pre, post: judged at a rate that was not tried in tuning",)
     same = ablate.compare(inside.with_columns(seed=pl.col("seed") % 100)).notes
-    assert same == ("pre, post: tuned and judged on the same seeds, which flatters the rate that was chosen",)
+    assert same == ("pre, post: tuned and judged on the same seeds, so the chosen rate looks better than it is",)
     with pytest.raises(ablate.ArgumentError, match="row 1: rate: expected a finite number above 0, not -1"):
         ablate.compare(inside.with_columns(rate=-pl.col("rate") / pl.col("rate")))
 
@@ -315,9 +322,9 @@ def test_what_weakens_tuning_is_noted() -> None:
     [
         (
             pl.col("loss").map_elements(lambda loss: [loss], return_dtype=pl.List(pl.Float64)),
-            r"row 1: loss: \[4.155\] is no number",
+            r"row 1: loss: \[4.155\] is not a number",
         ),
-        (pl.struct(a="loss").alias("loss"), "row 1: loss: {'a': 4.155} is no number"),
+        (pl.struct(a="loss").alias("loss"), "row 1: loss: {'a': 4.155} is not a number"),
     ],
     ids=["list", "struct"],
 )

@@ -96,7 +96,7 @@ def test_a_crowded_measurement_is_made_again(path: Path, tmp_path: Path, monkeyp
     assert document.is_crowded
     result = ablate.run(path, store=tmp_path, sets=sets, scale="cpu", engine="inprocess", progress=False)
     assert len(measured) == 2
-    assert "other programs had the processor for 50 % of the time" in reports.unmeasured(result.summary)
+    assert "other programs used the processor for 50 % of the time" in reports.unmeasured(result.summary)
     measured[0].write_costs(_document(study.costs, waited=0.0))
     ablate.run(path, store=tmp_path, sets=sets, scale="cpu", engine="inprocess", progress=False)
     assert len(measured) == 2

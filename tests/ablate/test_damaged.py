@@ -179,7 +179,7 @@ def test_check_names_each_file_of_which_one_bit_changed(copy: Path, capsys: pyte
     checksum.seal(store.state_path(begun), begun)
     capsys.readouterr()
     assert main(["check", str(copy)]) == 0
-    assert capsys.readouterr().out == f"{copy}: everything is whole\n"
+    assert capsys.readouterr().out == f"{copy}: all files are intact\n"
     files = [path for path in sorted(copy.rglob("*")) if path.is_file() and path.parent.name != "ledger"]
     changed = [path for path in files if not any(path.match(pattern) for pattern in UNCHECKED)]
     assert {path.suffix for path in changed} == {".json", ".ndjson", ".safetensors", ".bin", ".npy", ".jsonl", ".pt"}

@@ -68,10 +68,10 @@ def test_what_cannot_teach_is_named(path: Path, sets: dict[str, Any], message: s
 
 
 def test_teachers_of_other_vocabularies_and_budgets_in_seconds_are_refused(path: Path) -> None:
-    with pytest.raises(ablate.StudyError, match="a budget in seconds does not time teachers"):
+    with pytest.raises(ablate.StudyError, match="a budget in seconds does not count the teacher's time"):
         make_plan(
             ablate.load_study(path, sets={"budget": {"seconds": 1.0}}),
             clock=lambda work: [StepTime(0.1, "one")] * len(work),
         )
-    with pytest.raises(ablate.StudyError, match="the teacher has 300 tokens, and taught 257"):
+    with pytest.raises(ablate.StudyError, match="the teacher's vocabulary has 300 tokens, but taught's 257"):
         make_plan(ablate.load_study(path, sets={"arms.post.vocab_size": 300}))

@@ -151,7 +151,7 @@ def test_the_plan_says_what_each_arm_becomes(study: Path, tmp_path: Path) -> Non
     assert pre == {"model_type": "granite", "reason": None}
     assert post["model_type"] == "ablate" and "norm_placement" in post["reason"]
     (line,) = (note for note in plan.notes(details=True) if note.startswith("exports: "))
-    assert line.startswith("exports: pre as granite; post with a modeling file of ours")
+    assert line.startswith("exports: pre as granite; post with ablate's modeling file")
 
 
 def test_a_run_whose_plugin_is_missing_says_which(store: Store, tmp_path: Path) -> None:

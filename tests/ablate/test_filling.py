@@ -272,7 +272,7 @@ def test_a_prompt_is_the_prefix(lab: Lab, capsys: pytest.CaptureFixture[str]) ->
         ("masked", ["--prompt", "abc"], "--prompt 'abc': has no ___ marker"),
         ("blank_infilling", ["--prompt", "a___c", "--hole", "<>"], "has no <> marker"),
         ("masked", ["--prompt", "abc", "--hole", ""], "--hole: must not be empty"),
-        ("masked", ["--prompt", "a___c", "--stop", "b"], "--stop: stops a continuation"),
+        ("masked", ["--prompt", "a___c", "--stop", "b"], "--stop: only ends continuations"),
         (
             "span_corruption",
             ["--prompt", "a___b___c"],

@@ -64,13 +64,16 @@ def test_seeds_that_were_judged_leave_less_and_fresh_ones_are_asked_for(
     assert (found["after"], found["level"]) == (2, pytest.approx(0.005))
     assert main(["plan", str(study), *settings, *first, "--detect", "0.05"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "fresh seeds detect 0.05 nats with 80 % power, at the 0.5 % that is left" in said and '"seeds=[3,' in said
+    assert (
+        "fresh seeds detect 0.05 nats with 80 % power, at 0.5 %, what is left of the 5 %" in said
+        and '"seeds=[3,' in said
+    )
     assert "were shown before" not in said
     assert main(["plan", str(study), *settings, "--set", "seeds=5"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    warning = "3 of these seeds were shown before: in another set they give no verdict. Fresh seeds begin at 3"
+    warning = "3 of these seeds were judged before: in another set they give no verdict. Fresh seeds begin at 3"
     assert warning in said and "probably" not in said
-    assert "are judged at the 0.5 % that is left to this question" in said
+    assert "are judged at 0.5 %, what is left of the 5 % for this question" in said
     assert main(["plan", str(study), *settings, "--set", "seeds=5", "--detect", "0.05", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["detectable"] is None and found["unjudged"].startswith(warning)
@@ -144,17 +147,17 @@ def test_times_say_what_they_cover(study: Path, tmp_path: Path, capsys: pytest.C
     assert found["seconds"] - found["tuning_seconds"] == pytest.approx(parts["training"] * found["seeds"] / 3)
     assert main([*given, *tuned]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"of training and tuning \(tuning \d+:\d\d\), without measuring and evaluation", said)
+    assert re.search(r"of training and tuning \(tuning \d+:\d\d\), excluding measuring and evaluation", said)
     assert main(given) == 0
-    assert re.search(r"\d:\d\d of training, without measuring", " ".join(capsys.readouterr().out.split()))
+    assert re.search(r"\d:\d\d of training, excluding measuring", " ".join(capsys.readouterr().out.split()))
 
 
 @pytest.mark.parametrize(
     ("edit", "reason", "detects"),
     [
-        ("pilot=true", "a pilot: it gives estimates and no verdicts", False),
+        ("pilot=true", "a pilot: it gives estimates but no verdicts", False),
         ("pilot=null", "no verdicts, as all arms are undertrained: ", False),
-        ("seeds=1", "no verdicts: how far seeds scatter takes two of them to know (--set seeds=3)", True),
+        ("seeds=1", "no verdicts: estimating the noise between seeds needs at least two (--set seeds=3)", True),
     ],
 )
 def test_where_nothing_will_be_judged_nothing_is_promised(
@@ -169,7 +172,7 @@ def test_where_nothing_will_be_judged_nothing_is_promised(
     assert main(["plan", str(study), *settings, "--detect", "0.05"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert reason in said and "probably" not in said
-    assert ("where nothing is judged" in said) != detects
+    assert ("as the study gives no verdicts" in said) != detects
     factor = re.search(r"no verdicts, as all arms are undertrained: ([\d.]+) × .* \(--set (budget\.\S+)\)", said)
     if factor is not None:
         longer = ablate.plan(study, store=tmp_path / "runs", device="cpu", progress=False, sets=[factor[2]])

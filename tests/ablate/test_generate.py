@@ -37,7 +37,7 @@ def test_prompts_are_continued_greedily(store: Store, capsys: pytest.CaptureFixt
     ("arguments", "reason"),
     [
         (["--top-p", "2"], "--top-p: "),
-        (["--tokens", "40"], "prompt and new tokens are 43 tokens: the model has positions for 30"),
+        (["--tokens", "40"], "prompt and new tokens are 43 tokens, but the model has positions for 30"),
     ],
 )
 def test_what_cannot_be_is_one_line(
@@ -51,8 +51,8 @@ def test_what_cannot_be_is_one_line(
 @pytest.mark.parametrize(
     ("edits", "reason"),
     [
-        ({"encoder": {"n_layers": 1}}, "the model has an encoder: a prompt alone cannot be continued"),
-        ({"visible": "all"}, "the model is an encoder: a prompt alone cannot be continued"),
+        ({"encoder": {"n_layers": 1}}, "the model has an encoder, so it cannot continue a prompt"),
+        ({"visible": "all"}, "the model is an encoder, so it cannot continue a prompt"),
     ],
 )
 def test_models_that_do_not_read_on_are_refused(

@@ -53,7 +53,7 @@ def test_gpus_of_another_kind_are_named_and_have_an_identity_of_their_own(
     pretend(monkeypatch, [H100, A100])
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     open_context(tmp_path, {}, progress=True)
-    assert "those here have NVIDIA H100 80GB HBM3, and NVIDIA A100-SXM4-80GB are left out" in capsys.readouterr().err
+    assert "of one kind, here NVIDIA H100 80GB HBM3. Left out: NVIDIA A100-SXM4-80GB" in capsys.readouterr().err
     first = enforce("cuda", "bfloat16").identity()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     pretend(monkeypatch, [A100])
@@ -74,7 +74,7 @@ def test_an_arm_that_exceeds_what_is_free_is_said_not_to_fit(tmp_path: Path) -> 
     line, _ = warnings(
         plan.outcome.plan, {arm.name: MemoryNeed(2**30) for arm in plan.outcome.plan.arms}, Execution(), room
     )
-    assert "it needs about 1 GiB of 1 GiB that are free, shared by 2 runs at once" in line
+    assert "it needs about 1 GiB of 1 GiB free, shared by 2 runs at once" in line
 
 
 def test_a_worker_takes_its_share_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_the_command_finds_claims_by_words_and_by_id(capsys: pytest.CaptureFixtu
         count = sum(entry.answer.startswith(answer) for entry in ENTRIES)
         assert main(["claims", f"tested by {answer}"]) == (0 if count else 2)
         said = capsys.readouterr()
-        assert f"\n{count} of {len(ENTRIES)} claims" in said.out or f"no claim has tested by {answer}" in said.err
+        assert f"\n{count} of {len(ENTRIES)} claims" in said.out or f"no claim contains tested by {answer}" in said.err
     assert main(["claims", "pos-rope"]) == 0
     assert f"1 of {len(ENTRIES)} claims" in capsys.readouterr().out
     assert main(["claims"]) == 0

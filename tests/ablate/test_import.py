@@ -202,9 +202,9 @@ def test_what_cannot_be_imported_is_one_line(folder: Path, study: Path, tmp_path
     (bare / "tokenizer.json").unlink()
     with pytest.raises(ablate.CheckpointError, match="has no tokenizer"):
         ablate.import_model(bare, store=tmp_path / "runs")
-    with pytest.raises(ablate.ArgumentError, match="text: the text is the study's"):
+    with pytest.raises(ablate.ArgumentError, match="text: cannot be combined with a study"):
         ablate.import_model(folder, study=study, text=["a.txt"], store=tmp_path / "runs")
-    with pytest.raises(ablate.ArgumentError, match="scale: belongs to a study"):
+    with pytest.raises(ablate.ArgumentError, match="scale: needs a study"):
         ablate.import_model(folder, scale="cpu", store=tmp_path / "runs")
     with pytest.raises(ablate.DataError, match="no file matches"):
         ablate.import_model(folder, text=["nowhere/*.txt"], store=tmp_path / "runs")

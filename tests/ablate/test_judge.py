@@ -118,12 +118,12 @@ def test_what_cannot_be_judged_is_one_line(path: Path, tmp_path: Path, capsys: p
     assert judged(path, tmp_path, "--arm", "slo") == 2
     assert "no arm of that name (did you mean 'slow'?)" in capsys.readouterr().err
     assert judged(path, tmp_path, "--change", "n_layers=2", budget="0s") == 2
-    assert "3 seeds of both at cpu take about" in capsys.readouterr().err
+    assert "too short: 3 seeds of base and proposal at cpu take about" in capsys.readouterr().err
     assert judged(path, tmp_path, "--change", "n_layers=2", budget="soon") == 2
     assert "expected a time such as 90s, 20m or 2h" in capsys.readouterr().err
     with FileLock(Store(tmp_path).campaign_path(CAMPAIGN).with_suffix(".lock")):
         assert judged(path, tmp_path, "--change", "n_layers=2") == 2
-    assert "another command judges a proposal of it" in capsys.readouterr().err
+    assert "another command is judging a proposal of this campaign" in capsys.readouterr().err
 
 
 def test_instructions_are_written_once(
@@ -134,4 +134,4 @@ def test_instructions_are_written_once(
     text = Path("AGENTS.md").read_text()
     assert "ablate judge norm_placement --scale cpu --change PATH=VALUE" in text
     assert main(["judge", "norm_placement", "--init"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err

@@ -33,8 +33,7 @@ def test_words_choose_by_name_and_question(tmp_path: Path, capsys: pytest.Captur
 def test_words_that_no_study_has_are_said_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = listed(capsys, "no", "such thing", "--store", str(tmp_path))
     assert out == (
-        "No study matches 'no' and 'such thing' in its name or question: "
-        "`ablate list --shipped` shows those that ship.\n"
+        "No study matches 'no' and 'such thing' in its name or question: `ablate list --shipped` lists all that ship.\n"
     )
 
 

@@ -99,14 +99,14 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         read_logs(f"{tmp_path}/{{arm}}.txt", "trian loss")
     with pytest.raises(ablate.ArgumentError) as error:
         read_logs(f"{tmp_path}/{{arm}}.txt")
-    known = "it has: step, train loss; to judge another value, name it as the metric"
+    known = "it has: step, train loss; to judge another value, give its name as the metric"
     said = f"has no eval_loss, eval/loss, val_loss or val loss; {known}"
     assert str(error.value) == f"losses {tmp_path}/pre.txt: {said}"
     (tmp_path / "pre.jsonl").write_text("{}")
-    with pytest.raises(ablate.ArgumentError, match=r"val loss; no number with a name was found in it$"):
+    with pytest.raises(ablate.ArgumentError, match=r"val loss; it has no named numbers$"):
         read_logs(f"{tmp_path}/{{arm}}.jsonl")
     (tmp_path / "words.json").write_text('["a"]')
-    with pytest.raises(ablate.ArgumentError, match="cannot be read: expected a map of numbers, or a list of such"):
+    with pytest.raises(ablate.ArgumentError, match="cannot be read: expected an object of numbers, or a list of them"):
         read_logs(f"{tmp_path}/wo{{arm}}.json")
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(ablate.ArgumentError, match="cannot be read"):
@@ -140,7 +140,7 @@ def test_a_log_that_ends_early_is_left_out(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"), [("*_{arm}-{seed}", "have the pattern match one"), ("*_{arm}-*", "a {seed}")]
+    ("name", "remedy"), [("*_{arm}-{seed}", "narrow the pattern to one"), ("*_{arm}-*", "add {seed}")]
 )
 def test_two_logs_of_one_run_are_refused(name: str, remedy: str, tmp_path: Path) -> None:
     for arm, seed in LOSSES:

@@ -182,7 +182,7 @@ def test_a_run_trains_adapters_alone_and_exports_them(study: Path, tmp_path: Pat
         (tmp_path / "peft" / "README.md").read_text(),
         dict(result.arms.select("arm", "tokens").iter_rows()),
     )
-    assert f"| started from | another arm, trained on {tokens_of['base']:,} tokens before |" in card
+    assert f"| started from | another arm, already trained on {tokens_of['base']:,} tokens |" in card
     sample = tokens() % lora.spec.vocab_size
     with torch.no_grad():
         torch.testing.assert_close(theirs(sample).logits, lora(sample), rtol=1e-3, atol=1e-4)

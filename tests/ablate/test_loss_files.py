@@ -102,24 +102,24 @@ def test_arms_may_be_called_as_empty_cells_are(tmp_path: Path) -> None:
     [
         (
             CSV.replace("post,0,4.29", "post,0,diverged"),
-            "row 5: loss: 'diverged' is no number: leave the cell empty for",
+            "row 5: loss: 'diverged' is not a number: leave the cell empty for",
         ),
-        (CSV.replace("loss", "loss\n").replace("4.29", "x"), "row 6: loss: 'x' is no number"),
-        ("\n\n" + CSV.replace("4.29", "x"), "row 7: loss: 'x' is no number"),
-        (CSV.replace("pre", '"two\nlines"', 1).replace("4.29", "x"), "row 6: loss: 'x' is no number"),
-        (CSV.replace("4.29", '"4,29"'), "row 5: loss: '4,29' is no number: write decimals with a point"),
-        (CSV.replace("4.29", "4,29"), "row 5: 4 cells below a heading of 3: write decimals with a point, and text"),
-        (CSV.replace(",4.29", ""), "row 5: 2 cells below a heading of 3: write a comma for each empty cell"),
+        (CSV.replace("loss", "loss\n").replace("4.29", "x"), "row 6: loss: 'x' is not a number"),
+        ("\n\n" + CSV.replace("4.29", "x"), "row 7: loss: 'x' is not a number"),
+        (CSV.replace("pre", '"two\nlines"', 1).replace("4.29", "x"), "row 6: loss: 'x' is not a number"),
+        (CSV.replace("4.29", '"4,29"'), "row 5: loss: '4,29' is not a number: write decimals with a point"),
+        (CSV.replace("4.29", "4,29"), "row 5: 4 cells, but the header has 3: write decimals with a point, and quote"),
+        (CSV.replace(",4.29", ""), "row 5: 2 cells, but the header has 3: write a comma for each empty cell"),
         (CSV.replace("post,0", "# more\npost,0"), "row 5: is a comment: delete the line"),
-        ("# mine\n" + CSV, "row 2: 3 cells below a heading of 1 (the first line is a comment: delete it, or its #)"),
+        ("# mine\n" + CSV, "row 2: 3 cells, but the header has 1 (the first line is a comment: delete it, or its #)"),
         ("#" + CSV, "no column `arm` (did you mean '#arm'?); columns: #arm, seed, loss (the first line is a comment"),
-        (CSV.replace(",", ";").replace("4.29", "4,29"), "row 5: 2 cells below a heading of 1 (columns seem to be"),
-        (CSV.replace("post,0", "post,"), "row 5: seed: is empty: every run needs its arm and its seed"),
+        (CSV.replace(",", ";").replace("4.29", "4,29"), "row 5: 2 cells, but the header has 1 (columns seem to be"),
+        (CSV.replace("post,0", "post,"), "row 5: seed: is empty: every run needs an arm and a seed"),
         (CSV.replace("post,0", " ,0"), "row 5: arm: is empty"),
         (CSV.replace("post,0", '"post,0'), "row 5: a quote is not closed"),
         (CSV.replace("loss", "loss,loss").replace("\n", ",\n"), "columns 'loss' and 'loss': keep one of them"),
-        (CSV.encode().replace(b"post,0", b"p\xf6st,0"), "cannot be read: row 5: is no UTF-8: save it as UTF-8"),
-        ("", "is empty: expected a heading with the columns arm, seed and loss"),
+        (CSV.encode().replace(b"post,0", b"p\xf6st,0"), "row 5 is not UTF-8: save the file as UTF-8"),
+        ("", "is empty: expected a header with the columns arm, seed and loss"),
     ],
 )
 def test_a_row_that_cannot_be_read_is_named_as_editors_count(
@@ -131,14 +131,14 @@ def test_a_row_that_cannot_be_read_is_named_as_editors_count(
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("x.jsonl", '{"arm": "a"}\n\n{"arm": ', "row 3: is no JSON: Expecting value"),
+        ("x.jsonl", '{"arm": "a"}\n\n{"arm": ', "row 3: is not JSON: Expecting value"),
         ("x.jsonl", "[1]", "row 1: expected a record such as"),
         ("x.jsonl", "[" * 100_000, "row 1: cannot be read"),
-        ("x.json", '{"arm": "a"}\n{"arm": "b"}', "is no JSON: Extra data; a file with a record on each line is to end"),
+        ("x.json", '{"arm": "a"}\n{"arm": "b"}', "is not JSON: Extra data; a file with one record per line must end"),
         ("x.json", '{"arm": {"0": "a"}}', "expected a list of records, as `frame.to_json(path, orient='records')`"),
         ("x.csv.gz", CSV, "cannot be read: Not a gzipped file"),
         ("x.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:-9], "cannot be read: Compressed file ended"),
-        ("x.xlsx", CSV, "expected a file that ends in .csv, .tsv, .jsonl, .ndjson, .json, one of these and .gz, or "),
+        ("x.xlsx", CSV, "expected a file that ends in .csv, .tsv, .jsonl, .ndjson, .json (or one of these with .gz)"),
     ],
 )
 def test_other_files_that_cannot_be_read(
@@ -185,15 +185,15 @@ def test_a_column_of_mixed_cells_may_have_failed_runs(value: object) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (mixed("diverged"), "row 6: loss: 'diverged' is no number: leave the cell empty for a run that failed"),
-        (mixed([4.3]), "row 6: loss: [4.3] is no number"),
-        (PANDAS.assign(loss=PANDAS["loss"] + 1j), "row 1: loss: (4.15+1j) is no number"),
+        (mixed("diverged"), "row 6: loss: 'diverged' is not a number: leave the cell empty for a run that failed"),
+        (mixed([4.3]), "row 6: loss: [4.3] is not a number"),
+        (PANDAS.assign(loss=PANDAS["loss"] + 1j), "row 1: loss: (4.15+1j) is not a number"),
         (PANDAS.assign(arm=[["pre"]] * 6), "row 1: arm: expected a number or a word, not ['pre']"),
         (pd.concat([PANDAS, PANDAS[["loss"]]], axis=1), "columns 'loss' and 'loss': keep one of them"),
         (PANDAS["loss"], "expected a frame or a path, not Series: call its `reset_index()`, or `to_frame()`"),
         (RECORDS, "expected a frame or a path, not list"),
         (pl.scan_csv("nowhere.csv"), "the lazy frame cannot be collected"),
-        (PANDAS.iloc[:0], "has no rows below its heading"),
+        (PANDAS.iloc[:0], "has no rows below its header"),
     ],
 )
 def test_frames_that_cannot_be_read_are_one_line(given: Any, says: str) -> None:
@@ -214,7 +214,7 @@ def test_the_last_step_of_a_history_counts(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [*HISTORY, *({**row, "_step": 401, "loss": None} for row in HISTORY[::3])]
     found = ablate.compare(pl.DataFrame(rows))
     assert found.contrasts.equals(ablate.compare(FRAME).contrasts)
-    assert found.notes[0] == "6 runs have several rows: of each, the last one by `_step` with a loss counts"
+    assert found.notes[0] == "6 runs have several rows: the last one with a loss, by `_step`, counts"
     rows[-1]["loss"] = math.nan
     path = saved(tmp_path, "\n".join(map(json.dumps, rows)), "losses.jsonl")
     assert ablate.compare(path).arms["failed"].to_list() == [0, 1]
@@ -241,13 +241,11 @@ TUNING: list[dict[str, object]] = [
 
 
 def test_rows_of_one_run_with_nothing_to_choose_by_are_refused() -> None:
-    with pytest.raises(
-        ablate.ArgumentError, match="row 7: row 2 has seed 1 of pre already: keep one row for each run, "
-    ):
+    with pytest.raises(ablate.ArgumentError, match="row 7 repeats seed 1 of pre from row 2: keep one row per run, "):
         ablate.compare(pl.DataFrame([*RECORDS, RECORDS[1]]))
-    with pytest.raises(ablate.ArgumentError, match="row 13: row 8 has seed 9 of pre already"):
+    with pytest.raises(ablate.ArgumentError, match="row 13 repeats seed 9 of pre from row 8"):
         ablate.compare(tuned([*TUNING, TUNING[1]]))
-    with pytest.raises(ablate.ArgumentError, match="row 19: row 1 has seed 0 of pre already"):
+    with pytest.raises(ablate.ArgumentError, match="row 19 repeats seed 0 of pre from row 1"):
         ablate.compare(pl.DataFrame([*HISTORY, HISTORY[0]]))
 
 
@@ -263,7 +261,7 @@ def test_tuning_runs_may_be_histories() -> None:
         )
     )
     assert found.contrasts.equals(plain.contrasts)
-    assert found.notes == ("6 runs have several rows: of each, the last one by `step` with a loss counts",)
+    assert found.notes == ("6 runs have several rows: the last one with a loss, by `step`, counts",)
 
 
 @pytest.mark.parametrize("cell", ["0", "-3", "inf"])
@@ -272,7 +270,7 @@ def test_costs_and_rates_are_above_zero(
     name: str, cell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = CSV.replace("\n", ",1\n").replace("loss,1", f"loss,{name}").replace("4.29,1", f"4.29,{cell}")
-    said = f"row 5: {name}: expected a finite number above 0, not {cell}: leave the cell empty where it is not known"
+    said = f"row 5: {name}: expected a finite number above 0, not {cell}: leave the cell empty if it is unknown"
     assert error_of(saved(tmp_path, text), capsys) == said
 
 

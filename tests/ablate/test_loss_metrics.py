@@ -23,10 +23,10 @@ def test_more_may_be_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     (more,), (less,) = (each.contrasts.to_dicts() for each in (up, down))
     assert (more["difference"], more["low"], more["high"]) == (-less["difference"], -less["high"], -less["low"])
     assert more["p"] == less["p"] and more["verdict"] == less["verdict"]
-    assert more["difference"] > 0 and "above what its arm" in less["reason"]
-    assert "below what its arm" in more["reason"] and "the difference is +" in more["reason"]
+    assert more["difference"] > 0 and "above the value expected for its arm" in less["reason"]
+    assert "below the value expected for its arm" in more["reason"] and "the difference is +" in more["reason"]
     assert up.arms["loss"].to_list() == pytest.approx([sum(values) / 6 for values in arms.values()])
-    assert up.notes[0] == "more `acc` counts as better"
+    assert up.notes[0] == "higher `acc` counts as better"
     path = saved(tmp_path, CSV.replace("loss", "accuracy"))
     assert main(["compare", str(path), "--metric", "accuracy", "--higher-is-better"]) == 0
     printed = capsys.readouterr().out
@@ -46,8 +46,8 @@ def test_a_failed_run_is_the_worst_whichever_way(tmp_path: Path) -> None:
 )
 def test_a_metric_whose_name_says_that_more_is_better_has_a_note(metric: str) -> None:
     found = ablate.compare(FRAME.rename({"loss": metric}), metric=metric)
-    remedy = "if more is better, use --higher-is-better (in Python higher_is_better=True)"
-    assert found.notes[0] == f"less `{metric}` counts as better, as of a loss: {remedy}"
+    remedy = "if higher is better, use --higher-is-better (in Python higher_is_better=True)"
+    assert found.notes[0] == f"lower `{metric}` counts as better, as for a loss: {remedy}"
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_a_metric_that_may_be_a_loss_has_no_such_note(metric: str) -> None:
 
 def test_stores_have_losses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "norm_placement", "--stores", "a", "b", "--higher-is-better"]) == 2
-    assert "--higher-is-better has no meaning with --stores" in capsys.readouterr().err
+    assert "--higher-is-better cannot be combined with --stores" in capsys.readouterr().err

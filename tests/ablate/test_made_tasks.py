@@ -154,12 +154,12 @@ def test_a_stored_run_is_asked_other_difficulties(
     assert [(level["level"]["pairs"], level["length"]) for level in levels] == [(1, 4), (8, 32)]
     for wrong, reason in (
         (["--at", "pears=1"], "--at: pears is not a difficulty of mqar (did you mean 'pairs'?)"),
-        (["--at", "pairs=9"], "--at: 9 pairs need as many keys and values"),
+        (["--at", "pairs=9"], "--at: 9 pairs need at least as many keys and values"),
         (["--at", "pairs"], "--at: expected whole numbers, as in pairs=4,64, not 'pairs'"),
-        (["--tasks", "heldout_text"], "--tasks: needs held-out text, and mqar has none"),
-        (["--samples"], "--samples: needs held-out text, and mqar has none"),
-        (["--fewshot", "0"], "--fewshot: needs held-out text, and mqar has none"),
-        (["--data", "mqar=."], "--data: needs held-out text, and mqar has none"),
+        (["--tasks", "heldout_text"], "--tasks: needs held-out text, but mqar has none"),
+        (["--samples"], "--samples: needs held-out text, but mqar has none"),
+        (["--fewshot", "0"], "--fewshot: needs held-out text, but mqar has none"),
+        (["--data", "mqar=."], "--data: needs held-out text, but mqar has none"),
         (["--at", "pairs=2", "pairs=4"], "--at: pairs is given twice"),
     ):
         assert main([*asked, *wrong]) == 2
@@ -169,23 +169,23 @@ def test_a_stored_run_is_asked_other_difficulties(
 @pytest.mark.parametrize(
     ("data", "more", "line"),
     [
-        (DATA, "evals: {tasks: [heldout_text]}", "evals.tasks: needs held-out text, and mqar has none"),
+        (DATA, "evals: {tasks: [heldout_text]}", "evals.tasks: needs held-out text, but mqar has none"),
         (
             DATA,
             "scales: {cpu: {arms.wide.data.tokenizer: bytes}}",
             "arms.wide.data.tokenizer: all arms must have the same task",
         ),
-        (DATA, "evals: {limit: 4}", "evals.limit: needs held-out text, and mqar has none"),
-        (DATA, "evals: {data: {mqar: .}}", "evals.data: needs held-out text, and mqar has none"),
-        (DATA, "evals: {positions: {}}", "evals.positions: needs held-out text, and mqar has none"),
-        (DATA, "evals: {diagnostics: {at: {pairs: [9]}}}", "evals.diagnostics.at: 9 pairs need as many keys"),
-        (DATA.replace("8]", "16]"), "", "data: 16 pairs need as many keys and values"),
+        (DATA, "evals: {limit: 4}", "evals.limit: needs held-out text, but mqar has none"),
+        (DATA, "evals: {data: {mqar: .}}", "evals.data: needs held-out text, but mqar has none"),
+        (DATA, "evals: {positions: {}}", "evals.positions: needs held-out text, but mqar has none"),
+        (DATA, "evals: {diagnostics: {at: {pairs: [9]}}}", "evals.diagnostics.at: 9 pairs need at least as many keys"),
+        (DATA.replace("8]", "16]"), "", "data: 16 pairs need at least as many keys and values"),
         (DATA.replace("pair: 4", "pair: 5"), "", "train.context: the longest example of mqar has 40 tokens"),
         (DATA.replace("pairs: [2", "pears: [2"), "", "data.pears: unknown key (did you mean 'pairs'?)"),
         (DATA.replace("source", "tokenizer: bytes, source"), "", "data.tokenizer: unknown key (a setting of files"),
         (DATA, SEARCH.format("bits_per_byte"), "search.objectives: mqar has no bytes: there is no bits_per_byte"),
         ("stdlib", SEARCH.format("accuracy"), "search.objectives: text has no answers: there is no accuracy"),
-        ("stdlib", "evals: {diagnostics: {}}", "evals.diagnostics: needs a synthetic task, and stdlib is text"),
+        ("stdlib", "evals: {diagnostics: {}}", "evals.diagnostics: needs a synthetic task, but stdlib is text"),
     ],
 )
 def test_what_does_not_go_together_is_said_in_a_line(data: str, more: str, line: str, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_the_plan_fits_arms_into_memory(planned: Any) -> None:
 
     lines = [line for line in planned(room).notes() if line.startswith("arm ")]
     assert [line.split(":")[0] for line in lines] == ["arm wide does not fit"]
-    assert "shared by 2 runs at once; with --microbatch auto about" in lines[0]
+    assert "shared by 2 runs at once; with --microbatch auto it needs about" in lines[0]
 
     cut = planned(room, microbatch="auto")
     base, wide = cut.document()["arms"]

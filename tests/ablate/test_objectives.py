@@ -250,7 +250,7 @@ def test_what_an_objective_cannot_teach_is_refused(edit: str, tmp_path: Path) ->
 )
 def test_what_reads_on_is_not_asked_of_encoders(edits: list[str], kind: str, tmp_path: Path) -> None:
     study = load_study(toy_study(tmp_path, "{slow: {train.lr: 1e-3}}"), "cpu", [*edits, "evals={}"])
-    with pytest.raises(StudyError, match=f"evals: needs causal models, and arm base {kind}: set evals to null"):
+    with pytest.raises(StudyError, match=f"evals: needs causal models, but arm base {kind}: set evals to null"):
         make_plan(study)
 
 
@@ -265,7 +265,7 @@ def test_an_encoder_has_no_cache_to_compare(tmp_path: Path) -> None:
     [
         ([], None, 128),
         (["base.visible=all", "train.objective=masked"], "Encoders generate no tokens", None),
-        (["base.encoder={n_layers: 1}", "train.objective=span_corruption"], "A context is the encoder's tokens", 256),
+        (["base.encoder={n_layers: 1}", "train.objective=span_corruption"], "the context is the encoder's tokens", 256),
         (["base.visible=prefix", "train.objective=prefix"], "the context is the prefix", 128),
     ],
 )

@@ -75,6 +75,6 @@ def test_recall_has_no_targets_in_common(tmp_path: Path) -> None:
     path = study_of(tmp_path)
     path.write_text(path.read_text().replace("evals:", "evals: {tasks: [], recall: true}  #"))
     with pytest.raises(
-        StudyError, match=r"evals\.recall: needs one tokenizer for all arms, and some arms have a different one"
+        StudyError, match=r"evals\.recall: needs one tokenizer for all arms, but some arms have their own"
     ):
         make_plan(load_study(path, "cpu"))

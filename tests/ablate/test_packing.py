@@ -21,7 +21,7 @@ import reports
 from ablate.cli import main
 from ablate.store import Store, StoreError, checksum, files, jsonfile, merging
 from ablate.store.archive import MANIFEST
-from ablate.store.documents import LedgerRecord, PackDocument
+from ablate.store.documents import GpuState, LedgerRecord, PackDocument
 from ablate.store.seals import Chain
 
 Members = dict[str, bytes]
@@ -157,6 +157,20 @@ def test_a_run_with_other_results_is_refused_by_name(
     assert main(["merge", str(of_b), "--store", str(here)]) == 1
     assert f"refused: {digest}: its results differ from those in this store: judging_loss" in capsys.readouterr().out
     assert store.result_path(digest).read_bytes() == before
+
+
+def test_a_run_with_other_costs_is_the_same_run(labs: dict[str, Path], of_b: Path, tmp_path: Path) -> None:
+    """Here on a GPU whose clock, memory and data sheet are another's: nothing that the digest determines."""
+    store = Store(shutil.copytree(labs["b"], tmp_path / "runs"))
+    digest = store.runs()[0]
+    result, losses = store.read_result(digest), store.read_losses(digest)
+    assert result is not None and losses is not None and result.tokens_per_second is not None
+    quartiles = result.tokens_per_second
+    gpu = GpuState(clock_mhz=quartiles, power_watts=quartiles, celsius=60.0, slowed_by={"power": 0.1}, samples=9)
+    told = {"gpu": gpu, "mfu_published": 0.4, "published_flops_per_second": 1e15, "peak_memory_reserved_bytes": 9}
+    store.write_result(result.model_copy(update={**told, "waiting": 0.5, "devices": 2}), losses)
+    found = ablate.merge(of_b, store=store.root)
+    assert not found.refused and digest in found.known
 
 
 def test_a_run_that_has_begun_here_stays(labs: dict[str, Path], of_b: Path, tmp_path: Path) -> None:

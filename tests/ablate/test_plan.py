@@ -83,7 +83,7 @@ def test_time_is_that_of_what_is_missing_and_of_tuning(tmp_path: Path) -> None:
     assert duration([plan], lacking, store, Speed(1e6)).measuring == 2 * 20.0
     lacking = {digest: ["evals"] for digest in lacking}
     found = duration([plan], lacking, store, Speed(1e6))
-    assert found.evaluating is None and str(found).startswith("evaluation, whose time is known once")
+    assert found.evaluating is None and str(found).startswith("evaluation (time unknown until")
     assert str(Duration(250.0, 40.0, 70.0, 600.0) / 2) == (
         "about 8:00 in all: 5:00 of tuning, 2:05 of training, 0:20 of measuring, 0:35 of evaluation"
     )

@@ -128,7 +128,7 @@ def test_a_plugin_without_supports_is_refused_by_operations_that_ask_and_told_wh
         "does not support the norm meannorm, which declares no `supports`",
         "train.lora: does not support the norm meannorm, which declares no `supports`: FLOPs of training with adapters "
         "are not counted for it",
-        "block.norm: growth: width knows no way to widen meannorm, which declares no `supports`",
+        "block.norm: growth: width cannot widen meannorm, which declares no `supports`",
     ]
 
 
@@ -139,7 +139,7 @@ def test_a_plugin_that_declares_what_it_supports_is_not_refused(tmp_path: Path) 
 def test_a_name_that_is_taken_is_refused(plugged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(registry.VARIABLE, f"zoo.norms/rmsnorm={plugged}")
     with pytest.raises(
-        PluginError, match=f"^plug-in {plugged}: the name rmsnorm is taken among norms: choose another$"
+        PluginError, match=f"^plug-in {plugged}: the name rmsnorm is already used in norms: choose another$"
     ):
         variants("zoo.norms")
 
@@ -150,13 +150,14 @@ def test_two_plugins_of_one_name_are_refused(plugged: Path, monkeypatch: pytest.
     other.write_text(NORM, encoding="utf-8")
     monkeypatch.setenv(registry.VARIABLE, f"zoo.norms/meannorm={plugged}{os.pathsep}zoo.norms/meannorm={other}")
     with pytest.raises(
-        PluginError, match=f"{other}: the name meannorm is taken among norms by {plugged}: choose another"
+        PluginError, match=f"{other}: the name meannorm is already used in norms by {plugged}: choose another"
     ):
         registry.members("zoo.norms")
     monkeypatch.setenv(registry.VARIABLE, f"zoo.norms/meannorm={other}")
     install("norms", plugged.parent, monkeypatch)
     with pytest.raises(
-        PluginError, match=r"meannorm is taken among norms by my_package\.meannorm of my-package 1\.0: choose another"
+        PluginError,
+        match=r"meannorm is already used in norms by my_package\.meannorm of my-package 1\.0: choose another",
     ):
         registry.members("zoo.norms")
 
@@ -212,7 +213,7 @@ def test_a_broken_plugin_is_one_line_with_file_and_reason(text: str, words: str,
             "found none: MeanNorm needs a name, such as kind: Literal['mine'] = 'mine' (docs/plugins.md)",
         ),
         (NORM + NORM.replace("meannorm", "other"), "found zoo.norms: meannorm, zoo.norms: other"),
-        (NORM, "zoo.norms is loaded already: plug-ins come first"),
+        (NORM, "zoo.norms is already loaded: add plug-ins first"),
     ],
 )
 def test_a_file_that_cannot_be_plugged_in_is_one_line(

@@ -86,7 +86,7 @@ def test_stores_that_share_runs_are_to_be_merged(tmp_path: Path, stores: list[Pa
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (["x"], "one store has nothing to be compared with"),
+        (["x"], "name two or more stores"),
         (["x", "x"], "a store is named twice"),
         (["x", "nowhere"], "there is no such study in"),
     ],
@@ -109,12 +109,12 @@ def test_arms_of_one_name_are_the_same(stores: list[Path]) -> None:
     assert ablate.compare_stores("question", stores[:2]).differences.height == 2
     other = a.model_copy(update={"edits": {"n_layers": 9}})
     folder.write(study.model_copy(update={"arms": (base, other, b)}))
-    with pytest.raises(ablate.ArgumentError, match="a is not the same in"):
+    with pytest.raises(ablate.ArgumentError, match="arm a differs between"):
         ablate.compare_stores("question", stores[:2])
 
 
 def test_options_of_files_have_no_meaning_with_stores(stores: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "question", "--stores", *map(str, stores), "--margin", "0.1"]) == 2
-    assert "--margin has no meaning with --stores" in capsys.readouterr().err
+    assert "--margin cannot be combined with --stores" in capsys.readouterr().err
     assert main(["compare", "losses.csv", "--scale", "cpu"]) == 2
-    assert "--scale belongs to --stores" in capsys.readouterr().err
+    assert "--scale needs --stores" in capsys.readouterr().err

@@ -210,7 +210,7 @@ def request_of_two(tmp_path: Path) -> Request:
 
 def other(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """A shell script in the place of the second process, with the number of its pipe for answers as $0."""
-    monkeypatch.setattr("ablate.running.answering.worker_command", lambda _, pipe, *__: ["sh", "-c", script, pipe])
+    monkeypatch.setattr("ablate.running.child_process.worker_command", lambda _, pipe, *__: ["sh", "-c", script, pipe])
 
 
 def test_a_process_that_ends_before_the_team_meets_is_named(

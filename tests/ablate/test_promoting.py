@@ -80,7 +80,7 @@ def test_a_screen_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert (confirm.read_text(), (tmp_path / "runs").exists()) == ("mine: 1\n", False)
     confirm.unlink()
     assert main(["run", study, *where, "--promote", study]) == 2
-    assert "is the study itself: name another file" in capsys.readouterr().err
+    assert "is the study's own file: name another" in capsys.readouterr().err
     assert main(["run", study, *where, "--promote", str(confirm), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["promoted"] is None, "smoke has no verdicts"

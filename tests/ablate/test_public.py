@@ -84,7 +84,7 @@ def test_an_argument_of_the_wrong_type_is_named(function: str, parameter: inspec
             {"base": "norm_placement", "budget": float("nan")},
             "budget: expected a number of seconds, not nan",
         ),
-        ("judge", {"base": "norm_placement", "alpha": 2}, "alpha: expected a share between 0 and 1, not 2"),
+        ("judge", {"base": "norm_placement", "alpha": 2}, "alpha: expected a number between 0 and 1, not 2"),
         ("new", {"study": ""}, "study .yaml: a name has letters, digits, '_', '+' and '-', at most 40"),
         ("fit", {"study": "gqa_groups", "at": "llama3", "memory": 0}, "memory 0: expected a size above 0"),
         (

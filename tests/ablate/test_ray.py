@@ -99,7 +99,7 @@ def test_a_study_whose_cluster_loses_its_head_says_so_and_ends_elsewhere(
     said, errors = process.communicate(timeout=300)
     assert process.returncode == 1, (said, errors)
     assert "Traceback" not in errors, errors
-    lost = f"the Ray cluster at {address} does not answer: the same command resumes the run"
+    lost = f"the Ray cluster at {address} does not answer: run the same command again to resume"
     failed = errors.count(f" seed 0: failed: {lost}")  # a run on the other node may have ended before it noticed
     assert failed in (1, 2), errors
     assert errors.count(f", seed 0: {lost}") == failed, errors  # at the end again, before Ray ends the process

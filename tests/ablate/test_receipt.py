@@ -67,7 +67,7 @@ def test_pieces_that_repeat_another_are_told(tmp_path: Path) -> None:
     assert (corpus.meta.taken.repeated, corpus.meta.bytes.total) == (29, 31 * 8192)
     assert "files: skipped 0 duplicates, 0 empty documents, 29 duplicate pieces" in corpus.meta.receipt
     (tmp_path / "same.txt").write_text("x" * 700_000)
-    with pytest.raises(DataError, match=r"after \d+ pieces were left out that repeat another"):
+    with pytest.raises(DataError, match=r"and \d+ repeated pieces are left out"):
         prepare(parse({"source": "files", "paths": "same.txt"}), tmp_path / "data", tmp_path)
 
 
@@ -83,5 +83,5 @@ def test_the_log_and_the_page_say_it(trained: Path, tmp_path: Path) -> None:
     page = ablate.report(next((root / "studies").iterdir())).read_text()
     for line in meta.receipt:
         assert line in log
-    assert "What was taken of the text, before training" in page
+    assert "How the text was read and split" in page
     assert f"{meta.documents.total:,} {'documents' if meta.unit == 'document' else 'documents and pieces'}" in page

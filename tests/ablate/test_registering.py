@@ -57,7 +57,7 @@ def test_an_arm_that_is_edited_added_or_gone_is_named(study: Path, tmp_path: Pat
     assert "arms.new: added" in lines
     assert "arms.post.model.d_model: 16, now 24" in lines
     assert any(line.startswith("arms.pre.model.layers: ") for line in lines)
-    assert "arms.new: gone" in list(changes(now, found.content))
+    assert "arms.new: removed" in list(changes(now, found.content))
     assert list(changes(found.content, found.content)) == []
 
 

@@ -88,7 +88,7 @@ def test_another_study_of_the_same_name_does_not_take_the_place_of_a_report(stud
     other.write_text(study.read_text() + "\n")
     status, out, err = ablate(capsys, "run", other, "--store", copy)
     assert (status, out) == (2, "")
-    assert f"holds the report of {study.resolve()}, a study of the same name" in err
+    assert f"has the report of another study of this name, {study.resolve()}" in err
     assert err.count("\n") == 1
     other.write_text(study.read_text())  # a copy is the same study
     assert ablate(capsys, "run", other, "--store", copy, "--engine", "inprocess")[0] == 0
@@ -344,7 +344,7 @@ def test_task_files_of_a_study_run_once_they_are_allowed(study, tmp_path, capsys
     (folder / "mine.yaml").write_text(TASK.replace("COUNT", "2"))
     (folder / "utils.py").write_text("print('harmless')")
     edit = f"evals={{include: [{folder}], tasks: [mine]}}"
-    said = f"evals: task files can run any code. Read {folder}; then allow it, once, with --allow-code"
+    said = f"evals: task files can run any code: read {folder}, then allow them once with --allow-code"
     status, _, err = ablate(capsys, "run", study, "--store", store.root, "--set", edit)
     assert (status, said in err, store.root.exists()) == (2, True, False)
     refuse_code(load_study(study, sets=[edit]), allowed=True)
@@ -370,11 +370,11 @@ def test_permission_is_not_the_stores_to_give(study, tmp_path, monkeypatch):
     refuse_code(asked, allowed=True)
     (mark,) = (tmp_path / "theirs" / "ablate" / "allowed").iterdir()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "ours"))
-    with pytest.raises(StudyError, match="allow it, once"):
+    with pytest.raises(StudyError, match="allow them once"):
         refuse_code(asked, allowed=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "theirs"))
     monkeypatch.setattr("os.geteuid", lambda: mark.stat().st_uid + 1)
-    with pytest.raises(StudyError, match="allow it, once"):
+    with pytest.raises(StudyError, match="allow them once"):
         refuse_code(asked, allowed=False)
 
 

@@ -84,7 +84,7 @@ def test_an_edit_that_is_illegal_there_says_why_in_its_row(study: str, capsys: p
 
 def test_a_context_beyond_the_learned_positions_says_so(study: str, capsys: pytest.CaptureFixture[str]) -> None:
     arms = document(capsys, study, "--at", "gpt2", "--context", "2048", "--device", "h100")["arms"]
-    assert arms[0]["reason"] == "context: 2048 tokens are more than the 1024 that have a learned position"
+    assert arms[0]["reason"] == "context: the model reads at most 1024 tokens, not 2048"
 
 
 def test_a_named_block_of_the_preset_keeps_its_meaning(study: str) -> None:
@@ -120,17 +120,17 @@ def test_what_fits_a_memory(study: str, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--memory", "80GB"], "--memory belongs to --at PRESET"),
-        (["--at", "llama3", "--memory", "80 apples"], "--memory 80 apples: not a size such as 80GB or 24GiB"),
+        (["--memory", "80GB"], "--memory needs --at PRESET"),
+        (["--at", "llama3", "--memory", "80 apples"], "--memory 80 apples: expected a size such as 80GB or 24GiB"),
         (["--at", "llama3", "--memory", "80"], "--memory 80: a size needs a unit: 80GB or 80GiB"),
         (["--at", "llama3", "--memory", "0GB"], "--memory 0GB: expected a size above 0"),
-        (["--at", "llama3", "--memory", "80GB", "--device", "h100"], "--memory takes no --device"),
+        (["--at", "llama3", "--memory", "80GB", "--device", "h100"], "--memory cannot be combined with --device"),
         (["--at", "llama3-7b", "--device", "h100"], "--at llama3-7b: unknown preset 'llama3-7b' (did you mean"),
         (["--at", "gpt4", "--device", "h100"], "--at gpt4: 'gpt4' cannot be built"),
         (["--at", "llama3", "--device", "h1000"], "--device: unknown device 'h1000' (did you mean 'h100'?)"),
         (["--at", "llama3"], "--at needs --device: one of a100-40gb, "),
-        (["--batch", "2"], "--batch belongs to --at PRESET"),
-        (["--device", "h100"], "--device h100: expected cpu or cuda; other devices belong to --at PRESET"),
+        (["--batch", "2"], "--batch needs --at PRESET"),
+        (["--device", "h100"], "--device h100: expected cpu or cuda; other devices need --at PRESET"),
     ],
 )
 def test_a_mistake_is_one_line(

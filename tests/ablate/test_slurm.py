@@ -98,7 +98,7 @@ def test_a_job_has_processors_beside_its_gpus(
     [
         (Options(engine="slurm", engine_settings={"array": "0-3"}), "--slurm array=… is set by the engine"),
         (Options(engine="slurm", engine_settings={"time": "soon"}), "--slurm time=soon: expected minutes"),
-        (Options(engine="slurm", workers_per_gpu=2), "leave --workers-per-gpu out"),
+        (Options(engine="slurm", workers_per_gpu=2), "leave out --workers-per-gpu"),
     ],
 )
 def test_what_the_engine_cannot_do_is_refused(sbatch: Path, options: Options, message: str) -> None:

@@ -77,7 +77,7 @@ def test_a_report_takes_a_study_by_name_file_or_folder(trained: Path, capsys: py
         assert printed(capsys, "report", study, "--store", str(trained)) == of_folder
     of_store = printed(capsys, "report", str(trained))
     assert main(["report", "--store", str(trained / "none")]) == 2
-    assert "none/ yet: `ablate run STUDY` makes one" in capsys.readouterr().err
+    assert "none/ yet: `ablate run STUDY` creates one" in capsys.readouterr().err
     assert of_store != of_folder and printed(capsys, "report", "--store", str(trained)) == of_store
     assert main(["report", name, "--scale", "other", "--store", str(trained)]) == 2
     assert f"was not run at scale 'other' in {trained}/, only at {scale}" in capsys.readouterr().err

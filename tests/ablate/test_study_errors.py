@@ -313,7 +313,7 @@ CASES = {
         HEAD + "data: {source: stdlib, tokenizer: @bpee}\n",
         "unknown kind 'bpee' (did you mean 'bpe'?)",
     ),
-    "block of a pattern": (arm("{pattern: @[blok]}"), "arms.x.pattern: no block is named 'blok'"),
+    "block of a pattern": (arm("{pattern: @[blok]}"), "arms.x.pattern: unknown block 'blok'"),
     # models that cannot be built
     "kv heads do not divide heads": (arm("{block.mixer.kv_heads: @3}"), "3 kv heads do not divide 4 heads"),
     "heads do not divide d_model": (arm("{block.mixer.heads: @5}"), "5 heads do not divide d_model 64"),
@@ -324,7 +324,7 @@ CASES = {
     ),
     "odd RoPE": (
         arm("{block.mixer.head_dim: @15}"),
-        "RoPE turns pairs, so it needs an even number of features, not 15",
+        "RoPE rotates pairs: 15 of a head's 15 features cannot be rotated",
     ),
     "width": (arm("{block.ffn.d_ff: @4y}"), "must be a positive whole number or a ratio to d_model"),
     # arms that compare nothing
@@ -468,7 +468,8 @@ CASES |= {
     ),
     "start of a width": (
         arm("@{d_model: 96, start: {arm: pre, growth: width}}"),
-        "arms.x: cannot start from pre: layers.0.mixer.head_dim: is 16 and would be 24: growth: width changes d_model",
+        "arms.x: cannot start from pre: layers.0.mixer.head_dim: must stay 16, not 24: "
+        "growth: width changes only d_model",
     ),
     "seeds word": (HEAD + "seeds: @autoo\n", "or auto, not 'autoo'"),
     "seeds cap": (HEAD + "seeds: @{start: 5, cap: 3}\n", "seeds: cap (3) is below start (5)"),

@@ -56,7 +56,7 @@ def test_a_tracker_that_fails_is_left_out_and_said_once(
     result, lines = followed(study, tmp_path / "runs", "tensorboard")
     assert not result.failed and result.trained == 2
     said = [line for line in lines if "tracker" in line]
-    assert said == ["tracker tensorboard failed and is left out from here on: ConnectionError: no network"]
+    assert said == ["tracker tensorboard failed and is no longer used: ConnectionError: no network"]
 
 
 def test_a_tracker_that_is_not_installed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_a_tracker_that_is_not_installed_is_left_out(tmp_path: Path, monkeypatch
     trackers = tracking.Trackers(Store(tmp_path), ["tensorboard"], said.append)
     trackers.begin("study", "cpu", "arm", run_of("0123456789abcdef"))
     assert len(said) == 1 and said[0].endswith("pip install tensorboard")
-    assert said[0].startswith("tracker tensorboard failed and is left out from here on: ModuleNotFoundError")
+    assert said[0].startswith("tracker tensorboard failed and is no longer used: ModuleNotFoundError")
 
 
 def test_an_unknown_tracker_is_refused_before_anything_runs(study: Path, tmp_path: Path) -> None:

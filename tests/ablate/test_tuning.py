@@ -76,7 +76,7 @@ def test_where_no_curve_can_be_drawn_the_best_rate_tried_is_taken_and_the_reason
     assert (low.chosen, low.curve) == ({RATE: 5e-4}, ())
     assert low.reason == "not bracketed: the lowest rate tried, 0.0005, is the best"
     one = tune({RATE: [1e-3, 2e-3, 4e-3]}, bowl(2e-3))
-    assert (one.chosen, one.reason) == ({RATE: 2e-3}, "one tuning seed does not tell the noise")
+    assert (one.chosen, one.reason) == ({RATE: 2e-3}, "one tuning seed cannot show the noise")
 
 
 def test_rates_between_the_best_and_one_that_fails_are_tried() -> None:

@@ -60,7 +60,7 @@ def test_a_plan_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert plan.planned[0].spec.vocab_size == 512
     notes = "\n".join(plan.notes())
     assert "cannot read someone/texts from the Hugging Face Hub" in notes
-    assert f"4 runs, and which of them are in {tmp_path}/ already depends on a text that could not be read" in notes
+    assert f"4 runs, an unknown number of which are in {tmp_path}/ already: a text could not be read" in notes
     assert plan.document()["unread"] == list(plan.unread) != []
 
 

@@ -96,13 +96,13 @@ def test_two_users_share_a_store(study: Path, place: Path) -> None:
     assert scores.returncode == 0, scores.stderr
     assert json.loads(scores.stdout)["scores"]["heldout_text"]
     checked = plainly("-m", "ablate", "check", root)
-    assert (checked.returncode, checked.stdout) == (0, f"{root}: everything is whole\n")
+    assert (checked.returncode, checked.stdout) == (0, f"{root}: all files are intact\n")
     served = plainly("-c", SERVE, root, f"studies/{report.name}/report.html")
     assert served.stdout.split() == ["200", "200"], served.stderr
     drawn = plainly("-m", "ablate", "report", report)
     assert (drawn.returncode, drawn.stdout) == (2, "")
     page = f"{report}/report.html: may not be written (Permission denied)"
-    assert drawn.stderr == f"ablate: {page}: `ablate serve {root}` shows the pages of a store and writes nothing\n"
+    assert drawn.stderr == f"ablate: {page}: `ablate serve {root}` shows a store's pages without writing any\n"
     assert contents(root) == before
 
     for path in (*store.run_dir(second).rglob("*"), store.run_dir(second)):
@@ -185,5 +185,5 @@ def test_two_users_with_umasks_of_their_own_write_one_store_at_once(study: Path,
     checked = subprocess.run(
         [sys.executable, "-m", "ablate", "check", root], capture_output=True, text=True, check=False
     )
-    assert checked.stdout == f"{root}: everything is whole\n"
+    assert checked.stdout == f"{root}: all files are intact\n"
     assert owners <= WRITERS.keys()

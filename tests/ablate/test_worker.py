@@ -115,7 +115,7 @@ def servers(monkeypatch, script):
     """A script in the place of the processes that fork workers; `answer` sends an exit status."""
     begun = "import os, sys\nanswer = lambda status: os.write(int(sys.argv[1]), b'%d\\n' % status)\n"
     command = [sys.executable, "-c", begun + script]
-    monkeypatch.setattr("ablate.running.answering.worker_command", lambda _, pipe: [*command, pipe])
+    monkeypatch.setattr("ablate.running.child_process.worker_command", lambda _, pipe: [*command, pipe])
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_worker_that_stands_still_is_begun_again_a_few_times(request_for, tmp_
     slot.start(request)
     while (event := slot.ended()) is None:
         time.sleep(0.01)
-    error = "its process showed no sign of life for 1 s, 3 times"
+    error = "its process sent no heartbeat for 1 s, 3 times"
     assert event == Event("failed", request.digest, error)
     assert Path(request.store, "begun").read_text() == "!!!"
 
@@ -185,7 +185,7 @@ def test_progress_tells_of_silence(request_for, monkeypatch):
             run.watch.holder()
             run.watch.silent_seconds = 42.0
             progress.show(None)
-            assert run.doing == f"no sign of life for 0:42 from process {os.getpid()}, of at most 5:00"
+            assert run.doing == f"process {os.getpid()} sent no heartbeat for 0:42 (timeout 5:00)"
 
 
 def test_progress_tells_how_far_an_evaluation_is(request_for, monkeypatch):

@@ -100,7 +100,7 @@ def test_a_batch_may_be_larger_than_an_epoch(tmp_path: Path) -> None:
 def test_windows_longer_than_the_text_are_refused(corpus: Corpus) -> None:
     with pytest.raises(DataError, match="context 1000000 needs 2000000 tokens"):
         corpus.batch(0, batch=1, context=1_000_000, seed=0)
-    with pytest.raises(DataError, match="takes 1000001 tokens, and the test part"):
+    with pytest.raises(DataError, match="takes 1000001 tokens, but the test part"):
         corpus.held_out_rows("test", 1_000_000)
     with pytest.raises(DataError, match="no prepared corpus"):
         open_corpus(corpus.directory / "nowhere")

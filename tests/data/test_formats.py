@@ -89,7 +89,7 @@ def test_a_sample_of_a_tar_is_a_document(name: str, tmp_path: Path) -> None:
     tar(tmp_path / name, members)
     assert read(tmp_path, source="files", paths=name) == ["zwei – drei", "四\n五", "three"]
     tar(tmp_path / name, {"a/007.jpg": b"", "a/007.json": b'{"caption": "x"}'})
-    with pytest.raises(DataError, match=r"a/007 has no \.txt, .* there is: jpg, json, json with caption"):
+    with pytest.raises(DataError, match=r"a/007 has no \.txt, .* found: jpg, json, json with caption"):
         read(tmp_path, source="files", paths=name)
     (tmp_path / name).write_bytes(b"no tar" * 200)
     with pytest.raises(DataError):
@@ -167,12 +167,12 @@ def test_another_tokenizer_reads_the_text_and_not_the_ids(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "whole ids of uint16"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "whole number of uint16 ids"),
         (
             lambda path: path.write_bytes(np.array([400, END], dtype=np.uint16).tobytes()),
-            "the id 400, and the tokenizer",
+            "the id 400, but the tokenizer",
         ),
-        (lambda path: path.with_suffix(".idx").write_bytes(b"MMIDX"), "no index of Megatron"),
+        (lambda path: path.with_suffix(".idx").write_bytes(b"MMIDX"), "is not a Megatron index"),
         (lambda path: llm_c(path) or path.write_bytes(path.read_bytes()[:-2]), "its header says"),
     ],
 )
@@ -225,10 +225,10 @@ def test_a_mixture_of_datasets_is_known_without_reading_them() -> None:
     assert isinstance(unpinned, TextSource)
     meta = text_meta_of(spec=unpinned.model_dump(mode="json"), content=str(mixture.fingerprint()))
     assert unpinned.pinned([text_meta_of(), meta]) == mixture  # the commits that were prepared, so that no hub is asked
-    with pytest.raises(ValueError, match=r"data\.encoder names the tokenizer"):
+    with pytest.raises(ValueError, match=r"data\.encoder is required in a mixture"):
         own = {"source": "tokens", "paths": "a.bin"}
         parse({"source": "mixture", "parts": [{"data": own, "weight": 1}, data[1]]})
-    with pytest.raises(ValueError, match=r"data\.tokenizer is the whole mixture's"):
+    with pytest.raises(ValueError, match=r"data\.tokenizer applies to the whole mixture"):
         own = {"source": "stdlib", "tokenizer": "bpe"}
         parse({"source": "mixture", "parts": [{"data": own, "weight": 1}, data[1]]})
 

@@ -141,27 +141,27 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "cut_last.txt.zst": (frames(30)[:-20], "ends inside a zstd frame"),
     "junk.txt.zst": (frames(2) + b"junk", "cannot read"),
     "broken.txt.gz": (gzip.compress(b"text" * 100)[:15] + b"\xff" * 40, "cannot read"),
-    "cut_at_member.tar": (tar(3)[: 2 * MEMBER_BYTES], "is not a whole tar"),
-    "cut_in_member.tar": (tar(3)[: 2 * MEMBER_BYTES + 700], "is not a whole tar"),
-    "broken_header.tar": (with_broken_header(tar(3)), "is not a whole tar"),
-    "two.tar": (tar(1) + tar(1), "more follows the end"),
+    "cut_at_member.tar": (tar(3)[: 2 * MEMBER_BYTES], "is not a complete tar"),
+    "cut_in_member.tar": (tar(3)[: 2 * MEMBER_BYTES + 700], "is not a complete tar"),
+    "broken_header.tar": (with_broken_header(tar(3)), "is not a complete tar"),
+    "two.tar": (tar(1) + tar(1), "there is data after the end"),
     "cut.tar.zst": (zstandard.compress(tar(3))[:-8], "ends inside a zstd frame"),
-    "cut_before_packing.tar.zst": (zstandard.compress(tar(3)[: 2 * MEMBER_BYTES]), "is not a whole tar"),
-    "cut_before_packing.tar.gz": (gzip.compress(tar(3)[: 2 * MEMBER_BYTES]), "is not a whole tar"),
+    "cut_before_packing.tar.zst": (zstandard.compress(tar(3)[: 2 * MEMBER_BYTES]), "is not a complete tar"),
+    "cut_before_packing.tar.gz": (gzip.compress(tar(3)[: 2 * MEMBER_BYTES]), "is not a complete tar"),
     "deep.jsonl": (b"[" * 100_000, "line 1 is not JSON: it is nested too deeply"),
     "deeper.jsonl": (b'{"text": "a"}\n{"text": ' + b"[" * 100_000, "line 2 is not JSON: it is nested too deeply"),
     "cut_array.json": (json.dumps(ROWS, indent=1).encode()[:-9], "is not JSON"),
     "columns.json": (b'{"text": {"0": "a", "1": "b"}}', "holds dict, not text"),
-    "nested.json": (b'{"data": [{"text": "a"}]}', "no column 'text'; there is: data"),
+    "nested.json": (b'{"data": [{"text": "a"}]}', "no column 'text'; columns: data"),
     "number.txt": (b'{"text": 3}', "holds int, not text"),
     "wide.txt": ("zwei drei".encode("utf-16-le"), "many zero bytes"),
     "cut_wide.txt": (utf16("zwei")[:-1], "is not UTF-16"),
-    "header.csv": (b"a,b\n1,2\n", "no column 'text'; there is: a, b"),
+    "header.csv": (b"a,b\n1,2\n", "no column 'text'; columns: a, b"),
     "ragged.csv": (b"id,text\n1,one, two\n", "line 2 has 3 cells"),
     "open_quote.csv": (b'id,text\n1,"one\n2,two\n', "line 3 is not .csv"),
     "paper.pdf": (b"%PDF-1.7 ...", "is a PDF"),
     "archive.txt": (b"PK\x03\x04...", "is a zip archive"),
-    "packed.jsonl.bz2": (b"BZh91AY", "is packed by bzip2"),
+    "packed.jsonl.bz2": (b"BZh91AY", "is compressed with bzip2"),
     "fake.parquet": (b"text", "is not a parquet file"),
 }
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_read_is_one_line(name: str, tmp_path: Path) -> None:
 
 def test_a_column_that_nothing_uses_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(DataError, match=r"column 'content' is used by no file: .*a\.txt"):
+    with pytest.raises(DataError, match=r"no file uses the column 'content': .*a\.txt"):
         read(tmp_path / "a.txt", column="content")
     (tmp_path / "b.jsonl").write_text('{"content": "b"}')
     assert read(tmp_path / "*", column="content") == ["a", "b"]
@@ -196,10 +196,10 @@ def test_a_folder_s_name_is_no_pattern(folder: str, tmp_path: Path) -> None:
 
 
 MISSING: dict[str, Callable[[Path], tuple[Path, str]]] = {
-    "absent": lambda base: (base / "b.txt", "b.txt): {base} holds a.txt"),
-    "glob": lambda base: (base / "*.jsonl", "*.jsonl): {base} holds a.txt"),
-    "folder": lambda base: (base / "no" / "such" / "a.txt", "{base} holds a.txt"),
-    "file": lambda base: (base / "a.txt" / "b.txt", "a.txt is no folder"),
+    "absent": lambda base: (base / "b.txt", "b.txt): {base} contains a.txt"),
+    "glob": lambda base: (base / "*.jsonl", "*.jsonl): {base} contains a.txt"),
+    "folder": lambda base: (base / "no" / "such" / "a.txt", "{base} contains a.txt"),
+    "file": lambda base: (base / "a.txt" / "b.txt", "a.txt is not a folder"),
 }
 
 
@@ -215,7 +215,7 @@ def test_what_is_missing_is_told_with_what_was_looked_for(case: str, tmp_path: P
 def test_a_folder_tells_what_it_has_of_other_kinds(tmp_path: Path) -> None:
     for number in range(7):
         (tmp_path / f"part-{number}.json").write_bytes(JSON["dolma.json"])
-    with pytest.raises(DataError, match=r"no file of a known kind; name those .* by a glob: part-0\.json, .*, …"):
+    with pytest.raises(DataError, match=r"no file of a known kind; match its files with a glob: part-0\.json, .*, …"):
         read(tmp_path)
     assert read(tmp_path / "*.json") == DOCUMENTS * 7
 
@@ -247,7 +247,9 @@ def test_raw_ids_of_another_type_are_refused_with_that_which_fits(written: str, 
     if written == read_as:
         assert tokens(path, dtype=read_as) == [3, 9, 0]
         return
-    with pytest.raises(DataError, match=f"{path} .* they are {written}: set data.dtype to {written}"):
+    with pytest.raises(
+        DataError, match=f"{path} holds ids of type {written}, not {read_as}: set data.dtype to {written}"
+    ):
         tokens(path, dtype=read_as)
 
 
@@ -257,7 +259,7 @@ def test_arrays_of_numpy_are_read(dtype: str, shape: tuple[int, ...], tmp_path: 
     np.save(tmp_path / "a.npy", np.array([*b"one", 256, *b"two three", 256], dtype).reshape(shape))
     assert tokens(tmp_path / "a.npy") == tokens(tmp_path) == [3, 9, 0]
     np.save(tmp_path / "a.npy", np.zeros(3))
-    with pytest.raises(DataError, match=r"a\.npy holds float64"):
+    with pytest.raises(DataError, match=r"a\.npy must hold whole numbers, not float64"):
         tokens(tmp_path / "a.npy")
 
 

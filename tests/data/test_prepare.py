@@ -102,7 +102,7 @@ def test_text_that_changes_meanwhile_is_noticed(corpus_file: Path, tmp_path: Pat
         if (stage, share) == ("train tokenizer", 1.0):
             corpus_file.write_text(corpus_file.read_text().replace("cat", "horse"))
 
-    with pytest.raises(DataError, match="changed while it was read"):
+    with pytest.raises(DataError, match="changed while being read"):
         prepare(spec_of(corpus_file), tmp_path / "data", progress=edit)
     assert not [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
 

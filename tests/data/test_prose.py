@@ -126,7 +126,7 @@ def test_a_limit_takes_the_first_documents_of_many_authors_and_the_same_held_out
 
 
 def test_a_share_to_hold_out_is_refused() -> None:
-    with pytest.raises(pydantic.ValidationError, match="validation_fraction: prose holds out authors"):
+    with pytest.raises(pydantic.ValidationError, match="validation_fraction: prose always holds out the same authors"):
         parse({"source": "prose", "validation_fraction": 0.2})
 
 

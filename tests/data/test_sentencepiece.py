@@ -153,10 +153,10 @@ def test_models_of_sentencepiece_that_are_not_converted_are_one_line(tmp_path: P
     for content, message in (
         (b"", "own.model: not a SentencePiece model"),
         (b"{}", "own.model: not a SentencePiece model"),
-        (whole[:1000], "own.model: not a"),
+        (whole[:1000], "own.model: truncated SentencePiece model"),
         (
             sentencepiece_model(model_type="word"),
-            "cuts text into words or characters, which is not converted: `AutoTokenizer",
+            "cuts text into words or characters, which cannot be converted: `AutoTokenizer",
         ),
     ):
         path.write_bytes(content)

@@ -90,9 +90,9 @@ def test_paths_start_at_the_study_and_expand(tmp_path: Path, monkeypatch: pytest
 
 
 BROKEN: dict[str, tuple[bytes, str]] = {
-    "column.jsonl": (lines(["x"], column="body"), "no column 'text'; there is: id, body"),
+    "column.jsonl": (lines(["x"], column="body"), "no column 'text'; columns: id, body"),
     "number.jsonl": (b'{"text": 3}\n', "holds int, not text"),
-    "list.jsonl": (b"[1]\n", "line 1 has no column 'text'; there is: no object"),
+    "list.jsonl": (b"[1]\n", "line 1 is not a JSON object"),
     "torn.jsonl": (lines(["x"]) + b'{"text": "y', "line 2 is not JSON"),
     "empty.parquet": (b"", "is not a parquet file"),
     "latin1.txt": ("é".encode("latin-1"), "is not UTF-8 text"),
@@ -114,7 +114,7 @@ def test_a_broken_file_is_named(name: str, tmp_path: Path) -> None:
 def test_a_parquet_file_without_the_column_says_which_it_has(tmp_path: Path) -> None:
     parquet(tmp_path / "a.parquet")
     spec = parse({"source": "files", "paths": str(tmp_path / "*.parquet"), "column": "body"})
-    assert "no column 'body'; there is: id, text" in complaint(spec)
+    assert "no column 'body'; columns: id, text" in complaint(spec)
 
 
 def test_patterns_without_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_a_dataset_is_read_in_order(tmp_path: Path) -> None:
     pl.DataFrame({"body": [f"document {i}" for i in range(30)]}).write_parquet(tmp_path / "train.parquet")
     spec = {"source": "hf", "path": str(tmp_path), "revision": "a" * 40, "column": "body", "limit": 25}
     assert read(**spec) == [f"document {i}" for i in range(25)]
-    with pytest.raises(DataError, match="no column 'text'; there is: body"):
+    with pytest.raises(DataError, match="no column 'text'; columns: body"):
         read(**{**spec, "column": "text"})
     with pytest.raises(DataError, match="Bad split"):
         read(**{**spec, "split": "nope"})
@@ -178,7 +178,7 @@ def test_a_home_that_cannot_be_written_is_told_with_the_remedy(tmp_path: Path, m
     pl.DataFrame({"text": ["a"]}).write_parquet(tmp_path / "train.parquet")
     inside = tmp_path / "train.parquet" / "cache"
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", inside)
-    with pytest.raises(DataError, match=rf"{tmp_path / 'train.parquet'}.*: set HF_HOME to a folder that can be"):
+    with pytest.raises(DataError, match=rf"{tmp_path / 'train.parquet'}.*: set HF_HOME to a writable folder"):
         read(source="hf", path=str(tmp_path), revision="b" * 40, limit=1)
 
 

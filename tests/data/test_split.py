@@ -120,8 +120,8 @@ def test_an_empty_split_is_refused(tmp_path: Path) -> None:
         "no text is left to train on": {"paths": str(path)},
         "the data has no text": {"paths": str(nothing)},
         "validation_paths has no text": {"paths": str(path), "validation_paths": str(nothing)},
-        "is also in validation_paths": {"paths": str(path), "validation_paths": str(path)},
-        "validation_paths has 2 documents, and test, judging, tuning need one each": {
+        "and all that are also in validation_paths": {"paths": str(path), "validation_paths": str(path)},
+        "validation_paths has 2 documents, but test, judging, tuning need one each": {
             "paths": str(path),
             "validation_paths": str(two),
         },

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from ablate.data import DataError, SyntheticCorpus, SyntheticSource, identify, open_corpus, parse, prepare
 from ablate.data.sources._synthetic import BLANK, IGNORED
 from ablate.data.sources.grammar import GrammarSource
-from ablate.data.synthetic import regraded
+from ablate.data.synthetic import with_difficulties
 from zoo.settings.axis import variants
 
 Solver = Callable[[Any, list[int], list[int]], list[int]]
@@ -222,25 +222,25 @@ def test_a_digest_names_what_is_made(tmp_path: Path) -> None:
 
 def test_other_difficulties_are_asked_of_the_same_task() -> None:
     source = source_of("copying")
-    assert regraded(source, {"length": [32, 64]}).levels() == ({"length": 32}, {"length": 64})
+    assert with_difficulties(source, {"length": [32, 64]}).levels() == ({"length": 32}, {"length": 64})
     with pytest.raises(DataError, match=r"^lenth is not a difficulty of copying \(did you mean 'length'\?\)$"):
-        regraded(source, {"lenth": [3]})
+        with_difficulties(source, {"lenth": [3]})
     with pytest.raises(DataError, match="symbols is not a difficulty of copying: length"):
-        regraded(source, {"symbols": [3]})
-    with pytest.raises(DataError, match="9 pairs need as many keys and values"):
-        regraded(source_of("mqar"), {"pairs": [9]})
-    with pytest.raises(DataError, match="that needs a vocabulary of 1065 tokens, and the model's has 97"):
-        regraded(source_of("memorisation"), {"facts": [1000]})
+        with_difficulties(source, {"symbols": [3]})
+    with pytest.raises(DataError, match="9 pairs need at least as many keys and values"):
+        with_difficulties(source_of("mqar"), {"pairs": [9]})
+    with pytest.raises(DataError, match="needs a vocabulary of 1065 tokens, but the model's has 97"):
+        with_difficulties(source_of("memorisation"), {"facts": [1000]})
 
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"source": "mqar", "pairs": [4, 300]}, "300 pairs need as many keys and values"),
+        ({"source": "mqar", "pairs": [4, 300]}, "300 pairs need at least as many keys and values"),
         ({"source": "mqar", "tokens_per_pair": 3}, "tokens_per_pair must be at least 4"),
         ({"source": "selective_copying", "count": 9, "length": 8}, "9 symbols do not fit into a length of 8"),
-        ({"source": "grammar", "branching": 17}, "branching (17) is more than there are symbols (16)"),
-        ({"source": "fuzzy_recall", "pairs": 17}, "17 pairs need vocabularies of as many keys and values"),
+        ({"source": "grammar", "branching": 17}, "branching (17) must not exceed symbols (16)"),
+        ({"source": "fuzzy_recall", "pairs": 17}, "17 pairs need at least as many keys and values"),
     ],
 )
 def test_what_cannot_be_made_is_refused(settings: dict[str, Any], reason: str) -> None:

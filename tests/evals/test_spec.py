@@ -19,12 +19,12 @@ CAUSAL = zoo.load("small")
 ENCODER = zoo.load("small", visible="all")
 
 
-def misgraded(at: Any) -> str | None:
+def difficulty_error(at: Any) -> str | None:
     return "pairs are no difficulty" if "pairs" in at else None
 
 
 TEXT = Conditions(HeldOutText, "stdlib", {"arm base": CAUSAL}, Path())
-TASK = Conditions(SyntheticTask, "mqar", {"arm base": CAUSAL}, Path(), misgraded=misgraded)
+TASK = Conditions(SyntheticTask, "mqar", {"arm base": CAUSAL}, Path(), difficulty_error=difficulty_error)
 
 
 def section(**keys: Any) -> EvalSettings:
@@ -53,10 +53,10 @@ def test_what_is_asked_for(keys: dict[str, Any], conditions: Conditions, asked: 
 @pytest.mark.parametrize(
     ("keys", "conditions", "error"),
     [
-        ({"positions": {}}, TASK, "positions: needs held-out text, and mqar has none"),
-        ({"limit": 3}, TASK, "limit: needs held-out text, and mqar has none"),
-        ({"bos": "on"}, TASK, "bos: needs held-out text, and mqar has none"),
-        ({"diagnostics": {}}, TEXT, "diagnostics: needs a synthetic task, and stdlib is text"),
+        ({"positions": {}}, TASK, "positions: needs held-out text, but mqar has none"),
+        ({"limit": 3}, TASK, "limit: needs held-out text, but mqar has none"),
+        ({"bos": "on"}, TASK, "bos: needs held-out text, but mqar has none"),
+        ({"diagnostics": {}}, TEXT, "diagnostics: needs a synthetic task, but stdlib is text"),
         ({"diagnostics": {"at": {"pairs": 9}}}, TASK, "diagnostics.at: pairs are no difficulty"),
         ({"tasks": []}, TEXT, "tasks: is empty, and no other evaluation is requested"),
         ({"include": ["nowhere"]}, TEXT, f"include.0: there is no folder {Path('nowhere').resolve()}"),
@@ -77,11 +77,11 @@ def test_a_task_of_ones_own_may_be_called_nearly_as_one_of_ours(tmp_path: Path) 
 
 def test_needs_are_of_models_and_tokenizers() -> None:
     encoder = Conditions(HeldOutText, "stdlib", {"arm base": CAUSAL, "arm mlm": ENCODER}, Path())
-    with pytest.raises(EvaluationError, match=r"^recall: needs causal models, and arm mlm is an encoder$"):
+    with pytest.raises(EvaluationError, match=r"^recall: needs causal models, but arm mlm is an encoder$"):
         section(recall=True, tasks=[]).under(encoder)
     with pytest.raises(EvaluationError) as unasked:
         section().under(encoder)
-    assert (unasked.value.path, unasked.value.reason) == ("", "needs causal models, and arm mlm is an encoder")
+    assert (unasked.value.path, unasked.value.reason) == ("", "needs causal models, but arm mlm is an encoder")
     own = Conditions(HeldOutText, "stdlib", {}, Path(), own_tokenizers=True)
     with pytest.raises(EvaluationError, match=r"^recall: needs one tokenizer for all arms"):
         section(recall=True).under(own)
@@ -139,7 +139,7 @@ def test_a_word_that_cannot_be_read_is_named(given: tuple[str, ...], error: str)
 
 
 def test_a_setting_of_other_data_is_refused() -> None:
-    with pytest.raises(EvaluationError, match=r"^at: needs a synthetic task, and stdlib is text$"):
+    with pytest.raises(EvaluationError, match=r"^at: needs a synthetic task, but stdlib is text$"):
         asking.section({"at": {"pairs": [1]}}, TEXT)
-    with pytest.raises(EvaluationError, match=r"^recall: needs held-out text, and mqar has none$"):
+    with pytest.raises(EvaluationError, match=r"^recall: needs held-out text, but mqar has none$"):
         asking.section({"recall": True}, TASK)

@@ -69,7 +69,7 @@ def test_a_dropped_mixer_decodes_from_its_cache_and_costs_what_it_declares(tmp_p
     np.testing.assert_allclose(said["cached"], said["alone"], atol=1e-5)
     assert said["nbytes"] == [2 * 3 * 32 * 4] * 2  # layers, rows, features, bytes: whatever the capacity
     assert said["parameters"][0] == said["parameters"][1]
-    assert "keeps a StateCache but was given a TokenCache" in said["refused"]
+    assert "needs a StateCache, not a TokenCache" in said["refused"]
     values, rate, state = (np.array(said[name]) for name in ("values", "rate", "state"))
     share = 1 / (1 + np.exp(-rate))
     # Unrolled: s_t = (1 − α)^(t+1) s_before + Σ_j α (1 − α)^(t−j) v_j.
@@ -176,7 +176,7 @@ def checked(spec):
     program = program.partition("layer = ")[0].replace("for example", f"found = []\n{checked}\nfor example")
     hidden, shown = followed(SCAN, tmp_path, f"{program}\nprint(json.dumps(found))")
     assert hidden == ""
-    assert "padding at the left" in shown
+    assert "tokens of left padding" in shown
 
 
 def test_the_loop_of_the_guide_is_that_of_its_attention(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_every_building_block_is_shown_with_signature_and_documentation(capsys: 
     assert main(["zoo", "TokenCache", "--json"]) == 0
     methods = json.loads(capsys.readouterr().out)["methods"]
     extend = methods["extend(new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]"]
-    assert "at places index: (T,)" in extend
+    assert "index: (T,), their indices in the token stream" in extend
     assert main(["zoo", "Scorng"]) == 2
     assert "unknown name 'Scorng' (did you mean 'Scoring'?)" in capsys.readouterr().err
 

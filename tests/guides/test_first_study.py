@@ -53,7 +53,7 @@ def test_from_a_question_to_an_answer(tmp_path: Path) -> None:
     written = study.read_text(encoding="utf-8")
     study.write_text(re.sub(r"  swiglu: .*", "  twin: {init.stream: 1}", written), encoding="utf-8")
     plan = ablate(tmp_path, "plan", "my_study.yaml", "--scale", "cpu")
-    assert ("will probably detect differences of 0.0" in plan and "2 at once" in plan) or "at once" in plan
+    assert ("will probably detect differences of 0.0" in plan and "2 runs at once" in plan) or "at once" in plan
 
     first = json.loads(ablate(tmp_path, "run", "my_study.yaml", "--scale", "cpu", "--json", *quick("seeds=2")))
     assert first["arms"][1]["verdict"] == "inconclusive"

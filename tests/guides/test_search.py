@@ -69,7 +69,7 @@ def test_from_a_space_to_the_next_scale(
         return capfd.readouterr().out
 
     planned = said(plan)
-    assert "Search: up to 10 trials, 2 of them kept for further seeds" in planned and "Undertrained" not in planned
+    assert "Search: up to 10 trials, 2 of them reserved for more seeds" in planned and "Undertrained" not in planned
     _interrupted_and_shared(first)
     assert json.loads(said(first))["trials"] == {"finished": 10}
     folder = Store("runs").search("small", "cpu")

@@ -48,7 +48,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def commands() -> list[list[str]]:
     page = (ROOT / "docs" / "checkpoints_taken.md").read_text(encoding="utf-8")
-    section = page.partition("## Read what is taken first")[2].partition("\n## ")[0]
+    section = page.partition("## Check what is read, before training")[2].partition("\n## ")[0]
     (block,) = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
     return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
 
@@ -61,7 +61,7 @@ def test_what_is_taken_is_read_before_anything_is_trained(desk: Path, capsys: py
     taken, told = said["data c4.yaml"]
     checkpoint = [
         f"checkpoint mine: llama, {zoo.cost(spec_of(desk / 'mine')).params:,} parameters",
-        "checkpoint mine: tokenizer tokenizer.json; its texts begin with <s>",
+        "checkpoint mine: tokenizer tokenizer.json; begins every text with <s>",
     ]
     assert told.splitlines()[:2] == checkpoint
     rows = dict(re.split(r"  +", line, maxsplit=1) for line in taken.splitlines() if line)
@@ -71,8 +71,8 @@ def test_what_is_taken_is_read_before_anything_is_trained(desk: Path, capsys: py
     trained = said["run c4.yaml"].err.splitlines()
     assert trained.index(checkpoint[1]) < next(i for i, line in enumerate(trained) if line.startswith("[1/"))
     imported = said["import adapter"].err
-    assert f"adapter of peft, rank 4 on q_proj, v_proj, merged into {desk / 'mine'}" in imported
-    assert "adapter: reading held-out text, its BOS before every window" in imported
+    assert f"peft adapter, rank 4 on q_proj, v_proj, merged into {desk / 'mine'}" in imported
+    assert "adapter: reading held-out text, with its BOS before every window" in imported
     for command in ("run c4.yaml", "import adapter", "eval adapter"):
         assert re.search(r"cats +acc ", said[command].out) or command == "run c4.yaml"
     assert not [path for path in desk.iterdir() if path.suffix in (".tmp", ".lock")]

@@ -136,7 +136,7 @@ def test_an_interval_without_an_end_is_drawn_to_the_end_of_the_axis(result: Reco
     ).strips
     assert strip.bar is not None and strip.mark is not None and strip.bar[0] <= strip.mark
     assert strip.said == "−0.030 (−∞ to +0.100)"
-    assert strip.row.reason == "as measured (would have seen 0.021)"
+    assert strip.row.reason == "as measured (smallest detectable: 0.021)"
 
 
 def test_a_claim_of_the_file_that_no_result_judged_says_so(result: RecordedResult) -> None:
@@ -309,8 +309,10 @@ def test_the_gallery_shows_every_recorded_result_as_it_is_recorded() -> None:
     text = (gallery / "README.md").read_text(encoding="utf-8")
     results, _ = gathered([RESULTS])
     stale = "out of date: python docs/gallery/make.py --recorded"
-    assert all(f"## {result.study}\n\n{result.answer}\n" in text for result in results), stale
-    shown = set(re.findall(r"\]\((\S+\.webp)\)", text))
+    for result in results:
+        cell = rf"\({result.study}\.webp\)<br>\[`{result.study}`\]\(\S+\.yaml\): {re.escape(result.answer)} \|"
+        assert re.search(cell, text), f"{result.study}: {stale}"
+    shown = set(re.findall(r"\]\((\w+\.webp)\)", text))
     assert shown == {path.name for path in gallery.glob("*.webp")}, stale
 
 
@@ -348,7 +350,7 @@ def test_tables_are_written_between_their_markers_alone(result: RecordedResult, 
     page.write_text(text, encoding="utf-8")
     assert tables_file([result], studies, page) == {page: text}
     page.write_text("nothing", encoding="utf-8")
-    with pytest.raises(ReportError, match=r"page\.md: no table to write: mark its place with `<!-- results -->`"):
+    with pytest.raises(ReportError, match=r"page\.md: no place for the table: mark it with `<!-- results -->`"):
         tables_file([result], studies, page)
     page.write_text(arms, encoding="utf-8")
     with pytest.raises(ReportError, match=f"no recorded result {result.name}; recorded: none"):
@@ -393,7 +395,7 @@ def test_the_command_takes_stores_folders_and_files(
     (link,) = re.findall(r'href="([^"]+)">report<', index)
     assert (out / link).resolve() == (tmp_path / "runs" / "studies" / "mine-cpu" / "report.html").resolve()
     assert main(["atlas", str(tmp_path / "absent"), "--out", str(out)]) == 2
-    assert "a store, a folder of recorded results, or such a file" in capsys.readouterr().err
+    assert "expected a store, or a file or folder of recorded results" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_an_arm_that_trains_at_no_rate_may_be_anything_and_tells_nothing_of_nois
     )
     assert rate_words.rates(summary.study).endswith("; post trained with none of those tried")
     (warning,) = rate_words.warnings("post", summary.study.tuning[2])
-    assert warning == "post: every seed diverged or stalled with all settings tried, so what it can do is not known."
+    assert warning == "post: every seed diverged or stalled with all settings tried, so its best loss is unknown."
     said = rate_words.taken("post", summary.study.tuning[2], None)
     assert said.endswith(": no seed trained. The best tried at a quarter of the length: none, no seed trained.")
     assert warning in reports.render(path).read_text("utf-8")

@@ -102,7 +102,7 @@ def test_an_arm_that_goes_on_from_another_is_not_said_to_have_spent_the_same(tmp
 def test_what_bars_and_plus_minus_mean_is_said_once(tmp_path: Path) -> None:
     looks = (StudyLook(seeds=2, alpha=0.025), StudyLook(seeds=3, alpha=0.025))
     page = render_page(summary_of(tmp_path, looks=looks))
-    assert page.count("Bars and ± are 95 % intervals over seeds. Those of differences from base are what the") == 1
+    assert page.count("Bars and ± are 95 % intervals over seeds. Those of differences from base are the ones that") == 1
 
 
 def test_a_baseline_without_a_result_has_no_loss(tmp_path: Path) -> None:

@@ -288,7 +288,7 @@ def test_page_notes_and_json_say_each_claim_with_its_outcome(tmp_path: Path) -> 
     page = reports.render(folder, summary).read_text(encoding="utf-8")
     assert "far: lower loss than base, by 0.02 nats" in page
     assert "<cite>arXiv:2408.00118, 1 to 27 B &lt;b&gt;</cite>" in page
-    assert "would have seen" in page
+    assert "smallest detectable difference: " in page
     assert page.count("stated 2026-01-01") == 2 and page.count("edited after a result") == 1
     first, second = (line(each) for each in summary.claims)
     assert first.startswith("Claim: far: lower loss than base, by 0.02 nats [arXiv:2408.00118, 1 to 27 B <b>]: holds (")

@@ -67,16 +67,16 @@ def test_prompts_are_side_by_side_only_where_they_are_the_same_text() -> None:
     other = sections(1)
     other["samples"].rows[0]["prompt"] = "class X"
     found = summarised(Samples, {"base": {0: sections(0)}, "arm": {0: other}})
-    assert (found.prompts, found.reasons) == ((), (("samples", "the arms' prompts are not the same text"),))
+    assert (found.prompts, found.reasons) == ((), (("samples", "the arms' prompts differ"),))
 
 
 def test_only_the_same_tokens_are_compared() -> None:
     other = {"base": SECTIONS["base"], "arm": {0: sections(1, [["a", "b", "c", "d"], PIECES[1]])}}
     found = summarised(TokenLosses, other)
     assert (found.differences, found.reasons) == ((), (("arm", "its tokens or seeds differ from those of base"),))
-    refused = {**SECTIONS, "arm": {0: {"token_losses": Section(rows=({"reason": "positions end at 16"},))}}}
+    refused = {**SECTIONS, "arm": {0: {"token_losses": Section(rows=({"reason": "reads at most 16 tokens"},))}}}
     found = summarised(TokenLosses, refused)
-    assert (found.differences, found.reasons) == ((), (("arm", "positions end at 16"),))
+    assert (found.differences, found.reasons) == ((), (("arm", "reads at most 16 tokens"),))
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,10 @@ def test_speeds_are_compared_process_by_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("old", "this study was measured before its arms were timed against each other"),
-        ("interrupted", "the measurement was interrupted, or has not begun"),
-        ("busy", "other programs had the processor for 30 % of the time"),
-        ("two processes", "2 processes measured, of which at least 3 must"),
+        ("old", "this study was recorded by a version that did not time arms against each other"),
+        ("interrupted", "the measurement was interrupted or has not begun"),
+        ("busy", "other programs used the processor for 30 % of the time"),
+        ("two processes", "at least 3 complete processes are needed, 2 were measured"),
     ],
 )
 def test_what_does_not_count_is_nowhere(tmp_path: Path, change: str, reason: str) -> None:
@@ -68,7 +68,7 @@ def test_what_does_not_count_is_nowhere(tmp_path: Path, change: str, reason: str
         place.write_costs(costs_of(SPEEDS, processes=2))
     summary = reports.summarise(folder)
     command = f"ablate run norm_placement --scale cpu --store {tmp_path}"
-    remedy = f"`{command}`, with nothing else running, measures them and trains nothing again."
+    remedy = f"`{command}`, with nothing else running, measures them without training again."
     assert reports.unmeasured(summary) == f"Speeds not measured: {reason}. {remedy}"
     assert "speeds not measured" in sentence(summary)
     assert "slower" not in sentence(summary)
@@ -182,5 +182,5 @@ def test_identical_arms_have_ratios_around_one(tmp_path: Path) -> None:
 def test_where_a_part_was_measured_the_rest_is_called_some(tmp_path: Path) -> None:
     """A headline says *training takes 13 % longer*, and speeds are not all unknown below it."""
     folder = STUDY.write(tmp_path)
-    summary = replace(reports.summarise(folder), unmeasured="other programs had the processor for 49 % of the time")
+    summary = replace(reports.summarise(folder), unmeasured="other programs used the processor for 49 % of the time")
     assert reports.unmeasured(summary).startswith("Some speeds not measured: other programs")

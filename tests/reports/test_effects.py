@@ -113,7 +113,7 @@ def test_the_answer_speaks_of_effects(found: tuple[Screen, StudySummary]) -> Non
     assert "lowers the loss; nope (+0.0" in said
     assert [row[0] for row in reports.table(summary)[1:]] == [*FACTORS, "gated × gqa"]
     assert by_name(summary)["gated × gqa"].effect.aliases == (("double", "nope"),)
-    assert "cannot tell it from double × nope" in next(
+    assert "cannot distinguish it from double × nope" in next(
         each.sentence for each in answers.findings(summary) if each.name == "gated × gqa"
     )
     page = render_page(summary)

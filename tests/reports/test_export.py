@@ -67,6 +67,6 @@ def test_without_a_browser_there_are_tables_and_a_word_about_figures(
 def test_a_store_has_no_figures_to_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     StudyOf([Arm("a", [2.0], steps=4)], measured=False).write(tmp_path)
     assert main(["report", str(tmp_path), "--export", "paper"]) == 2
-    assert "an export takes a study" in capsys.readouterr().err
+    assert "export a study instead" in capsys.readouterr().err
     assert main(["report", str(tmp_path)]) == 0
     assert (tmp_path / "index.html").exists()

@@ -22,7 +22,7 @@ def test_an_arm_that_failed_says_why(tmp_path: Path) -> None:
         store.run_path(digest).parent.mkdir(parents=True, exist_ok=True)
         store.write_error(digest, "ValueError: <too big>", TRACEBACK)
     summary = reports.summarise(folder)
-    assert ranked(summary).rows[-1].note == "no result of 2 of 2 runs: ValueError: <too big>"
+    assert ranked(summary).rows[-1].note == "no result for 2 of 2 runs: ValueError: <too big>"
     page = render_page(summary)
     assert "broken, seeds 0, 1" in page
     assert "line 19\nValueError: &lt;too big&gt;" in page
@@ -34,4 +34,4 @@ def test_a_run_that_was_trained_after_an_error_is_no_failure(tmp_path: Path) -> 
     study = StudyOf([Arm("base", [2.4, 2.41]), Arm("other", [2.3, 2.31])], measured=False)
     folder = study.write(tmp_path)
     Store(tmp_path).write_error(study.digest(study.arms[1], 0), "ValueError: once", TRACEBACK)
-    assert "Runs that failed" not in render_page(reports.summarise(folder))
+    assert "Failed runs" not in render_page(reports.summarise(folder))

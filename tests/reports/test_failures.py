@@ -50,7 +50,7 @@ def test_a_stalled_seed_is_in_no_mean_and_in_every_answer(tmp_path: Path) -> Non
     assert (post.verdict, post.seeds_needed) == ("inconclusive", None)
     assert finding_words.headline(summary).endswith("Left out of means and differences: post: 1 of 4 seeds stalled.")
     said = finding_words.sentence(summary, post)
-    assert "where both train (3 seeds), with failures between −" in said
+    assert "where both train (3 seeds), between −" in said and "nats with failures counted" in said
     assert said.endswith("because 1 of 4 seeds of post stalled.")
     header, base, row = reports.table(summary)
     assert (base[header.index("failed")], row[header.index("failed")]) == ("–", "1 of 4 seeds stalled")
@@ -115,7 +115,7 @@ def test_scores_of_a_stalled_seed_are_not_averaged(tmp_path: Path) -> None:
 
 def test_what_few_seeds_leave_possible_is_said_beside_the_method(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, Arm("base", BASE), Arm("arm", LOWER))
-    assert "4 seeds without a failure leave failure rates of up to 53 % possible" in method_words.method(summary)
+    assert "4 seeds without a failure cannot rule out a failure rate below 53 %" in method_words.method(summary)
     assert round(1 - 0.05**0.25, 2) == 0.53
 
 
@@ -156,7 +156,7 @@ def test_losses_of_arms_that_only_guess_are_not_compared(tmp_path: Path, best: f
     Store(tmp_path).data("data0").write(guessed)
     summary = reports.summarise(study.write(tmp_path))
     assert (arm_of(summary, "arm").verdict == "better") == learnt
-    said = "No arm learned the task: accuracies of 0.25 to 0.28, and guessing has 0.25."
+    said = "No arm learned the task: accuracy is 0.25 to 0.28, and guessing gives 0.25."
     assert (reports.headline(summary) == said) != learnt
     if not learnt:
         assert reports.withheld(summary)[0].startswith("arm: no verdict: no arm learned the task")

@@ -60,7 +60,7 @@ def summary_of(root: Path, *args: object, **options: object) -> StudySummary:
             "; arm_2 is 0.089 better; arm_3 is 0.099 worse.",
         ),
         ([2.4, 2.5, 2.6], None, "arm_0 is best: arm_1 is 0.101 nats (", "; arm_2 is 0.1"),
-        ([2.4, 2.4], None, "Undecided: arm_1 differs by −0.0", " would have been seen"),
+        ([2.4, 2.4], None, "Undecided: arm_1 differs by −0.0", "; smallest detectable difference: 0.0"),
         ([2.4, 2.4, 2.5], None, "No arm is shown to beat arm_0: arm_1 is undecided (−0.0", "; arm_2 is 0.091 worse."),
         ([2.4, 2.4, 2.4], 0.1, "arm_2 and arm_1 match arm_0 to within 0.1 nats, at the same cost.", ""),
         ([2.4, *[2.5] * 9], None, "arm_0 is best: arm_", "; 8 arms are worse too"),
@@ -164,7 +164,7 @@ def test_rows_are_ranked_and_what_has_no_result_comes_last(tmp_path: Path) -> No
     assert [row.name for row in figure.rows] == ["lower", "base", "higher", "stuck", "absent"]
     notes = {row.name: (row.kind, row.note) for row in figure.rows if row.note}
     assert notes["stuck"] == ("failed", "all 5 seeds stalled")
-    assert notes["absent"][1] == "no result of 5 of 5 runs"
+    assert notes["absent"][1] == "no result for 5 of 5 runs"
 
 
 def test_one_arm_far_off_leaves_room_for_the_others(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_an_arm_that_computes_the_same_is_not_called_undecided(tmp_path: Path) -
         found = answers.headline(summary)
         assert found.endswith(said) and "undecided" not in found.lower(), found
         twin = next(each for each in answers.findings(summary) if each.name == "twin")
-        assert "all 5 seeds have the same loss in both, which compute the same" in twin.sentence
+        assert "all 5 seeds have the same loss in both arms, which compute the same" in twin.sentence
 
 
 def pilot_of(folder: Path, study: StudyOf) -> StudySummary:
@@ -379,7 +379,11 @@ def pilot_of(folder: Path, study: StudyOf) -> StudySummary:
     ("means", "judged", "pilot"),
     [
         ([2.4, 2.403, 2.405], ": arm_1, second to arm_0, differs by ", "; estimate for arm_1, second to arm_0: "),
-        ([2.4, 2.403, 2.394], ": arm_2, of lowest loss, differs by ", "; estimate for arm_2, of lowest loss: "),
+        (
+            [2.4, 2.403, 2.394],
+            ": arm_2, with the lowest loss, differs by ",
+            "; estimate for arm_2, with the lowest loss: ",
+        ),
         ([2.4, 2.403], "Undecided: arm_1 differs by ", "; estimate for arm_1: "),
     ],
 )

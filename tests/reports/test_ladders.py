@@ -78,9 +78,9 @@ def test_the_line_goes_through_the_law_and_one_step_beyond_it() -> None:
     ("runs", "reason"),
     [
         (ladder({"base": BASE}, sizes=3).with_columns(LOST_AT_ONE_SIZE), "two sizes do not show how loss falls"),
-        (ladder({"base": BASE}, sizes=3), "three sizes cannot fix an irreducible loss"),
+        (ladder({"base": BASE}, sizes=3), "three sizes cannot determine an irreducible loss"),
         (ladder({"base": lambda c: 3.0 + math.sin(3 * math.log(c))}), "do not follow a power law (lack of fit p = "),
-        (ladder({"base": lambda c: 3.0}, noise=0.01), "noise leaves the exponent open"),
+        (ladder({"base": lambda c: 3.0}, noise=0.01), "noise is too large to determine the exponent"),
         (ladder({"base": BASE}, seeds=1), "fewer than two seeds trained at every size"),
     ],
     ids=["two of three sizes", "three sizes", "misfit", "no slope", "one seed"],

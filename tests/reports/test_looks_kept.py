@@ -71,7 +71,7 @@ def test_dropping_arms_gives_back_nothing(tmp_path: Path) -> None:
     alone = rendered(tmp_path, {"a": ARMS["a"]})
     assert p_of(alone, "a") == expected
     assert alone.arms[1].verdict == "inconclusive"
-    assert method_words.method(alone).endswith("Judged for this question before, and counted: b, c and d.")
+    assert method_words.method(alone).endswith("The correction includes earlier tests of this question: b, c and d.")
 
 
 def test_arms_that_come_later_are_a_round_of_their_own(tmp_path: Path) -> None:
@@ -195,7 +195,9 @@ def test_a_copy_under_another_name_asks_the_same_question(tmp_path: Path, capsys
         reports.render(folder)
         again = reports.summarise(folder)
         assert p_of(again, "a") == pytest.approx(p_of(whole, "a"))
-        assert method_words.method(again).endswith("Judged for this question before, and counted: b, c and d.")
+        assert method_words.method(again).endswith(
+            "The correction includes earlier tests of this question: b, c and d."
+        )
     e = again.arms[2].comparison
     assert e is not None and e.test is not None and e.test.p is not None
     assert p_of(again, "e") == pytest.approx(min(1.0, e.test.p / 0.1))  # a second round
@@ -282,7 +284,7 @@ def test_the_ledger_is_read_aloud(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "level" not in printed
     assert "4 of 5 for the first round" in printed
     assert main(["ledger", "nobody", "--store", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"ablate: {tmp_path}/: no comparison of a study 'nobody' was judged here\n"
+    assert capsys.readouterr().err == f"ablate: {tmp_path}/: no comparison of a study 'nobody' has been judged\n"
 
 
 def asked(arms: Sequence[int], seeds: Sequence[int]) -> StudyDocument:
@@ -411,8 +413,8 @@ def test_a_margin_that_is_set_once_the_difference_is_known_shows_nothing(tmp_pat
 
 def test_a_p_that_stands_says_so_where_the_arms_beside_it_are_gone(tmp_path: Path) -> None:
     whole = rendered(tmp_path, dict(ARMS))
-    assert "First look at this question: its tests take 4 %" in method_words.method(whole)
+    assert "First look at this question: its tests use 4 %" in method_words.method(whole)
     alone = method_words.method(rendered(tmp_path, {"a": ARMS["a"]}))
-    assert "These tests are of the first look at this question, and take 4 %" in alone
-    assert "The p-value of a is that of the first judgement, by the noise of the arms of then." in alone
+    assert "These tests belong to the first look at this question, and use 4 %" in alone
+    assert "The p-value of a is that of the first judgement, made with the noise estimate of that time." in alone
     assert "p-value of" not in method_words.method(whole)

@@ -211,8 +211,8 @@ def test_seeds_that_were_judged_in_another_set_are_followed_by_fresh_ones(tmp_pa
 @pytest.mark.parametrize(
     ("margin", "why"),
     [
-        (0.02, "more seeds do not help, since the choice of settings leaves 0.03 nats open, and the question is 0.02"),
-        (0.0301, "fresh seeds would be needed to find 0.0301 nats"),
+        (0.02, "more seeds do not help, since tuning leaves 0.03 nats uncertain, and the difference sought is 0.02"),
+        (0.0301, "fresh seeds would be needed to detect 0.0301 nats"),
     ],
 )
 def test_where_seeds_do_not_help_the_step_says_why(tmp_path: Path, margin: float, why: str) -> None:
@@ -221,10 +221,10 @@ def test_where_seeds_do_not_help_the_step_says_why(tmp_path: Path, margin: float
     assert arm.comparison is not None
     tuned = replace(arm, comparison=replace(arm.comparison, tuning_room=0.03))
     study = summary.study.model_copy(update={"margin": margin})
-    for next_scale, begins in (("gpu", "the larger scale gpu on a GPU"), (None, "a training 4 × as long")):
+    for next_scale, begins in (("gpu", "at the larger scale gpu on a GPU"), (None, "when trained 4 × as long")):
         changed = replace(summary, study=study.model_copy(update={"next_scale": next_scale}), arms=(base, tuned))
         (step,) = next_steps(changed)
-        assert step.reason.startswith(f"see whether {begins} separates them (") and step.reason.endswith(f"{why})")
+        assert step.reason.startswith(f"see whether a difference shows {begins} (") and step.reason.endswith(f"{why})")
 
 
 def test_longer_runs_take_as_much_longer_and_are_tuned_again(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_a_report_has_every_key_that_a_run_prints(tmp_path: Path, capsys: pytest
 
 def test_a_chance_is_that_of_a_difference_which_is_there(tmp_path: Path) -> None:
     step = next_steps(reports.summarise(OPEN.write(tmp_path)))[0]
-    assert step.reason.startswith("find a difference of 0.02 nats, if there is one: ")
+    assert step.reason.startswith("detect a difference of 0.02 nats, if there is one: ")
     assert step_words(step).endswith("80 % chance)")
 
 
@@ -292,4 +292,4 @@ def test_page_and_terminal_say_what_a_step_takes_or_how_to_ask() -> None:
     assert promise(NextStep("ablate run x", "see", 9000.0, tunes=True), 1).startswith(
         "about 2.5 hours of training and tuning"
     )
-    assert promise(unknown) == "run ablate plan instead to see how long it takes"
+    assert promise(unknown) == "ablate plan estimates the time"

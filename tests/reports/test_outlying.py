@@ -22,8 +22,8 @@ LOOKS = [{"seeds": 3, "alpha": 0.02}, {"seeds": 8, "alpha": 0.03}]
 @pytest.mark.parametrize(
     ("post", "seed", "said"),
     [
-        ([4.60, 4.59, 5.39], 2, "Seed 2 of post ended 0.81 nats above what its arm and its seed explain"),
-        ([3.99, 4.59, 4.60], 0, "Seed 0 of post ended 0.6 nats below what its arm and its seed explain"),
+        ([4.60, 4.59, 5.39], 2, "Seed 2 of post ended 0.81 nats above the loss expected for its arm and seed"),
+        ([3.99, 4.59, 4.60], 0, "Seed 0 of post ended 0.6 nats below the loss expected for its arm and seed"),
         ([4.60, 4.59, 4.61], None, ""),
         ([4.20, 4.60, 5.00], None, ""),  # all of them scatter
     ],
@@ -49,7 +49,7 @@ def test_a_difference_leaves_the_odd_seed_out_and_says_so(tmp_path: Path) -> Non
     assert (found.usual, found.seeds) == (False, (0, 1, 2, 3))
     assert found.difference.mean == pytest.approx(expected.mean)
     assert found.test.p == pytest.approx(expected.p)
-    assert "hold for runs that go well" in finding_words.headline(summary)
+    assert "apply to runs that go well" in finding_words.headline(summary)
     assert all(each.comparison.usual for each in summary.arms[2:] if each.comparison)
 
 

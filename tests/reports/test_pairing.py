@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 import ablate
-from reports.findings.losses import ArmLosses, judge, noise_of
+from reports.findings.loss_pairs import ArmLosses
+from reports.findings.losses import judge, noise_of
 
 BASE, OTHER = [3.100, 3.112, 3.105, 3.095, 3.108], [3.121, 3.134, 3.119, 3.128, 3.115]
 
@@ -97,7 +98,7 @@ def test_an_odd_run_is_left_out_of_a_mean_that_is_not_paired() -> None:
     b[2] += 0.3
     found = ablate.compare(table(a=shifted(a, 0), b=shifted(b, 100)))
     contrast = found.contrasts.row(0, named=True)
-    assert "seed 102 of b ended 0.3 above what its arm explains and is left out" in contrast["reason"]
+    assert "seed 102 of b ended 0.3 above the value expected for its arm and is left out" in contrast["reason"]
     assert contrast["difference"] == pytest.approx(np.delete(b, 2).mean() - a.mean())
     assert found.unused.rows() == [("b", "a", "b", 102, "odd")]
 

@@ -56,7 +56,7 @@ def written(root: Path, refused: tuple[str, ...] = ("learned",)) -> Path:
             assert loss is not None
             longer = window(4, loss)
             if arm.name in refused:
-                longer = [{"extension": None, "multiple": 4, "length": 256, "reason": "positions end at <64>"}]
+                longer = [{"extension": None, "multiple": 4, "length": 256, "reason": "reads at most <64> tokens"}]
             with changed(store.evals_path(study.digest(arm, seed), "e1")) as document:
                 about = {"context": CONTEXT, "stretches": STRETCHES}
                 document["sections"]["positions"] = {"about": about, "rows": [*window(1, loss), *longer]}
@@ -75,7 +75,7 @@ def test_curves_are_means_over_seeds(tmp_path: Path) -> None:
     alibi, learned = curves_of(written(tmp_path))
     assert (alibi.arm, alibi.context, alibi.multiple, alibi.reasons) == ("alibi", CONTEXT, 4, ())
     assert (learned.arm, learned.multiple) == ("learned", 1)
-    assert learned.reasons == ((4, "positions end at <64>"),)
+    assert learned.reasons == ((4, "reads at most <64> tokens"),)
     assert [b.last for b in alibi.buckets] == ENDS[4]
     assert [b.last for b in learned.buckets] == ENDS[1]
     found = alibi.buckets[-1]
@@ -97,7 +97,7 @@ def test_the_figure_has_a_line_per_arm_and_says_who_cannot_read_on(tmp_path: Pat
     assert [trace.fill for trace in figure.drawing.data].count("toself") == 2
     (mark,) = figure.drawing.layout.shapes
     assert (mark.x0, mark.x1) == (CONTEXT, CONTEXT)
-    assert "learned has no windows of 4×: positions end at <64>." in figure.note
+    assert "learned has no windows of 4×: reads at most <64> tokens." in figure.note
     rows = [row[:3] for row in figure.table.rows]
     assert rows[-1] == ("learned", "33–64", f"{2.5 + 10 / 64:.4f}")
     assert len(rows) == len(ENDS[4]) + len(ENDS[1])
@@ -126,7 +126,7 @@ def test_a_seed_without_a_loss_leaves_its_bucket_out(tmp_path: Path) -> None:
 def test_the_page_has_it_only_where_it_was_asked_for(tmp_path: Path) -> None:
     page = render_page(summarise_study(written(tmp_path / "with")))
     assert '<h3 class="finding">Loss by position</h3>' in page
-    assert "positions end at &lt;64&gt;" in page
+    assert "reads at most &lt;64&gt; tokens" in page
     plain = summarise_study(StudyOf(ARMS).write(tmp_path / "without"))
     assert plain.section(Positions) is None
     assert "Loss by position" not in render_page(plain)
@@ -150,7 +150,7 @@ def test_an_extension_is_a_line_of_its_own_with_its_arm(tmp_path: Path) -> None:
     drawn = next(trace for trace in found.drawing.data if trace.name == "alibi, yarn")
     assert drawn.legendgroup == "alibi"
     assert "scaled (yarn)" in found.note
-    assert "alibi is not read with longrope: needs more." in found.note
+    assert "alibi is not evaluated with longrope: needs more." in found.note
 
 
 def test_errors_are_in_the_unit_of_the_losses(tmp_path: Path) -> None:
@@ -177,10 +177,10 @@ def test_sentences_are_in_the_unit_of_the_losses(tmp_path: Path) -> None:
     with changed(StudyFolder(folder).document_path) as of_study:
         of_study["per"] = "byte"
     summary = summarise_study(folder)
-    cost = f"{0.31 * 0.75 * math.log(2):.4f} nats/byte more (standard error {0.01 * 0.75 * math.log(2):.4f})"
+    cost = f"{0.31 * 0.75 * math.log(2):.4f} nats/byte higher (standard error {0.01 * 0.75 * math.log(2):.4f})"
     assert list(shown(summary, Positions).sentences(summary)) == [
-        f"alibi: in windows of 4 × the training context the same tokens cost {cost}.",
-        "learned: in windows of 4 × the training context the same tokens cost the same.",
+        f"alibi: in windows of 4 × the training context, the loss on the same tokens is {cost}.",
+        "learned: in windows of 4 × the training context, the loss on the same tokens is unchanged.",
     ]
     page = render_page(summary)
     assert '<h2 id="beyond-the-training-context">Beyond the training context <a' in page and cost in page

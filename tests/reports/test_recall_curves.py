@@ -50,7 +50,7 @@ def written(root: Path, hits: bool = True, frequent: int | None = 1250) -> Path:
             loss = base + GAP * (arm.name == "mamba")
             longer = window(2, loss, [*ENDS, 128])
             if arm.name == "mamba":
-                longer = [{"multiple": 2, "length": 128, "reason": "positions end at <64>"}]
+                longer = [{"multiple": 2, "length": 128, "reason": "reads at most <64> tokens"}]
             rows = [*window(1, loss, ENDS), *longer]
             if not hits:
                 unseen = [row for row in window(1, loss, ENDS) if row["part"] in ("frequent", "unseen")]
@@ -78,7 +78,7 @@ def test_curves_are_means_over_seeds_of_the_windows_that_all_could_read(tmp_path
     assert (attention.length, mamba.length) == (64, 64)
     assert [hits.last for hits in attention.hits] == ENDS
     assert attention.reasons == ()
-    assert mamba.reasons == ((2, "positions end at <64>"),)
+    assert mamba.reasons == ((2, "reads at most <64> tokens"),)
     found = mamba.hits[-1]
     assert (found.first, found.loss.seeds, found.tokens) == (5, 3, 100)
     assert found.loss.mean == pytest.approx(2.5 + GAP + 1)
@@ -115,7 +115,7 @@ def test_the_figure_has_a_line_and_a_point_per_arm_and_a_switch_to_differences(t
     assert (apart["mamba", LINE], apart["mamba", POINT]) == (pytest.approx([GAP] * 4), pytest.approx([GAP]))
     assert difference.traces["error_y.array"][places["mamba", LINE]] == pytest.approx([0.1] * 4)
     assert "more than 1,250 times" in figure.note
-    assert "mamba has no windows of 2×: positions end at <64>." in figure.note
+    assert "mamba has no windows of 2×: reads at most <64> tokens." in figure.note
     first = figure.table.rows[0]
     assert first[:4] == ("attention", "1", "10.0 %", f"{2.5 + 1 / 64:.4f}")
     assert figure.table.rows[-1][1] == "not seen before"
@@ -151,7 +151,7 @@ def test_a_seed_without_a_loss_leaves_its_distance_out(tmp_path: Path) -> None:
 def test_the_page_has_it_only_where_it_was_asked_for(tmp_path: Path) -> None:
     page = render_page(summarise_study(written(tmp_path / "with")))
     assert '<h3 class="finding">Associative recall by distance</h3>' in page
-    assert "positions end at &lt;64&gt;" in page
+    assert "reads at most &lt;64&gt; tokens" in page
     plain = summarise_study(StudyOf(ARMS).write(tmp_path / "without"))
     assert plain.section(Recall) is None
     assert "Associative recall" not in render_page(plain)

@@ -15,7 +15,8 @@ from ablate.api.atlas import study_files
 from ablate.cli import main
 from ablate.store import Store
 from reports.errors import ReportError
-from reports.findings.losses import ArmLosses, judge, noise_of
+from reports.findings.loss_pairs import ArmLosses
+from reports.findings.losses import judge, noise_of
 from reports.results import files
 from reports.results.document import own_parts, parts_of
 from tests.reports.factory import Arm, StudyOf, changed
@@ -109,16 +110,16 @@ def test_a_ladder_has_its_other_rungs(tmp_path: Path) -> None:
 
 
 def test_nothing_is_recorded_of_what_has_no_result(study: Path, tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match="its study has no file beside which to record it: name a directory"):
+    with pytest.raises(ReportError, match="its study has no file to record it beside: name a directory"):
         ablate.record_result(study)
     with changed(study / "study.json") as document:
         document["scale"] = "smoke"
-    with pytest.raises(ReportError, match="a smoke run answers nothing"):
+    with pytest.raises(ReportError, match="a smoke run only shows that the study works"):
         ablate.record_result(study, tmp_path)
     empty = StudyOf([Arm("pre", [None]), Arm("post", [None])], measured=False).write(tmp_path / "empty")
     with pytest.raises(ReportError, match="no run has ended"):
         ablate.record_result(empty, tmp_path)
-    with pytest.raises(ablate.AblateError, match="is a store: only the result of a study is recorded"):
+    with pytest.raises(ablate.AblateError, match="is a store: only a study's result can be recorded"):
         ablate.record_result(study.parent.parent, tmp_path)
 
 
@@ -145,7 +146,7 @@ def test_the_command_records_beside_the_study(study: Path, tmp_path: Path, capsy
     assert capsys.readouterr().out.split() == [str(study / "report.html"), str(written)]
     assert files.read(written).command == "ablate run mine/norm_placement.yaml --scale cpu"
     assert main(["report", str(study), "--note", "Alone."]) == 2
-    assert "--note is for --record" in capsys.readouterr().err
+    assert "--note needs --record" in capsys.readouterr().err
     assert main(["report", str(study), "--record", str(tmp_path / "other"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["recorded"] == str(tmp_path / "other" / written.name)
 

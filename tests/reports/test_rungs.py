@@ -168,7 +168,7 @@ def test_no_result_is_said_to_be_of_the_rung_that_is_compared(tmp_path: Path) ->
     planned = study({"post": (0.3, 0.2, 0.1)})
     none = [replace(arm, losses=(None,) * 4) for arm in planned.arms]
     summary = summarise_study(replace(planned, arms=none).write(tmp_path))
-    assert answers.headline(summary) == "No result yet: no run at full, which is what is compared, has ended."
+    assert answers.headline(summary) == "No result yet: no run at full (the rung that is compared) has ended."
 
 
 def test_a_seed_that_failed_forbids_a_word_and_is_named(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_more_seeds_of_the_last_rung_are_not_waited_for(tmp_path: Path) -> None:
 def test_the_page_draws_every_rung_and_names_the_rates(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, {"post": (0.3, 0.2, 0.1)})
     page = render_page(summary)
-    assert "With size and length" in page
+    assert "Change with size and length" in page
     assert "Learning rates were not tuned at each rung, so a change may come from them." in page
     assert "Difference from pre at every size and length" in page
     assert summary.section(Ladder) is None, "two sizes have no law"
@@ -219,7 +219,7 @@ def test_what_tuning_may_have_cost_widens_both_ends(tmp_path: Path) -> None:
         assert known.p is not None
         assert free.p is not None
         assert known.p > free.p
-    assert "room for what tuning may have cost" in rung_words.introduction(wide)
+    assert "Intervals allow for what the noise of tuning may have cost" in rung_words.introduction(wide)
     assert "not tuned at each rung" not in rung_words.introduction(wide)
 
 

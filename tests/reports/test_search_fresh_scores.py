@@ -100,7 +100,7 @@ def test_no_score_that_selected_a_trial_is_in_the_headline_of_a_front(tmp_path: 
     assert " over 3 fresh seeds, trial 4 has the best kv_bytes_per_token, 32; 2 of 4 scored" in said
     before = SearchSummary(search_of(TRIALS, ["train.lr"], objectives=TWO), ())
     assert search_words.headline(before).startswith(
-        "Trial 0 has the best loss, 2.3 by the seeds that chose it, trial 4"
+        "Trial 0 has the best loss, 2.3 on the seeds that selected it, trial 4"
     )
 
 

@@ -63,8 +63,8 @@ def test_the_front_is_a_line_of_steps_through_the_trials_that_are_not_beaten() -
 def test_the_headline_names_the_best_in_each_objective_and_the_table_is_in_order() -> None:
     said = search_words.headline(search())
     assert said == (
-        "Trial 0 has the best loss, 2.4 by the seeds that chose it, trial 3 has the best kv_bytes_per_token, 30; 4 of 5"
-        " scored trials are on the front."
+        "Trial 0 has the best loss, 2.4 on the seeds that selected it, trial 3 has the best kv_bytes_per_token, 30; 4"
+        " of 5 scored trials are on the front."
     )
     assert [row[0] for row in best_table(search()).rows] == ["0", "2", "1", "3"]
     assert "trial 0 has the best kv_bytes_per_token, 600" in search_words.headline(search(("minimize", "maximize")))
@@ -132,7 +132,9 @@ def test_parallel_coordinates_have_every_trial_where_its_settings_are() -> None:
 def test_a_smoke_search_claims_nothing() -> None:
     found = search()
     smoke = SearchSummary(found.document.model_copy(update={"scale": "smoke"}), ())
-    assert search_words.headline(smoke).startswith("A smoke search shows that it works, and finds nothing")
+    assert search_words.headline(smoke).startswith(
+        "A smoke search only shows that it works: its runs are too short to find anything."
+    )
     assert (smoke.best, best_table(smoke).rows) == ((), ())
     assert len(closing_table(smoke).rows) == len(SCORES)
     assert search_words.edges(smoke) + search_words.matters(smoke, {}) + search_words.fresh(smoke) == []

@@ -101,7 +101,7 @@ def test_decoding_that_waits_for_operations_is_marked(tmp_path: Path, used: dict
     for key in ("decode-by-context", "trade-off"):
         _, told, rest = figure(folder, key).note.partition("Decoding one sequence, ")
         assert bool(told) == (who is not None)
-        assert rest.startswith(f"{who} used less than 25 % of the memory's bandwidth" if who else "")
+        assert rest.startswith(f"{who} used less than 25 % of the memory bandwidth" if who else "")
 
 
 KINDS = {"int4": (0.25, 1.5, 0.02), "sink, recent 60": (0.5, 1.0, 0.3)}

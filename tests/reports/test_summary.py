@@ -210,7 +210,7 @@ def test_unlike_machines_and_versions_are_warned_of(
     [
         (
             {"heat": 0.4},
-            ("The GPU's clock was held back in 1 run (heat, up to 40 % of the time): its speeds",),
+            ("The GPU was throttled in 1 run (heat, up to 40 % of the time): its speeds",),
         ),
         ({"power limit": 0.9, "heat": 0.01}, ()),
     ],

@@ -16,7 +16,7 @@ from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
 from reports.pages.trade_offs import Studied, render_trade_offs
 from reports.statistics.estimates import Estimate
-from reports.statistics.front import surely_beaten
+from reports.statistics.front import surely_dominated
 from reports.wording import finding_words
 from reports.wording.cost_words import change_of, clear_costs, costs
 from reports.wording.length_words import conditions
@@ -34,7 +34,7 @@ def of(mean: float, low: float, high: float) -> Estimate:
 @given(st.lists(st.tuples(SPAN, SPAN), max_size=6), st.randoms(use_true_random=False))
 def test_what_is_surely_beaten_is_on_no_front_that_the_intervals_allow(points, random) -> None:
     """Wherever the truth lies within the intervals, another point is at least as good in both."""
-    beaten = surely_beaten(points)
+    beaten = surely_dominated(points)
     for _ in range(20):
         truth = [(random.uniform(*x), random.uniform(*y)) for x, y in points]
         for number, (x, y) in enumerate(truth):
@@ -44,8 +44,8 @@ def test_what_is_surely_beaten_is_on_no_front_that_the_intervals_allow(points, r
 
 def test_points_are_beaten_where_intervals_do_not_overlap() -> None:
     base, worse, touching, unknown = ((1, 1), (0, 0)), ((1, 1), (0.1, 0.4)), ((1, 1), (0, 0.3)), None
-    assert surely_beaten([base, worse, touching, unknown]) == [False, True, False, False]
-    assert surely_beaten([base, base]) == [False, False]
+    assert surely_dominated([base, worse, touching, unknown]) == [False, True, False, False]
+    assert surely_dominated([base, base]) == [False, False]
 
 
 def test_names_leave_the_edges_and_each_other() -> None:
@@ -171,7 +171,7 @@ def test_of_many_arms_the_best_have_a_name_beside_them_and_the_baseline(tmp_path
 
 
 def test_only_an_arm_that_is_judged_beats_another(tmp_path: Path) -> None:
-    """Markers are open, and said to be clearly worse, where a verdict could say so."""
+    """Markers are open, and said to be clearly dominated, where a verdict could say so."""
     losses: dict[str, list[float | None]] = {
         "judged": [2.31, 2.32, 2.30],
         "a seed failed": [2.31, 2.32, 2.30, 9.0],
@@ -185,7 +185,7 @@ def test_only_an_arm_that_is_judged_beats_another(tmp_path: Path) -> None:
         study = StudyOf([Arm("base", base[: len(own)], steps=4), Arm("arm", own, speed=5000, diverged=failed, steps=4)])
         page = render_page(summarise_study(study.write(tmp_path / name)))
         first = data_of(page)["figures"]["trade-off"]["data"][0]["marker"]["symbol"]
-        assert first.endswith("-open") == ("Open markers: clearly worse" in page)
+        assert first.endswith("-open") == ("Open markers: clearly dominated" in page)
         beaten[name] = first.endswith("-open")
     assert beaten == {name: name == "judged" for name in losses}
     folder = tmp_path / "judged/studies/norm_placement-cpu"

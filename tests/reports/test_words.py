@@ -103,7 +103,8 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     noise = method_words.noise(summary)
     assert noise.startswith("Seed noise, as a standard deviation over seeds: 0.0096 nats for the loss, ")
     assert noise.endswith(
-        "Four of five such studies find a difference of 0.019 (0.011 to 0.055) nats; smaller ones are found less often."
+        "Four of five such studies would find a difference of 0.019 (0.011 to 0.055) nats; smaller ones are found less "
+        "often."
     )
 
 
@@ -116,8 +117,8 @@ def test_arms_whose_noise_is_not_that_of_all_are_named(tmp_path: Path) -> None:
     summary = reports.summarise(StudyOf(arms).write(tmp_path))
     assert (summary.noise.noisier, summary.noise.quiet) == (("loud",), (("base", "near"),))
     said = (
-        "loud is noisier than the others: it has its own noise. base and near scatter less about each other than about "
-        "the rest: they count as one arm in the noise, and are compared by their own differences."
+        "loud is noisier than the others: it has its own noise estimate. base and near vary less against each other "
+        "than against the rest: they count as one arm in the noise estimate, and are compared by their own differences."
     )
     assert said in reports.notes(summary) and said in method_words.noise(summary)
 

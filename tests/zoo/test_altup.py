@@ -100,12 +100,12 @@ def test_a_threshold_zeroes_its_share_of_normal_features(share: float) -> None:
 
 
 REFUSED = [
-    ({"altup": {"streams": 2, "active": 2}}, "altup.active: there are 2 streams, counted from 0"),
+    ({"altup": {"streams": 2, "active": 2}}, "altup.active: must be below streams = 2, not 2"),
     (
         {"altup": {}, "block.norm_placement": "hyper_connections"},
         "norm_placement: altup needs layers that write a stream of",
     ),
-    ({"block.laurel": {}, "block.norm_placement": "post"}, "block.laurel: adds to a stream .* post has none"),
+    ({"block.laurel": {}, "block.norm_placement": "post"}, "block.laurel: needs an additive residual .* not post"),
     ({"block.laurel": {}, "block.topology": "parallel"}, "block.laurel: .* topology serial"),
 ]
 

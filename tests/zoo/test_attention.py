@@ -129,7 +129,7 @@ def test_a_full_cache_refuses_more() -> None:
     spec = zoo.load("small", d_model=16, n_layers=1)
     model, cache = zoo.build(spec), zoo.build(spec).new_cache(batch=1, capacity=4)
     model(random_tokens(spec, 1, 3), cache)
-    with pytest.raises(ValueError, match="holds 4 tokens: 3 are in it and 2 more do not fit"):
+    with pytest.raises(ValueError, match="2 more tokens do not fit: the cache has 3 of at most 4"):
         model(random_tokens(spec, 1, 2), cache)
     with pytest.raises(ValueError, match="first chunk only"):
         model(random_tokens(spec, 1, 1), cache, left_pad=torch.tensor([0]))

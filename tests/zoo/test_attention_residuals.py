@@ -87,11 +87,11 @@ def test_odd_numbers_of_layers_do_what_every_model_must(edits: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("edits", "reason"),
     [
-        ({"sharing": {"blocks": 2}}, r"^sharing: .+ \(attention_residuals\) needs layers with weights of their own"),
-        ({"mtp": {"depth": 1}}, r"^mtp: .+ \(attention_residuals\) needs a stream that only its layers read and write"),
+        ({"sharing": {"blocks": 2}}, r"^sharing: .+ \(attention_residuals\) needs layers that share no weights"),
+        ({"mtp": {"depth": 1}}, r"^mtp: .+ \(attention_residuals\) needs a stream that only the layers read and write"),
         (
             {"pattern": ["block", "x"], "blocks.x.norm_placement": {"kind": "hyper_connections", "n": 3}},
-            "attention_residuals is of all layers, and some have attention_residuals, hyper_connections",
+            "all layers must have attention_residuals; found attention_residuals, hyper_connections",
         ),
     ],
     ids=str,

@@ -59,7 +59,7 @@ def test_forget_gates_are_read_from_a_cache_in_any_order(options: dict[str, Any]
 
 def test_what_a_cache_with_sinks_drops_takes_its_forget_gates_along() -> None:
     model = random_model(zoo.load("small", **{"block.mixer.forget": True}))
-    with pytest.raises(zoo.UnsupportedError, match=r"mixer\.forget: tokens that are dropped take their forget gates"):
+    with pytest.raises(zoo.UnsupportedError, match=r"mixer\.forget: dropped tokens' forget gates would be lost"):
         model.new_cache(1, 50, kind=cache_kind({"kind": "sink", "sinks": 2, "recent": 5}))
 
 
@@ -175,19 +175,22 @@ def test_two_layers_share_keys_and_values_of_equal_sizes_alone() -> None:
     edits = {"block.mixer.v_dim": 9, "blocks": {"reader": {"mixer.reuse_kv": True}}, "pattern": ["block", "reader"]}
     assert zoo.load("small", **edits).layers[1].mixer.borrows
     edits["blocks"] = {"reader": {"mixer.reuse_kv": True, "mixer.v_dim": 8}}
-    with pytest.raises(zoo.SpecError, match="no layer below has keys and values of its own"):
+    with pytest.raises(zoo.SpecError, match="no lower layer has its own keys and values"):
         zoo.load("small", **edits)
 
 
 @pytest.mark.parametrize(
     ("edits", "reason"),
     [
-        ({"block.mixer.forget": True, "visible": "all"}, "forget: forgets what came before a token"),
-        ({"block.mixer.exclusive": True, "block.mixer.window": 1}, "exclusive: nothing is left of a token that sees"),
-        ({"block.mixer.keys_as_values": True, "block.mixer.bias": True}, "bias: there is no matrix of values"),
+        ({"block.mixer.forget": True, "visible": "all"}, "forget: forget gates need causal attention"),
+        (
+            {"block.mixer.exclusive": True, "block.mixer.window": 1},
+            "exclusive: with a window of 1 the output is",
+        ),
+        ({"block.mixer.keys_as_values": True, "block.mixer.bias": True}, "bias: with keys_as_values there is no value"),
         (
             {"block.mixer.keys_as_values": True, "block.mixer.v_dim": 3},
-            "keys_as_values: keys are the values, and v_dim",
+            "keys_as_values: cannot be combined with v_dim",
         ),
     ],
     ids=str,

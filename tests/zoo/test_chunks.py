@@ -113,7 +113,7 @@ def test_a_model_learns_by_the_ratio_that_counts() -> None:
 
 def test_a_batch_whose_ratio_counts_cannot_be_cut() -> None:
     whole, each = (zoo.load("small", **with_loss_over(over)) for over in ("batch", "text"))
-    assert whole.couples_rows == "chunks.loss_over is the whole batch"
+    assert whole.couples_rows == "chunks.loss_over is batch"
     assert each.couples_rows is None
 
 
@@ -163,7 +163,7 @@ def test_layers_between_cost_what_they_cost_for_their_share_of_the_tokens() -> N
 @pytest.mark.parametrize(
     ("edits", "reason"),
     [
-        ({"n_layers": 3}, "leave no layer of 3 between encoder and decoder"),
+        ({"n_layers": 3}, "needs n_layers of at least 4, one between encoder and decoder, not 3"),
         ({"chunks.ratio": 1}, "greater than 1"),
         ({"unet_skips": True}, "chunks: unet_skips needs every token in the stream of every layer"),
         ({"visible": "all"}, "visible: chunks needs a causal model"),
@@ -181,7 +181,7 @@ def test_what_needs_tokens_in_all_layers_is_refused(edits: dict[str, Any], reaso
 
 
 def test_a_paged_cache_is_refused() -> None:
-    with pytest.raises(zoo.UnsupportedError, match="how many pages the tokens of a layer take depends on the text"):
+    with pytest.raises(zoo.UnsupportedError, match="paged does not support layers that run on only some of the tokens"):
         zoo.build(zoo.load("small", **SMALL)).new_cache(1, 8, kind="paged")
 
 

@@ -114,7 +114,7 @@ def test_what_is_taken_back_is_chosen_anew() -> None:
         ),
         (
             {"block.mixer.position": "alibi"},
-            r"depth_routing: blocks\.routed\.mixer\.position \(alibi\) needs positions that follow",
+            r"depth_routing: blocks\.routed\.mixer\.position \(alibi\) needs positions given",
         ),
         ({"block.mixer": "flash"}, r"depth_routing: blocks\.routed\.mixer \(flash\) needs contiguous positions"),
         ({"block.ffn": "topk_moe"}, r"depth_routing: blocks\.routed\.ffn \(topk_moe\) needs rows without padding"),
@@ -127,5 +127,5 @@ def test_what_cannot_be_routed_is_refused(edits: dict[str, Any], reason: str) ->
 
 
 def test_pages_are_refused() -> None:
-    with pytest.raises(zoo.UnsupportedError, match="how many pages the tokens of a layer take depends on the text"):
+    with pytest.raises(zoo.UnsupportedError, match="paged does not support layers that run on only some of the tokens"):
         zoo.build(small()).new_cache(1, 8, kind="paged")

@@ -141,10 +141,10 @@ def test_without_a_loss_the_indexer_costs_forward_passes_alone() -> None:
 
 def test_an_encoder_cannot_choose() -> None:
     mixer = {"kind": "dsa", "kv_rank": 10, "nope_dim": 7, "rope_dim": 6}
-    with pytest.raises(zoo.SpecError, match="dsa reads from left to right: it cannot see later tokens"):
+    with pytest.raises(zoo.SpecError, match="dsa is causal: it cannot be used in an encoder or with visible: prefix"):
         zoo.load("small", d_model=24, visible="all", **{"block.mixer": mixer})
 
 
 def test_an_index_too_narrow_for_positions_is_refused() -> None:
-    with pytest.raises(zoo.SpecError, match=r"index_dim: 4 features cannot hold the 6 that are turned"):
+    with pytest.raises(zoo.SpecError, match=r"index_dim: must be at least rope_dim \(6\), not 4"):
         spec_of(index_dim=4, rope_dim=6).resolve(D)

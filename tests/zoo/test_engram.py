@@ -165,7 +165,7 @@ def test_a_memory_is_a_layer_of_its_own_before_another() -> None:
     ("edit", "message"),
     [
         ({"features": 5}, "features: 2 hashes do not divide 5 features"),
-        ({"width": 12}, "width: values are added to the stream, and 12 features are not its 16"),
+        ({"width": 12}, r"width: must equal d_model \(16\), not 12"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(edit: dict[str, Any], message: str) -> None:

@@ -111,7 +111,9 @@ def test_xielu_has_a_gradient_at_large_numbers() -> None:
 
 
 def test_xielu_has_no_threshold_at_zero() -> None:
-    with pytest.raises(zoo.SpecError, match="sparsity: its threshold leaves nothing below zero"):
+    with pytest.raises(
+        zoo.SpecError, match="sparsity: not supported with xielu: the threshold removes negative values"
+    ):
         xielu_layer(sparsity=0.5)
 
 

@@ -83,7 +83,7 @@ REFUSED = [
     ({"block.norm_placement": "attention_residuals"}, r"first_stream: .*\(attention_residuals\) needs"),
     ({"chunks": {}, "n_layers": 6}, "chunks: first_stream needs every token in the stream of every layer"),
     ({"sharing": {"recursion": {}}}, "sharing.recursion: first_stream needs every token"),
-    ({"sharing": {"injection": True, "random_depth": {}}}, "first_stream needs layers that run once in each pass"),
+    ({"sharing": {"injection": True, "random_depth": {}}}, "first_stream needs layers that run exactly once per pass"),
 ]
 
 

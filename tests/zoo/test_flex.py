@@ -98,7 +98,10 @@ def test_flex_reads_an_encoder(text: Tensor | None) -> None:
 
 def test_flex_refuses_dropout() -> None:
     index, q = torch.arange(9), torch.randn(1, 2, 9, 6)
-    with attention_backend("flex"), pytest.raises(ValueError, match="the flex backend has no dropout: use plain"):
+    with (
+        attention_backend("flex"),
+        pytest.raises(ValueError, match="the flex backend does not support dropout: use plain"),
+    ):
         attend(q, q, q, Visible(index, index), Scoring(1.0, dropout=0.1))
 
 

@@ -66,7 +66,7 @@ def test_only_the_branches_that_are_asked_for_have_one_and_pay_for_it() -> None:
 
 
 def test_a_gate_needs_a_branch() -> None:
-    with pytest.raises(zoo.SpecError, match=r"block\.gated_norm\.before: there is no ffn for it to be before"):
+    with pytest.raises(zoo.SpecError, match=r"block\.gated_norm\.before: the block has no ffn; use before: \[mixer\]"):
         small(**{"block.ffn": "none"})
     with pytest.raises(zoo.SpecError, match=r"block\.gated_norm\.before: must name a branch"):
         small(**{"block.gated_norm": {"before": []}})

@@ -168,10 +168,12 @@ def test_a_gated_unit_needs_a_norm() -> None:
         layer.offset.zero_()
     near, far = (run(layer, scale * X).abs().sum().item() for scale in (1e4, 2e4))
     assert far / near == pytest.approx(2**6, rel=0.01)
-    with pytest.raises(zoo.SpecError, match=r"block\.norm: gau gives what it reads to the power of 6: it needs a norm"):
+    with pytest.raises(
+        zoo.SpecError, match=r"block\.norm: the output of gau grows with power 6 of its input: it needs a norm"
+    ):
         zoo.load("small", **{"block.mixer": "gau", "block.norm": "none"})
 
 
 def test_flash_says_what_it_lacks() -> None:
-    with pytest.raises(zoo.SpecError, match=r"block\.mixer\.position: flash sums up what is before a chunk"):
+    with pytest.raises(zoo.SpecError, match=r"block\.mixer\.position: alibi adds to attention scores, which flash"):
         zoo.load("small", **{"block.mixer": {"kind": "flash", "position": "alibi"}})

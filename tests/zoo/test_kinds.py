@@ -214,7 +214,7 @@ def test_places_in_two_dimensions() -> None:
             for i in (4, 5)
         ]
     torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match="a text of 10 tokens: the model has learned positions for 9"):
+    with pytest.raises(ValueError, match="a text of 10 tokens is longer than the 9 learned positions"):
         model(tokens, places=places + 6)
 
 
@@ -248,20 +248,20 @@ def test_a_model_of_before_says_nothing_new() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "state": ({"visible": "all", "block.mixer": "retention"}, "block.mixer: retention reads from left to right"),
-    "window": ({"visible": "prefix", "block.mixer.window": 3}, "block.mixer.window: reaches back only"),
-    "conv": ({"visible": "all", "block.mixer.conv": 3}, "block.mixer.conv: reaches back only"),
-    "xpos": ({"visible": "all", "block.mixer.position": "xpos"}, "block.mixer.position: scores decay with"),
-    "buckets": ({"visible": "all", "block.mixer.position": {"kind": "t5", "buckets": 3}}, "buckets: bidirectional"),
+    "state": ({"visible": "all", "block.mixer": "retention"}, "block.mixer: retention is causal: it cannot be used"),
+    "window": ({"visible": "prefix", "block.mixer.window": 3}, "block.mixer.window: is causal: it cannot be used"),
+    "conv": ({"visible": "all", "block.mixer.conv": 3}, "block.mixer.conv: is causal: it cannot be used"),
+    "xpos": ({"visible": "all", "block.mixer.position": "xpos"}, "block.mixer.position: xpos needs causal attention"),
+    "buckets": ({"visible": "all", "block.mixer.position": {"kind": "t5", "buckets": 3}}, "must be at least 4 for"),
     "mtp": ({"visible": "prefix", "mtp.depth": 1}, "visible: mtp needs a causal model without an encoder"),
-    "both": ({"visible": "all", "encoder.n_layers": 1}, "encoder: a model with visible: all is an encoder"),
-    "no encoder": ({"block.cross.heads": 2}, "block.cross: there is no encoder to attend to: set encoder too"),
+    "both": ({"visible": "all", "encoder.n_layers": 1}, "encoder: cannot be combined with visible: all"),
+    "no encoder": ({"block.cross.heads": 2}, "block.cross: needs an encoder to attend to: set encoder"),
     "kv heads": ({"encoder.n_layers": 1, "block.cross.kv_heads": 3}, "block.cross.kv_heads: 3 kv heads do not"),
-    "parallel": ({"encoder.n_layers": 1, "block.topology": "parallel"}, "block.topology: parallel has no place for"),
+    "parallel": ({"encoder.n_layers": 1, "block.topology": "parallel"}, "block.topology: must be serial for cross"),
     "typo": ({"encoder.n_layer": 1}, r"encoder.n_layer: unknown key \(did you mean 'n_layers'\?\)"),
     "inside": ({"encoder": {"n_layers": 1, "block.mixer.headz": 1}}, "encoder.block.mixer.headz: unknown key"),
-    "its state": ({"encoder.n_layers": 1, "block.mixer": "retention"}, "encoder.block.mixer: retention reads"),
-    "types": ({"encoder.n_layers": 1, "token_types": 2}, "token_types: a model with an encoder has none"),
+    "its state": ({"encoder.n_layers": 1, "block.mixer": "retention"}, "encoder.block.mixer: retention is causal"),
+    "types": ({"encoder.n_layers": 1, "token_types": 2}, "token_types: not supported with an encoder"),
 }  # fmt: skip
 
 
@@ -284,13 +284,14 @@ def test_what_a_pass_cannot_do_is_one_error() -> None:
     two, tokens = torch.tensor([1, 2]), torch.zeros(2, 9, dtype=torch.int64)
     call({"encoder.n_layers": 1}, "this model has an encoder: give it encoder_tokens")
     call({}, "this model has no encoder and takes tokens only", encoder_tokens=tokens)
-    call({"encoder.n_layers": 1}, "the cache holds 8 tokens of the encoder's: 9", cached=True, encoder_tokens=tokens)
-    call({}, "token_types are for models that have a table of them", token_types=tokens[:, :4])
-    call({"visible": "prefix"}, "right_pad is for models with visible: all", right_pad=two)
-    call({"visible": "prefix"}, "the first chunk, which must hold all of it", cached=True, prefix=two + 3)
+    full = "the cache is for at most 8 encoder tokens, not 9"
+    call({"encoder.n_layers": 1}, full, cached=True, encoder_tokens=tokens)
+    call({}, "token_types need a model with token-type embeddings", token_types=tokens[:, :4])
+    call({"visible": "prefix"}, "right_pad needs a model with visible: all, not prefix", right_pad=two)
+    call({"visible": "prefix"}, "the first chunk must contain the whole prefix", cached=True, prefix=two + 3)
     call(
         {"block.mixer.position": "alibi"},
-        "positions cannot be passed to a model with alibi positions",
+        "places cannot be passed to a model with alibi positions",
         places=tokens[:, :4],
     )
     model = zoo.build(zoo.load("small", **SMALL, encoder={"n_layers": 1}))

@@ -114,7 +114,7 @@ def test_longer_texts_are_refused_and_padding_is_not_text() -> None:
     model = random_model(zoo.load("small", **encoder(max_length=8)))
     assert longest_text(model.spec) == 8
     tokens = random_tokens(model.spec, 2, 10)
-    with pytest.raises(ValueError, match="a text of 10 tokens: linformer has mixtures of up to 8"):
+    with pytest.raises(ValueError, match=r"linformer reads at most 8 tokens \(max_length\), not 10"):
         model(tokens)
     found = model(tokens, left_pad=torch.tensor([2, 4]))
     torch.testing.assert_close(found[1, 4:], model(tokens[1:, 4:])[0], rtol=1e-4, atol=1e-5)
@@ -138,16 +138,16 @@ def test_it_serves_as_the_encoder_beside_a_decoder() -> None:
     assert (model(tokens, encoder_tokens=other) != before).any(dim=-1).all()
 
 
-WHOLE = "block.mixer: linformer mixes keys of the whole text"
+WHOLE = "block.mixer: linformer needs visible: all, since its mixtures"
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "causal": ({"visible": "causal"}, WHOLE),
     "prefix": ({"visible": "prefix"}, WHOLE),
     "one layer": ({"visible": "causal", "block.mixer": "attention", "blocks": {"wide": {"mixer": "linformer"}},
-                   "pattern": ["block", "wide"]}, "blocks.wide.mixer: linformer mixes keys of the whole text"),
-    "alibi": ({"block.mixer.position": "alibi"}, "block.mixer.position: linformer scores mixtures of keys, which are"),
-    "t5": ({"block.mixer.position": "t5"}, "block.mixer.position: linformer scores mixtures of keys, which are"),
-    "window": ({"block.mixer.window": 3}, "block.mixer.window: reaches back only"),
-    "sparsity": ({"block.mixer.sparsity": "longformer"}, "block.mixer.sparsity: reaches back only"),
+                   "pattern": ["block", "wide"]}, "blocks.wide.mixer: linformer needs visible: all"),
+    "alibi": ({"block.mixer.position": "alibi"}, "block.mixer.position: alibi cannot add to linformer's scores of"),
+    "t5": ({"block.mixer.position": "t5"}, "block.mixer.position: t5 cannot add to linformer's scores of"),
+    "window": ({"block.mixer.window": 3}, "block.mixer.window: is causal: it cannot be used"),
+    "sparsity": ({"block.mixer.sparsity": "longformer"}, "block.mixer.sparsity: is causal: it cannot be used"),
 }  # fmt: skip
 
 

@@ -95,7 +95,7 @@ def test_a_rank_adds_keys_queries_and_three_vectors_of_each_head() -> None:
     [
         ({"groups": 3}, "groups: 3 groups do not divide 4 heads"),
         ({"heads": 7}, "heads: 7 heads do not divide 256 features"),
-        ({"state": 3}, "rope_fraction: 0.5 of 3 features hold no pair to turn"),
+        ({"state": 3}, "rope_fraction: 0.5 of 3 features is less than one pair"),
     ],
     ids=str,
 )

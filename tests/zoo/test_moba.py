@@ -113,7 +113,7 @@ def test_a_compiled_step_chooses_the_same(left_pad: list[int] | None) -> None:
     ("mixer", "reason"),
     [
         ({"blocks": 0}, "blocks: "),
-        ({"position": "t5"}, "position: moba scores means of blocks, which are at no place for which t5 could add"),
+        ({"position": "t5"}, "position: t5 cannot add to moba's scores of block means, which have no position"),
         ({"head_dim": 5}, "position: "),
         ({"kv_heads": 3}, "kv_heads: 3 kv heads do not divide 4 heads"),
     ],

@@ -456,14 +456,14 @@ def test_active_parameters_are_those_that_a_token_touches(ffn: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        ({"kind": "topk_moe", "top_k": 9}, "block.ffn.top_k: there are only 8 experts, not 9"),
+        ({"kind": "topk_moe", "top_k": 9}, "block.ffn.top_k: must be at most 8, the number of experts, not 9"),
         ({"kind": "topk_moe", "swiglu_limit": 7.0},
-         "block.ffn.swiglu_limit: belongs to the activation clamped_swiglu, not to swiglu"),
+         "block.ffn.swiglu_limit: needs activation: clamped_swiglu, not swiglu"),
         ({"kind": "deepseek_moe", "groups": 3}, "block.ffn.groups: 3 groups do not divide 16 experts"),
         ({"kind": "deepseek_moe", "groups": 4, "top_groups": 5},
-         "block.ffn.top_groups: there are only 4 groups, not 5"),
+         "block.ffn.top_groups: must be at most groups = 4, not 5"),
         ({"kind": "deepseek_moe", "groups": 8, "top_groups": 1},
-         "block.ffn.top_k: 1 groups have 2 experts, not 3"),
+         "block.ffn.top_k: must be at most 2, the experts of top_groups = 1, not 3"),
         ({"kind": "deepseek_moe", "groups": 16, "top_groups": 4},
          "block.ffn.group_score: top2 needs groups of two experts or more"),
     ],

@@ -71,8 +71,8 @@ def test_it_starts_as_attention() -> None:
     ("mixer", "reason"),
     [
         ({"head_group": 3}, "groups of 3 do not divide 4 heads"),
-        ({"reuse_kv": True}, "reuse_kv: multi_token scores keys of its own"),
-        ({"sparsity": "strided"}, "sparsity: multi_token scores keys of its own"),
+        ({"reuse_kv": True}, "reuse_kv: cannot be combined with multi_token"),
+        ({"sparsity": "strided"}, "sparsity: cannot be combined with multi_token"),
     ],
     ids=str,
 )

@@ -44,7 +44,9 @@ def test_keys_that_are_declared_and_not_seen_are_found(monkeypatch: pytest.Monke
     flops(subject)  # what is executed is as it was
     # 17 keys are those of 9 tokens with 9 each, less those of 8 with 8 each.
     projected = 2 * 4 * 24 * 24
-    words = f"for token 9 .*: declared {projected + 17 * 4 * 24:,}, counted {projected + 9 * 4 * 24:,} while decoding"
+    words = (
+        f"for token 9 .*: declared {projected + 17 * 4 * 24:,} .*, counted {projected + 9 * 4 * 24:,} while decoding"
+    )
     with pytest.raises(ConformanceError, match=words):
         needed_flops(subject)
 
@@ -66,7 +68,7 @@ def test_a_mixer_that_decodes_in_another_way_needs_no_more_than_what_is_seen(mon
     subject = subject_of("mla")
     needed_flops(subject)
     needing_whole_rows(type(subject.spec.block.mixer), monkeypatch)
-    with pytest.raises(ConformanceError, match=r"that mla needs for a text.*are enough"):
+    with pytest.raises(ConformanceError, match=r"needed FLOPs of mla for a text.*suffice"):
         needed_flops(subject)
 
 
@@ -74,7 +76,7 @@ def test_its_own_decode_flops_are_compared(monkeypatch: pytest.MonkeyPatch) -> N
     subject = subject_of("dsa")
     needed_flops(subject)
     monkeypatch.setattr(type(subject.spec.block.mixer), "decode_flops", lambda self, d_model, context: 10.0)
-    with pytest.raises(ConformanceError, match=r"by `decode_flops`\): declared 10, counted"):
+    with pytest.raises(ConformanceError, match=r"declared 10 \(by `decode_flops`\), counted"):
         needed_flops(subject)
 
 
@@ -84,7 +86,7 @@ def test_a_recurrence_with_more_steps_than_it_takes_is_found(monkeypatch: pytest
     cls = type(subject.spec.block.mixer)
     right = cls.scanning  # type: ignore[attr-defined]
     monkeypatch.setattr(cls, "scanning", lambda self: replace(right(self), rank=2))
-    with pytest.raises(ConformanceError, match="that gated_deltanet needs for token 9"):
+    with pytest.raises(ConformanceError, match="needed FLOPs of gated_deltanet for token 9"):
         needed_flops(subject)
     assert isinstance(right(subject.spec.block.mixer), DeltaCost)
 

@@ -139,13 +139,13 @@ def test_tokens_that_are_taken_back_leave_no_block(kept: int) -> None:
 @pytest.mark.parametrize(
     ("mixer", "reason"),
     [
-        ({"stride": 3}, "compress: a stride of 3 does not divide 4 tokens"),
-        ({"block": 5}, "block: a stride of 2 does not divide 5 tokens"),
-        ({"block": 2}, "block: 2 tokens are fewer than the 4 that are compressed"),
+        ({"stride": 3}, r"compress: must be a multiple of stride \(3\), not 4"),
+        ({"block": 5}, r"block: must be a multiple of stride \(2\), not 5"),
+        ({"block": 2}, r"block: must be at least compress \(4\), not 2"),
         ({"blocks": 2}, "blocks: "),
         (
             {"position": "alibi"},
-            "position: nsa scores compressed blocks, which are at no place for which alibi could add",
+            "position: alibi cannot add to nsa's scores of compressed blocks, which have no position",
         ),
         ({"head_dim": 5}, "position: "),
         ({"kv_heads": 3}, "kv_heads: 3 kv heads do not divide 4 heads"),

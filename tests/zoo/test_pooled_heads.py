@@ -74,15 +74,15 @@ def test_random_draws_keys_and_values_anew_and_keeps_the_rest() -> None:
     ("edits", "message"),
     [
         ({"d_model": 16}, r"\(37, 24\), which cannot become \(37, 16\)"),
-        ({"n_layers": 3}, "blocks do not become 3: growth: stack or duplicate makes more layers"),
+        ({"n_layers": 3}, "to 3 blocks needs growth: stack or duplicate$"),
         (
             {"block.mixer.heads": 2, "block.mixer.kv_heads": 2, "block.mixer.head_dim": 6},
-            "only heads of keys and values",
+            "only key and value heads",
         ),
-        ({"block.ffn.d_ff": 8}, "only heads of keys and values can be pooled"),
+        ({"block.ffn.d_ff": 8}, "only key and value heads can be pooled"),
         (
             {"block.ffn": {"kind": "topk_moe", "experts": 2, "top_k": 1, "d_ff": 8}},
-            r"an expert is as wide as the layer that it is a copy of, d_ff: 64$",
+            r"an expert must be as wide as the layer that it copies, d_ff: 64$",
         ),
     ],
 )

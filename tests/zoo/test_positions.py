@@ -56,7 +56,9 @@ def test_scores_depend_on_distance_alone() -> None:
 
 
 def test_an_odd_dimension_is_refused_by_name() -> None:
-    with pytest.raises(zoo.SpecError, match=r"^block\.mixer\.position: RoPE turns pairs.*not 7$"):
+    with pytest.raises(
+        zoo.SpecError, match=r"^block\.mixer\.position: RoPE rotates pairs: 7 of a head's 7 features cannot be rotated$"
+    ):
         zoo.load("small", **{"block.mixer.head_dim": 7})
 
 
@@ -77,5 +79,5 @@ def test_with_base_one_all_pairs_turn_by_a_radian_a_token() -> None:
             pair = complex(*x[0, 0, place, 2 * i : 2 * i + 2].tolist()) * cmath.exp(1j * place)
             assert complex(*y[0, 0, place, 2 * i : 2 * i + 2].tolist()) == pytest.approx(pair, rel=1e-6)
     scaling = {"kind": "yarn", "factor": 2.0, "original_length": 8}
-    with pytest.raises(zoo.SpecError, match="scaling: YaRN scales pairs that turn slowly, and with base 1 all turn"):
+    with pytest.raises(zoo.SpecError, match="scaling: YaRN needs a base above 1: with base 1, all pairs rotate"):
         zoo.load("small", **{"block.mixer.position": {"kind": "rope", "base": 1, "scaling": scaling}})

@@ -80,7 +80,7 @@ def test_learned_positions_are_opts() -> None:
 def test_a_text_longer_than_the_learned_table_is_refused() -> None:
     spec = zoo.load("small", **{"block.mixer.position": {"kind": "learned", "length": 8, "offset": 2}})
     model, tokens = zoo.build(spec), random_tokens(spec, 2, 9)
-    with pytest.raises(ValueError, match="a text of 9 tokens: the model has learned positions for 8"):
+    with pytest.raises(ValueError, match="a text of 9 tokens is longer than the 8 learned positions"):
         model(tokens)
     cache = model.new_cache(2, 20)
     model(tokens[:, :7], cache)

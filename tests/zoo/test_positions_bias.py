@@ -138,7 +138,7 @@ def test_the_fused_backend_takes_alibi_and_not_a_learned_bias() -> None:
     [
         (
             {"kind": "t5", "buckets": 32, "max_distance": 16},
-            r"^block\.mixer\.position\.max_distance: must exceed the 16",
+            r"^block\.mixer\.position\.max_distance: must be more than buckets // 2 = 16, not 16",
         ),
         ({"kind": "t5", "buckets": 1}, r"^block\.mixer\.position\.buckets"),
         ({"kind": "alibi", "max_exponent": 0}, r"^block\.mixer\.position\.max_exponent"),

@@ -228,7 +228,7 @@ def test_the_longest_row_of_a_padded_batch_decides_the_length() -> None:
                     "long_factor": [1, 2],
                 }
             },
-            r"^block\.mixer\.position\.scaling\.long_factor: has 2 factors for 4 pairs",
+            r"^block\.mixer\.position\.scaling\.long_factor: needs 4 factors, one per pair of features, not 2",
         ),
         ({"scaling": {"kind": "llama3", "low_freq_factor": 5.0}}, r"scaling\.high_freq_factor: must be at least"),
         ({"scaling": {"kind": "yarn", "factor": 2, "original_length": 8, "beta_fast": 0.5}}, r"beta_fast: must be"),

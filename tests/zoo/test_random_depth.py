@@ -155,16 +155,16 @@ def test_a_model_of_random_depth_does_what_every_model_must() -> None:
 @pytest.mark.parametrize(
     ("edits", "reason"),
     [
-        ({"sharing.injection": False, "sharing.state_std": 0.0}, "random_depth: is of a loop with a state of its own"),
-        ({"n_layers": 9}, "blocks: 7 layers are no whole turns of 2, which random_depth needs"),
-        ({"layer_loss": 0.1}, "random_depth: layer_loss needs layers that run once in each pass"),
+        ({"sharing.injection": False, "sharing.state_std": 0.0}, "random_depth: needs injection: true"),
+        ({"n_layers": 9}, "blocks: 7 layers are not a multiple of blocks = 2, as random_depth needs"),
+        ({"layer_loss": 0.1}, "random_depth: layer_loss needs layers that run exactly once per pass"),
         (
             {"block.mixer.value_residual": True},
             "random_depth: block.mixer.value_residual needs keys or values of other layers",
         ),
         (
             {"block.mixer.position": "transformer_xl"},
-            r"random_depth: block\.mixer\.position \(transformer_xl\) needs the same work in training",
+            r"random_depth: block\.mixer\.position \(transformer_xl\) needs the same computation in training",
         ),
     ],
     ids=str,

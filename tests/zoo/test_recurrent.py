@@ -248,7 +248,7 @@ def test_a_state_that_forgets_at_once_overflows_nothing() -> None:
     ("part", "shape", "words"),
     [
         ("k", (2, 2, 4, 3), r"^k: expected \(B, G, T, n\), as q, here \(2, 2, 5, 3\), not \(2, 2, 4, 3\)$"),
-        ("v", (2, 3, 5, 4), r"^v: 3 heads are no multiple of the 2 of q and k$"),
+        ("v", (2, 3, 5, 4), r"^v: must have a multiple of the 2 heads of q and k, not 3$"),
         ("v", (2, 4, 5), r"^v: expected \(B, heads, T, features\), not \(2, 4, 5\)$"),
         ("decay", (2, 4, 10), r"^decay: expected \(B, H, T\) or \(B, H, T, n\), here \(2, 4, 5\), not \(2, 4, 10\)$"),
         ("strength", (2, 4, 5, 1), r"^strength: expected \(B, H, T\), here \(2, 4, 5\), not \(2, 4, 5, 1\)$"),
@@ -345,15 +345,18 @@ def test_a_hybrid_keeps_keys_of_its_attention_alone() -> None:
 @pytest.mark.parametrize(
     ("mixer", "reason"),
     [
-        ({"kind": "retention", "position": "alibi"}, "position: retention keeps a state and has no scores"),
-        ({"kind": "mamba2", "window": 4}, r"window: mamba2 has no such setting"),
-        ({"kind": "linear_attention", "softcap": 3.0}, r"softcap: linear_attention has no such setting"),
+        ({"kind": "retention", "position": "alibi"}, "position: alibi adds to attention scores, which"),
+        ({"kind": "mamba2", "window": 4}, r"window: not a setting of mamba2, but of "),
+        ({"kind": "linear_attention", "softcap": 3.0}, r"softcap: not a setting of linear_attention, but of "),
         ({"kind": "mamba2", "heads": 4, "groups": 3}, "groups: 3 groups do not divide 4 heads"),
         ({"kind": "gated_deltanet", "heads": 4, "k_heads": 3}, "k_heads: 3 heads of keys do not divide 4"),
         ({"kind": "gated_deltanet", "chunk": 12}, "chunk: must be a power of two, not 12"),
         ({"kind": "mamba2", "heads": 7}, "heads: 7 heads do not divide 256 features"),
         ({"kind": "retention", "heads": 7}, "heads: 7 heads do not divide d_model 128"),
-        ({"kind": "retention", "head_dim": 5}, "position: RoPE turns pairs"),
+        (
+            {"kind": "retention", "head_dim": 5},
+            "position: RoPE rotates pairs: 5 of a head's 5 features cannot be rotated",
+        ),
     ],
     ids=str,
 )
@@ -378,7 +381,7 @@ def test_a_shared_expert_is_gated_by_the_token() -> None:
         gated.shared_gate = gate
         expected = ungated + (torch.sigmoid(x @ gate.weight[0]) - 1)[..., None] * gated.shared(x, step)
         torch.testing.assert_close(gated(x, step), expected, rtol=1e-9, atol=1e-9)
-    with pytest.raises(zoo.SpecError, match="shared_gate: there are no shared experts to gate"):
+    with pytest.raises(zoo.SpecError, match="shared_gate: needs shared_experts"):
         zoo.load("small", **{"block.ffn": {**edits, "shared_experts": 0, "shared_gate": True}})
 
 
@@ -392,5 +395,5 @@ def test_a_block_without_an_ffn_has_its_mixer_alone() -> None:
     for block in model.blocks:
         stream = stream + block.mixer(block.mixer_residual.norm_in(stream), step)
     torch.testing.assert_close(model(tokens), model.read_out(model.norm(stream)))
-    with pytest.raises(zoo.SpecError, match="topology: parallel needs mixer and ffn side by side"):
+    with pytest.raises(zoo.SpecError, match="topology: parallel needs a mixer and an FFN"):
         spec.edit({"block.topology": "parallel"})

@@ -252,5 +252,5 @@ def test_what_cannot_be_says_why(mixer: dict[str, Any], reason: str) -> None:
 
 
 def test_a_short_conv_needs_a_norm() -> None:
-    with pytest.raises(zoo.SpecError, match="to the power of 3: it needs a norm"):
+    with pytest.raises(zoo.SpecError, match="grows with power 3 of its input: it needs a norm"):
         zoo.load("small", **{"block.mixer": "short_conv", "block.norm": "none"})

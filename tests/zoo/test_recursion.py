@@ -120,14 +120,18 @@ def test_costs_are_those_of_each_turns_share_and_of_what_routers_read() -> None:
         (
             {"block.mixer.position": "alibi"},
             "sharing.recursion",
-            r"block\.mixer\.position \(alibi\) needs positions that",
+            r"block\.mixer\.position \(alibi\) needs positions given",
         ),
         ({"block.ffn": "topk_moe"}, "sharing.recursion", r"block\.ffn \(topk_moe\) needs rows without padding"),
-        ({"sharing.injection": True}, "sharing.recursion", "tokens that leave the loop"),
-        ({"sharing.random_depth": {}}, "sharing.random_depth", "recursion has a router for each of its turns"),
-        ({"sharing.order": "sequence"}, "sharing.order", "recursion is of the turns of a loop"),
-        ({"n_layers": 4}, "sharing.blocks", "2 layers are one turn, of all tokens: recursion needs two at least"),
-        ({"n_layers": 7}, "sharing.blocks", "5 layers are no whole turns of 2, which recursion needs"),
+        ({"sharing.injection": True}, "sharing.recursion", "cannot be combined with injection"),
+        (
+            {"sharing.random_depth": {}},
+            "sharing.random_depth",
+            "cannot be combined with recursion, which has one router per turn",
+        ),
+        ({"sharing.order": "sequence"}, "sharing.order", "must be cycle with recursion"),
+        ({"n_layers": 4}, "sharing.blocks", "2 layers are a single turn: recursion needs at least two turns"),
+        ({"n_layers": 7}, "sharing.blocks", "5 layers are not a multiple of blocks = 2, as recursion needs"),
     ],
     ids=str,
 )
@@ -137,5 +141,5 @@ def test_what_cannot_be_routed_is_refused(edits: dict[str, Any], path: str, reas
 
 
 def test_pages_are_refused() -> None:
-    with pytest.raises(zoo.UnsupportedError, match="how many pages the tokens of a layer take depends on the text"):
+    with pytest.raises(zoo.UnsupportedError, match="paged does not support layers that run on only some of the tokens"):
         zoo.build(small()).new_cache(1, 8, kind="paged")

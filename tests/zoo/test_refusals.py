@@ -34,39 +34,43 @@ MISUSES: dict[str, tuple[dict[str, Any], Callable[[zoo.Decoder], object], str]] 
     "no tokens in a cache": ({}, lambda m: m(TOKENS[:, :0], m.new_cache(2, 4)), "tokens of shape (2, 0): a pass needs"),
     "no tokens to learn from": ({}, lambda m: m.loss(TOKENS[:, :0], TOKENS[:, :0]), "tokens of shape (2, 0)"),
     "an empty prompt": ({}, lambda m: zoo.generate(m, TOKENS[:, :0], 3), "tokens of shape (2, 0): a pass needs"),
-    "floats": ({}, lambda m: m(TOKENS.float()), "tokens must be (batch, length) int64, not (2, 4) float32"),
-    "one dimension": ({}, lambda m: m(TOKENS[0]), "tokens must be (batch, length) int64, not (4,) int64"),
-    "a token too large": ({}, lambda m: m(TOKENS + 5), "has the tokens 0 to 10, and these reach from 5 to 12"),
-    "a negative token": ({}, lambda m: m(TOKENS - 1), "has the tokens 0 to 10, and these reach from -1 to 6"),
-    "another batch": ({}, lambda m: m(TOKENS, m.new_cache(3, 4)), "the cache holds 3 rows, and 2 are given"),
+    "floats": ({}, lambda m: m(TOKENS.float()), "tokens must be an int64 tensor (batch, length), not (2, 4) float32"),
+    "one dimension": ({}, lambda m: m(TOKENS[0]), "tokens must be an int64 tensor (batch, length), not (4,) int64"),
+    "a token too large": ({}, lambda m: m(TOKENS + 5), "token ids must be 0 to 10, not 5 to 12"),
+    "a negative token": ({}, lambda m: m(TOKENS - 1), "token ids must be 0 to 10, not -1 to 6"),
+    "another batch": ({}, lambda m: m(TOKENS, m.new_cache(3, 4)), "the cache is for 3 rows, not 2"),
     "no capacity": ({}, lambda m: m.new_cache(2, -1), "capacity must be at least 1, not -1"),
     "a cache of no rows": ({}, lambda m: m.new_cache(0, 4), "batch must be at least 1, not 0"),
     "padding beyond the row": (
         {},
         lambda m: m(TOKENS, left_pad=of_rows(0, 5)),
-        "left_pad is 5, and a row has 4 tokens",
+        "left_pad must be at most 4, the length of a row, not 5",
     ),
     "padding beyond the cache": (
         {},
         lambda m: m(TOKENS, m.new_cache(2, 6), of_rows(0, 7)),
-        "left_pad is 7, and a row has 6 tokens",
+        "left_pad must be at most 6, the length of a row, not 7",
     ),
-    "negative padding": ({}, lambda m: m(TOKENS, left_pad=of_rows(0, -1)), "left_pad counts tokens: it cannot be -1"),
-    "padding of one row": ({}, lambda m: m(TOKENS, left_pad=of_rows(1)), "left_pad must be (2,) int64, one number for"),
+    "negative padding": ({}, lambda m: m(TOKENS, left_pad=of_rows(0, -1)), "left_pad must be at least 0, not -1"),
+    "padding of one row": (
+        {},
+        lambda m: m(TOKENS, left_pad=of_rows(1)),
+        "left_pad must be an int64 tensor (2,), one number per row, not (1,) int64",
+    ),
     "a prefix beyond the row": (
         {"visible": "prefix"},
         lambda m: m(TOKENS, prefix=of_rows(5, 1)),
-        "prefix is 5, and a row has 4 tokens",
+        "prefix must be at most 4, the length of a row, not 5",
     ),
     "a prefix beyond the row in training": (
         {"visible": "prefix"},
         lambda m: m.loss(TOKENS, TOKENS, prefix=of_rows(5, 1)),
-        "prefix is 5, and a row has 4 tokens",
+        "prefix must be at most 4, the length of a row, not 5",
     ),
     "right padding beyond the row": (
         {"visible": "all"},
         lambda m: m(TOKENS, right_pad=of_rows(5, 1)),
-        "right_pad is 5, and a row has 4 tokens",
+        "right_pad must be at most 4, the length of a row, not 5",
     ),
     "an encoder's empty text": (
         {"encoder": {"n_layers": 1}},
@@ -76,12 +80,12 @@ MISUSES: dict[str, tuple[dict[str, Any], Callable[[zoo.Decoder], object], str]] 
     "another number of an encoder's texts": (
         {"encoder": {"n_layers": 1}},
         lambda m: m(TOKENS, encoder_tokens=TOKENS[:1]),
-        "encoder_tokens have 1 rows, and tokens 2",
+        "encoder_tokens must have as many rows as tokens, 2, not 1",
     ),
     "targets of other tokens": (
         {},
         lambda m: m.loss(TOKENS[:, :-1], TOKENS),
-        "targets of shape (2, 4) and tokens of shape (2, 3)",
+        "targets must have the shape of tokens, (2, 3), not (2, 4)",
     ),
     "a target too large": (
         {},
@@ -96,12 +100,12 @@ MISUSES: dict[str, tuple[dict[str, Any], Callable[[zoo.Decoder], object], str]] 
     "tokens that are no tensor": (
         {},
         lambda m: m([[1, 2]]),
-        "tokens must be a tensor (batch, length) int64, not a list",
+        "tokens must be an int64 tensor (batch, length), not a list",
     ),
     "one number for the padding of all rows": (
         {},
         lambda m: m(TOKENS, left_pad=1),
-        "left_pad must be a tensor (2,) int64, one number for each row, not 1",
+        "left_pad must be an int64 tensor (2,), one number per row, not 1",
     ),
     "no encoder's context to count": (
         {"encoder": {"n_layers": 1}},
@@ -162,7 +166,7 @@ def kind_of_cache(cache: Any) -> type:
 
 def test_a_cache_of_other_layers_is_refused() -> None:
     model, other = model_of(), zoo.build(zoo.load("small", **{**SHAPE, "n_layers": 2}))
-    with pytest.raises(ValueError, match="the cache is of 2 layers, and the model has 1"):
+    with pytest.raises(ValueError, match="the cache has 2 entries, the model needs 1: create"):
         model(TOKENS, other.new_cache(2, 4))
 
 

@@ -75,7 +75,9 @@ def test_rezero_multiplies_the_branch_alone_and_has_no_norm() -> None:
     model, bare = zoo.build(spec), zoo.build(spec.edit({"n_layers": 1}))
     tokens = random_tokens(spec, 1, 5)
     torch.testing.assert_close(model(tokens), bare(tokens), msg="layers begin as the identity")
-    with pytest.raises(zoo.SpecError, match=r"norm_placement: gau gives what it reads to the power of .+: it needs"):
+    with pytest.raises(
+        zoo.SpecError, match=r"norm_placement: the output of gau grows with power .+ of its input: it needs"
+    ):
         spec.edit({"block.mixer": "gau", "block.ffn": "none"})
 
 
@@ -216,7 +218,7 @@ def test_each_branch_starts_at_a_stream_of_its_own() -> None:
 def test_all_layers_have_the_same_streams(other: Any, n: int) -> None:
     """A single hyper-connected stream is (B, T, 1, D), which is not the (B, T, D) of the other placements."""
     edits = {"block.norm_placement": {"kind": "hyper_connections", "n": n}, "pattern": ["block", "other"]}
-    reason = rf"blocks\.other\.norm_placement: reads and writes a stream of \(B, T, .*\(B, T, {n}, D\)"
+    reason = rf"blocks\.other\.norm_placement: all layers need a stream of the same shape: \(B, T, .*\(B, T, {n}, D\)"
     with pytest.raises(zoo.SpecError, match=reason):
         zoo.load("small", **edits, blocks={"other": {"norm_placement": other}})
     edits["block.norm_placement"] = "hyper_connections"
@@ -316,5 +318,5 @@ def test_a_network_without_shortcuts_conforms() -> None:
 
 @pytest.mark.parametrize("kind", ["hyper_connections", "mhc", "attention_residuals", "ngpt"])
 def test_what_mixes_streams_keeps_them(kind: str) -> None:
-    with pytest.raises(zoo.SpecError, match=f"{kind} mixes what the stream holds, of which 0 would leave nothing"):
+    with pytest.raises(zoo.SpecError, match=f"must not be 0 with {kind}: it would erase the stream"):
         zoo.load("small", **{"block.norm_placement": {"kind": kind, "stream_scale": 0}})

@@ -98,12 +98,12 @@ def test_recomputed_blocks_borrow_too() -> None:
 
 
 REFUSED = [
-    (["reader", "block"], {}, r"blocks\.reader\.mixer\.reuse_kv: no layer below has keys"),
-    (["local", "reader"], {}, r"blocks\.reader\.mixer\.reuse_kv: no layer below has keys"),
-    (["block", "reader"], {"blocks.reader.mixer.conv": 3}, r"blocks\.reader\.mixer\.conv: keys and values are of a"),
-    (["block", "reader"], {"block.mixer.bias": True}, r"blocks\.reader\.mixer\.bias: keys and values are of a"),
-    (["block", "reader"], {"mtp": {}}, "mtp: its modules are blocks of the last layer's kind"),
-    (["block", "reader"], {"value_embeddings": {}}, "layer 3 has no heads of values to add to"),
+    (["reader", "block"], {}, r"blocks\.reader\.mixer\.reuse_kv: no lower layer has its own"),
+    (["local", "reader"], {}, r"blocks\.reader\.mixer\.reuse_kv: no lower layer has its own"),
+    (["block", "reader"], {"blocks.reader.mixer.conv": 3}, r"blocks\.reader\.mixer\.conv: with reuse_kv, keys"),
+    (["block", "reader"], {"block.mixer.bias": True}, r"blocks\.reader\.mixer\.bias: with reuse_kv, keys"),
+    (["block", "reader"], {"mtp": {}}, "mtp: needs a last layer without reuse_kv"),
+    (["block", "reader"], {"value_embeddings": {}}, "layer 3 has no value heads to add to"),
 ]
 
 

@@ -114,15 +114,15 @@ def test_hashes_are_of_the_token_that_a_further_module_reads() -> None:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        ({"balance_loss": 0.1}, "balance_loss: the hash chooses, which learns nothing: leave it at 0"),
-        ({"router_z_loss": 0.1}, "router_z_loss: the hash chooses, which learns nothing: leave it at 0"),
-        ({"scale": 2.0}, "scale: there is no score that experts are weighted by: set score"),
-        ({"normalise": False}, "normalise: there is no score that experts are weighted by: set score"),
-        ({"kind": "topk_moe", "tau": 2.0}, "tau: there are no zero, copy or constant experts"),
-        ({**ALL_IDLE, "top_k": 9}, "top_k: there are only 8 experts, not 9"),
+        ({"balance_loss": 0.1}, "balance_loss: must be 0: hash routing is not learned"),
+        ({"router_z_loss": 0.1}, "router_z_loss: must be 0: hash routing is not learned"),
+        ({"scale": 2.0}, "scale: needs score"),
+        ({"normalise": False}, "normalise: needs score"),
+        ({"kind": "topk_moe", "tau": 2.0}, "tau: needs zero_experts, copy_experts or constant_experts"),
+        ({**ALL_IDLE, "top_k": 9}, "top_k: must be at most 8, the number of experts, not 9"),
         ({**ALL_IDLE, "capacity_factor": 1.0},
-         "capacity_factor: experts without an FFN have no capacity, and weights on what they give"),
-        ({**LONGCAT, "groups": 2}, "groups: experts without an FFN are in no group: leave groups at 1"),
+         "capacity_factor: not supported with zero, copy or constant experts"),
+        ({**LONGCAT, "groups": 2}, "groups: must be 1 with zero, copy or constant experts"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_routed_says_why(edit: dict[str, Any], message: str) -> None:
@@ -313,7 +313,10 @@ def test_padding_is_not_chosen_and_does_not_count() -> None:
 
 def test_experts_that_choose_are_for_models_that_see_all_of_a_text() -> None:
     for visible in ("causal", "prefix"):
-        with pytest.raises(zoo.SpecError, match=r"ffn: expert_choice_moe chooses among all tokens of a text: .+"):
+        with pytest.raises(zoo.SpecError, match=r"ffn: expert_choice_moe needs visible: all: .+"):
             zoo.load("small", visible=visible, **{"block.ffn": CHOICE})
-    with pytest.raises(zoo.SpecError, match="balance_loss: all experts take as many tokens as the others"):
+    with pytest.raises(
+        zoo.SpecError,
+        match="balance_loss: not applicable: with expert choice, every expert takes the same number of tokens",
+    ):
         zoo.load("small", visible="all", **{"block.ffn": {**CHOICE, "balance_loss": 0.1}})

@@ -84,12 +84,12 @@ def test_a_sink_costs_a_row_of_the_router() -> None:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        ({"shared_experts": 0}, "shared_sink: there are no shared experts to weight"),
-        ({"score": "softmax"}, "shared_sink: weighs chosen and shared experts by scores of each alone"),
-        ({"normalise": False}, "shared_sink: weighs chosen and shared experts by scores of each alone"),
-        ({"shared_gate": True}, "shared_gate: shared experts are weighted by the router"),
-        ({"shared_mean": True}, "shared_mean: shared experts are weighted by the router"),
-        ({"shared_bias": True}, "shared_bias: shared experts are weighted by the router"),
+        ({"shared_experts": 0}, "shared_sink: needs shared_experts"),
+        ({"score": "softmax"}, "shared_sink: needs score: sigmoid or sqrt_softplus, and normalise: true"),
+        ({"normalise": False}, "shared_sink: needs score: sigmoid or sqrt_softplus, and normalise: true"),
+        ({"shared_gate": True}, "shared_gate: cannot be combined with shared_sink"),
+        ({"shared_mean": True}, "shared_mean: cannot be combined with shared_sink"),
+        ({"shared_bias": True}, "shared_bias: cannot be combined with shared_sink"),
     ],
 )
 def test_what_cannot_be_a_sink_says_why(edit: dict[str, Any], message: str) -> None:

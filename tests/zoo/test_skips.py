@@ -73,13 +73,13 @@ def test_tables_start_as_large_as_values_and_count_as_embedding() -> None:
 
 
 REFUSED = [
-    ({"value_embeddings.tables": 3}, r"value_embeddings\.tables: each is read by two layers: 3 need 6, not 4"),
-    ({"block.mixer": "mamba2", "value_embeddings": {}}, "layer 0 has no heads of values to add to"),
+    ({"value_embeddings.tables": 3}, r"value_embeddings\.tables: 3 tables need 6 layers, two each, not 4"),
+    ({"block.mixer": "mamba2", "value_embeddings": {}}, "layer 0 has no value heads to add to"),
     (
         {"blocks.far.mixer.kv_heads": 1, "pattern": ["block", "block", "block", "far"], "value_embeddings": {}},
-        "layer 3 has 1 heads of 6 features, and layer 0, which reads the same, 4 heads of 6 features",
+        "layers 0 and 3 share a table but have 4 heads of 6 features and 1 heads of 6 features",
     ),
-    ({"n_layers": 1, "unet_skips": True}, "unet_skips: a single layer has no mirror image"),
+    ({"n_layers": 1, "unet_skips": True}, "unet_skips: needs n_layers of at least 2"),
 ]
 
 

@@ -195,7 +195,7 @@ def test_an_initial_value_of_what_a_module_does_not_own_is_refused() -> None:
             super().__init__()
             self.gate = Linear(2, 3, bias=True, role="input")
 
-    words = r"^`initial` of Gated names 'gate.bias', .* of its own: .* has its own, `self.gate.initial = {'bias': …}`$"
+    words = r"^`initial` of Gated names 'gate.bias', .* of its own: set it in .*, `self.gate.initial = {'bias': …}`$"
     with pytest.raises(ValueError, match=words):
         roles(Gated())
     Gated.initial = {"gate": 3.0}

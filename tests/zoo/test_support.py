@@ -113,7 +113,7 @@ def test_a_part_that_declares_nothing_is_refused_by_every_operation(case: str) -
     assert f"does not support {part}" in refusals(model, train)
     with pytest.raises(SpecError, match=f"train.lora: does not support {part}: FLOPs"):
         check_lora(model, LoraSpec())
-    with pytest.raises(SpecError, match=f"{path}: growth: width knows no way to widen {part.name}"):
+    with pytest.raises(SpecError, match=f"{path}: growth: width cannot widen {part.name}"):
         check_specs(model, model)
     sharded = refusal(TrainSpec(), run_of("0"), zoo.build(model))
     assert sharded == f"`--shard` does not support {part}"

@@ -68,5 +68,5 @@ def test_a_shallower_model_has_some_of_the_layers(growth: Any, kept: list[int]) 
 
 def test_fewer_layers_need_to_be_asked_for() -> None:
     deep = source()
-    with pytest.raises(zoo.SpecError, match="4 blocks do not become 2: growth: thin or truncate makes fewer"):
+    with pytest.raises(zoo.SpecError, match="going from 4 to 2 blocks needs growth: thin or truncate"):
         zoo.convert(deep, deep.spec.edit({"n_layers": 2}), growth="stack")

@@ -99,10 +99,10 @@ def assert_same_or_refused(option: matrix.AxisOption, *, tied: bool) -> None:
     spec = matrix.combine([option]).edit({"tie_embeddings": tied})
     edits, kind = twice(spec), option.name.split()[0]
     if kind in UNKNOWN.get(option.axis, ()):
-        with pytest.raises(zoo.SpecError, match="growth: width knows no way to widen"):
+        with pytest.raises(zoo.SpecError, match="growth: width cannot widen"):
             check_conversion(spec, spec.edit(edits), "width")
     elif spec.tie_embeddings and {kind, option.name} & WITHOUT_A_GAIN.get(option.axis, set()):
-        with pytest.raises(zoo.SpecError, match="no gain before the head to take that: set logit_scale"):
+        with pytest.raises(zoo.SpecError, match="without a gain before the head to undo that: set logit_scale to"):
             check_conversion(spec, spec.edit(edits), "width")
         assert_same_function(*grown(spec, {**edits, "logit_scale": 0.5}))
     else:
@@ -244,14 +244,23 @@ def test_copies_with_equal_shares_never_part(monkeypatch: pytest.MonkeyPatch) ->
 
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
-    "not a multiple": ({"d_model": 36, "block.mixer.heads": 6}, "d_model: 24 does not become 36"),
-    "table": ({"embedding_dim": 14}, "embedding_dim: growth: width needs a factorised table on both sides"),
-    "deeper": ({"n_layers": 6}, "n_layers: 3 layers do not become 6"),
-    "larger heads": ({"d_model": 48}, r"layers.0.mixer.head_dim: is 6 and would be 12: growth: width changes d_model"),
-    "fewer hidden": ({"block.ffn.d_ff": 32}, "layers.0.ffn.d_ff: 40 does not become 32: growth: width makes more"),
-    "fewer heads": ({"block.mixer": {"heads": 2, "head_dim": 6}}, "layers.0.mixer.kv_heads: 4 does not become 2"),
-    "another activation": ({"block.ffn.kind": "geglu"}, "layers.0.ffn.kind: is swiglu and would be geglu"),
-    "another base": ({"block.mixer.position.base": 5e5}, r"position.base: is 10000.0 and would be 500000.0"),
+    "not a multiple": (
+        {"d_model": 36, "block.mixer.heads": 6},
+        "d_model: growth: width needs a multiple of 24, not 36",
+    ),
+    "table": ({"embedding_dim": 14}, "embedding_dim: growth: width needs a factorised embedding in both models"),
+    "deeper": ({"n_layers": 6}, "n_layers: must be 3, not 6: growth: width keeps the number of layers"),
+    "larger heads": (
+        {"d_model": 48},
+        r"layers.0.mixer.head_dim: must stay 6, not 12: growth: width changes only d_model",
+    ),
+    "fewer hidden": ({"block.ffn.d_ff": 32}, "layers.0.ffn.d_ff: growth: width needs at least 40, not 32"),
+    "fewer heads": (
+        {"block.mixer": {"heads": 2, "head_dim": 6}},
+        "layers.0.mixer.kv_heads: growth: width needs a multiple of 4, not 2",
+    ),
+    "another activation": ({"block.ffn.kind": "geglu"}, "layers.0.ffn.kind: must stay swiglu, not geglu"),
+    "another base": ({"block.mixer.position.base": 5e5}, r"position.base: must stay 10000.0, not 500000.0"),
 }
 
 
@@ -264,7 +273,7 @@ def test_what_would_not_compute_the_same_is_named(case: str) -> None:
 
 def test_kv_heads_can_only_grow_as_fast_as_query_heads() -> None:
     spec = base(**{"block.mixer.kv_heads": 1, "block.mixer.head_dim": 6})
-    message = "layers.0.mixer.heads: 4 query heads per kv head do not become 2: growth: width makes a multiple of them"
+    message = "layers.0.mixer.heads: growth: width needs a multiple of 4 query heads per kv head, not 2"
     with pytest.raises(zoo.SpecError, match=message):
         check_conversion(spec, spec.edit({"block.mixer.heads": 8, "block.mixer.kv_heads": 4}), "width")
 

@@ -42,8 +42,8 @@ Along: TypeAlias = tuple[tuple[int, ...], Tensor | None]
 
 def obstacle(needs: Needs) -> str | None:
     if needs.ordered and needs.bias == "learned":
-        return "adds up the gradient of a bias in no fixed order"
-    return "has no dropout" if needs.dropout else None
+        return "is not deterministic with a learned bias"
+    return "does not support dropout" if needs.dropout else None
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:

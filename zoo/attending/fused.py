@@ -24,8 +24,8 @@ decoding have many."""
 def obstacle(needs: Needs) -> str | None:
     """Reason why the kernels cannot serve `needs`; None if they can. They take constant biases only."""
     if needs.softcap or needs.sinks or needs.bias == "learned":
-        return "has no softcap, no sinks and no learned bias"
-    return "has no dropout under FlashAttention-3" if needs.dropout and is_flash_3() else None
+        return "does not support softcap, sinks or a learned bias"
+    return "does not support dropout with FlashAttention-3" if needs.dropout and is_flash_3() else None
 
 
 def use_flash_3() -> bool:

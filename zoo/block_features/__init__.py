@@ -44,5 +44,5 @@ class BeforeBranches(BlockFeature):
     @classmethod
     def _somewhere(cls, before: tuple[Place, ...]) -> tuple[Place, ...]:
         if not before:
-            raise ValueError("must name a branch: without one, leave the feature out")
+            raise ValueError("must name a branch; to switch the feature off, leave it out")
         return before

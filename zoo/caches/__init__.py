@@ -35,9 +35,7 @@ class CacheKind(Variant):
     def check(self, model: ModelSpec) -> None:
         """Raise UnsupportedError if the kind cannot serve the model."""
         if not any(layer.mixer.cached() for layer in model.layers):
-            raise UnsupportedError(
-                "cache", f"{self.kind} stores keys and values, and no layer of this model has a plain cache of them"
-            )
+            raise UnsupportedError("cache", f"{self.kind} needs a layer with a plain KV cache; this model has none")
 
     def store(self, layer: LayerCache, mixer: MixerLayer) -> LayerCache:
         """Replacement for a layer's plain cache, which is empty."""

@@ -38,7 +38,7 @@ class Paged(CacheKind):
     def check(self, model: ModelSpec) -> None:
         super().check(model)
         if any(subset is not None for subset in model.subsets):
-            raise UnsupportedError("cache", "how many pages the tokens of a layer take depends on the text")
+            raise UnsupportedError("cache", "paged does not support layers that run on only some of the tokens")
 
     def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
         if tokens.capacity is None:
@@ -205,5 +205,5 @@ def join(cache: Cache, other: Cache) -> None:
 def _paged(cache: Cache) -> list[PagedCache]:
     layers = [layer for layer in cache.layers if isinstance(layer, PagedCache)]
     if len(layers) < len(cache.layers):
-        raise ValueError("rows can join only where every layer keeps pages: without windows, states and encoders")
+        raise ValueError("further rows need a paged cache in every layer: no windows, recurrent states or encoders")
     return layers

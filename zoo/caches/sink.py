@@ -38,7 +38,7 @@ class Sink(CacheKind):
         super().check(model)
         added = [scheme.kind for scheme, _ in model.positions if scheme.absolute]
         if added:
-            reason = f"{added[0]} positions are in the stream that keys were computed from: sink cannot move them"
+            reason = f"sink cannot shift {added[0]} positions, which are added to the embedded tokens"
             raise UnsupportedError("cache", reason)
 
     def store_tokens(self, tokens: TokenCache, mixer: MixerLayer) -> TokenCache:
@@ -62,9 +62,7 @@ class SinkCache(TokenCache):
         self.sinks, self.recent, self._moved = sinks, recent, mixer.moved
 
     def pad(self, left_pad: Tensor) -> None:
-        raise ValueError(
-            "a cache with sinks keeps the first tokens of every row, which would be padding: do not pad prompts"
-        )
+        raise ValueError("a sink cache keeps the first tokens of every row, which would be padding: do not pad prompts")
 
     def readable(self, tokens: int) -> int:
         return max(1, min(tokens, self.slots - self.length))
@@ -74,7 +72,7 @@ class SinkCache(TokenCache):
         if end <= self.slots:
             return super()._keep(new, index)
         if index.shape[0] > 1:
-            raise ValueError("beyond its size, a cache with sinks reads one token at a time")
+            raise ValueError("a full sink cache reads one token at a time")
         self.length = end
         slot = self.sinks + (start - self.sinks) % self.recent
         for buffer, token in zip(self.buffers, new, strict=True):

@@ -55,12 +55,12 @@ def kept_by(reader: object, cache: LayerCache | None, kind: type[K]) -> K | None
         return cache
     found, wanted = type(cache).__name__, kind.__name__
     who = reader if isinstance(reader, str) else type(reader).__name__
-    raise TypeError(f"{who} keeps a {wanted} but was given a {found}: {ASK_THE_MODEL}")
+    raise TypeError(f"{who} needs a {wanted}, not a {found}: {ASK_THE_MODEL}")
 
 
 def uncached(given: int, declared: int) -> ValueError:
     """Error for a number of buffers other than the mixer's `cached` declares."""
-    return ValueError(f"extend got {given} buffers, cached() declares {declared}")
+    return ValueError(f"extend got {given} buffers, but cached() declares {declared}")
 
 
 class Cache:
@@ -88,18 +88,16 @@ class Cache:
         """Check that a chunk of `tokens` tokens of `batch` rows fits, and store its padding. Raises ValueError if not,
         and for padding or a prefix after the first chunk, or a prefix that the first pass cannot hold."""
         if batch != self.batch:
-            raise ValueError(f"the cache holds {self.batch} rows, and {batch} are given")
+            raise ValueError(f"the cache is for {self.batch} rows, not {batch}")
         if self.capacity is not None and self.length + tokens > self.capacity:
-            raise ValueError(
-                f"the cache holds {self.capacity} tokens: {self.length} are in it and {tokens} more do not fit"
-            )
+            raise ValueError(f"{tokens} more tokens do not fit: the cache has {self.length} of at most {self.capacity}")
         if left_pad is not None and self.length:
             raise ValueError("left_pad belongs to the first chunk only")
         at_once = self.readable(tokens)
         ends = None if prefix is None else prefix + (0 if left_pad is None else left_pad)
         if ends is not None and (self.length or int(ends.max()) > at_once):
             raise ValueError(
-                f"a prefix belongs to the first chunk, which must hold all of it: {at_once} tokens are read at once"
+                f"the first chunk must contain the whole prefix: at most {at_once} tokens are read in one pass"
             )
         if left_pad is not None:
             for layer in self.layers:

@@ -93,7 +93,7 @@ class MemoryCache:
         """new: keys and values, (B, K, S, d) each. Raises ValueError if they do not fit."""
         self.length, slots = new[0].shape[2], self.buffers[0].shape[2]
         if self.length > slots:
-            raise ValueError(f"the cache holds {slots} tokens of the encoder's: {self.length} do not fit")
+            raise ValueError(f"the cache is for at most {slots} encoder tokens, not {self.length}")
         for buffer, value in zip(self.buffers, new, strict=True):
             buffer[:, :, : self.length] = value.detach()
 

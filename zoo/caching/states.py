@@ -50,7 +50,7 @@ class StateCache:
     def _known(self, name: str) -> Tensor:
         if name not in self.states:
             known = ", ".join(self.states)
-            raise TypeError(f"the layer keeps a state '{name}' and the cache has only {known}: {ASK_THE_MODEL}")
+            raise TypeError(f"the cache has no state '{name}', only {known}: {ASK_THE_MODEL}")
         return self.states[name]
 
     def reorder(self, rows: Tensor) -> None:
@@ -64,7 +64,7 @@ class StateCache:
 
         def take_back(kept: int) -> None:
             if kept and saved:
-                raise ValueError("a recurrent state cannot be divided")
+                raise ValueError("a recurrent state can only be rolled back whole")
             self.states, self._written = saved, written
 
         return take_back

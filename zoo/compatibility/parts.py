@@ -29,10 +29,10 @@ def check_layers(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str
 def _check_kind(model: Model, blocks: Mapping[str, BlockSpec]) -> None:
     """Require masks that blocks support, cross-attention only with an encoder, and no token types with an encoder."""
     if "encoder" in model.features and model.token_types is not None:
-        raise SpecError("token_types", "a model with an encoder has none")
+        raise SpecError("token_types", "not supported with an encoder")
     for where, block in blocks.items():
         if block.cross is not None and "encoder" not in model.features:
-            raise SpecError(f"{where}.cross", "there is no encoder to attend to: set encoder too")
+            raise SpecError(f"{where}.cross", "needs an encoder to attend to: set encoder")
         with under(where):
             block.check_sight(model.visible)
 
@@ -53,7 +53,7 @@ def _check_streams(blocks: Mapping[str, BlockSpec]) -> None:
     for where, placement in others:
         if placement.streams != first[1].streams:
             ours, theirs = placement.stream_shape, first[1].stream_shape
-            reason = f"reads and writes a stream of {ours}, {first[0]} one of {theirs}: all layers need the same"
+            reason = f"all layers need a stream of the same shape: {ours} here, {theirs} in {first[0]}"
             raise SpecError(f"{where}.norm_placement", reason)
 
 
@@ -62,7 +62,7 @@ def _check_numbered(blocks: Mapping[str, BlockSpec]) -> None:
     kinds = {block.norm_placement.kind: (where, block.norm_placement) for where, block in blocks.items()}
     for where, placement in kinds.values():
         if placement.numbers_layers and len(kinds) > 1:
-            reason = f"{placement.kind} is of all layers, and some have {', '.join(kinds)}"
+            reason = f"all layers must have {placement.kind}; found {', '.join(kinds)}"
             raise SpecError(f"{where}.norm_placement", reason)
 
 
@@ -71,7 +71,7 @@ def _check_readers(blocks: Mapping[str, BlockSpec]) -> None:
     for where, block in blocks.items():
         for scheme, _ in block.mixer.positions():
             if scheme.reads_queries and not block.mixer.gives_queries:
-                reason = f"{scheme.kind} reads queries, which {block.mixer.kind} does not hand over: use attention"
+                reason = f"{scheme.kind} needs the queries, which {block.mixer.kind} does not provide: use attention"
                 raise SpecError(f"{where}.mixer.position", reason)
 
 
@@ -82,5 +82,5 @@ def _check_values(blocks: Mapping[str, BlockSpec]) -> None:
     for where, (heads, features) in sharing:
         if (heads, features) != sharing[0][1]:
             model = "{} heads of {} features".format(*sharing[0][1])
-            reason = f"its values are {heads} heads of {features} features and those of {sharing[0][0]} {model}"
-            raise SpecError(f"{where}.mixer", f"{reason}: value_residual cannot mix them")
+            reason = f"{heads} value heads of {features} features here, {model} in {sharing[0][0]}"
+            raise SpecError(f"{where}.mixer", f"value_residual needs values of the same shape: {reason}")

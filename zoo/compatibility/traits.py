@@ -16,19 +16,19 @@ class Ground(Enum):
 
     WHOLE_BLOCKS = "every token in every block"
     WHOLE_STREAM = "every token in the stream of every layer"
-    FIXED_DEPTH = "layers that run once in each pass"
+    FIXED_DEPTH = "layers that run exactly once per pass"
     PLAIN_STREAM = "layers that write a stream of (B, T, D)"
     SINGLE_STREAM = "a single stream of (B, T, D)"
     ONE_STACK = "one stack of layers"
-    OWN_WEIGHTS = "layers with weights of their own"
-    ONE_END = "a stream that only its layers read and write, up to its end"
+    OWN_WEIGHTS = "layers that share no weights"
+    ONE_END = "a stream that only the layers read and write"
     CAUSAL = "a causal model without an encoder"
     FULL_ROWS = "rows without padding"
     EQUAL_ROWS = "the same positions in every row"
     LOWER_LAYERS = "keys or values of other layers"
     CONTIGUOUS = "contiguous positions"
-    OWN_ORDER = "positions that follow from the order of tokens"
-    SAME_WORK = "the same work in training as in evaluation"
+    OWN_ORDER = "positions given by the order of tokens"
+    SAME_WORK = "the same computation in training and in evaluation"
 
 
 Grounds = frozenset[Ground]

@@ -70,7 +70,7 @@ def check_variant(kind: str, say: Callable[[str], None] = lambda _: None) -> lis
             continue
         raises = not _runs(subject)
         if raises or number == 1:
-            why = "its forward pass raises an error" if raises else "what fails in the simplest fails in others"
+            why = "its forward pass raises an error" if raises else "others would fail in the same way as the simplest"
             say(f"stopped after {number} of {len(models)} models: {why}")
             break
     return list(findings.values())
@@ -119,7 +119,7 @@ def _unmarked_values(mixer: Mixer) -> str:
     if not linears or any(module.values for module in linears):
         return ""
     who = type(layer).__name__
-    return f"no Linear of {who} has values=True: DeepNorm leaves the initial scale of its value projection as it is"
+    return f"no Linear of {who} has values=True: DeepNorm does not scale the initial weights of its value projection"
 
 
 def _models(kind: str) -> Iterator[tuple[str, ModelSpec]]:

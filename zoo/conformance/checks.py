@@ -49,7 +49,7 @@ def shape(subject: CheckSubject) -> None:
     tokens, given = subject.read(2)
     logits = subject.model(tokens, **given)
     require_equal(tuple(logits.shape), (2, LENGTH, subject.spec.vocab_size), "shape of the logits")
-    require_equal(logits.dtype, torch.float32, "type of the logits")
+    require_equal(logits.dtype, torch.float32, "dtype of the logits")
     require(logits.isfinite().all(), "logits are not finite")
 
 
@@ -72,14 +72,17 @@ def causality(subject: CheckSubject) -> None:
         # An FFN that selects among all tokens may or may not pass a change on to earlier ones.
         blind = slice(0, 0 if ahead or any(layer.ffn.sees_text for layer in spec.layers) else changed)
         leaked = (after[:, blind] - before[:, blind]).abs()
-        require((leaked <= slack * before.abs().max()).all(), f"token {changed} changes logits before it")
+        require((leaked <= slack * before.abs().max()).all(), f"token {changed} changes logits of earlier tokens")
         seeing = slice(0, PREFIX if spec.visible == "prefix" else LENGTH) if ahead else slice(changed, changed + 1)
-        require((after != before).any(dim=-1)[:, seeing].all(), f"token {changed} changes no logits that see it")
+        require(
+            (after != before).any(dim=-1)[:, seeing].all(),
+            f"logits of some tokens that see token {changed} do not depend on it",
+        )
 
 
 def gradients(subject: CheckSubject) -> None:
-    """Every parameter gets a gradient, in one draw of four: in some, all inputs of a unit's ReLU may be negative. In
-    every draw, the loss and all gradients are finite."""
+    """Every parameter gets a gradient in at least one of four random models: in some, all inputs of a unit's ReLU may
+    be negative. In every one, the loss and all gradients are finite."""
     silent = silent_parameters(subject.spec, 0)
     for seed in (1, 2, 3):
         silent = silent and silent & silent_parameters(subject.spec, seed)
@@ -103,11 +106,11 @@ def cached_equals_uncached(subject: CheckSubject, chunks: list[int]) -> None:
     cache = model.new_cache(batch=2, capacity=LENGTH, encoder_capacity=ENCODED)
     with torch.no_grad():
         found = read_in(model, tokens, chunks, cache, given)
-        require_same(found, model(tokens, **given), f"logits with a cache, read in chunks of {chunks}, and without one")
+        require_same(found, model(tokens, **given), f"logits with a cache (chunks of {chunks} tokens) and without one")
 
 
 def left_padding(subject: CheckSubject) -> None:
-    """Padding at the left changes nothing, with and without a cache."""
+    """Left padding changes no logits, with and without a cache."""
     spec, model, pads = subject.spec, subject.double, [0, 3, 7]
     left_pad, (tokens, given) = torch.tensor(pads), subject.read(3, prefix=1)
     with torch.no_grad():
@@ -118,12 +121,12 @@ def left_padding(subject: CheckSubject) -> None:
         for row, pad in enumerate(pads):
             alone = model(tokens[row : row + 1, pad:], **of_rows(given, slice(row, row + 1), pad))[0]
             for logits in found:
-                what = f"logits with {pad} tokens of padding at the left and without (see `on_text`)"
+                what = f"logits with {pad} tokens of left padding and without (see `on_text`)"
                 require_same(logits[row, pad:], alone, what)
 
 
 def right_padding(subject: CheckSubject) -> str | None:
-    """Padding at the right changes nothing in a bidirectional model, or in an encoder."""
+    """Right padding changes no logits, in a bidirectional model or in an encoder's input."""
     spec, model, pads = subject.spec, subject.double, [0, 2, 6]
     right_pad, (tokens, given) = torch.tensor(pads), subject.read(3)
     with torch.no_grad():
@@ -133,7 +136,7 @@ def right_padding(subject: CheckSubject) -> str | None:
             padded = model(tokens, encoder_right_pad=right_pad, **given)
         else:
             call = functools.partial(model, tokens, right_pad=right_pad)
-            require_refused(call, "right_pad is for models with visible: all")
+            require_refused(call, "right_pad needs a model with visible: all")
             return NOT_APPLICABLE
         for row, pad in enumerate(pads):
             own = of_rows(given, slice(row, row + 1))
@@ -143,23 +146,23 @@ def right_padding(subject: CheckSubject) -> str | None:
             if "encoder_tokens" in own:
                 own["encoder_tokens"] = own["encoder_tokens"][:, : ENCODED - pad]
             alone = model(tokens[row : row + 1, :end], **own)[0]
-            require_same(padded[row, :end], alone, f"logits with {pad} tokens of padding at the right and without")
+            require_same(padded[row, :end], alone, f"logits with {pad} tokens of right padding and without")
     return None
 
 
 def batching(subject: CheckSubject) -> None:
-    """A row does not depend on its batch."""
+    """The logits of a row do not depend on the rest of its batch."""
     tokens, given = subject.read(3)
     with torch.no_grad():
         together = subject.double(tokens, **given)
         for row in range(3):
             rows = slice(row, row + 1)
             alone = subject.double(tokens[rows], **of_rows(given, rows))[0]
-            require_same(together[row], alone, "logits in a batch and alone")
+            require_same(together[row], alone, "logits of a row in a batch and alone")
 
 
 def parameters(subject: CheckSubject) -> None:
-    """Declared numbers of parameters, in total and of embeddings, are those counted."""
+    """Declared numbers of parameters, in total and of embeddings, equal those counted."""
     model, cost = subject.model, zoo.cost(subject.spec)
     require_equal(cost.params, sum(p.numel() for p in model.parameters()), "declared parameters (by `cost`)")
     stacks = [model, *([model.encoder] if model.encoder is not None else [])]
@@ -176,19 +179,19 @@ def parameters(subject: CheckSubject) -> None:
 
 
 def cache_bytes(subject: CheckSubject) -> None:
-    """Declared bytes and token buffers of the cache are those allocated."""
+    """Declared bytes and token buffers of the cache equal those allocated."""
     spec = subject.spec
     if spec.visible != "all":
         _require_buffers(subject)
     for dtype in (torch.float32, torch.bfloat16):
         declared = zoo.cost(spec).cache_bytes(batch=3, context=23, dtype=dtype, encoder_context=7)
         if spec.visible == "all":
-            require_equal(declared, 0, f"declared bytes of a cache that there is not, in {dtype}")
+            require_equal(declared, 0, f"declared cache bytes of a model without a cache, in {dtype}")
         else:
             cache = subject.model.new_cache(batch=3, capacity=23, dtype=dtype, encoder_capacity=7)
             held = sum(t.untyped_storage().nbytes() for t in held_by(cache.layers))
             for name, said in (("nbytes` of the cache", cache.nbytes), ("cache_elements`", declared)):
-                require(said == held, f"`{name} says {said:,} bytes in {dtype}, allocated {held:,}")
+                require(said == held, f"`{name} says {said:,} bytes in {dtype}, but {held:,} are allocated")
 
 
 def _require_buffers(subject: CheckSubject) -> None:
@@ -201,7 +204,7 @@ def _require_buffers(subject: CheckSubject) -> None:
         for tokens in (part.tokens if isinstance(part, TokenStateCache) else part for part in parts):
             if isinstance(tokens, TokenCache):
                 found = tuple((buffer.shape[1], buffer.shape[3]) for buffer in tokens.buffers)
-                what = f"(heads, features) that the mixer {layer.mixer.kind} declares by `cached` of its TokenCache"
+                what = f"`cached` of the mixer {layer.mixer.kind}, the (heads, features) of its TokenCache"
                 require_equal(layer.mixer.cached(), found, what)
 
 
@@ -211,7 +214,7 @@ def saving(subject: CheckSubject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         zoo.save(subject.model, Path(folder))
         again = zoo.open(Path(folder))
-    require_equal(again.spec, subject.spec, "the spec after saving")
+    require_equal(again.spec, subject.spec, "the spec after saving and opening")
     with torch.no_grad():
         same = torch.equal(again(tokens, **given), subject.model(tokens, **given))
     require(same, "logits after saving and opening differ")
@@ -221,21 +224,21 @@ def dumping(subject: CheckSubject) -> None:
     """A spec is the same after dumping it as plain data and parsing."""
     again = zoo.parse(subject.spec.dump())
     require_equal(again, subject.spec, "the spec after dumping and parsing")
-    require_equal(again.digest, subject.spec.digest, "its digest")
+    require_equal(again.digest, subject.spec.digest, "its digest after dumping and parsing")
 
 
 def bfloat16(subject: CheckSubject) -> None:
-    """The loss in bfloat16 is that in float32 to within 5 % of the largest logit: rounding grows with the logits, which
-    can have any size without norms. Their softcap is removed, as it could turn a small relative error of logits in the
-    millions into a change of sign."""
+    """The bfloat16 loss differs from the float32 loss by at most 5 % of the largest logit: rounding grows with the
+    logits, which can have any size without norms. Their softcap is removed, as it could turn a small relative error of
+    logits in the millions into a change of sign."""
     model, (tokens, given) = _uncapped(subject), subject.read(2, LENGTH + 1)
     exact = model.loss(tokens[:, :-1], tokens[:, 1:], **given)[1]
     with torch.autocast("cpu", torch.bfloat16):
         rough = model.loss(tokens[:, :-1], tokens[:, 1:], **given)[1]
     largest = model(tokens[:, :-1], **given).abs().max().item()
-    require_equal(rough.dtype, torch.float32, "type of the loss")
+    require_equal(rough.dtype, torch.float32, "dtype of the loss")
     off = abs(rough.item() - exact.item())
-    require(off <= 0.05 * largest, f"the loss is off by {off:.2g}, the largest logit being {largest:.2g}")
+    require(off <= 0.05 * largest, f"the bfloat16 loss is off by {off:.2g}; the largest logit is {largest:.2g}")
 
 
 def _uncapped(subject: CheckSubject) -> zoo.Decoder:
@@ -260,19 +263,19 @@ def kind_of_cache(subject: CheckSubject, kind: dict[str, object]) -> str | None:
     try:
         caches = [model.new_cache(2, LENGTH, encoder_capacity=ENCODED, kind=cache_kind(kind)) for _ in range(2)]
     except zoo.UnsupportedError as error:
-        require(error.reason, "a kind of cache is refused without a reason")
+        require(error.reason, f"refuses a cache of kind {kind['kind']} without a reason")
         return NOT_APPLICABLE
     first = PREFIX if "prefix" in given else 1
     with torch.no_grad():
         found = read_in(model, tokens, CHUNKS[0], caches[0], given)
         again = read_in(model, tokens, [first] + [1] * (LENGTH - first), caches[1], given)
-        require_same(found, again, f"logits with {kind['kind']} caches, read in other chunks,")
+        require_same(found, again, f"logits with {kind['kind']} caches, read in different chunks,")
         if kind["kind"] == "paged":
             require_same(found, model(tokens, **given), "logits with a paged cache and without one")
     declared = zoo.cost(spec).cache_bytes(2, LENGTH, torch.float64, ENCODED, cache=cache_kind(kind))
     for cache in caches:
-        said = f"`cached` and `cache_elements` say {declared:,} bytes of {kind['kind']} caches"
-        require(cache.nbytes == declared, f"{said}, allocated {cache.nbytes:,}")
+        said = f"`cached` and `cache_elements` say {declared:,} bytes for {kind['kind']} caches"
+        require(cache.nbytes == declared, f"{said}, but {cache.nbytes:,} are allocated")
     return None
 
 

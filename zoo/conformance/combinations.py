@@ -155,7 +155,7 @@ def opening(times: int = 2, share: float = 0.9) -> int:
         left.difference_update(map(frozenset, itertools.combinations(row.values(), 2)))
         if not wanted and len(left) <= spare:
             return number
-    raise ValueError(f"no {times} rows with {min(wanted, key=str)}")
+    raise ValueError(f"fewer than {times} rows have {min(wanted, key=str)}")
 
 
 Fits = Callable[[Collection[AxisOption], AxisOption], bool]

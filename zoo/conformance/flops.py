@@ -24,8 +24,8 @@ PIECES = (8, 1, LENGTH - 10, 1)
 
 
 def flops(subject: CheckSubject) -> None:
-    """Declared FLOPs of a training step are those counted: executed with the chosen backends and, if no layer computes
-    a recurrence in chunks, with the plain backend, over whole score matrices."""
+    """Declared FLOPs of a training step equal those counted: executed with the chosen backends and, if no layer
+    computes a recurrence in chunks, with the plain backend, over whole score matrices."""
     spec, model = subject.spec, random_model(subject.spec).train()
     declared = zoo.cost(spec, context=LENGTH, encoder_context=ENCODED)
     shared = declared.flops_per_step / (ROWS * LENGTH)
@@ -34,13 +34,17 @@ def flops(subject: CheckSubject) -> None:
     mixers = [mixer for layer in spec.layers for mixer in layer.mixer.components]
     if subject.thorough and not any(isinstance(mixer, Stateful) for mixer in mixers):
         with zoo.attention_backend("plain"):
-            _require_flops(training_flops(model), declared.flops_per_token_square + shared, "of whole score matrices")
-    require(declared.flops_per_token <= declared.flops_per_token_square, "fewer FLOPs are executed than required")
+            _require_flops(training_flops(model), declared.flops_per_token_square + shared, "over whole score matrices")
+    needed, whole = declared.flops_per_token, declared.flops_per_token_square
+    require(
+        needed <= whole,
+        f"declared FLOPs per token needed, {needed:,.1f}, exceed those over whole score matrices, {whole:,.1f}",
+    )
 
 
 def _require_flops(found: float, declared: float, what: str) -> None:
     close = math.isclose(found, declared, rel_tol=1e-9)
-    require(close, f"declared FLOPs per token {what} (by `cost`): {declared:,.1f}, counted {found:,.1f}")
+    require(close, f"FLOPs per token {what}: declared {declared:,.1f} (`cost`), counted {found:,.1f}")
 
 
 def training_flops(model: zoo.Decoder) -> float:
@@ -53,8 +57,8 @@ def training_flops(model: zoo.Decoder) -> float:
 
 @torch.no_grad()
 def needed_flops(subject: CheckSubject) -> str | None:
-    """FLOPs that mixers declare as needed, which budgets count, are those of decoding a token, whose query meets only
-    keys that it sees.
+    """The FLOPs that mixers declare as needed, which budgets count, equal those of decoding a token, whose query meets
+    only visible keys.
 
     By default `decode_flops` follows from `cost`, so counting the FLOPs of single tokens also reveals wrong numbers of
     keys in `cost`. A mixer with `decode_flops` of its own (dsa, flash, mla, moba, multi_token and parallel) breaks this
@@ -88,8 +92,8 @@ def _require_decoded(mixer: Mixer, d_model: int, taken: list[float]) -> None:
         declared = mixer.decode_flops(d_model, end) + mixer.pass_flops(end) / ROWS
         require(
             PIECES[piece] > 1 or math.isclose(counted_per_row, declared, rel_tol=1e-9),
-            f"FLOPs that {mixer.kind} needs for token {end} of a text, which budgets count (by {source}): declared "
-            f"{declared:,.0f}, counted {counted_per_row:,.0f} while decoding",
+            f"needed FLOPs of {mixer.kind} for token {end} of a text, which budgets count: declared {declared:,.0f} "
+            f"(by {source}), counted {counted_per_row:,.0f} while decoding",
         )
 
 
@@ -97,8 +101,8 @@ def _require_at_most(mixer: Mixer, d_model: int, found: float) -> None:
     declared = LENGTH * mixer.cost(d_model, LENGTH).flops
     require(
         declared <= found / ROWS * (1 + 1e-9),
-        f"FLOPs that {mixer.kind} needs for a text, which budgets count (by the `flops` of its `cost`): declared "
-        f"{declared:,.0f}, and {found / ROWS:,.0f} are enough",
+        f"needed FLOPs of {mixer.kind} for a text, which budgets count: declared {declared:,.0f} (by the `flops` of "
+        f"its `cost`), but {found / ROWS:,.0f} suffice",
     )
 
 

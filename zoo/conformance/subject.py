@@ -84,7 +84,7 @@ def require_same(actual: torch.Tensor, expected: torch.Tensor, what: str) -> Non
     """Require equality to 5e-5 of the largest logit: parts that are always float32 (norms, routers) still round."""
     require_equal(tuple(actual.shape), tuple(expected.shape), f"shape of {what}")
     off, largest = (actual - expected).abs().max().item(), max(1.0, expected.abs().max().item())
-    require(off <= 5e-5 * largest, f"{what} differ by {off:.2g}, the largest logit being {largest:.2g}")
+    require(off <= 5e-5 * largest, f"{what} differ by {off:.2g}; the largest logit is {largest:.2g}")
 
 
 def require_refused(call: Callable[[], object], words: str) -> None:
@@ -94,7 +94,7 @@ def require_refused(call: Callable[[], object], words: str) -> None:
     except ValueError as error:
         require(words in str(error), f"the error says '{error}', not '{words}'")
         return
-    raise ConformanceError(f"no error that {words}")
+    raise ConformanceError(f"no error with the words '{words}'")
 
 
 def read_in(

@@ -99,10 +99,9 @@ def _sources(few: int, many: int, growth: Growth | None) -> list[int]:
     """Index of the source block, of `few`, for each of `many` blocks. Raises SpecError."""
     wanted = ("stack", "duplicate") if many > few else ("thin", "truncate")
     if growth not in wanted:
-        what = "more layers" if many > few else "fewer"
-        raise SpecError("n_layers", f"{few} blocks do not become {many}: growth: {' or '.join(wanted)} makes {what}")
+        raise SpecError("n_layers", f"going from {few} to {many} blocks needs growth: {' or '.join(wanted)}")
     if growth in ("stack", "duplicate") and many % few:
-        raise SpecError("n_layers", f"{few} blocks do not become {many}: growth makes a multiple of them")
+        raise SpecError("n_layers", f"{many} blocks are not a multiple of {few}, as growth: {growth} needs")
     return [i % few if growth in ("stack", "truncate") else i * few // many for i in range(many)]
 
 
@@ -151,9 +150,9 @@ def _check(source: Decoder, target: Decoder, growth: Growth | None) -> None:
 def _rule(name: str, theirs: Tensor) -> str:
     """Requirement that a change of shape violates, for an error message."""
     if ".experts." not in name:
-        return "only heads of keys and values can be pooled"
+        return "only key and value heads can be pooled"
     width = theirs.shape[2 if ".down." in name else 1]
-    return f"an expert is as wide as the layer that it is a copy of, d_ff: {width}"
+    return f"an expert must be as wide as the layer that it copies, d_ff: {width}"
 
 
 def _can_pool(name: str, theirs: Tensor, own: Tensor, attention: Collection[str]) -> bool:

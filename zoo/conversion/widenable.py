@@ -25,12 +25,12 @@ def check_specs(source: ModelSpec, target: ModelSpec) -> None:
     for part in unsupported(target, Operation.WIDENING):
         raise unknown(part.path, part.name)
     if source.n_layers != target.n_layers:
-        reason = f"{source.n_layers} layers do not become {target.n_layers}: growth: width has as many"
+        reason = f"must be {source.n_layers}, not {target.n_layers}: growth: width keeps the number of layers"
         raise SpecError("n_layers", reason)
     for path, ours, theirs in _differences(target.computation(), source.computation()):
-        raise SpecError(path, f"is {theirs} and would be {ours}: growth: width changes {', '.join(SIZES)} alone")
+        raise SpecError(path, f"must stay {theirs}, not {ours}: growth: width changes only {', '.join(SIZES)}")
     if (source.embedding_dim is None) != (target.embedding_dim is None):
-        raise SpecError("embedding_dim", "growth: width needs a factorised table on both sides, or on neither")
+        raise SpecError("embedding_dim", "growth: width needs a factorised embedding in both models or in neither")
     _multiple("d_model", source.d_model, target.d_model)
     _multiple("embedding_dim", source.table_width, target.table_width)
     for number, pair in enumerate(zip(source.layers, target.layers, strict=True)):
@@ -40,7 +40,7 @@ def check_specs(source: ModelSpec, target: ModelSpec) -> None:
 
 
 def unknown(path: str, what: str) -> SpecError:
-    return SpecError(path, f"growth: width knows no way to widen {what}")
+    return SpecError(path, f"growth: width cannot widen {what}")
 
 
 def _check_sizes(narrow: BlockSpec, wide: BlockSpec) -> None:
@@ -48,22 +48,24 @@ def _check_sizes(narrow: BlockSpec, wide: BlockSpec) -> None:
     _multiple("mixer.kv_heads", *kv_heads)
     group, wider = (h // k for h, k in zip(heads, kv_heads, strict=True))
     if wider % group:
-        reason = f"{group} query heads per kv head do not become {wider}: growth: width makes a multiple of them"
+        reason = f"growth: width needs a multiple of {group} query heads per kv head, not {wider}"
         raise SpecError("mixer.heads", reason)
     if isinstance(narrow.ffn, Dense) and isinstance(wide.ffn, Dense) and wide.ffn.width < narrow.ffn.width:
-        raise SpecError("ffn.d_ff", f"{narrow.ffn.width} does not become {wide.ffn.width}: growth: width makes more")
+        raise SpecError("ffn.d_ff", f"growth: width needs at least {narrow.ffn.width}, not {wide.ffn.width}")
 
 
 def _multiple(path: str, narrow: int, wide: int) -> None:
     if wide % narrow:
-        raise SpecError(path, f"{narrow} does not become {wide}: growth: width makes a multiple of it")
+        raise SpecError(path, f"growth: width needs a multiple of {narrow}, not {wide}")
 
 
 def _check_head(source: ModelSpec, target: ModelSpec) -> None:
     factor = leftover(source, target)
     if factor != 1 and target.embedding_dim is None and norm_before_head(target) is None:
         larger, scale = f"{1 / factor:.6g} times as large", f"{target.logit_scale * factor:.6g}"
-        reason = f"tied logits would be {larger}, and no gain before the head to take that: set logit_scale {scale}"
+        reason = (
+            f"tied logits would be {larger}, without a gain before the head to undo that: set logit_scale to {scale}"
+        )
         raise SpecError("tie_embeddings", reason)
 
 

@@ -82,13 +82,11 @@ def roomy_cache(model: Decoder, batch: int, tokens: int) -> Cache:
 def check_given(given: Given) -> None:
     """Raise UnsupportedError for prompts with inputs other than tokens and padding."""
     for name in given:
-        raise UnsupportedError(name, "a compiled step knows tokens and left_pad only: decode without compile")
+        raise UnsupportedError(name, "a compiled step takes only tokens and left_pad: decode without compile")
 
 
 def _check(cache: Cache) -> None:
     for number, layer in enumerate(cache.layers):
         if type(layer) is not TokenCache:
-            reason = (
-                f"layer {number} keeps a {type(layer).__name__}, and a compiled step knows plain keys and values only"
-            )
+            reason = f"layer {number} has a {type(layer).__name__}; a compiled step needs plain keys and values"
             raise UnsupportedError("cache", f"{reason}: decode without compile")

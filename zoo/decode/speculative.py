@@ -76,8 +76,8 @@ def speculate(
     model has an encoder.
     """
     if draft.spec.vocab_size != model.spec.vocab_size:
-        sizes = f"{draft.spec.vocab_size} tokens and the model {model.spec.vocab_size}"
-        raise ValueError(f"the draft has {sizes}: they must have one vocabulary")
+        sizes = f"{model.spec.vocab_size} tokens, not {draft.spec.vocab_size}"
+        raise ValueError(f"the draft must have the model's vocabulary of {sizes}")
     if (draft.spec.encoder is None) != (model.spec.encoder is None):
         who = "the draft" if model.spec.encoder is None else "the model"
         raise UnsupportedError("encoder", f"only {who} has an encoder: either both models need one or neither")

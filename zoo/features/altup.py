@@ -50,7 +50,7 @@ class AltUp(Feature):
     @model_validator(mode="after")
     def _among_the_streams(self) -> AltUp:
         if self.active >= self.streams:
-            raise SpecError("active", f"there are {self.streams} streams, counted from 0")
+            raise SpecError("active", f"must be below streams = {self.streams}, not {self.active}")
         return self
 
     def build(self, model: Model) -> AltUpStreams:

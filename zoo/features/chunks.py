@@ -66,7 +66,7 @@ class Chunks(Feature):
 
     @property
     def couples_rows(self) -> str | None:
-        return "chunks.loss_over is the whole batch" if self.loss_over == "batch" else None
+        return "chunks.loss_over is batch" if self.loss_over == "batch" else None
 
     def inner(self, n_layers: int) -> range:
         """The layers that run on chunks."""
@@ -78,7 +78,10 @@ class Chunks(Feature):
 
     def check(self, model: Model) -> None:
         if not self.inner(model.n_layers):
-            raise SpecError("", f"leave no layer of {model.n_layers} between encoder and decoder")
+            least = self.encoder_layers + self.decoder_layers + 1
+            raise SpecError(
+                "", f"needs n_layers of at least {least}, one between encoder and decoder, not {model.n_layers}"
+            )
 
     def claims(self, path: str, model: Model) -> Iterator[Claim]:
         yield Claim(path, needs=self.needs)

@@ -55,7 +55,7 @@ class EncoderSpec(Feature):
 
     def check(self, model: Model) -> None:
         if model.visible == "all":
-            raise SpecError("", "a model with visible: all is an encoder itself")
+            raise SpecError("", "cannot be combined with visible: all, which makes the model itself an encoder")
 
     def settings(self, decoder: Spec, block: BlockSpec, features: Iterable[str]) -> dict[str, Any]:
         """Settings of the encoder as a model of its own, including those shared with the decoder. block: the decoder's

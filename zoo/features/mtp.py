@@ -46,9 +46,7 @@ class MultiTokenPrediction(Feature):
 
     def check(self, model: Model) -> None:
         if model.layers[-1].mixer.borrows:
-            raise SpecError(
-                "", "its modules are blocks of the last layer's kind, which has no keys of its own (reuse_kv)"
-            )
+            raise SpecError("", "needs a last layer without reuse_kv: its modules are blocks like that layer")
 
     def build(self, model: Model) -> MtpModules:
         return MtpModules(self, model)

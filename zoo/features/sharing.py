@@ -131,34 +131,36 @@ class Sharing(Feature):
         """Raise SpecError if layers that share a block differ, or if they form no whole turns of a loop."""
         names = model.layer_names
         if self.injection and self.order != "cycle":
-            raise SpecError("order", "injection is before each turn of a loop, and a sequence has none: order cycle")
+            raise SpecError("order", "must be cycle with injection")
         if self.state_std and not self.injection:
-            raise SpecError("state_std", "the loop has a state of its own with injection only")
+            raise SpecError("state_std", "needs injection: true")
         if self.random_depth is not None and self.recursion is not None:
-            raise SpecError("random_depth", "recursion has a router for each of its turns, whose number is fixed")
+            raise SpecError("random_depth", "cannot be combined with recursion, which has one router per turn")
         if self.random_depth is not None and not self.injection:
-            raise SpecError("random_depth", "is of a loop with a state of its own: set injection")
+            raise SpecError("random_depth", "needs injection: true")
         left = len(names) - self.prelude - self.coda
         if self.recursion is not None:
             self._check_recursion(left)
         if self.blocks > left:
-            beside = " beside prelude and coda" if left < len(names) else ""
-            raise SpecError("blocks", f"there are only {max(0, left)} layers{beside}, not {self.blocks}")
+            between = " between prelude and coda" if left < len(names) else ""
+            raise SpecError("blocks", f"{self.blocks} is more than the {max(0, left)} layers{between}")
         if self.random_depth is not None and left % self.blocks:
-            raise SpecError("blocks", f"{left} layers are no whole turns of {self.blocks}, which random_depth needs")
+            raise SpecError(
+                "blocks", f"{left} layers are not a multiple of blocks = {self.blocks}, as random_depth needs"
+            )
         found: dict[int, str] = {}
         for layer, (block, name) in enumerate(zip(self.block_of_each(len(names)), names, strict=True)):
             if found.setdefault(block, name) != name:
-                reason = f"layer {layer} is '{name}' and would share its weights with '{found[block]}'"
+                reason = f"layer {layer} is '{name}' and cannot share weights with '{found[block]}'"
                 raise SpecError("blocks", reason)
 
     def _check_recursion(self, left: int) -> None:
         """left: number of layers in the loop."""
         if self.order != "cycle":
-            raise SpecError("order", "recursion is of the turns of a loop, and a sequence has none: order cycle")
+            raise SpecError("order", "must be cycle with recursion")
         if self.injection:
-            raise SpecError("recursion", "tokens that leave the loop have no state for injection to begin with")
+            raise SpecError("recursion", "cannot be combined with injection")
         if left % self.blocks:
-            raise SpecError("blocks", f"{left} layers are no whole turns of {self.blocks}, which recursion needs")
+            raise SpecError("blocks", f"{left} layers are not a multiple of blocks = {self.blocks}, as recursion needs")
         if left == self.blocks:
-            raise SpecError("blocks", f"{left} layers are one turn, of all tokens: recursion needs two at least")
+            raise SpecError("blocks", f"{left} layers are a single turn: recursion needs at least two turns")

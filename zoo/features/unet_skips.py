@@ -32,7 +32,7 @@ class UNetSkips(Feature):
 
     def check(self, model: Model) -> None:
         if model.n_layers < 2:
-            raise SpecError("", "a single layer has no mirror image: n_layers must be at least 2")
+            raise SpecError("", "needs n_layers of at least 2")
 
     def build(self, model: Model) -> UNetSkipsLayer:
         return UNetSkipsLayer(model.n_layers)

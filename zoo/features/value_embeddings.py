@@ -54,9 +54,7 @@ class ValueEmbeddings(Feature):
     def table_of_each(self, n_layers: int) -> tuple[int | None, ...]:
         """Table that each layer reads; None for no table. Raises SpecError if there are too few layers."""
         if 2 * self.tables > n_layers:
-            raise SpecError(
-                "tables", f"each is read by two layers: {self.tables} need {2 * self.tables}, not {n_layers}"
-            )
+            raise SpecError("tables", f"{self.tables} tables need {2 * self.tables} layers, two each, not {n_layers}")
         tables = range(self.tables)
         return (*tables, *[None] * (n_layers - 2 * self.tables), *tables)
 
@@ -68,12 +66,11 @@ class ValueEmbeddings(Feature):
                 continue
             heads = block.mixer.value_heads
             if heads is None:
-                raise SpecError("tables", f"layer {layer} has no heads of values to add to")
+                raise SpecError("tables", f"layer {layer} has no value heads to add to")
             if found.setdefault(table, heads) != heads:
                 ours, theirs = ("{} heads of {} features".format(*shape) for shape in (heads, found[table]))
-                raise SpecError(
-                    "tables", f"layer {layer} has {ours}, and layer {table}, which reads the same, {theirs}"
-                )
+                reason = f"layers {table} and {layer} share a table but have {theirs} and {ours}"
+                raise SpecError("tables", reason)
         return [heads * features for heads, features in found.values()]
 
 

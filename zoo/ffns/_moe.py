@@ -80,7 +80,7 @@ class MoE(Routed):
     @property
     def couples_rows(self) -> str | None:
         if self.capacity_factor is not None:
-            return "capacity_factor gives an expert places for the whole batch"
+            return "capacity_factor limits an expert's tokens over the whole batch"
         if self.balance_loss and self.balance_over == "batch":
             return "balance_loss is over the whole batch"
         return None
@@ -102,15 +102,15 @@ class MoE(Routed):
 
     def resolve(self, d_model: int) -> Self:
         if self.top_k > self.choices:
-            raise SpecError("top_k", f"there are only {self.choices} experts, not {self.top_k}")
+            raise SpecError("top_k", f"must be at most {self.choices}, the number of experts, not {self.top_k}")
         self.check_zero_compute()
         for name, bad in (("capacity_factor", self.capacity_factor), ("weights_on", self.weights_on == "input")):
             if self.zero_compute and bad:
-                raise SpecError(name, "experts without an FFN have no capacity, and weights on what they give")
+                raise SpecError(name, "not supported with zero, copy or constant experts")
         if self.shared_gate and not self.shared_experts:
-            raise SpecError("shared_gate", "there are no shared experts to gate")
+            raise SpecError("shared_gate", "needs shared_experts")
         if self.shared_mean and not self.shared_experts:
-            raise SpecError("shared_mean", "there are no shared experts to average with")
+            raise SpecError("shared_mean", "needs shared_experts")
         width = features(self.d_ff, d_model, self.multiple_of)
         numbers = {"d_ff": width, "multiple_of": 1, **self._shared(width)}
         return self.model_copy(update=numbers | self._clamp())
@@ -128,7 +128,7 @@ class MoE(Routed):
             return {"swiglu_alpha": self.swiglu_alpha or 1.702, "swiglu_limit": self.swiglu_limit or 7.0}
         for name, value in given.items():
             if value is not None:
-                raise SpecError(name, f"belongs to the activation clamped_swiglu, not to {self.activation}")
+                raise SpecError(name, f"needs activation: clamped_swiglu, not {self.activation}")
         return {}
 
     @property

@@ -43,7 +43,7 @@ class Routed(Ffn):
     def check_zero_compute(self) -> None:
         """Raise SpecError if τ is set without zero-compute experts."""
         if self.tau != 1 and not self.zero_compute:
-            raise SpecError("tau", "there are no zero, copy or constant experts")
+            raise SpecError("tau", "needs zero_experts, copy_experts or constant_experts")
 
     @property
     def zero_compute(self) -> int:

@@ -92,27 +92,27 @@ class DeepSeekMoE(MoE):
         if self.shared_sink:
             self._check_sink()
         if self.zero_compute and self.groups > 1:
-            raise SpecError("groups", "experts without an FFN are in no group: leave groups at 1")
+            raise SpecError("groups", "must be 1 with zero, copy or constant experts")
         size = self._group_size()
         if self.bias_on == "logit" and (self.bias_rate is None or self.top_groups < self.groups):
-            raise SpecError("bias_on", "logits are chosen by where there is a bias and no group is left out")
+            raise SpecError("bias_on", "logit needs bias_rate, and top_groups equal to groups")
         if self.group_score == "top2" and size < 2 and self.top_groups < self.groups:
             raise SpecError("group_score", "top2 needs groups of two experts or more")
         if self.groups > 1 and self.top_k > self.top_groups * size:
+            most = self.top_groups * size
             raise SpecError(
-                "top_k", f"{self.top_groups} groups have {self.top_groups * size} experts, not {self.top_k}"
+                "top_k", f"must be at most {most}, the experts of top_groups = {self.top_groups}, not {self.top_k}"
             )
         return super().resolve(d_model)
 
     def _check_sink(self) -> None:
         if not self.shared_experts:
-            raise SpecError("shared_sink", "there are no shared experts to weight: set shared_experts")
+            raise SpecError("shared_sink", "needs shared_experts")
         if self.score == "softmax" or not self.normalise:
-            reason = "weighs chosen and shared experts by scores of each alone, normalised together: set score and "
-            raise SpecError("shared_sink", reason + "normalise for that")
+            raise SpecError("shared_sink", "needs score: sigmoid or sqrt_softplus, and normalise: true")
         for name in ("shared_gate", "shared_mean", "shared_bias"):
             if getattr(self, name):
-                raise SpecError(name, "shared experts are weighted by the router (shared_sink)")
+                raise SpecError(name, "cannot be combined with shared_sink: the router weights the shared experts")
 
     @property
     def router_rows(self) -> int:
@@ -122,7 +122,7 @@ class DeepSeekMoE(MoE):
         if self.experts % self.groups:
             raise SpecError("groups", f"{self.groups} groups do not divide {self.experts} experts")
         if self.top_groups > self.groups:
-            raise SpecError("top_groups", f"there are only {self.groups} groups, not {self.top_groups}")
+            raise SpecError("top_groups", f"must be at most groups = {self.groups}, not {self.top_groups}")
         return self.experts // self.groups
 
     @property

@@ -45,13 +45,15 @@ class ExpertChoiceMoE(MoE):
     def resolve(self, d_model: int) -> Self:
         for name in ALONE:
             if getattr(self, name):
-                raise SpecError(name, "all experts take as many tokens as the others: leave it out")
+                raise SpecError(
+                    name, "not applicable: with expert choice, every expert takes the same number of tokens"
+                )
         if self.weights_on == "input":
-            raise SpecError("weights_on", "experts that choose are weighted on their outputs")
+            raise SpecError("weights_on", "must be output with expert choice")
         return super().resolve(d_model)
 
     def check_causal(self) -> None:
-        raise SpecError("", "expert_choice_moe chooses among all tokens of a text: it cannot hide later ones")
+        raise SpecError("", "expert_choice_moe needs visible: all: experts choose among all tokens of a text")
 
     def taken(self, tokens: int) -> int:
         """k: number of tokens that an expert takes from a text of `tokens` tokens."""

@@ -51,12 +51,12 @@ class HashMoE(MoE):
     def resolve(self, d_model: int) -> Self:
         for name in ("balance_loss", "router_z_loss"):
             if getattr(self, name):
-                raise SpecError(name, "the hash chooses, which learns nothing: leave it at 0")
+                raise SpecError(name, "must be 0: hash routing is not learned")
         if self.score is None:
             defaults = {"normalise": True, "scale": 1.0, "router_hidden": None}
             for name, default in defaults.items():
                 if getattr(self, name) != default:
-                    raise SpecError(name, "there is no score that experts are weighted by: set score")
+                    raise SpecError(name, "needs score")
         return super().resolve(d_model)
 
     def router_cost(self, d_model: int) -> PartCost:
@@ -99,7 +99,7 @@ class ScoredHashRouter(LinearRouter):
 def given(tokens: Tensor | None) -> Tensor:
     """The token ids of a pass. Raises ValueError if it has none."""
     if tokens is None:
-        raise ValueError("hash_moe reads the ids of tokens, which this pass does not give")
+        raise ValueError("hash_moe needs token ids, which this pass does not have")
     return tokens
 
 

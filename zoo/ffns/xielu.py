@@ -30,7 +30,9 @@ class XIELU(Dense):
 
     def resolve(self, d_model: int) -> Self:
         if self.sparsity:
-            raise SpecError("sparsity", "its threshold leaves nothing below zero, where α_n would act")
+            raise SpecError(
+                "sparsity", "not supported with xielu: the threshold removes negative values, where α_n applies"
+            )
         return super().resolve(d_model)
 
     def hidden(self) -> Activation:

@@ -171,7 +171,7 @@ def _understood(hf_model: Any) -> tuple[Family, Config, ModelSpec]:
     transformers = transformers_module()
     model_type = hf_model.config.model_type
     if (text := _wrappers.text_config(hf_model.config, families())) is not hf_model.config:
-        raise UnsupportedError("", f"{model_type} holds a {text.model_type}: save it and convert the folder")
+        raise UnsupportedError("", f"{model_type} contains a {text.model_type}: save the model and convert its folder")
     family = family_named(model_type)
     expected = getattr(transformers, CLASSES[family.task])[transformers.CONFIG_MAPPING[model_type]]
     if not isinstance(hf_model, expected):
@@ -252,7 +252,7 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
     nearest = min(obstacles)[1]
     if len(candidates) == 1:
         raise UnsupportedError("", f"cannot be expressed as {nearest}")
-    raise UnsupportedError("", f"no family of transformers expresses this model; the nearest is {nearest}")
+    raise UnsupportedError("", f"no transformers family can express this model; the nearest is {nearest}")
 
 
 def _try(spec: ModelSpec, name: str, family: Family, arguments: ConfigJson) -> tuple[Any, list[str]]:

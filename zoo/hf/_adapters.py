@@ -85,7 +85,7 @@ def _config(folder: Path) -> Mapping[str, object]:
     except (OSError, SpecError) as error:
         raise UnsupportedError("", f"{path} cannot be read: {one_line(error)}") from error
     if not isinstance(found, dict):
-        raise UnsupportedError("", f"{path} holds no settings, but {type(found).__name__}")
+        raise UnsupportedError("", f"{path} must hold a JSON object, not {type(found).__name__}")
     return found
 
 
@@ -104,12 +104,12 @@ def merge(folder: Path, model: nn.Module, logits: Callable[[], Tensor]) -> None:
             loaded = adapted.load_adapter(str(folder), "default", torch_device="cpu")
         except (ValueError, RuntimeError, TypeError, LookupError, OSError, ImportError, SafetensorError) as error:
             raise UnsupportedError("", f"{folder}: peft cannot load it: {one_line(error)}") from error
-        for what in ("missing", "unexpected"):
-            if keys := sorted(getattr(loaded, f"{what}_keys")):
-                raise UnsupportedError(keys[0], f"{what} in {_weights_file(folder)}, {len(keys)} in all")
+        for what in ("missing from", "unexpected in"):
+            if keys := sorted(getattr(loaded, f"{what.split()[0]}_keys")):
+                raise UnsupportedError(keys[0], f"{what} {_weights_file(folder)} ({len(keys)} in total)")
         held = peft.get_peft_model_state_dict(adapted)
         if broken := next((name for name, value in held.items() if not value.isfinite().all()), None):
-            raise UnsupportedError(broken, f"holds numbers that are infinite or none in {_weights_file(folder)}")
+            raise UnsupportedError(broken, f"contains infinities or NaN in {_weights_file(folder)}")
         adapted.eval()
         beside = logits()
         if untied:
@@ -117,7 +117,7 @@ def merge(folder: Path, model: nn.Module, logits: Callable[[], Tensor]) -> None:
         adapted.merge_and_unload()
     if not near(logits(), beside):
         raise UnsupportedError(
-            "", f"{folder}: peft's merged model differs from the adapted one, which cannot be converted"
+            "", f"{folder}: cannot be converted, since the logits change when peft merges the adapter"
         )
 
 
@@ -129,7 +129,7 @@ def lora_config(folder: Path) -> Any:
         if key in ALLOWED and not ALLOWED[key](value):
             raise UnsupportedError(key, f"{value!r} in {path} cannot be merged exactly: {REMEDY}")
         if key not in ALLOWED and key not in NAMES and value not in (default.get(key), None, False, {}, []):
-            reason = f"{value!r} in {path} is not known here, only its default {default.get(key)!r}"
+            reason = f"{value!r} in {path} is not supported; only the default {default.get(key)!r} is"
             raise UnsupportedError(key, f"{reason}: {REMEDY}")
     try:
         known = {key: value for key, value in given.items() if key in ALLOWED and key in default and key != "peft_type"}
@@ -244,7 +244,7 @@ def _side_by_side(parts: list[LowRankFactors | None], pair: Pair, module: nn.Mod
     """
     weight = getattr(module, "weight", None)
     if weight is None:
-        raise UnsupportedError(pair.ours[0], f"an adapter of it is none of {', '.join(pair.theirs)}")
+        raise UnsupportedError(pair.ours[0], f"cannot have an adapter: its counterpart is {', '.join(pair.theirs)}")
     given = [part for part in parts if part is not None]
     rows = [len(value) for value in pair.read([weight.detach()])]
     width, rank = sum(len(down) for down, _ in given), 0
@@ -258,5 +258,5 @@ def _side_by_side(parts: list[LowRankFactors | None], pair: Pair, module: nn.Mod
     down, (up,) = torch.cat([down for down, _ in given]), pair.write(ups)
     up = up.mT if _is_transposed(module) else up
     if up.shape != (weight.shape[1 if _is_transposed(module) else 0], width):
-        raise UnsupportedError(pair.ours[0], f"an adapter of it cannot be one of {pair.theirs[0]}")
+        raise UnsupportedError(pair.ours[0], f"cannot have an adapter: its counterpart is {pair.theirs[0]}")
     return down, up

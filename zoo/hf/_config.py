@@ -77,7 +77,7 @@ class Config:
     def __getitem__(self, key: str) -> Any:
         value = self.get(key, _MISSING)
         if value is _MISSING:
-            raise UnsupportedError(key, "the config does not have it")
+            raise UnsupportedError(key, "missing from the config")
         return value
 
     def __contains__(self, key: str) -> bool:
@@ -124,8 +124,8 @@ class Config:
         aliases = {own: {alias for alias, stored in self._aliases.items() if stored == own} for own in unread}
         for key in unread:
             if key in REFUSED or not used.isdisjoint({key} | aliases[key]):
-                reason = f"{self._values[key]!r} cannot be converted, only its default {self._defaults.get(key)!r}"
-                raise UnsupportedError(key, f"{reason}: delete it from config.json where it has no meaning")
+                reason = f"{self._values[key]!r} cannot be converted, only the default {self._defaults.get(key)!r}"
+                raise UnsupportedError(key, f"{reason}: delete the key from config.json if it has no effect")
         for path, reason in self._inner.items():
             if path.rpartition(".")[2] in used:
                 raise UnsupportedError(path, reason)

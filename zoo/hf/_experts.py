@@ -44,7 +44,7 @@ def gated_experts(ours: str, theirs: str, width: int, experts: int, modules: Seq
 def require_shared(config: Config) -> None:
     """Raise UnsupportedError if the width of the shared expert is zero or null."""
     if not config[SHARED]:
-        raise UnsupportedError(SHARED, "a shared expert has features")
+        raise UnsupportedError(SHARED, f"must be positive, not {config[SHARED]!r}")
 
 
 def balance_loss(config: Config) -> float:

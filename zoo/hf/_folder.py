@@ -53,15 +53,15 @@ def load(folder: Path, auto_class: str, inner: Any = None) -> Any:
     except REFUSALS as error:
         raise UnsupportedError("", f"{folder}: {one_line(error)}") from error
     for name, found, expected in sorted(info["mismatched_keys"]):
-        sizes = f"{tuple(found)} in {folder}, and {tuple(expected)} by its config.json"
+        sizes = f"{tuple(found)} in {folder}, but {tuple(expected)} by its config.json"
         resized = found[1:] == expected[1:] and expected[0] == model.config.vocab_size
         raise UnsupportedError(name, f"has the shape {sizes}" + (f": set vocab_size to {found[0]}" if resized else ""))
     # transformers only warns about these, and draws missing tensors at random.
     if inner is not None:
         info["unexpected_keys"] = _wrappers.language_keys(info["unexpected_keys"])
-    for what in ("missing_keys", "unexpected_keys"):
-        if keys := sorted(map(str, info[what])):
-            raise UnsupportedError(keys[0], f"{what.replace('_', ' ')} in {folder}, {len(keys)} in all")
+    for what in ("missing from", "unexpected in"):
+        if keys := sorted(map(str, info[f"{what.split()[0]}_keys"])):
+            raise UnsupportedError(keys[0], f"{what} {folder} ({len(keys)} in total)")
     return model
 
 
@@ -74,10 +74,10 @@ def _check_index(folder: Path) -> None:
             raise UnsupportedError("", str(error)) from error
         files = index.get("weight_map") if isinstance(index, dict) else None
         if not isinstance(files, dict) or not all(isinstance(name, str) for name in files.values()):
-            raise UnsupportedError("weight_map", f"{path} does not say which file holds which tensor")
+            raise UnsupportedError("weight_map", f"{path} must map tensor names to file names")
         for name in files.values():
             if Path(name).name != name:
-                raise UnsupportedError("weight_map", f"{path} names {name!r}, which is not a file beside it")
+                raise UnsupportedError("weight_map", f"{path} names {name!r}, which is not in the same folder")
 
 
 @contextmanager

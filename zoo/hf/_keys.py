@@ -35,7 +35,7 @@ Keys: TypeAlias = Mapping[str, str | Key]
 def convolved(width: int | None) -> int:
     """Width of a convolution, in tokens. Raises UnsupportedError without one: the counterpart always has one."""
     if width is None:
-        raise UnsupportedError("mixer.conv", "its counterpart always has a convolution: null has none")
+        raise UnsupportedError("mixer.conv", "must not be null: its counterpart always has a convolution")
     return width
 
 

@@ -83,7 +83,7 @@ class ExpertsEverywhere(Layered):
 
     def sparse_config(self, sparse: list[bool]) -> ConfigJson:
         if not all(sparse):
-            raise UnsupportedError("ffn", "every layer has experts")
+            raise UnsupportedError("ffn", "its counterpart has experts in every layer")
         return {}
 
 

@@ -58,7 +58,8 @@ class FineExperts(Layered):
         self.check_routing(config)
         experts = super().experts(config)
         if experts["shared_experts"] == 0 and config.get("mlp_bias"):
-            raise UnsupportedError("n_shared_experts", "no expert is shared, but transformers adds a bias of theirs")
+            reason = "must be positive with mlp_bias: even without shared experts, transformers adds their bias"
+            raise UnsupportedError("n_shared_experts", reason)
         return experts
 
     def check_routing(self, config: Config) -> None:

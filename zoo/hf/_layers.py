@@ -38,7 +38,7 @@ def sliding_types(config: Config) -> list[str]:
     """`types_of` a config. Raises UnsupportedError, too, for sliding attention without a `sliding_window`."""
     types = types_of(config)
     if SLIDING in types and not config.get("sliding_window"):
-        raise UnsupportedError("sliding_window", "layers with sliding attention need one")
+        raise UnsupportedError("sliding_window", "must be set for layers with sliding attention")
     return types
 
 
@@ -50,7 +50,7 @@ def types_of(config: Config, other: str = SLIDING) -> list[str]:
         if kind not in (FULL, other):
             raise UnsupportedError("layer_types", f"'{kind}' cannot be converted, only {FULL} and {other}")
     if len(types) != layers:
-        raise UnsupportedError("layer_types", f"has {len(types)} layers of {layers}")
+        raise UnsupportedError("layer_types", f"must have {layers} entries, one per layer, not {len(types)}")
     return types
 
 

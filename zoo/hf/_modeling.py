@@ -19,7 +19,7 @@ try:  # transformers' own message would name zoo, an unrelated package
     from zoo.model import Decoder
     from zoo.site import Given
 except ImportError as error:
-    raise ImportError("this model is built by the package ablate, which is not installed here") from error
+    raise ImportError("this model needs the package ablate, which is not installed") from error
 
 
 class AblateConfig(PreTrainedConfig):
@@ -84,7 +84,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
         max_cache_length: int,
     ) -> bool:
         if generation_config.cache_implementation is not None:
-            raise ValueError("cache_implementation: this model has a cache of its own")
+            raise ValueError("cache_implementation: not supported, since this model has its own cache")
         if generation_config.use_cache and model_kwargs.get("past_key_values") is None:
             model_kwargs["past_key_values"] = AblateCache(max_cache_length)
         return True
@@ -129,13 +129,13 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
             logits_to_keep: the number of last tokens, or indices of tokens; 0 keeps all.
         """
         if input_ids is None or inputs_embeds is not None:
-            raise ValueError("this model reads input_ids, and no inputs_embeds")
+            raise ValueError("this model needs input_ids; inputs_embeds is not supported")
         if output_attentions or output_hidden_states:
             raise ValueError("this model returns neither attentions nor hidden states: see zoo.taps")
         if use_cache and past_key_values is None:
             raise ValueError("use_cache: give past_key_values=AblateCache(capacity), or call generate, which does")
         if labels is not None and not isinstance(logits_to_keep, Tensor) and logits_to_keep:
-            raise ValueError("labels are of all tokens: leave out logits_to_keep")
+            raise ValueError("labels need the logits of all tokens: leave out logits_to_keep")
         start = 0 if past_key_values is None else past_key_values.get_seq_length()
         left_pad, right_pad = pads_of(attention_mask, start + input_ids.shape[1])
         _check_positions(position_ids, left_pad, start)
@@ -161,7 +161,7 @@ class AblateForCausalLM(PreTrainedModel, GenerationMixin):
         if token_type_ids is not None and self.model.token_types is not None:
             given["token_types"] = token_type_ids
         elif token_type_ids is not None and bool(token_type_ids.any()):
-            raise ValueError("token_type_ids: this model has no types of tokens")
+            raise ValueError("token_type_ids: this model has no token types")
         return given
 
 
@@ -170,11 +170,11 @@ def pads_of(mask: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | N
     if mask is None or bool(mask.all()):
         return None, None
     if mask.dim() != 2 or mask.shape[1] != length:
-        raise ValueError(f"expected an attention mask of (batch, {length}), not of shape {tuple(mask.shape)}")
+        raise ValueError(f"attention_mask: must have the shape (batch, {length}), not {tuple(mask.shape)}")
     text = mask.bool().int()
     starts = text.diff(dim=1, prepend=torch.zeros_like(text[:, :1])) > 0
     if bool(starts.sum(dim=1).gt(1).any()):
-        raise ValueError("an attention mask may leave out tokens at the ends of a row only")
+        raise ValueError("attention_mask: tokens can be masked only at the ends of a row")
     left = text.argmax(dim=1)
     right = length - left - text.sum(dim=1)
     right = torch.where(text.any(dim=1), right, 0)  # a row of padding alone is read as text
@@ -189,4 +189,4 @@ def _check_positions(position_ids: Tensor | None, left_pad: Tensor | None, start
     first = torch.zeros_like(position_ids[:, 0]) if left_pad is None else left_pad.to(position_ids.device)
     counted = places - first[:, None]
     if bool(((position_ids != counted) & (counted >= 0)).any()):
-        raise ValueError("position_ids: this model counts the tokens of each row from 0, after its padding")
+        raise ValueError("position_ids: must count the tokens of each row from 0, after its padding")

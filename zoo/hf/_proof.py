@@ -80,7 +80,7 @@ def _methods_read(config_class: type) -> frozenset[str]:
 def warn_of(keys: list[str], model_type: str) -> None:
     """Warn about the keys that are left out."""
     if keys:
-        _warn_once(f"{model_type}: keys that transformers does not read are left out: {', '.join(keys)}")
+        _warn_once(f"{model_type}: ignored keys that transformers does not read: {', '.join(keys)}")
 
 
 def _warn_once(message: str) -> None:
@@ -106,7 +106,7 @@ def compare(hf_model: Any, ours: Decoder, task: Task) -> None:
             expected = logits(hf_model, tokens, task)
     except (RuntimeError, NotImplementedError, ImportError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        _warn_once(f"transformers cannot run this model here, so that logits are not compared: {reason}")
+        _warn_once(f"logits not compared, since transformers cannot run this model here: {reason}")
         return
     actual = ours(tokens, encoder_tokens=tokens.flip(1)) if task == "sequence to sequence" else ours(tokens)
     if not near(actual, expected):

@@ -32,7 +32,7 @@ def family_named(model_type: str) -> Family:
     known = families()
     if model_type not in known:
         hint = did_you_mean(model_type, known)
-        raise UnsupportedError("model_type", f"'{model_type}' is not supported{hint}: there are {', '.join(known)}")
+        raise UnsupportedError("model_type", f"'{model_type}' is not supported{hint}; supported: {', '.join(known)}")
     return known[model_type]
 
 

@@ -54,13 +54,13 @@ def rope(
     base, fraction = float(parameters.pop("rope_theta")), parameters.pop("partial_rotary_factor", None) or 1.0
     scaling = _scaling(config, kind, parameters, fraction) if kind != "default" else None
     for key, value in parameters.items():
-        config.not_understood(f"rope_parameters.{key}", value, f"RoPE of type '{kind}' does not have it")
+        config.not_understood(f"rope_parameters.{key}", value, f"not a parameter of RoPE type '{kind}'")
     if layer_type is not None and scaling and not scaling.get("truncate", True):
-        raise UnsupportedError("rope_parameters.truncate", "cannot be converted where it is given by kind of layer")
+        raise UnsupportedError("rope_parameters.truncate", "must not be false if RoPE is set per layer type")
     if kind == "proportional":
         fraction = 1.0
     if fraction != 1 and not partial:
-        raise UnsupportedError(FRACTION, "the model turns whole heads")
+        raise UnsupportedError(FRACTION, "must be 1: the model rotates all features of a head")
     config.ignore("max_position_embeddings")
     position = {"kind": "rope", "base": base, "layout": layout, "fraction": float(fraction), "scaling": scaling}
     return _whole(position, head_dim)
@@ -78,7 +78,7 @@ def _whole(position: SpecJson, head_dim: int) -> SpecJson:
     features = rotary.counted(head_dim)
     if features % 2 and position["scaling"] and position["scaling"]["kind"] == "yarn":
         # transformers' ramp is one step shorter than the pairs: one step is broadcast, and zero steps drop the pair.
-        raise UnsupportedError(FRACTION, f"YaRN turns an even number of features, not {features} of {head_dim}")
+        raise UnsupportedError(FRACTION, f"YaRN needs an even number of rotated features, not {features} of {head_dim}")
     return rotary.model_dump(mode="json")
 
 
@@ -116,7 +116,7 @@ def _scaling(config: Config, kind: str, parameters: ConfigJson, fraction: float)
     if factor is None and kind in ("yarn", "longrope"):
         factor = config["max_position_embeddings"] / scaling["original_length"]
     if factor is None and kind != "proportional":
-        raise UnsupportedError("rope_parameters.factor", f"RoPE of type '{kind}' needs it")
+        raise UnsupportedError("rope_parameters.factor", f"required by RoPE type '{kind}'")
     scaling["factor"] = float(factor or 1.0)
     if kind == "proportional":
         scaling["proportion"] = float(fraction)

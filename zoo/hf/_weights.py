@@ -18,7 +18,7 @@ def to_ours(family: Family, spec: ModelSpec, theirs: Mapping[str, Tensor]) -> di
     found: dict[str, Tensor] = {}
     used: set[str] = set()
     for pair in family.weights(spec):
-        _claim(pair.theirs, used, theirs, "the model")
+        _claim(pair.theirs, used, theirs, "the transformers model")
         check_finite({name: theirs[name] for name in pair.theirs})
         values = pair.read([theirs[name].detach() for name in pair.theirs])
         found |= {name: _own(value) for name, value in zip(pair.ours, values, strict=True)}
@@ -34,12 +34,12 @@ def to_theirs(
     found: dict[str, Tensor] = {}
     used: set[str] = set()
     for pair in family.weights(spec):
-        _claim(pair.ours, used, ours, "our model")
+        _claim(pair.ours, used, ours, "the zoo model")
         values = pair.write([ours[name] for name in pair.ours])
         found |= {name: _own(value) for name, value in zip(pair.theirs, values, strict=True)}
     _all_used(family, set(found), like)
     if left := set(ours) - used:
-        raise UnsupportedError(min(left), "our tensor has no place in theirs")
+        raise UnsupportedError(min(left), "the tensor has no counterpart in the transformers model")
     first = {id(like[name]): found[name] for name in like if name in found}
     return {name: found[name] if name in found else first.get(id(value), value) for name, value in like.items()}
 
@@ -47,7 +47,7 @@ def to_theirs(
 def _claim(names: Iterable[str], used: set[str], tensors: Mapping[str, Tensor], owner: str) -> None:
     for name in names:
         if name not in tensors:
-            raise UnsupportedError(name, f"{owner} has no such tensor")
+            raise UnsupportedError(name, f"missing from {owner}")
         if name in used:
             raise TypeError(f"the family uses the tensor '{name}' twice")
         used.add(name)
@@ -59,7 +59,7 @@ def check_finite(tensors: Mapping[str, Tensor]) -> None:
         if value.is_meta or not value.is_floating_point() or bool(value.sum(dtype=torch.float32).isfinite()):
             continue  # a finite sum has finite terms, and is much faster than a test of each
         if not bool(value.isfinite().all()):
-            raise UnsupportedError(name, "holds numbers that are infinite or none: the checkpoint is damaged")
+            raise UnsupportedError(name, "contains infinities or NaN: the checkpoint is damaged")
 
 
 def _all_used(family: Family, used: set[str], tensors: Mapping[str, Tensor]) -> None:

@@ -174,5 +174,8 @@ def _every(name: str, there: list[bool]) -> dict[str, int]:
     offset = there.index(True)
     period = there.index(True, offset + 1) - offset if there.count(True) > 1 else len(there)
     if offset >= period:
-        raise UnsupportedError("pattern", f"layers {offset} and on, every {period}, have no counterpart")
+        raise UnsupportedError(
+            "pattern",
+            f"layers from {offset} on, every {period}, have no counterpart: the first must be below the period",
+        )
     return {f"{name}_layer_period": period, f"{name}_layer_offset": offset}

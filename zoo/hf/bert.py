@@ -73,7 +73,7 @@ class BERT(LearnedPositions):
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         if spec.visible != "all" or spec.token_types is None:
-            raise UnsupportedError("visible", "only an encoder with token types has this counterpart")
+            raise UnsupportedError("visible", "BERT needs visible: all and token_types")
         return super().config(spec)
 
     def ends(self, spec: ModelSpec) -> Iterator[Pair]:

@@ -122,7 +122,7 @@ class DeepSeekV2(DeepSeekV3):
         for key in ("qk_nope_head_dim", "kv_lora_rank"):
             if (arguments[key] + turned) % 2:
                 # They are stored beside the rotated features, which transformers reads as complex numbers.
-                raise UnsupportedError(f"mixer.{key}", f"{arguments[key]} must be even")
+                raise UnsupportedError(f"mixer.{key}", f"must be even, not {arguments[key]}")
         return arguments
 
     def ffn_config(self, layer: BlockSpec) -> ConfigJson:

@@ -63,7 +63,10 @@ class Bloom(_BloomNames):
 
     def spec(self, config: Config) -> SpecJson:
         if config["slow_but_exact"] and config["pretraining_tp"] > 1:
-            raise UnsupportedError("slow_but_exact", "transformers leaves out the biases of the output projections")
+            reason = (
+                "not supported with pretraining_tp above 1: transformers then omits the biases of output projections"
+            )
+            raise UnsupportedError("slow_but_exact", reason)
         return super().spec(config)
 
     def ffn(self, config: Config) -> SpecJson:
@@ -130,13 +133,13 @@ def _topology(config: Config) -> str:
     parallel, norms = config["parallel_attn"], config["num_ln_in_parallel_attn"]
     if config["new_decoder_architecture"]:
         if not parallel:
-            raise UnsupportedError("parallel_attn", "the new architecture runs its branches side by side")
+            raise UnsupportedError("parallel_attn", "must be true with new_decoder_architecture")
         norms = 2 if norms is None else norms
         if norms not in (1, 2):
-            raise UnsupportedError("num_ln_in_parallel_attn", f"{norms} norms in a block cannot be converted")
+            raise UnsupportedError("num_ln_in_parallel_attn", f"must be 1 or 2, not {norms}")
         return "parallel" if norms == 1 else "parallel_two_norms"
     if parallel and norms == 2:
-        raise UnsupportedError("num_ln_in_parallel_attn", "the old architecture has one norm in a parallel block")
+        raise UnsupportedError("num_ln_in_parallel_attn", "2 needs new_decoder_architecture in a parallel block")
     return "parallel" if parallel else "serial"
 
 
@@ -146,7 +149,9 @@ def _kv_heads(config: Config) -> int:
     if config["new_decoder_architecture"]:
         return int(kv_heads)
     if not multi_query and kv_heads != heads:
-        raise UnsupportedError("num_kv_heads", f"{kv_heads} of {heads} heads need the new architecture")
+        raise UnsupportedError(
+            "num_kv_heads", f"{kv_heads} kv heads for {heads} query heads need new_decoder_architecture"
+        )
     return 1 if multi_query else int(heads)
 
 

@@ -159,7 +159,7 @@ class Gemma3n(LlamaLike):
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         if spec.altup is None or spec.per_layer_embeddings is None:
-            raise UnsupportedError("altup", "Gemma 3n has it, and per_layer_embeddings")
+            raise UnsupportedError("altup", "Gemma 3n needs altup and per_layer_embeddings")
         mixers, inputs = [attention(layer) for layer in spec.layers], spec.per_layer_embeddings
         positions = dict(zip(layer_types(spec), (mixer.position for mixer in mixers), strict=True))
         return {
@@ -179,7 +179,7 @@ class Gemma3n(LlamaLike):
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         if layer.laurel is None:
-            raise UnsupportedError("block.laurel", "Gemma 3n has it")
+            raise UnsupportedError("block.laurel", "Gemma 3n needs laurel")
         return {**super().block_config(layer), "laurel_rank": layer.laurel.rank}
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:

@@ -33,7 +33,7 @@ class GPTJ(OpenAILike):
         head_dim = config["n_embd"] // config["n_head"]
         turned = config["rotary_dim"]
         if not 0 < turned <= head_dim or turned % 2:
-            raise UnsupportedError("rotary_dim", f"{turned} of {head_dim} features of a head cannot be turned")
+            raise UnsupportedError("rotary_dim", f"{turned} of a head's {head_dim} features cannot be rotated")
         return {"kind": "rope", "layout": "interleaved", "fraction": fraction(turned, head_dim)}
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:

@@ -66,7 +66,7 @@ class HunyuanMoe(Hunyuan):
         top_k = experts["top_k"]
         by_layer = set(top_k[:layers] if isinstance(top_k, list) else [top_k])
         if len(by_layer) != 1:
-            raise UnsupportedError("moe_topk", f"{top_k} cannot be converted, only the same number for every layer")
+            raise UnsupportedError("moe_topk", f"{top_k} cannot be converted: all layers must have the same number")
         return {**experts, "top_k": by_layer.pop()}
 
 
@@ -89,5 +89,6 @@ class Hunyuan3(ListedExperts):
     def experts(self, config: Config) -> SpecJson:
         config.ignore("enable_moe_fp32_combine")  # the precision of a sum
         if not config["num_shared_experts"]:
-            raise UnsupportedError("num_shared_experts", "transformers then shares an expert of intermediate_size")
+            reason = "must be positive: without it, transformers adds a shared expert of intermediate_size"
+            raise UnsupportedError("num_shared_experts", reason)
         return super().experts(config)

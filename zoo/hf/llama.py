@@ -104,7 +104,9 @@ class SmolLM3(SomeRoPE, Llama):
         config.ignore("no_rope_layer_interval", "max_window_layers")  # they set, at most, defaults of lists
         types, rotary = types_of(config), config["no_rope_layers"]  # 1 where there is RoPE, despite the name
         if len(rotary) != len(types):
-            raise UnsupportedError("no_rope_layers", f"has {len(rotary)} layers of {len(types)}")
+            raise UnsupportedError(
+                "no_rope_layers", f"must have {len(types)} entries, one per layer, not {len(rotary)}"
+            )
         window = config["sliding_window"]
         if SLIDING in types and (window is None or not config["use_sliding_window"]):
             raise UnsupportedError("layer_types", f"{SLIDING} needs use_sliding_window and sliding_window")
@@ -258,7 +260,7 @@ class StableLM(LlamaLike):
         # transformers slices `cut` features off a head, and multiplies them with a table of `table` features.
         cut, table = int(head_dim * scaling["proportion"]), head_dim * position["fraction"]
         if cut % 2 or cut != int(table):
-            raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be turned")
+            raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be rotated")
         return position
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:

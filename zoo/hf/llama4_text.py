@@ -68,7 +68,7 @@ class Llama4(SomeRoPE, Layered):
     def _chunks(self, config: Config, types: list[str]) -> SpecJson:
         chunk = config["attention_chunk_size"]
         if CHUNKED in types and chunk is None:
-            raise UnsupportedError("attention_chunk_size", "layers with chunked attention need one")
+            raise UnsupportedError("attention_chunk_size", "must be set for layers with chunked attention")
         return {"mixer.sparsity": {"kind": "chunked", "chunk": chunk}}
 
     def _far(self, config: Config) -> SpecJson:

@@ -120,7 +120,9 @@ class NemotronH(Family):
     def _experts(self, config: Config) -> SpecJson:
         act = plain_activation(config, "mlp_hidden_act")
         if config["moe_latent_size"] and config["mlp_bias"]:
-            raise UnsupportedError("mlp_bias", "the matrices of the latent have no biases here")
+            raise UnsupportedError(
+                "mlp_bias", "must be false with moe_latent_size: biases of the latent projections are not supported"
+            )
         fixed = {"kind": "deepseek_moe", "shared_experts": 1, "balance_loss": 0.0}
         return {**fixed, "activation": act, **read(EXPERT_KEYS, config)}
 
@@ -150,7 +152,7 @@ def _kind(layer: BlockSpec) -> str:
     """The layer's type in the config. Raises UnsupportedError for a layer with two branches."""
     if not layer.mixer.absent:
         if not layer.ffn.absent:
-            raise UnsupportedError("ffn", "a layer of Nemotron-H has one branch")
+            raise UnsupportedError("ffn", "Nemotron-H layers have a mixer or an FFN, not both")
         return FULL if isinstance(layer.mixer, Attention) else LINEAR
     return MOE if isinstance(layer.ffn, DeepSeekMoE) else MLP
 

@@ -121,5 +121,5 @@ class BioGPT(LearnedPositions):
     def config(self, spec: ModelSpec) -> ConfigJson:
         factor = spec.embedding_factor
         if factor not in (1.0, spec.d_model**0.5):
-            raise UnsupportedError("embedding_scale", f"{factor} cannot be expressed, only 1 and √d_model")
+            raise UnsupportedError("embedding_scale", f"{factor} cannot be converted, only 1 and √d_model")
         return {**super().config(spec), "scale_embedding": factor != 1.0}

@@ -36,7 +36,7 @@ class LayerNormRoPE(LlamaLike):
     def position(self, config: Config) -> SpecJson:
         position, head_dim = super().position(config), self.head_dim(config)
         if (cut := int(head_dim * position["fraction"])) % 2:
-            raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be turned")
+            raise UnsupportedError(FRACTION, f"{cut} of a head's {head_dim} features cannot be rotated")
         return position
 
 

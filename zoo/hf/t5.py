@@ -72,7 +72,7 @@ class T5(Keyed):
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         if spec.encoder is None:
-            raise UnsupportedError("encoder", "only a model with an encoder has this counterpart")
+            raise UnsupportedError("encoder", "T5 needs an encoder")
         tied = spec.logit_scale != 1  # the only effect of the flag
         return {**super().config(spec), "num_layers": spec.encoder.n_layers, "tie_word_embeddings": tied}
 

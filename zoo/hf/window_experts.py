@@ -64,7 +64,7 @@ class Afmoe(NearRoPE, FineExperts):
     def config(self, spec: ModelSpec) -> ConfigJson:
         factor = spec.embedding_factor
         if factor not in (1.0, spec.d_model**0.5):
-            raise UnsupportedError("embedding_scale", f"{factor} cannot be expressed, only 1 and √d_model")
+            raise UnsupportedError("embedding_scale", f"{factor} cannot be converted, only 1 and √d_model")
         return {**super().config(spec), "mup_enabled": factor != 1}
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
@@ -166,7 +166,7 @@ class Laguna(NearByType, ListedExperts):
     def mixer(self, config: Config) -> SpecJson:
         per_head = config["gating"] in (True, HEAD)
         if not config["gating"]:
-            raise UnsupportedError("gating", "transformers always has a gate")
+            raise UnsupportedError("gating", f"must not be {config['gating']!r}: transformers always applies a gate")
         gate = "head_softplus" if per_head else "feature_softplus"
         return {**super().mixer(config), "gate": gate, "heads": config[HEADS][0]}
 
@@ -228,7 +228,7 @@ class MiMoV2(NearByType, ListedExperts):
 
     def position_of(self, config: Config, kind: str) -> SpecJson:
         if "partial_rotary_factor" not in config["rope_parameters"].get(kind, {"partial_rotary_factor": 1.0}):
-            raise UnsupportedError(FRACTION, f"say it for {kind}: without it, transformers takes 0.334")
+            raise UnsupportedError(FRACTION, f"missing for {kind}: set it, since transformers would use 0.334")
         return super().position_of(config, kind)
 
     def config(self, spec: ModelSpec) -> ConfigJson:

@@ -64,7 +64,7 @@ def trial_fault(command: Sequence[str] = TRIAL, timeout_seconds: float = TRIAL_S
         )
     except subprocess.TimeoutExpired:
         return "hangs"
-    return "is wrong where an expert has no rows" if done.returncode == WRONG else None
+    return "gives wrong results if an expert has no rows" if done.returncode == WRONG else None
 
 
 def has_kernel(trial: Callable[[], str | None] | None = None) -> bool:
@@ -78,7 +78,7 @@ def has_kernel(trial: Callable[[], str | None] | None = None) -> bool:
 def _is_right(trial: Callable[[], str | None]) -> bool:
     fault = trial()
     if fault is not None:
-        warnings.warn(f"each expert is a product of its own: torch's grouped_mm {fault} on this GPU", stacklevel=2)
+        warnings.warn(f"torch's grouped_mm {fault} on this GPU; using one matrix product per expert", stacklevel=2)
     return fault is None
 
 

@@ -92,7 +92,7 @@ class Mixer(Variant):
 
     def check_ahead(self) -> None:
         """Raise SpecError if tokens cannot see later tokens, as encoders and prefixes require."""
-        raise SpecError("", f"{self.kind} reads from left to right: it cannot see later tokens")
+        raise SpecError("", f"{self.kind} is causal: it cannot be used in an encoder or with visible: prefix")
 
     def check_scan(self) -> None:
         """Raise SpecError if the scan cannot be computed in chunks of the given size. Called on a resolved spec."""
@@ -142,7 +142,7 @@ class Mixer(Variant):
         return None
 
 
-SELF_ALONE = "a window of 1 shows a token itself alone: queries and keys change nothing and get no gradient"
+SELF_ALONE = "with a window of 1 a token sees only itself: queries and keys have no effect and get no gradient"
 
 
 class MixerLayer(nn.Module, ABC):
@@ -161,4 +161,4 @@ class MixerLayer(nn.Module, ABC):
 
         Raises UnsupportedError if that requires reading the text again.
         """
-        raise UnsupportedError("mixer", f"{type(self).__name__} cannot move what it has cached to other places")
+        raise UnsupportedError("mixer", f"{type(self).__name__} cannot shift its cache to other positions")

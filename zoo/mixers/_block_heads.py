@@ -168,7 +168,7 @@ class BlockHeads(Mixer):
 
     def _check_position(self, head_dim: int) -> None:
         if self.position.adds_to_scores:
-            reason = f"{self.kind} scores {self.scored}, which are at no place for which {self.position.kind} could add"
+            reason = f"{self.position.kind} cannot add to {self.kind}'s scores of {self.scored}, which have no position"
             raise SpecError("position", reason)
         with under("position"):
             self.position.check(head_dim)

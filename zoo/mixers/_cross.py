@@ -48,7 +48,7 @@ class CrossAttention(Spec):
         no heads and none are set, or if the numbers of heads do not fit."""
         heads = self.heads or getattr(mixer, "heads", None)
         if heads is None:
-            raise SpecError("heads", f"{mixer.kind} has no heads to take the number from: set it")
+            raise SpecError("heads", f"must be set: {mixer.kind} has no number of heads to copy")
         kv_heads = self.kv_heads or heads
         check_kv_heads(heads, kv_heads)
         head_dim = self.head_dim or getattr(mixer, "head_dim", None) or default_head_dim(heads, d_model)

@@ -188,7 +188,7 @@ def check_turning(position: Position, features: int, kind: str) -> None:
     with under("position"):
         position.check(features)
     if position.adds_to_scores:
-        raise SpecError("position", f"{kind} keeps a state and has no scores to which {position.kind} could add")
+        raise SpecError("position", f"{position.kind} adds to attention scores, which {kind} does not have")
 
 
 def split(x: Tensor, heads: int) -> Tensor:

@@ -88,14 +88,16 @@ class MultiHead(Mixer):
         kv_heads = self.kv_heads or self.heads
         check_kv_heads(self.heads, kv_heads)
         if self.sparsity is not None and self.window is not None:
-            raise SpecError("window", f"{self.sparsity.kind} says which keys are seen: leave the mixer's window out")
+            reason = f"sparsity {self.sparsity.kind} determines which keys are visible: leave window out"
+            raise SpecError("window", reason)
         head_dim = self.head_dim or self._default_head_dim(d_model)
         with under("position"):
             self.position.check(head_dim)
         if GATE in self.bias and self.gate is None:
-            raise SpecError("bias", "there is no gate to have a bias")
+            raise SpecError("bias", "cannot include gate: the mixer has no gate")
         if self.qk_norm_after_position and self.qk_norm_over == "full":
-            raise SpecError("qk_norm_over", "positions are applied to heads, and full is the width before the split")
+            reason = "full cannot be combined with qk_norm_after_position: positions are applied to single heads"
+            raise SpecError("qk_norm_over", reason)
         if self.position.reads_queries:
             self._check_handed_over()
         if self.reuse_kv:
@@ -108,7 +110,8 @@ class MultiHead(Mixer):
         """Raise SpecError for settings that a position scheme cannot follow if it reads the queries itself."""
         for name in ("sparsity", "temperature", "qk_norm_after_position"):
             if getattr(self, name):
-                raise SpecError(name, f"{self.position.kind} reads queries as they are projected, for every distance")
+                reason = f"cannot be combined with {self.position.kind}, which reads the projected queries"
+                raise SpecError(name, reason)
 
     def _default_head_dim(self, d_model: int) -> int:
         return default_head_dim(self.heads, d_model)
@@ -225,6 +228,6 @@ class MultiHead(Mixer):
     def check_ahead(self) -> None:
         for name in ("window", "conv", "sparsity"):
             if getattr(self, name) is not None:
-                raise SpecError(name, "reaches back only: it cannot see later tokens")
+                raise SpecError(name, "is causal: it cannot be used in an encoder or with visible: prefix")
         with under("position"):
             self.position.check_ahead()

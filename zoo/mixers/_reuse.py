@@ -34,7 +34,7 @@ def lend(step: ForwardPass, kv: str, keys: Tensor, values: Tensor, places: Tenso
 def borrowed(step: ForwardPass, kv: str) -> tuple[Tensor, Tensor, Tensor]:
     """Keys, values and places of the nearest layer below with this `kv`. Raises ValueError outside a model's pass."""
     if step.lent is None:
-        raise ValueError("a layer with reuse_kv reads what a layer below left: run it in its model")
+        raise ValueError("a layer with reuse_kv reads a lower layer's keys and values: run it inside its model")
     return step.lent[kv]
 
 
@@ -42,7 +42,7 @@ def check_reuse(conv: int | None, value_residual: bool, bias: Sequence[str]) -> 
     """Raise SpecError for settings of keys and values, which a layer with `reuse_kv` does not have."""
     for name, given in (("conv", conv), ("value_residual", value_residual), ("bias", {"k", "v"} & set(bias))):
         if given:
-            raise SpecError(name, "keys and values are of a layer below (reuse_kv), which has settings of its own")
+            raise SpecError(name, "with reuse_kv, keys and values are a lower layer's, whose settings apply")
 
 
 def check_lenders(mixers: Sequence[tuple[str, Mixer]]) -> None:
@@ -54,5 +54,7 @@ def check_lenders(mixers: Sequence[tuple[str, Mixer]]) -> None:
         if not mixer.borrows:
             lent.add(mixer.kv)
         elif mixer.kv not in lent:
-            reason = "no layer below has keys and values of its own with the same heads, positions and window"
+            reason = (
+                "no lower layer has its own keys and values with the same kind, heads, positions, window and sparsity"
+            )
             raise SpecError(f"{where}.mixer.reuse_kv", reason)

@@ -24,5 +24,5 @@ def sizes_in(spec: Sized, d_model: int, shares: Mapping[str, int]) -> dict[str, 
     check_width(spec.heads, d_model, "heads")
     head_dim = d_model // spec.heads
     if spec.head_dim not in (None, head_dim):
-        raise SpecError("head_dim", f"{spec.heads} heads of {spec.head_dim} features are not d_model {d_model}")
+        raise SpecError("head_dim", f"must be d_model / heads ({head_dim}), not {spec.head_dim}")
     return {"head_dim": head_dim} | {name: getattr(spec, name) or max(8, d_model // of) for name, of in shares.items()}

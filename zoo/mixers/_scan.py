@@ -157,7 +157,7 @@ def check_parts(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, strength:
     check_shape("k", k, q.shape, "(B, G, T, n), as q")
     check_shape("v", v, (*rows, v.shape[3]), "(B, H, T, p)")
     if v.shape[1] % q.shape[1]:
-        raise ValueError(f"v: {v.shape[1]} heads are no multiple of the {q.shape[1]} of q and k")
+        raise ValueError(f"v: must have a multiple of the {q.shape[1]} heads of q and k, not {v.shape[1]}")
     if decay is not None:
         wanted = (*rows, q.shape[3]) if decay.dim() == 4 else rows
         check_shape("decay", decay, wanted, "(B, H, T) or (B, H, T, n)")

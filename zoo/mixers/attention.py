@@ -69,13 +69,15 @@ class Attention(MultiHead):
 
     def resolve(self, d_model: int) -> Self:
         if self.forget and self.reuse_kv:
-            raise SpecError("forget", "forget gates are cached beside keys, and those are a layer below's (reuse_kv)")
+            reason = "cannot be combined with reuse_kv: forget gates are cached with the layer's own keys"
+            raise SpecError("forget", reason)
         if self.scale_in == "queries" and self.qk_norm is not None:
-            raise SpecError("scale_in", "a norm of queries undoes what their weights start with (qk_norm)")
+            reason = "must be scores with qk_norm, which undoes the initial scale of the query weights"
+            raise SpecError("scale_in", reason)
         if self.exclusive and self.window == 1:
-            raise SpecError("exclusive", "nothing is left of a token that sees itself alone (a window of 1)")
+            raise SpecError("exclusive", "with a window of 1 the output is always 0")
         if self.value_scale != 1 and self.reuse_kv:
-            raise SpecError("value_scale", "the values are a layer below's (reuse_kv)")
+            raise SpecError("value_scale", "cannot be combined with reuse_kv: the values are a lower layer's")
         if self.keys_as_values:
             self._check_one_matrix()
         return super().resolve(d_model)
@@ -84,9 +86,9 @@ class Attention(MultiHead):
         """Raise SpecError for settings of the value matrix, which `keys_as_values` leaves out."""
         for name in ("reuse_kv", "conv", "v_dim"):
             if getattr(self, name):
-                raise SpecError("keys_as_values", f"keys are the values, and {name} treats values in another way")
+                raise SpecError("keys_as_values", f"cannot be combined with {name}: there is no value projection")
         if "v" in self.bias:
-            raise SpecError("bias", "there is no matrix of values to have one (keys_as_values): bias: [q, k, o]")
+            raise SpecError("bias", "with keys_as_values there is no value projection: use bias: [q, k, o]")
 
     @property
     def value_features(self) -> int:
@@ -115,7 +117,7 @@ class Attention(MultiHead):
 
     def check_ahead(self) -> None:
         if self.forget:
-            raise SpecError("forget", "forgets what came before a token: it has no meaning for later tokens")
+            raise SpecError("forget", "forget gates need causal attention")
         super().check_ahead()
 
 
@@ -263,13 +265,13 @@ class AttentionLayer(MixerLayer):
 
     def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
         if self.spec.sparsity is not None:
-            raise UnsupportedError(
-                "mixer.sparsity", "it is a pattern of places in the text, and what is kept would move"
-            )
+            reason = "cached keys cannot be shifted: the sparsity pattern depends on absolute positions"
+            raise UnsupportedError("mixer.sparsity", reason)
         if self.spec.qk_norm is not None and self.spec.qk_norm_after_position:
-            raise UnsupportedError("mixer.qk_norm_after_position", "what is kept was normalised after it was turned")
+            reason = "cached keys cannot be shifted: they were normalised after rotation"
+            raise UnsupportedError("mixer.qk_norm_after_position", reason)
         if self.forget is not None:
-            raise UnsupportedError("mixer.forget", "tokens that are dropped take their forget gates with them")
+            raise UnsupportedError("mixer.forget", "dropped tokens' forget gates would be lost")
         keys, values = kept
         return [self.position.moved(keys, by), values]
 

@@ -38,7 +38,9 @@ class Cosine(MultiHead):
         if self.scale not in (None, self.position.score_factor):  # a resolved spec has the latter
             raise SpecError("scale", "cosine attention learns its scale: set initial_scale")
         if self.initial_scale > self.max_scale:
-            raise SpecError("initial_scale", f"{self.initial_scale:g} is above max_scale {self.max_scale:g}")
+            raise SpecError(
+                "initial_scale", f"must be at most max_scale ({self.max_scale:g}), not {self.initial_scale:g}"
+            )
         return super().resolve(d_model).model_copy(update={"scale": self.position.score_factor})
 
     def build(self, site: LayerSite) -> MixerLayer:

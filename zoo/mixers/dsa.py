@@ -61,14 +61,11 @@ class DeepSeekSparseAttention(MLA):
 
     def resolve(self, d_model: int) -> Self:
         if self.index_dim < self.rope_dim:
-            raise SpecError("index_dim", f"{self.index_dim} features cannot hold the {self.rope_dim} that are turned")
+            raise SpecError("index_dim", f"must be at least rope_dim ({self.rope_dim}), not {self.index_dim}")
         if self.sinks and self.index_loss:
-            reason = (
-                "what an indexer imitates of weights that a sink takes a share of is not published: set index_loss: 0"
-            )
-            raise SpecError("sinks", reason)
+            raise SpecError("sinks", "sinks with a trained indexer are not published: set index_loss: 0")
         if self.qk_norm is not None:
-            raise SpecError("qk_norm", "norms of keys that an indexer chooses are not published: leave it out")
+            raise SpecError("qk_norm", "qk_norm with an indexer is not published: leave it out")
         return super().resolve(d_model)
 
     def build(self, site: LayerSite) -> MixerLayer:

@@ -81,7 +81,7 @@ class Engram(Mixer):
         if wanted % self.hashes:
             raise SpecError("features", f"{self.hashes} hashes do not divide {wanted} features")
         if self.width not in (None, d_model):
-            raise SpecError("width", f"values are added to the stream, and {self.width} features are not its {d_model}")
+            raise SpecError("width", f"must equal d_model ({d_model}), not {self.width}")
         return self.model_copy(update={"features": wanted, "width": d_model})
 
     def build(self, site: LayerSite) -> MixerLayer:

@@ -51,7 +51,7 @@ class FLASH(GatedUnit):
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)
         if self.position.adds_to_scores:
-            reason = f"flash sums up what is before a chunk and has no scores to which {self.position.kind} could add"
+            reason = f"{self.position.kind} adds to attention scores, which flash has only within a chunk"
             raise SpecError("position", reason)
         return spec
 

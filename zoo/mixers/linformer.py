@@ -53,16 +53,14 @@ class Linformer(MultiHead):
     def resolve(self, d_model: int) -> Self:
         spec = super().resolve(d_model)
         if self.reuse_kv:
-            raise SpecError("reuse_kv", "linformer mixes keys and values of its own")
+            raise SpecError("reuse_kv", "cannot be combined with linformer, which mixes its own keys and values")
         if self.position.adds_to_scores:
-            reason = (
-                f"linformer scores mixtures of keys, which are at no place for which {self.position.kind} could add"
-            )
+            reason = f"{self.position.kind} cannot add to linformer's scores of mixed keys, which have no position"
             raise SpecError("position", reason)
         return spec
 
     def check_causal(self) -> None:
-        raise SpecError("", "linformer mixes keys of the whole text: it cannot hide later tokens")
+        raise SpecError("", "linformer needs visible: all, since its mixtures of keys include later tokens")
 
     @property
     def longest(self) -> int | None:
@@ -107,7 +105,7 @@ class LinformerLayer(AttentionLayer):
         return attend(q, keys, values, Visible(visible.queries, mixtures, sight="all"), replace(scoring, bias=None))
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
-        raise UnsupportedError("mixer", "linformer reads a text at once: there is nothing to cache")
+        raise UnsupportedError("mixer", "linformer reads a text in one pass: there is nothing to cache")
 
 
 class Mixtures(nn.Module):
@@ -128,7 +126,7 @@ class Mixtures(nn.Module):
         length, longest = visible.keys.shape[0], self.weight.shape[-1]
         padding = 0 if visible.left_pad is None else int(visible.left_pad.min())
         if length - padding > longest:
-            raise ValueError(f"a text of {length - padding} tokens: linformer has mixtures of up to {longest}")
+            raise ValueError(f"linformer reads at most {longest} tokens (max_length), not {length - padding}")
         if not visible.padded:
             return self.weight[:, None, :, :length]
         places = visible.keys[None] if visible.left_pad is None else visible.keys - visible.left_pad[:, None]

@@ -95,7 +95,7 @@ class Mamba3(Stateful):
         if self.heads % self.groups:
             raise SpecError("groups", f"{self.groups} groups do not divide {self.heads} heads")
         if not self.pairs:
-            raise SpecError("rope_fraction", f"{self.rope_fraction:g} of {self.state} features hold no pair to turn")
+            raise SpecError("rope_fraction", f"{self.rope_fraction:g} of {self.state} features is less than one pair")
         return self.model_copy(update={"head_dim": self.head_dim or 2 * d_model // self.heads})
 
     @property

@@ -89,7 +89,7 @@ class MLA(Mixer):
         with under("position"):
             self.position.check(self.rope_dim)
         if self.qk_norm is not None and self.qk_norm.kind != "rmsnorm":
-            reason = f"{self.qk_norm.kind} of a key is no multiple of it by one number that could be cached: rmsnorm is"
+            reason = f"must be rmsnorm, whose scale per key is a single cached number, not {self.qk_norm.kind}"
             raise SpecError("qk_norm", reason)
         v_dim = self.v_dim or self.nope_dim
         scale = self.scale or (self.nope_dim + self.rope_dim) ** -0.5 * self.position.score_factor
@@ -167,7 +167,7 @@ class MLA(Mixer):
 
     def check_ahead(self) -> None:
         if self.window is not None:
-            raise SpecError("window", "reaches back only: it cannot see later tokens")
+            raise SpecError("window", "is causal: it cannot be used in an encoder or with visible: prefix")
         with under("position"):
             self.position.check_ahead()
 

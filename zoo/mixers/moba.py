@@ -39,7 +39,7 @@ class MixtureOfBlockAttention(BlockHeads):
     paired_examples: ClassVar[int | None] = 0
     kind: Literal["moba"] = "moba"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
-    scored: ClassVar[str] = "means of blocks"
+    scored: ClassVar[str] = "block means"
     block: Annotated[PositiveInt, Fact.SIZE] = 512
     """B: tokens of a block."""
     blocks: Annotated[PositiveInt, Fact.SIZE] = 3

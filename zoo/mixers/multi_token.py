@@ -57,7 +57,7 @@ class MultiTokenAttention(MultiHead):
         spec = super().resolve(d_model)
         for name in ("reuse_kv", "sparsity"):
             if getattr(self, name):
-                raise SpecError(name, "multi_token scores keys of its own, next to one another")
+                raise SpecError(name, "cannot be combined with multi_token, which needs consecutive keys of its own")
         if self.head_group is not None and self.heads % self.head_group:
             raise SpecError("head_group", f"groups of {self.head_group} do not divide {self.heads} heads")
         return spec
@@ -155,7 +155,7 @@ class MultiTokenLayer(AttentionLayer):
         return TokenStateCache(plain, states)
 
     def moved(self, kept: list[Tensor], by: int) -> list[Tensor]:
-        raise UnsupportedError("mixer", "multi_token keeps queries beside keys, which would have to move with them")
+        raise UnsupportedError("mixer", "multi_token also caches queries, which would have to be shifted")
 
 
 class ScoreConvolution(nn.Module):

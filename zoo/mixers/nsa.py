@@ -85,9 +85,9 @@ class NativeSparseAttention(BlockHeads):
     def _check_blocks(self) -> None:
         for name in ("compress", "block"):
             if getattr(self, name) % self.stride:
-                raise SpecError(name, f"a stride of {self.stride} does not divide {getattr(self, name)} tokens")
+                raise SpecError(name, f"must be a multiple of stride ({self.stride}), not {getattr(self, name)}")
         if self.block < self.compress:
-            raise SpecError("block", f"{self.block} tokens are fewer than the {self.compress} that are compressed")
+            raise SpecError("block", f"must be at least compress ({self.compress}), not {self.block}")
 
     @property
     def strides(self) -> Strides:

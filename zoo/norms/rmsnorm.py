@@ -32,7 +32,7 @@ class RMSNorm(Norm):
     @model_validator(mode="after")
     def _offset_of_a_gain(self) -> Self:
         if self.unit_offset and not self.gain:
-            raise SpecError("unit_offset", "without a gain there is nothing to add one to")
+            raise SpecError("unit_offset", "needs gain: true")
         return self
 
     def build(self, dim: int) -> nn.Module:

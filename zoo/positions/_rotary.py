@@ -37,7 +37,7 @@ class Rotary(Position):
     def check(self, head_dim: int) -> None:
         counted, turned = self.counted(head_dim), self.turned(head_dim)
         if not 0 < turned <= head_dim:
-            raise SpecError("", f"RoPE turns pairs, so it needs an even number of features, not {counted}")
+            raise SpecError("", f"RoPE rotates pairs: {counted} of a head's {head_dim} features cannot be rotated")
         with under("scaling"):
             if self.scaling is not None:
                 self.scaling.check(counted, self.base)
@@ -91,7 +91,7 @@ class RotaryLayer(PositionLayer):
     def moved(self, k: Tensor, by: int) -> Tensor:
         """Rotates by `by` further positions. Raises UnsupportedError if frequencies depend on the text's length."""
         if self.spec.by_length:
-            reason = "frequencies change with the length of the text, and what is cached was turned by others"
+            reason = "cached keys cannot be shifted: the frequencies depend on the text's length"
             raise UnsupportedError("position.scaling", reason)
         step = ForwardPass(torch.full((1,), by, device=k.device), start=by)
         return self.rotate_keys(k, step) / self.spec.magnitude

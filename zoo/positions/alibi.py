@@ -43,7 +43,7 @@ class ALiBi(Position):
 
     def check_ahead(self) -> None:
         if self.rounded:
-            raise SpecError("rounded", "m·j is a distance to earlier tokens only")
+            raise SpecError("rounded", "needs causal attention: m·j is a distance to earlier tokens only")
 
     def slopes(self, heads: int) -> list[float]:
         """Slopes m_h, one per head."""

@@ -64,7 +64,7 @@ def check_length(step: ForwardPass, length: int) -> None:
     """Raise ValueError if a pass has positions beyond `length`, unless finding out would synchronise the device."""
     for end in _ends(step):
         if end is not None and end > length:
-            raise ValueError(f"a text of {end} tokens: the model has learned positions for {length}")
+            raise ValueError(f"a text of {end} tokens is longer than the {length} learned positions")
 
 
 def _ends(step: ForwardPass) -> Iterator[int | None]:

@@ -38,7 +38,9 @@ class T5(Position):
     @model_validator(mode="after")
     def _apart(self) -> Self:
         if self.max_distance <= self.buckets // 2:
-            raise SpecError("max_distance", f"must exceed the {self.buckets // 2} distances with a bucket each")
+            raise SpecError(
+                "max_distance", f"must be more than buckets // 2 = {self.buckets // 2}, not {self.max_distance}"
+            )
         return self
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
@@ -52,7 +54,7 @@ class T5(Position):
 
     def check_ahead(self) -> None:
         if self.buckets < 4:
-            raise SpecError("buckets", "bidirectional attention needs at least 4: near and far, before and after")
+            raise SpecError("buckets", "must be at least 4 for bidirectional attention: near and far, before and after")
 
     def bucket(self, distance: Tensor, both_ways: bool = False) -> Tensor:
         """Bucket of distance = query position − key position, int64. Unless both_ways, later keys are in bucket 0, and

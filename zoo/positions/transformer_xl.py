@@ -40,7 +40,7 @@ class TransformerXL(Position):
         return TransformerXLLayer(self, head_dim, heads)
 
     def check_ahead(self) -> None:
-        raise SpecError("", "transformer_xl projects distances to earlier tokens only")
+        raise SpecError("", "transformer_xl needs causal attention: it projects distances to earlier tokens only")
 
     def layer_cost(self, head_dim: int, heads: int, keys: Keys) -> PartCost:
         features = heads * head_dim

@@ -32,7 +32,7 @@ class XPos(Rotary):
     """S: distance in tokens over which the scores of pair i decay by the factor ζ_i."""
 
     def check_ahead(self) -> None:
-        raise SpecError("", "scores decay with the distance to earlier tokens and would grow with that to later ones")
+        raise SpecError("", "xpos needs causal attention: scores would grow with the distance to later tokens")
 
     def build(self, head_dim: int, heads: int) -> PositionLayer:
         return XPosLayer(self, head_dim)

@@ -48,7 +48,7 @@ class Residual(Variant):
     @model_validator(mode="after")
     def _keeps_its_stream(self) -> Self:
         if self.stream_scale == 0 and not self.adds:
-            raise SpecError("stream_scale", f"{self.kind} mixes what the stream holds, of which 0 would leave nothing")
+            raise SpecError("stream_scale", f"must not be 0 with {self.kind}: it would erase the stream")
         return self
 
     @property

@@ -122,7 +122,7 @@ def _unknown(key: str, owner: type[BaseModel] | None) -> str:
         siblings = variants(axis_of(owner))
         having = [name for name, variant in siblings.items() if key in variant.model_fields]
         if having:
-            return f"{kind} has no such setting ({', '.join(having)} {'has' if len(having) == 1 else 'have'})"
+            return f"not a setting of {kind}, but of {', '.join(having)}"
     below = _below(key, owner) if owner else None
     return "unknown key" + (
         f" (did you mean '{below}'?)" if below else did_you_mean(key, owner.model_fields if owner else ())

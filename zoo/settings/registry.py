@@ -131,7 +131,9 @@ def only_class(module: ModuleType, base: type[Base]) -> type[Base]:
 
 
 def _taken(plugin: Plugin, by: str = "") -> PluginError:
-    return PluginError(f"plug-in {plugin}: the name {plugin.name} is taken among {plugin.folder}{by}: choose another")
+    return PluginError(
+        f"plug-in {plugin}: the name {plugin.name} is already used in {plugin.folder}{by}: choose another"
+    )
 
 
 def called(module: ModuleType) -> str:
@@ -205,9 +207,9 @@ def add_file(package: str, name: str, path: Path) -> None:
     if entry in known:
         return
     if os.pathsep in str(path):
-        raise PluginError(f"its path may not contain '{os.pathsep}'")
+        raise PluginError(f"its path must not contain '{os.pathsep}'")
     if package in _listed:
-        raise PluginError(f"{package} is loaded already: plug-ins come first")
+        raise PluginError(f"{package} is already loaded: add plug-ins first")
     os.environ[VARIABLE] = os.pathsep.join([*known, entry])
 
 

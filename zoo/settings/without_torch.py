@@ -71,11 +71,11 @@ class _Placeholder(ABCMeta):
         """Act as a decorator: return a callable argument unchanged, and without positional arguments the placeholder.
         Raises TorchNeededError inside a function, or for other arguments."""
         if _computes(inspect.currentframe()):
-            raise TorchNeededError(f"{cls._path} is called in a process that pretends to have torch")
+            raise TorchNeededError(f"{cls._path} needs torch, which this command does not load")
         if len(arguments) == 1 and callable(arguments[0]):
             return arguments[0]
         if arguments:
-            raise TorchNeededError(f"{cls._path} is called in a process that pretends to have torch")
+            raise TorchNeededError(f"{cls._path} needs torch, which this command does not load")
         return cls
 
     def __getitem__(cls, item: Any) -> Any:

@@ -80,15 +80,17 @@ def text_of(record: object, column: str, where: str) -> str | None:
     Raises:
         DataError: the record is no object, has no such column, or the value is not text.
     """
-    if not isinstance(record, dict) or column not in record:
-        raise no_column(where, column, record if isinstance(record, dict) else ("no object",))
+    if not isinstance(record, dict):
+        raise DataError(f"{where} is not a JSON object: set data.format to text")
+    if column not in record:
+        raise no_column(where, column, record)
     value = record[column]
     return None if value is None else string(value, column, where)
 
 
 def no_column(where: str, column: str, there: Iterable[str]) -> DataError:
     remedy = "set data.column, or data.format to text"
-    return DataError(f"{where} has no column {column!r}; there is: {', '.join(there)}: {remedy}")
+    return DataError(f"{where} has no column {column!r}; columns: {', '.join(there) or 'none'} ({remedy})")
 
 
 def string(value: Any, column: str, where: str) -> str:

@@ -25,6 +25,6 @@ def rows(path: Path, column: str) -> Iterator[Any]:
     with file:
         names = file.schema_arrow.names
         if column not in names:
-            raise DataError(f"{path} has no column {column!r}; there is: {', '.join(names)}")
+            raise DataError(f"{path} has no column {column!r}; columns: {', '.join(names)}")
         for batch in file.iter_batches(batch_size=64, columns=[column]):
             yield from (value for value in batch.column(0).to_pylist() if value is not None)

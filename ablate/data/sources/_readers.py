@@ -32,8 +32,8 @@ FOREIGN = {
     b"PK\x03\x04": "a zip archive",
     b"%PDF-": "a PDF",
     b"{\\rtf": "RTF",
-    b"BZh": "packed by bzip2",
-    b"\xfd7zXZ": "packed by xz",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zXZ": "compressed with xz",
 }
 """Magic bytes of formats that are refused."""
 
@@ -67,7 +67,7 @@ def recognised(path: Path) -> Format:
         return "JSON"
     foreign = next((name for magic, name in FOREIGN.items() if head.startswith(magic)), None)
     if foreign:
-        raise DataError(f"{path} is {foreign}, which is not read: unpack or convert it to text")
+        raise DataError(f"{path} is {foreign}, which is not supported: unpack or convert it to text")
     return "text"
 
 
@@ -81,7 +81,7 @@ def encoding_of(head: bytes, path: Path) -> str:
         if head.startswith(mark):
             return name
     if len(head) > 1 and head.count(0) > len(head) // 4 and head[257:262] != b"ustar":
-        raise DataError(f"{path} has many zero bytes: it is not UTF-8 text (UTF-16 is read where it has a mark)")
+        raise DataError(f"{path} has many zero bytes: it is not UTF-8 text (UTF-16 needs a byte-order mark)")
     return "utf-8"
 
 
@@ -98,7 +98,7 @@ def read(path: Path, column: str, format: Format | None = None) -> Iterator[str]
         from ablate.data.sources._parquet import rows  # noqa: PLC0415 (pyarrow takes 0.1 s to load)
 
         if packing(path):
-            raise DataError(f"{path} is a packed parquet file: unpack it")
+            raise DataError(f"{path} is a compressed parquet file: decompress it")
         yield from (string(value, column, str(path)) for value in rows(path, column))
         return
     try:

@@ -33,7 +33,7 @@ def cells(stream: IO[str], name: str, suffix: str, column: str) -> Iterator[str]
         for row in rows:
             if row and len(row) != len(columns):
                 where = f"{name}, line {1 + rows.line_num}"
-                raise DataError(f"{where} has {len(row)} cells, and the first line names {len(columns)} columns")
+                raise DataError(f"{where} has {len(row)} cells, but the first line names {len(columns)} columns")
             if row:
                 yield row[place]
     except csv.Error as error:

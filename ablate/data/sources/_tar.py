@@ -27,7 +27,7 @@ class _Header(tarfile.TarInfo):
         except tarfile.HeaderError as error:
             if buf and not any(buf):
                 raise
-            raise tarfile.ReadError(f"cut, or broken after a member ({error})") from error
+            raise tarfile.ReadError(f"truncated, or damaged after a member ({error})") from error
 
 
 def texts(stream: IO[bytes], path: Path, column: str) -> Iterator[object]:
@@ -40,7 +40,7 @@ def texts(stream: IO[bytes], path: Path, column: str) -> Iterator[object]:
         for key, members in groupby(_members(stream, path), key=lambda member: member[0]):
             yield _text({suffix: content for _, suffix, content in members}, column, f"{path}: {key}")
     except tarfile.TarError as error:
-        raise DataError(f"{path} is not a whole tar: {error}") from error
+        raise DataError(f"{path} is not a complete tar: {error}") from error
 
 
 def _members(stream: IO[bytes], path: Path) -> Iterator[Member]:
@@ -56,7 +56,7 @@ def _members(stream: IO[bytes], path: Path) -> Iterator[Member]:
                 yield str(name.parent / stem), suffix, file.read()
         while rest := archive.fileobj.read(AT_ONCE):
             if any(rest):
-                raise DataError(f"{path}: more follows the end of the archive: unpack it, or pack it as one")
+                raise DataError(f"{path}: there is data after the end of the archive: unpack it, or repack it as one")
 
 
 def _text(sample: dict[str, bytes], column: str, where: str) -> object:
@@ -70,5 +70,5 @@ def _text(sample: dict[str, bytes], column: str, where: str) -> object:
         raise no_json(f"{where}.json", error) from error
     if not isinstance(record, dict) or column not in record:
         there = ", ".join([*sample, *(f"json with {name}" for name in (record if isinstance(record, dict) else ()))])
-        raise DataError(f"{where} has no .txt, no .{column} and no {column!r} in a .json; there is: {there}")
+        raise DataError(f"{where} has no .txt, no .{column} and no {column!r} in a .json; found: {there}")
     return record[column]

@@ -91,4 +91,4 @@ def _frames(file: IO[bytes]) -> Iterator[bytes]:
             packed = frame.unused_data if frame.eof else b""
             frame = None if frame.eof else frame
     if frame is not None:
-        raise EOFError("it ends inside a zstd frame: it was cut")
+        raise EOFError("truncated: it ends inside a zstd frame")

@@ -73,4 +73,4 @@ class FilesSource(TextSource):
         files = matches((*self.paths, *self.validation_paths), base, is_text)
         if self.format == "text" or not any(recognised(path) in COLUMNED for path in files):
             known = "all files are read as text" if self.format == "text" else f"{files[0]} and all others are text"
-            raise DataError(f"column {self.column!r} is used by no file: {known}: leave data.column out")
+            raise DataError(f"no file uses the column {self.column!r}: {known}: leave out data.column")

@@ -33,7 +33,7 @@ class FuzzyRecallSource(SyntheticSource):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if max(self.pairs) > min(self.keys, self.values):
-            raise ValueError(f"{max(self.pairs)} pairs need vocabularies of as many keys and values")
+            raise ValueError(f"{max(self.pairs)} pairs need at least as many keys and values")
         return self
 
     @property

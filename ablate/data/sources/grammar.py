@@ -43,7 +43,7 @@ class GrammarSource(SyntheticSource):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.branching > self.symbols:
-            raise ValueError(f"branching ({self.branching}) is more than there are symbols ({self.symbols})")
+            raise ValueError(f"branching ({self.branching}) must not exceed symbols ({self.symbols})")
         return self
 
     @property

@@ -27,7 +27,7 @@ REPORTED = 1000
 
 INSTEAD = (
     "without a network, run with --set data.source=stdlib,"
-    " prepare the data where there is a network (ablate data STUDY), or name files of your own with data.source=files"
+    " prepare the data where there is a network (ablate data STUDY), or use your own files with data.source=files"
 )
 
 
@@ -133,7 +133,7 @@ class _Download:
         where = f"{self.path}, split {self.split}"
         for row in self._rows():
             if self.column not in row:
-                raise DataError(f"{self.path} has no column {self.column!r}; there is: {', '.join(row)}")
+                raise DataError(f"{self.path} has no column {self.column!r}; columns: {', '.join(row)}")
             if row[self.column] is not None:
                 yield string(row[self.column], self.column, where)
 
@@ -160,7 +160,7 @@ def _imported(package: str) -> Any:
 def _unreachable(path: str, error: Exception) -> DataError:
     if isinstance(error, OSError) and error.filename and error.strerror:  # a local file, not the network
         said = f"{error.filename}: {error.strerror}"
-        return DataError(f"cannot keep what is read of {path} ({said}): set HF_HOME to a folder that can be written")
+        return DataError(f"cannot cache {path} ({said}): set HF_HOME to a writable folder")
     reason = str(error).partition("\n")[0]
     answered = isinstance(error, ValueError) or getattr(error, "response", None) is not None
     kind = DataError if answered else UnreachableError

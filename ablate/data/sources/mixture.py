@@ -37,9 +37,9 @@ class Share(Spec):
         fields = type(self.data).model_fields
         known = (name for name in OF_THE_MIXTURE if name in fields)
         if given := [name for name in known if getattr(self.data, name) != fields[name].default]:
-            raise ValueError(f"data.{given[0]} is the whole mixture's: set it beside parts")
+            raise ValueError(f"data.{given[0]} applies to the whole mixture: set it beside parts")
         if isinstance(self.data, TokensSource) and self.data.encoder is None:
-            raise ValueError("data.encoder names the tokenizer that made the tokens: in a mixture it is needed")
+            raise ValueError("data.encoder is required in a mixture: it names the tokenizer that made the tokens")
         return self
 
 
@@ -56,7 +56,7 @@ def _name(source: TextSource) -> str:
 
 def _several(parts: tuple[Share, ...]) -> tuple[Share, ...]:
     if len(parts) < 2:
-        raise ValueError("a mixture has at least two parts")
+        raise ValueError("a mixture needs at least two parts")
     return parts
 
 

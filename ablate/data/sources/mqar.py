@@ -42,7 +42,7 @@ class MqarSource(SyntheticSource):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if max(self.pairs) > min(self.keys, self.values):
-            raise ValueError(f"{max(self.pairs)} pairs need as many keys and values")
+            raise ValueError(f"{max(self.pairs)} pairs need at least as many keys and values")
         if min(self.tokens_per_pair) < MOST_COMPACT:
             raise ValueError(f"tokens_per_pair must be at least {MOST_COMPACT}: a pair, and a query with its answer")
         return self

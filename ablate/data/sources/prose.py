@@ -44,7 +44,7 @@ class ProseSource(TextSource):
     @model_validator(mode="after")
     def _holds_out_what_is_given(self) -> Self:
         if self.validation_fraction != type(self).model_fields["validation_fraction"].default:
-            raise ValueError("validation_fraction: prose holds out authors that were chosen for it: leave it out")
+            raise ValueError("validation_fraction: prose always holds out the same authors: leave it out")
         return self
 
     def documents(self, base: Path) -> Iterator[str]:

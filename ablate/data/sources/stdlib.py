@@ -50,7 +50,7 @@ class StdlibSource(TextSource):
         files = sorted(found)
         if not files:
             raise DataError(
-                f"this Python has no library sources under {root}: use data.source=files with text of your own"
+                f"this Python has no library sources under {root}: use data.source=files with your own text"
             )
         for relative in files:
             yield from _documents(root / relative, relative)

@@ -52,7 +52,7 @@ class TokensSource(TextSource):
     def _read(self, patterns: tuple[str, ...], base: Path) -> Iterator[str]:
         made_by = self.encoder or self.tokenizer
         if isinstance(made_by, BpeTokenizer):
-            raise DataError("data.encoder: names the tokenizer that made the files; bpe is trained on the text itself")
+            raise DataError("data.encoder: name the tokenizer that made the files; bpe is trained on the text itself")
         maker = made_by.encoder((), base)
         many = maker.tokenizer.get_vocab_size(with_added_tokens=True)
         found = matches(patterns, base, lambda path: path.suffix in {".bin", ".npy"})
@@ -60,8 +60,8 @@ class TokensSource(TextSource):
             for ids in documents(path, self.dtype, maker.eos, many):
                 if len(ids) and not 0 <= ids.min() <= ids.max() < many:
                     wrong = ids.min() if ids.min() < 0 else ids.max()
-                    sizes = f"the id {wrong:,}, and the tokenizer {many:,} tokens"
-                    raise DataError(f"{path} has {sizes}: name the one that made it in data.encoder")
+                    sizes = f"the id {wrong:,}, but the tokenizer has {many:,} tokens"
+                    raise DataError(f"{path} has {sizes}: set data.encoder to the one that made the file")
                 yield maker.tokenizer.decode(ids.tolist(), skip_special_tokens=False)
 
 
@@ -95,6 +95,8 @@ def documents(path: Path, dtype: str, eos: int, vocabulary: int) -> Iterator[Ids
         for each in found:
             ids = np.asarray(each, dtype=np.int64)
             yield ids[:-1] if len(ids) and ids[-1] == eos else ids
+    except DataError:
+        raise
     except (OSError, ValueError, OverflowError, struct.error) as error:
         raise DataError(f"cannot read {path}: {error}") from error
 
@@ -108,14 +110,14 @@ def _ids(path: Path, dtype: str, vocabulary: int) -> NDArray[Any]:
     if head.startswith(NUMPY):
         array: NDArray[Any] = np.load(path, mmap_mode="r")
         if not np.issubdtype(array.dtype, np.integer):
-            raise DataError(f"{path} holds {array.dtype}, and ids are whole numbers")
+            raise DataError(f"{path} must hold whole numbers, not {array.dtype}")
         return array.reshape(-1)
     if known is None:
         _check_type(path, dtype, vocabulary)
         return _mapped(path, dtype, 0)
     found = _mapped(path, known, HEADER_BYTES)
     if len(found) != magic[2]:
-        raise DataError(f"{path}: its header says {magic[2]:,} tokens, and it has {len(found):,}")
+        raise DataError(f"{path}: its header says {magic[2]:,} tokens, but it has {len(found):,}")
     return found
 
 
@@ -128,7 +130,7 @@ def _check_type(path: Path, dtype: str, vocabulary: int) -> None:
     fitting = [name for name in BARE_TYPES if _fits(path, name, vocabulary)]
     # Bytes that are all 0 fit every type.
     if fitting and fitting[0] != dtype and not (dtype in fitting and not np.fromfile(path, np.uint8, AT_ONCE).any()):
-        raise DataError(f"{path} does not hold ids of {dtype}: they are {fitting[0]}: set data.dtype to {fitting[0]}")
+        raise DataError(f"{path} holds ids of type {fitting[0]}, not {dtype}: set data.dtype to {fitting[0]}")
 
 
 def _fits(path: Path, dtype: str, vocabulary: int) -> bool:
@@ -141,7 +143,9 @@ def _fits(path: Path, dtype: str, vocabulary: int) -> bool:
 def _mapped(path: Path, dtype: str, offset: int) -> NDArray[Any]:
     size = path.stat().st_size - offset
     if size % np.dtype(dtype).itemsize:
-        raise DataError(f"{path} does not hold whole ids of {np.dtype(dtype).name}: set data.dtype")
+        raise DataError(
+            f"{path} does not hold a whole number of {np.dtype(dtype).name} ids: truncated, or a wrong data.dtype"
+        )
     if size == 0:
         return np.empty(0, dtype)
     return np.memmap(path, dtype=dtype, mode="r", offset=offset)
@@ -166,10 +170,10 @@ def _indexed(path: Path, index: Path) -> Iterator[NDArray[Any]]:
     range of sequences."""
     content = index.read_bytes()
     if not content.startswith(MEGATRON):
-        raise DataError(f"{index} is no index of Megatron: it does not begin with MMIDIDX")
+        raise DataError(f"{index} is not a Megatron index: it does not begin with MMIDIDX")
     version, code, sequences, many = struct.unpack_from("<QBQQ", content, len(MEGATRON))
     if version != 1 or code not in MEGATRON_TYPES:
-        raise DataError(f"{index} has version {version} and type {code}: only version 1 with whole numbers can be read")
+        raise DataError(f"{index} has version {version} and type {code}: only version 1 with integers can be read")
     start = len(MEGATRON) + struct.calcsize("<QBQQ")
     lengths = np.frombuffer(content, "<i4", sequences, start)
     offsets = np.frombuffer(content, "<i8", sequences, start + lengths.nbytes)
@@ -179,7 +183,7 @@ def _indexed(path: Path, index: Path) -> Iterator[NDArray[Any]]:
     if min(lengths.min(initial=0), offsets.min(initial=0)) < 0 or (offsets % dtype.itemsize).any():
         raise DataError(f"{index} is damaged: a sequence has a negative length or begins inside an id")
     if list(bounds[:1]) != [0] or bounds[-1] != sequences or (np.diff(bounds) < 0).any():
-        raise DataError(f"{index} is damaged: its documents are not made of its {sequences:,} sequences in order")
+        raise DataError(f"{index} is damaged: its documents do not cover its {sequences:,} sequences in order")
     for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         begins = (offsets[first:last] // dtype.itemsize).tolist()
         parts = [ids[at : at + size] for at, size in zip(begins, lengths[first:last].tolist(), strict=True)]

@@ -61,8 +61,8 @@ class LoadedTokenizer(TokenizerSpec):
             index = tokenizer.token_to_id(name)
             if index is not None:
                 return int(index)
-        looked_for = "any of " + ", ".join(KNOWN_EOS) if self.eos is None else self.eos
-        raise DataError(f"tokenizer.eos: {self.named} has no token {looked_for}: name the one that ends a document")
+        lacks = f"none of the tokens {', '.join(KNOWN_EOS)}" if self.eos is None else f"no token {self.eos}"
+        raise DataError(f"tokenizer.eos: {self.named} has {lacks}: name the one that ends a document")
 
 
 class LocalTokenizer(LoadedTokenizer):

@@ -75,13 +75,13 @@ def _piece(fields: Fields) -> Piece:
 def _number(fields: Fields, field: int, default: int) -> int:
     value = fields.get(field, [default])[-1]
     if isinstance(value, bytes):
-        raise ValueError(f"field {field} is no number")
+        raise ValueError(f"field {field} is not a number")
     return value
 
 
 def bytes_of(value: Value) -> bytes:
     if isinstance(value, int):
-        raise ValueError("a number stands where bytes should")
+        raise ValueError("expected bytes, found a number")
     return value
 
 
@@ -110,7 +110,7 @@ def _values(message: bytes) -> Iterator[tuple[int, Value]]:
         else:
             raise ValueError(f"not a SentencePiece model: wire type {wire}")
         if place + size > len(message):
-            raise ValueError("not a whole SentencePiece model: it ends too early")
+            raise ValueError("truncated SentencePiece model")
         yield field, message[place : place + size]
         place += size
 

@@ -55,7 +55,7 @@ def _converted(content: bytes, path: str) -> str:
         raise DataError(f"tokenizer.path: {path}: {error}") from error
     if reason := _refusal(found):
         raise DataError(
-            f"tokenizer.path: {path} {reason}, which is not converted: `AutoTokenizer.from_pretrained(DIR)"
+            f"tokenizer.path: {path} {reason}, which cannot be converted: `AutoTokenizer.from_pretrained(DIR)"
             ".save_pretrained(DIR)` of transformers may write a tokenizer.json"
         )
     tokenizer = Tokenizer(_unigram(found) if found.kind == UNIGRAM else _bpe(found))
@@ -76,7 +76,7 @@ def _refusal(found: SentencePieceModel) -> str | None:
     if found.kind not in (UNIGRAM, BPE):
         return "cuts text into words or characters"
     if found.suffix or not found.escapes:
-        return "marks spaces in another way than ▁ before a word"
+        return "marks spaces otherwise than by ▁ before a word"
     return None
 
 

@@ -63,13 +63,13 @@ def _converted(content: bytes, words: str, end: int | None, path: str) -> str:
     except (ValueError, binascii.Error) as error:
         raise DataError(f"tokenizer.path: {path} has a line that is not base64 and a number: {error}") from error
     if missing := [byte for byte in range(256) if bytes([byte]) not in ranks]:
-        raise DataError(f"tokenizer.path: {path} has no token for the byte {missing[0]}, and {len(missing) - 1} others")
+        raise DataError(f"tokenizer.path: {path} has no token for the byte {missing[0]} and {len(missing) - 1} others")
     spelt = byte_characters()
     vocabulary = {"".join(spelt[byte] for byte in token): rank for token, rank in ranks.items()}
     merges = [tuple("".join(spelt[byte] for byte in half) for half in pair) for pair in _merges(ranks)]
     last = ENDS.get(len(ranks), max(ranks.values()) + 1) if end is None else end
     if last in ranks.values():
-        raise DataError(f"tokenizer.end: {path} has another token of the id {last}")
+        raise DataError(f"tokenizer.end: {path} has another token with the id {last}")
     model = models.BPE(vocabulary | {EOS: last}, [(a, b) for a, b in merges], ignore_merges=True)
     tokenizer = Tokenizer(model)
     cut = pre_tokenizers.Split(Regex(PATTERNS[words]), "isolated")

@@ -29,7 +29,7 @@ TRIES = 4
 """Maximum number of times that one command starts a run that is ended from outside."""
 
 
-class Handed(ABC):
+class SubmittedRun(ABC):
     """A run submitted to a scheduler, and resubmitted if it was ended from outside.
 
     handle: the scheduler's handle of the job. again: resubmits the request and returns a new handle.
@@ -106,7 +106,7 @@ class Attempt:
         return DelayedSubmission(Attempt(self.device), request)
 
 
-def carry_out_there(device: str, request: str) -> int:
+def run_on_node(device: str, request: str) -> int:
     """Execute a request (JSON) on the machine where this is called; returns the worker's exit status."""
     return Attempt(device)(request)
 
@@ -126,7 +126,7 @@ def variables_of(device: str) -> Mapping[str, str]:
     return SINGLE_THREADED if device == "cpu" else {}
 
 
-def rehearse_there(request: str, beside: int, alone: bool) -> str:
+def time_on_node(request: str, beside: int, alone: bool) -> str:
     """Time arms on the machine where this is called. Returns a `Timed`, as JSON.
 
     request: a `Rehearsal`, as JSON. beside: number of concurrent processes, unless `alone`.

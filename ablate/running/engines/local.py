@@ -12,7 +12,7 @@ from ablate.errors import ArgumentError
 from ablate.machine.environment import SINGLE_THREADED, cores, device_name
 from ablate.machine.gpus import alike_gpus, unlike_gpus
 from ablate.machine.numerics import pick_device
-from ablate.running.answering import Answering, start
+from ablate.running.child_process import ChildProcess, start
 from ablate.running.engines import Engine, EngineError, Event
 from ablate.running.engines._polling import Polling, how_it_ended
 from ablate.running.options import Options
@@ -105,7 +105,7 @@ class Slot:
         self.variables = variables
         self.request: Request | None = None
         self._path, self._log = prefix.with_suffix(".json"), prefix.with_suffix(".log")
-        self._server: Answering | None = None
+        self._server: ChildProcess | None = None
         self._answer = b""
         self._watch: Watch
         self._restarts = 0
@@ -157,7 +157,7 @@ class Slot:
             return None
         self.request = None
         seconds = request.execution.stall_timeout
-        error = f"its process showed no sign of life for {seconds:g} s, {self._restarts} times"
+        error = f"its process sent no heartbeat for {seconds:g} s, {self._restarts} times"
         return Event("failed", request.digest, error)
 
     def _stands_still(self, request: Request, group: int) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 from ablate.machine.environment import cores
 from ablate.running.engines import Engine, EngineError
 from ablate.running.engines._polling import Polling
-from ablate.running.engines._remote import Handed, carry_out_there, rehearse_there
+from ablate.running.engines._remote import SubmittedRun, run_on_node, time_on_node
 from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
@@ -48,7 +48,7 @@ def build(options: Options) -> Engine:
     settings = dict(options.engine_settings or {})
     address = settings.pop("address", None)
     if settings:
-        raise EngineError(f"the engine ray has no setting {min(settings)}: only address")
+        raise EngineError(f"the engine ray has no setting {min(settings)}; its only one is address")
     _connect(address)
     device = options.device or ("cuda" if _resources("GPU") else "cpu")
     engine = Ray(device, options.workers, options.workers_per_gpu, options.devices)
@@ -105,12 +105,12 @@ class Ray(Polling):
     def _submit(self, request: Request) -> Any:
         # Ray counts GPUs in units of 1/10,000: round the share down.
         gpus = self.devices * int(1e4 / self.workers_per_gpu) / 1e4 if self.device == "cuda" else 0
-        return _task(carry_out_there, gpus, cpus=self.devices).remote(self.device, request.to_json())
+        return _task(run_on_node, gpus, cpus=self.devices).remote(self.device, request.to_json())
 
     def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
         on_gpu = self.device == "cuda"
         beside = self.workers_per_gpu if on_gpu else 1
-        task = _task(rehearse_there, int(on_gpu)).remote(request.to_json(), beside, alone)
+        task = _task(time_on_node, int(on_gpu)).remote(request.to_json(), beside, alone)
         try:
             return Timed.model_validate_json(ray.get(task))
         except ray.exceptions.RayError as error:
@@ -142,14 +142,14 @@ class _Head:
         return self._asked - self._answered > LOST_SECONDS
 
 
-class _Task(Handed):
+class _Task(SubmittedRun):
     def __init__(self, request: Request, handle: Any, again: Callable[[Request], Any], head: _Head) -> None:
         super().__init__(request, handle, again)
         self._head = head
 
     def outcome(self) -> tuple[int, str] | None:
         if self._head.is_lost():
-            return 1, f"the Ray cluster at {self._head.address} does not answer: the same command resumes the run"
+            return 1, f"the Ray cluster at {self._head.address} does not answer: run the same command again to resume"
         if not ray.wait([self.handle], timeout=0)[0]:
             return None
         try:
@@ -200,7 +200,7 @@ def _resources(kind: str) -> int:
 
 
 def _task(function: Any, gpus: float, cpus: int = 1) -> Any:
-    """A Ray task without Ray's own retries, as `Handed` decides when to resubmit. Passes the variable that names
+    """A Ray task without Ray's own retries, as `SubmittedRun` decides when to resubmit. Passes the variable that names
     plug-ins, since the cluster may have been started without it."""
     plugged = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
     return ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0, runtime_env={"env_vars": plugged})(function)

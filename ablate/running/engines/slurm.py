@@ -23,7 +23,7 @@ from ablate.machine.environment import environment_of_worker
 from ablate.machine.numerics import pick_device
 from ablate.running.engines import Engine, EngineError
 from ablate.running.engines._polling import Polling
-from ablate.running.engines._remote import Attempt, Handed, rehearse_there
+from ablate.running.engines._remote import Attempt, SubmittedRun, time_on_node
 from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
@@ -52,11 +52,11 @@ def build(options: Options) -> Engine:
     if importlib.util.find_spec("submitit") is None:
         raise EngineError("the engine slurm needs the package submitit: pip install submitit")
     if options.workers_per_gpu > 1:
-        raise EngineError("the engine slurm gives each run a GPU of its own: leave --workers-per-gpu out")
+        raise EngineError("the engine slurm gives each run its own GPU: leave out --workers-per-gpu")
     settings = {name.replace("_", "-"): value for name, value in (options.engine_settings or {}).items()}
     local = settings.pop("cluster", "slurm") == "local"
     if refused := OURS & settings.keys():
-        raise EngineError(f"--slurm {min(refused)}=… is set by the engine")
+        raise EngineError(f"--slurm {min(refused)}=… is set by the engine: leave it out")
     if not local and shutil.which("sbatch") is None:
         raise EngineError("there is no sbatch here; --slurm cluster=local starts the jobs on this machine")
     device = options.device or (pick_device() if local else "cuda")
@@ -134,7 +134,7 @@ class Slurm(Polling):
         return executor
 
     def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
-        (job,) = self._submit(request.store, rehearse_there, [request.to_json()], [1], [alone])
+        (job,) = self._submit(request.store, time_on_node, [request.to_json()], [1], [alone])
         try:
             found = Timed.model_validate_json(job.result())
             _remove_files(job)
@@ -147,7 +147,7 @@ class Slurm(Polling):
                 job.cancel(check=False)
 
 
-class SlurmJob(Handed):
+class SlurmJob(SubmittedRun):
     def outcome(self) -> tuple[int, str] | None:
         job = self.handle
         if not job.done():

@@ -60,7 +60,7 @@ class Run:
             self.doing = "queued"
         if holder is not None and self.watch.silent_seconds >= SILENT_SECONDS:
             silent, timeout = clock(self.watch.silent_seconds), clock(self.request.execution.stall_timeout)
-            self.doing = f"no sign of life for {silent} from process {holder.pid}, of at most {timeout}"
+            self.doing = f"process {holder.pid} sent no heartbeat for {silent} (timeout {timeout})"
 
 
 def step_text(record: MetricsRecord, steps: int) -> str:

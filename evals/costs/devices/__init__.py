@@ -63,7 +63,7 @@ class Device(Spec):
         if dtype in self.flops_per_second:
             return self.flops_per_second[dtype]
         known = ", ".join(self.flops_per_second)
-        raise DeviceError(f"device {self.name} has no rate for {dtype}: only for {known}")
+        raise DeviceError(f"device {self.name} has no FLOP/s for {dtype}, only for {known}")
 
 
 class DeviceError(ValueError):

@@ -110,8 +110,8 @@ def test_bytes_are_those_by_hand(label: str, document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("edits", "kind", "reason"),
     [
-        ({"block.mixer": "mamba2"}, "int8", "cache: int8 stores keys and values, and no layer"),
-        ({"block.mixer.position": "learned"}, "sink", "learned positions are in the stream"),
+        ({"block.mixer": "mamba2"}, "int8", "cache: int8 needs a layer with a plain KV cache"),
+        ({"block.mixer.position": "learned"}, "sink", "sink cannot shift learned positions"),
         ({}, {"kind": "paged", "page": 4, "pages": 2}, "all 2 pages of the cache are in use"),
     ],
 )
@@ -174,7 +174,7 @@ def test_text_or_positions_that_end_are_a_reason() -> None:
         "held-out text has 20 tokens"
     )
     learned = model_of(**{"block.mixer.position": {"kind": "learned", "length": 16}})
-    assert plain_of(loss_by_cache(learned, text_of(50), kinds, 20))["reason"] == "positions end at 16"
+    assert plain_of(loss_by_cache(learned, text_of(50), kinds, 20))["reason"] == "reads at most 16 tokens"
 
 
 def test_kinds_take_turns_with_the_same_inputs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def test_where_positions_end_there_is_no_decoding() -> None:
     edits = {"d_model": 16, "n_layers": 1, "block.mixer.position": {"kind": "learned", "length": 16}}
     spec = MeasureSpec(contexts=(16,), batches=(1,), seconds=0.001)
     document = plain_of(measure(zoo.build(zoo.load("small", **edits)), spec))
-    assert document["decode"][0]["reason"] == "positions end at 16, and decoding generates 16 more tokens"
+    assert document["decode"][0]["reason"] == "reads at most 16 tokens, and decoding generates 16 more"
     assert "tokens_per_second" in document["prefill"][0]
 
 
@@ -174,18 +174,18 @@ def test_on_cuda(model: Decoder) -> None:
     spec = MeasureSpec.model_validate(QUICK.model_dump() | {"caches": ["int8"]})
     found = measure(zoo.build(model.spec).cuda(), spec)
     assert all(point.tokens_per_second is not None for point in found.decode)
-    assert all("host-bound" in str(point.reason) for point in found.caches["int8"].decode)
+    assert all("launch-bound" in str(point.reason) for point in found.caches["int8"].decode)
 
 
 def test_decoding_by_one_program_goes_round_in_the_same_cache() -> None:
-    """As on a GPU, where a repeat writes over the tokens of the last; a state is refused as host-bound."""
+    """As on a GPU, where a repeat writes over the tokens of the last; a state is refused as launch-bound."""
     spec = zoo.load("small", d_model=16, n_layers=1, vocab_size=32, **{"block.mixer.heads": 2})
     with torch.no_grad():
         seconds = Point(zoo.build(spec).eval(), 8, 2, 0.01).passes.compiled_decode_seconds(0, 3, "eager")
         assert [next(seconds) > 0 for _ in range(3)] == [True] * 3
         state = zoo.build(zoo.load("small", d_model=16, n_layers=1, vocab_size=32, **{"block.mixer": "mamba2"})).eval()
-        with pytest.raises(SpecError, match="host-bound"):
+        with pytest.raises(SpecError, match="launch-bound"):
             next(Point(state, 8, 2, 0.01).passes.compiled_decode_seconds(0, 3, "eager"))
         packed = Point(zoo.build(spec).eval(), 8, 2, 0.01, kind=Int8())
-        with pytest.raises(SpecError, match=r"host-bound.*plain keys and values"):
+        with pytest.raises(SpecError, match=r"launch-bound.*plain keys and values"):
             next(packed.passes.compiled_decode_seconds(0, 3, "eager"))

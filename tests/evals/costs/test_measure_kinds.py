@@ -154,7 +154,7 @@ def test_a_context_beyond_the_positions_is_a_reason(edits: dict[str, Any]) -> No
     learned = {"block.mixer.position": {"kind": "learned", "length": 12}}
     document = plain_of(measure(model_of(learned | edits), QUICK))
     for part in ("cache", "prefill"):
-        assert [p.get("reason") for p in document[part][2:]] == ["positions end at 12"] * 2
+        assert [p.get("reason") for p in document[part][2:]] == ["reads at most 12 tokens"] * 2
     assert "tokens_per_second" in document["prefill"][0]
 
 

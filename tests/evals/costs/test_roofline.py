@@ -122,12 +122,12 @@ def test_what_is_said_to_fit_fits_and_one_more_does_not() -> None:
 
 
 def test_learned_positions_end() -> None:
-    with pytest.raises(zoo.SpecError, match="context: 1025 tokens are more than the 1024"):
+    with pytest.raises(zoo.SpecError, match="context: the model reads at most 1024 tokens, not 1025"):
         predict(zoo.load("gpt2-small"), IDEAL, context=1025)
 
 
 def test_a_type_without_a_rate_is_refused() -> None:
-    with pytest.raises(DeviceError, match="ideal has no rate for float16"):
+    with pytest.raises(DeviceError, match="ideal has no FLOP/s for float16"):
         predict(zoo.load("gpt2-small"), IDEAL, context=8, dtype="float16")
 
 

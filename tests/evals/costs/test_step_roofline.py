@@ -103,7 +103,7 @@ def test_a_laptop_says_which_scale_fits(capsys: pytest.CaptureFixture[str]) -> N
     shown = capsys.readouterr().out
     assert "memory" in shown and "scale gpu-minutes" in shown and "not measured" in shown and "no scale" not in shown
     assert main(["plan", "norm_placement", "--on", "h100", "--scale", "gpu-minutes", "--hours", "0.001"]) == 0
-    assert "no scale fits in so many hours: this is gpu-minutes, the shortest\n" in capsys.readouterr().out
+    assert "no scale fits in the given hours; showing the shortest, gpu-minutes\n" in capsys.readouterr().out
     assert main(["plan", "norm_placement", "--on", "h999"]) == 2
     assert "h100" in capsys.readouterr().err
     assert main(["plan", "norm_placement", "--hours", "8"]) == 2

@@ -111,7 +111,7 @@ def test_where_there_is_no_room_it_says_so(byte_tokenizer: Tokenizer) -> None:
     edits = {"d_model": 16, "n_layers": 1, "vocab_size": 300, "block.mixer.position": {"kind": "learned", "length": 8}}
     model = zoo.build(zoo.load("small", **edits))
     (row,) = SMALL.run(Subject(model, context=64), data(byte_tokenizer, eos=0)).rows
-    assert "positions end at 8" in str(row["reason"])
+    assert "reads at most 8 tokens" in str(row["reason"])
     few = Text(TEXT.tokens[:6], TEXT.sizes[:6])
     spec = TokenLossesSpec(tokens=8)
     (row,) = spec.run(Subject(model, context=8), data(byte_tokenizer, few)).rows

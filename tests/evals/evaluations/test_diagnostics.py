@@ -63,5 +63,5 @@ def test_longer_than_the_positions_is_a_reason(model: Decoder) -> None:
     found = ask(model, question(model, 6, 0), question(model, 12, 0))
     fits, long = found.rows
     assert fits["accuracy"] == 1
-    assert long == {"level": {"length": 12, "same": 1}, "length": 12, "reason": "positions end at 8"}
+    assert long == {"level": {"length": 12, "same": 1}, "length": 12, "reason": "reads at most 8 tokens"}
     assert set(found.scores["toy"]) == {"accuracy"}

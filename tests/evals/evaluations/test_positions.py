@@ -157,7 +157,7 @@ def test_a_window_bounds_what_is_read() -> None:
 def test_learned_positions_end() -> None:
     learned = {"kind": "learned", "length": 2 * CONTEXT}
     found, others = read(model_of(learned)), read(model_of("rope"))
-    assert rows_of(found, 4) == [{"extension": None, "multiple": 4, "length": 32, "reason": "positions end at 16"}]
+    assert rows_of(found, 4) == [{"extension": None, "multiple": 4, "length": 32, "reason": "reads at most 16 tokens"}]
     assert list(found.scores["positions"]) == ["loss_1x", "loss_2x", "extrapolation_gap_2x"]
     # It was asked for the same text as causal models.
     assert starts_of(found) == starts_of(others)
@@ -170,7 +170,7 @@ def test_text_that_is_too_short_is_a_reason() -> None:
     found = read(model_of(), text_of(20))
     assert "reason" not in rows_of(found, 2)[0]
     assert rows_of(found, 2)[-1]["stderr"] is None  # one stretch says nothing of others
-    assert rows_of(found, 4)[0]["reason"] == "held-out text has 20 tokens, and a window takes 33"
+    assert rows_of(found, 4)[0]["reason"] == "held-out text has 20 tokens, and a window needs 33"
     nothing = read(model_of(), text_of(CONTEXT))
     assert (nothing.about["stretches"], nothing.scores["positions"], nothing.items) == (0, {}, [])
 

@@ -199,7 +199,7 @@ def test_longer_windows_hold_more_that_was_seen() -> None:
     assert list(found.scores["recall"]) == [f"loss_{part}_{m}x" for m in (1, 2, 4) for part in ("ar_hits", "unseen")]
     learned = model_of(**{"block.mixer.position": {"kind": "learned", "length": 2 * CONTEXT}})
     (row,) = read(learned, draw(800), multiples=(4,)).rows
-    assert row["reason"] == "positions end at 24"
+    assert row["reason"] == "reads at most 24 tokens"
 
 
 def test_where_all_is_frequent_there_are_no_hits() -> None:

@@ -82,9 +82,9 @@ def test_settings_that_are_not_supported_are_named(run: Callable[..., Evaluation
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("question", "its own code fails at own.py:3: KeyError: 'no such field'"),
-        ("results", "its own code fails at own.py:6: ZeroDivisionError: nothing to divide by"),
-        ("documents", "its own code fails at "),
+        ("question", "its code fails at own.py:3: KeyError: 'no such field'"),
+        ("results", "its code fails at own.py:6: ZeroDivisionError: nothing to divide by"),
+        ("documents", "its code fails at "),
     ],
 )
 def test_code_that_raises_is_named_and_the_group_is_of_the_others(

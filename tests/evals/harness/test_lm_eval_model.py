@@ -71,7 +71,7 @@ def test_a_folder_without_a_run_is_asked_for_what_it_lacks(run: Path, tmp_path: 
     with pytest.raises(ModelFolderError, match="no such token"):
         SavedZooLM(str(moved), context=32, eos="<end>")
     assert SavedZooLM(str(moved), context=32, eos=65).eot_token_id == 65
-    with pytest.raises(ModelFolderError, match=r"nowhere: .* no spec\.json"):
+    with pytest.raises(ModelFolderError, match=r"nowhere: .* spec\.json is missing"):
         SavedZooLM("nowhere")
 
 

@@ -137,7 +137,7 @@ def test_a_group_without_data_is_one_line_with_how_to_fetch_all_of_it(
     document, _ = run(model, byte_tokenizer, tasks=("mmlu", "hellaswag"))
     assert document.scores == {}
     first, second = skipped_lines(document.skipped, document.groups)
-    assert first.startswith("mmlu: 57 of its 57 tasks are skipped") and first.endswith("python -m evals fetch mmlu")
+    assert first.startswith("mmlu: 57 of 57 tasks are skipped") and first.endswith("python -m evals fetch mmlu")
     assert second.startswith("hellaswag is skipped: the data set Rowan/hellaswag is not in the cache")
 
 
@@ -218,7 +218,7 @@ def test_data_without_the_fields_or_for_no_task_are_said(
     place = tmp_path / "rows.jsonl"
     place.write_text(json.dumps({"sentence": "a"}))
     found = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
-    assert "lacks the fields" in found.skipped["wikitext"] and "page" in found.skipped["wikitext"]
+    assert "lacks a field" in found.skipped["wikitext"] and "page" in found.skipped["wikitext"]
     place.write_text("{")
     broken = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(place)}).document
     assert "rows.jsonl cannot be read" in broken.skipped["wikitext"]
@@ -227,7 +227,7 @@ def test_data_without_the_fields_or_for_no_task_are_said(
     assert "rows.jsonl has no rows" in empty.skipped["wikitext"]
     place.rename(tmp_path / "rows.txt")
     other = run(model, byte_tokenizer, tasks=("wikitext",), data={"wikitext": str(tmp_path / "rows.txt")}).document
-    assert "rows.txt is none of .parquet" in other.skipped["wikitext"]
+    assert "rows.txt must end in one of .parquet" in other.skipped["wikitext"]
     with pytest.raises(UnknownTaskError, match="blimp"):
         load_tasks(TasksSpec(tasks=("heldout_pairs",), data={"blimp": str(place)}), [])
 

@@ -18,5 +18,5 @@ def test_a_buffer_that_is_missing_or_left_over_is_named(kind: str, count: int) -
     model = zoo.build(zoo.load("small", **SMALL))
     cache = model.new_cache(1, 8, kind=cache_kind(kind)).layers[0]
     assert isinstance(cache, TokenCache)
-    with pytest.raises(ValueError, match=rf"^extend got {count} buffers, cached\(\) declares 2$"):
+    with pytest.raises(ValueError, match=rf"^extend got {count} buffers, but cached\(\) declares 2$"):
         cache.extend([torch.zeros(1, 4, 3, 6)] * count, torch.arange(3))

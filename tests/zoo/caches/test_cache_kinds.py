@@ -188,15 +188,15 @@ def test_a_model_that_forgets_reads_on() -> None:
 
 def test_a_window_beyond_the_capacity_bounds_it() -> None:
     model = random_model(spec_of(**{"block.mixer.window": 9}))
-    with pytest.raises(ValueError, match="the cache holds 5 tokens: 0 are in it and 6 more do not fit"):
+    with pytest.raises(ValueError, match="6 more tokens do not fit: the cache has 0 of at most 5"):
         model(random_tokens(model.spec, 1, 6), model.new_cache(1, 5))
 
 
 @pytest.mark.parametrize(
     ("edits", "kind", "reason"),
     [
-        ({"block.mixer": "mamba2"}, "int8", "cache: int8 stores keys and values, and no layer"),
-        ({"block.mixer.position": "learned"}, "sink", "learned positions are in the stream"),
+        ({"block.mixer": "mamba2"}, "int8", "cache: int8 needs a layer with a plain KV cache"),
+        ({"block.mixer.position": "learned"}, "sink", "sink cannot shift learned positions"),
         ({}, "int3", "cache: .*int3"),
         ({}, {"kind": "int8", "gruop": 4}, "gruop: unknown key .did you mean .group"),
     ],
@@ -213,7 +213,7 @@ def test_sinks_cannot_be_moved_where_frequencies_change_nor_padded() -> None:
     scaled = {
         "block.mixer.position": {"kind": "rope", "scaling": {"kind": "dynamic", "factor": 2.0, "original_length": 8}}
     }
-    with pytest.raises(zoo.UnsupportedError, match="frequencies change with the length"):
+    with pytest.raises(zoo.UnsupportedError, match="cached keys cannot be shifted: the frequencies depend"):
         zoo.build(spec_of(**scaled)).new_cache(1, 2000, kind="sink")
     model = zoo.build(spec_of())
     with pytest.raises(ValueError, match="do not pad prompts"):

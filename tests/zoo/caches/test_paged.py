@@ -95,7 +95,7 @@ def test_a_pool_that_is_used_up_is_an_error() -> None:
 
 def test_a_window_cannot_be_joined() -> None:
     model = random_model(zoo.load("small", d_model=24, n_layers=2, vocab_size=40, **{"block.mixer.window": 5}))
-    with pytest.raises(ValueError, match="only where every layer keeps pages"):
+    with pytest.raises(ValueError, match="further rows need a paged cache in every layer"):
         beside(model.new_cache(1, 40, kind=PAGE), 1)
 
 

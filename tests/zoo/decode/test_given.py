@@ -102,7 +102,9 @@ def test_a_prefix_is_read_at_once_or_refused() -> None:
     with torch.no_grad():
         first = model(prompts, model.new_cache(1, 10, kind=kind), prefix=prefix)[:, :6]
         torch.testing.assert_close(first, model(prompts, prefix=prefix)[:, :6])
-    with pytest.raises(ValueError, match=r"a prefix belongs to the first chunk.* 6 tokens are read at once"):
+    with pytest.raises(
+        ValueError, match=r"the first chunk must contain the whole prefix: at most 6 tokens are read in one pass"
+    ):
         model(prompts, model.new_cache(1, 10, kind=kind), prefix=prefix + 1)
 
 
@@ -129,5 +131,5 @@ def test_what_cannot_be_decoded_so_is_refused_and_says_why() -> None:
     with pytest.raises(ValueError, match="this model has an encoder: give it encoder_tokens"):
         zoo.decode.beam_search(model, prompts, 3)
     sparse = zoo.build(zoo.load("small", **SHAPE, **{"block.mixer.sparsity": "strided"}))
-    with pytest.raises(zoo.UnsupportedError, match="a pattern of places"):
+    with pytest.raises(zoo.UnsupportedError, match="the sparsity pattern depends on absolute positions"):
         sparse.new_cache(1, 2000, kind="sink")

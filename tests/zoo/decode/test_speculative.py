@@ -191,5 +191,5 @@ def test_what_cannot_draft_is_refused() -> None:
     model = model_of()
     with pytest.raises(zoo.UnsupportedError, match="mtp: lookahead needs a model with multi-token prediction"):
         lookahead(model, random_tokens(model.spec, 1, 3), 4)
-    with pytest.raises(ValueError, match="the draft has 12 tokens and the model 11"):
+    with pytest.raises(ValueError, match="the draft must have the model's vocabulary of 11 tokens, not 12"):
         speculate(model, model_of(vocab_size=12), random_tokens(model.spec, 1, 3), 4)

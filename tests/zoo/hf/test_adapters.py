@@ -161,15 +161,18 @@ def add(path: Path) -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a tensor is missing": (drop, r"lora_A.*: missing in .*safetensors, 1 in all"),
-    "a tensor has no place": (add, r"elsewhere\.lora_A.*: unexpected in .*safetensors, 1 in all"),
+    "a tensor is missing": (drop, r"lora_A.*: missing from .*safetensors \(1 in total\)"),
+    "a tensor has no place": (add, r"elsewhere\.lora_A.*: unexpected in .*safetensors \(1 in total\)"),
     "another shape": (
         lambda path: save_file({key: value[:1] for key, value in load_file(path).items()}, path),
         "peft cannot load it: .*size mismatch",
     ),
     "cut": (lambda path: path.write_bytes(path.read_bytes()[:-50]), "safetensors cannot be read|peft cannot load it"),
     "gone": (lambda path: path.unlink(), r"has no adapter_model\.safetensors"),
-    "a list for a config": (lambda path: path.with_name("adapter_config.json").write_text("[]"), "holds no settings"),
+    "a list for a config": (
+        lambda path: path.with_name("adapter_config.json").write_text("[]"),
+        "must hold a JSON object, not list",
+    ),
     "Latin-1": (lambda path: path.with_name("adapter_config.json").write_bytes(b"{'\xe9'}"), "cannot be read"),
 }
 

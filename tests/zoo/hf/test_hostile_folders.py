@@ -169,10 +169,10 @@ def tokenizer_config(folder: Path, content: bytes) -> None:
     ("made", "said"),
     [
         (resized, r"lm_head\.weight: has the shape .*: set vocab_size to \d+"),
-        (with_nan, r"model\.norm\.weight: holds numbers that are infinite or none"),
-        (lambda folder: index(folder, None), r"weight_map: .*index\.json does not say which file"),
-        (lambda folder: index(folder, ["a"]), r"weight_map: .*index\.json does not say which file"),
-        (beside, r"weight_map: .*index\.json names '\.\./model.*', which is not a file beside it"),
+        (with_nan, r"model\.norm\.weight: contains infinities or NaN"),
+        (lambda folder: index(folder, None), r"weight_map: .*index\.json must map tensor names to file names"),
+        (lambda folder: index(folder, ["a"]), r"weight_map: .*index\.json must map tensor names to file names"),
+        (beside, r"weight_map: .*index\.json names '\.\./model.*', which is not in the same folder"),
         (lambda folder: tokenizer_config(folder, b'{"eos_token": "\xe9"}'), r"tokenizer_config\.json is not UTF-8"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_saved_t5_is_read_as_it_is_loaded(version: str, tmp_path: Path) -> Non
 
 
 def test_an_encoder_decoder_of_ours_gets_a_config_or_a_reason() -> None:
-    with pytest.raises(zoo.UnsupportedError, match="no family of transformers expresses this model"):
+    with pytest.raises(zoo.UnsupportedError, match="no transformers family can express this model"):
         zoo.to_hf(zoo.build(zoo.load("small", n_layers=1, encoder={"n_layers": 1})))
 
 

@@ -68,7 +68,7 @@ def test_a_published_config_is_converted_exactly(name: str, tmp_path: Path) -> N
 def test_keys_that_nobody_declares_are_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_proof, "SAID", set())
     published("llama_unsloth", tmp_path)
-    said = "^llama: keys that .* left out: unsloth_fixed, unsloth_version, use_flash_attn$"
+    said = "^llama: ignored keys that .*: unsloth_fixed, unsloth_version, use_flash_attn$"
     with pytest.warns(zoo.ConversionWarning, match=said) as warned:
         zoo.from_hf(tmp_path)
         spec_of(tmp_path)

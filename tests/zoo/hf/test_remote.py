@@ -79,7 +79,7 @@ def test_transformers_has_the_same_logits_and_the_same_text(edits: dict[str, Any
 
 @pytest.mark.parametrize("row", [[1, 1, 0, 1], [0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 1, 0, 0, 1]], ids=str)
 def test_a_hole_in_an_attention_mask_is_refused(row: list[int]) -> None:
-    with pytest.raises(ValueError, match="at the ends of a row only"):
+    with pytest.raises(ValueError, match="only at the ends of a row"):
         pads_of(torch.tensor([[1] * len(row), row]), len(row))
 
 
@@ -139,7 +139,7 @@ def test_every_argument_is_used_or_refused(tmp_path: Path) -> None:
         ({"output_attentions": True}, "attentions"),
         ({"use_cache": True}, "past_key_values"),
         ({"labels": tokens, "logits_to_keep": 1}, "logits_to_keep"),
-        ({"attention_mask": mask[:, 1:]}, "attention mask of"),
+        ({"attention_mask": mask[:, 1:]}, r"attention_mask: must have the shape \(batch, 6\)"),
     ]
     for given, said in refused:
         with pytest.raises(ValueError, match=said):
@@ -226,7 +226,7 @@ def test_a_number_that_is_none_is_named(tmp_path: Path) -> None:
     with torch.no_grad():
         model.embedding.weight[3, 2] = float("nan")
     save_with_code(model, tmp_path)
-    with pytest.raises(UnsupportedError, match=rf"embedding\.weight: holds numbers .*{tmp_path}"):
+    with pytest.raises(UnsupportedError, match=rf"embedding\.weight: contains infinities or NaN.*{tmp_path}"):
         zoo.from_hf(tmp_path)
 
 

@@ -94,10 +94,10 @@ def test_a_weight_of_the_text_model_without_a_place_is_named(tmp_path: Path) -> 
     path = tmp_path / "model.safetensors"
     extra = {"language_model.model.layers.0.extra.weight": torch.ones(2)}
     save_file({**load_file(path), **extra}, path, {"format": "pt"})
-    with pytest.raises(zoo.UnsupportedError, match=r"layers\.0\.extra\.weight: unexpected keys"):
+    with pytest.raises(zoo.UnsupportedError, match=r"layers\.0\.extra\.weight: unexpected in"):
         zoo.from_hf(tmp_path)
 
 
 def test_a_whole_model_in_memory_is_told_what_to_do() -> None:
-    with pytest.raises(zoo.UnsupportedError, match=r"holds a gemma3_text: save it and convert the folder"):
+    with pytest.raises(zoo.UnsupportedError, match=r"contains a gemma3_text: save the model and convert its folder"):
         zoo.from_hf(whole("gemma3"))

@@ -39,7 +39,8 @@ class Llama3(Scaling):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.high_freq_factor < self.low_freq_factor:
-            raise SpecError("high_freq_factor", f"must be at least low_freq_factor {self.low_freq_factor}")
+            least, given = self.low_freq_factor, self.high_freq_factor
+            raise SpecError("high_freq_factor", f"must be at least low_freq_factor = {least}, not {given}")
         return self
 
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:

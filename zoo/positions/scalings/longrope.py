@@ -61,7 +61,7 @@ class LongRoPE(Scaling):
         for name in ("short_factor", "long_factor"):
             count = len(getattr(self, name))
             if count != (dim + 1) // 2:
-                raise SpecError(name, f"has {count} factors for {(dim + 1) // 2} pairs of features")
+                raise SpecError(name, f"needs {(dim + 1) // 2} factors, one per pair of features, not {count}")
 
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
         short, long = (on_device(f, length.device) for f in (self.short_factor, self.long_factor))

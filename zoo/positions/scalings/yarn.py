@@ -56,7 +56,7 @@ class YaRN(Scaling):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.beta_fast < self.beta_slow:
-            raise SpecError("beta_fast", f"must be at least beta_slow {self.beta_slow}")
+            raise SpecError("beta_fast", f"must be at least beta_slow = {self.beta_slow}, not {self.beta_fast}")
         if self.scale_scores and self.mscale_all_dim is None:
             raise SpecError("scale_scores", "needs mscale_all_dim")
         return self
@@ -78,7 +78,7 @@ class YaRN(Scaling):
 
     def check(self, dim: int, base: float) -> None:
         if base == 1:
-            raise SpecError("", "YaRN scales pairs that turn slowly, and with base 1 all turn alike")
+            raise SpecError("", "YaRN needs a base above 1: with base 1, all pairs rotate alike")
 
     def frequencies(self, base: float, dim: int, length: Tensor) -> Tensor:
         theta = rotation(base, dim, length.device)

@@ -13,7 +13,7 @@ from ablate.running.request import Request
 from evals.costs.alternation import Effort, Pace
 from tests.ablate.conftest import identity_of
 
-NO_CORPUS = "holds no prepared corpus"
+NO_CORPUS = "has no prepared corpus"
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from ablate.training.stop import ENDED_BY_REQUEST
 STANDARD_ERROR = 2
 
 
-class Answering(NamedTuple):
+class ChildProcess(NamedTuple):
     """A child process, and the pipe of its answers, one a line. Its standard input is a pipe from this process."""
 
     process: subprocess.Popen[bytes]
@@ -40,7 +40,7 @@ def start(
     variables: Mapping[str, str],
     output: IO[bytes] | int = STANDARD_ERROR,
     new_session: bool = False,
-) -> Answering:
+) -> ChildProcess:
     """Start `python -m module ANSWERS arguments…`, where ANSWERS is the file descriptor that `answers_to` takes.
 
     variables: added to the child's environment. output: destination of its standard output and standard error.
@@ -62,7 +62,7 @@ def start(
         raise
     finally:
         os.close(writing)
-    return Answering(process, os.fdopen(reading, "rb", buffering=0))
+    return ChildProcess(process, os.fdopen(reading, "rb", buffering=0))
 
 
 def answers_to(number: str) -> IO[str]:
