@@ -107,7 +107,7 @@ def check(path: Path) -> bool:
 def _answer(key: bytes, answer: str, seal: bytes) -> Any:
     """The parsed answer. Raises ValueError if the row does not match its seal."""
     if seal != _seal(key, answer):
-        raise ValueError("another answer than was sealed")
+        raise ValueError("the answer does not match its seal")
     return json.loads(answer)
 
 

@@ -108,7 +108,7 @@ def unpack(path: Path, folder: Path, most_bytes: int = TOTAL_BYTES) -> PackDocum
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # EINVAL: a seek to a damaged offset
             raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise StoreError(f"it is no archive of `ablate pack`, or damaged: {reason}") from error
+        raise StoreError(f"not an `ablate pack` archive, or damaged: {reason}") from error
 
 
 def _unpacked(archive: zipfile.ZipFile, folder: Path, most_bytes: int) -> PackDocument:
@@ -118,7 +118,7 @@ def _unpacked(archive: zipfile.ZipFile, folder: Path, most_bytes: int) -> PackDo
     if manifest is None:
         raise StoreError(f"{MANIFEST} is half-written")
     if odd := members.keys() ^ manifest.files.keys():
-        raise StoreError(f"{_shown(min(odd))} is in the manifest alone, or not in it")
+        raise StoreError(f"archive and manifest differ: {_shown(min(odd))} is in only one of them")
     for place, info in members.items():
         if _extract(archive, info, folder / place) != manifest.files[place].sha256:
             raise StoreError(f"{place} has changed since it was packed")
@@ -138,32 +138,34 @@ def _members(archive: zipfile.ZipFile, most_bytes: int) -> dict[str, zipfile.Zip
     """Members by path within the store. Raises StoreError before anything is unpacked."""
     members = archive.infolist()
     if len(members) > MOST_FILES:
-        raise StoreError(f"it has {len(members):,} files, more than {MOST_FILES:,}")
+        raise StoreError(f"it has {len(members):,} files, above the limit of {MOST_FILES:,}")
     twice = next((name for name, count in Counter(info.filename for info in members).items() if count > 1), None)
     if twice is not None:
-        raise StoreError(f"{_shown(twice)} is in it twice")
+        raise StoreError(f"it contains {_shown(twice)} twice")
     for info in members:
         _check_member(info)
     total = sum(info.file_size for info in members)
     if total > most_bytes:
-        raise StoreError(f"it unpacks to {total:,} bytes, more than {most_bytes:,}: raise the limit if you expect that")
+        raise StoreError(
+            f"it unpacks to {total:,} bytes, above the limit of {most_bytes:,}: raise --limit if you expect that"
+        )
     found = {info.filename: info for info in members}
     if MANIFEST not in found:
-        raise StoreError(f"it has no {MANIFEST}, so it is no archive of `ablate pack`")
+        raise StoreError(f"not an `ablate pack` archive: it has no {MANIFEST}")
     return found
 
 
 def _check_member(info: zipfile.ZipInfo) -> None:
     name, mode = info.filename, info.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-        raise StoreError(f"{_shown(name)} is a link, a folder or a device")
+        raise StoreError(f"{_shown(name)} is not a regular file")
     if name != MANIFEST and not travels(name):
-        raise StoreError(f"{_shown(name)} is no file that travels: only documents, logs and safetensors do")
+        raise StoreError(f"{_shown(name)} is not allowed in an archive: only documents, logs and safetensors are")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise StoreError(f"{name} is compressed by a method that archives do not use")
+        raise StoreError(f"{name} uses an unsupported compression method: only stored and deflate are allowed")
     most = MOST_BYTES.get(Path(name).suffix)
     if most is not None and info.file_size > most:
-        raise StoreError(f"{name} has {info.file_size:,} bytes, more than {most:,}")
+        raise StoreError(f"{name} has {info.file_size:,} bytes, above the limit of {most:,}")
 
 
 def _extract(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> str:

@@ -162,7 +162,7 @@ class Check:
         if judged is not None and judged.study not in self.store.ledgers():
             yield from self._readable(self.store.read_ledger, judged.study)
         elif judged is None and study.report_path.exists() and self._judges(study):
-            self.unchecked["report.html without a record of what the ledger must know"] += 1
+            self.unchecked["report.html without judged.json, the record of its judgement in the ledger"] += 1
 
     def _of_search(self, search: SearchFolder) -> Iterator[str]:
         if search.report_path.exists() and not search.exists:
@@ -193,12 +193,12 @@ class Check:
         if not whole:
             yield from found
         elif path.exists() and checksum.is_whole(path, path.parent.name) is None:
-            self.unchecked["state.pt that does not say whose it is"] += 1
+            self.unchecked["state.pt that does not name its run"] += 1
 
     def _answers(self, path: Path) -> Iterator[str]:
         def read() -> None:
             if not answers.check(path):
-                self.unchecked["answers.db with answers that are not sealed, and not used"] += 1
+                self.unchecked["answers.db with unsealed answers, which are not used"] += 1
 
         yield from self._readable(read)
 
@@ -218,7 +218,7 @@ class Check:
             if not jsonfile.is_bound(path):
                 # leave out the digest of a request
                 kind = f"{path.name.partition('-')[0]}-*.json" if "-" in path.name else path.name
-                self.unchecked[f"{kind} without a checksum, or that does not say where it belongs"] += 1
+                self.unchecked[f"{kind} without its checksum or its path in the store"] += 1
 
     def _note_unsealed(self, log: SealedLog) -> None:
         """Count a log without seals. Damage is reported by the log's reader."""

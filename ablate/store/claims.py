@@ -117,14 +117,14 @@ class FolderClaim:
         watch = Watch(self.folder)
         while not self._try(watch, stall_seconds):
             if not blocking:
-                raise LockedError(f"{self.folder} is being worked on by another process")
+                raise LockedError(f"{self.folder} is in use by another process")
             time.sleep(POLL_SECONDS)
         threading.Thread(target=self._beat, daemon=True).start()
 
     def check(self) -> None:
         """Raises LostClaimError if another process has taken over."""
         if not self._is_ours():
-            raise LostClaimError(f"{self.folder}: another process has taken over, since this one stood still")
+            raise LostClaimError(f"{self.folder}: another process took over after this one missed its heartbeats")
 
     def release(self) -> None:
         """Give the folder up. Removes `claim/` and the folder if they are empty then."""

@@ -88,7 +88,7 @@ class StudyFolder(_ReportedFolder):
     @property
     def registrations(self) -> LogFile[RegistrationRecord]:
         """Registered plans."""
-        remedy = "restore the file: the report says what was registered"
+        remedy = "restore the file, since the report shows what was registered"
         return LogFile(self.path / "registered.ndjson", self.path.name, remedy, RegistrationRecord)
 
 

@@ -31,7 +31,7 @@ EXPECTED = {
     "finite_number": "a finite number",
 }
 """Descriptions of the expected value, by pydantic's type of error."""
-OTHER_VERSION = "the file is whole, but was written by another version of ablate: use that one"
+OTHER_VERSION = "the file is intact, but another version of ablate wrote it: use that version"
 LONGEST = 60
 """Most characters of a wrong value that a message shows."""
 
@@ -60,7 +60,7 @@ def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | Non
     if not is_whole:
         raise StoreError(f"{path}: its checksum does not match: {remedy}")
     if place is not None and not is_at(path, place):
-        raise StoreError(f"{path}: this is {place}, copied to the wrong place: {remedy}")
+        raise StoreError(f"{path}: this is {place}, copied to another path: {remedy}")
     if not _is_strict(body):
         return None
     try:

@@ -122,7 +122,7 @@ def together(logs: Sequence[LogFile[Line]], only: Collection[str] = ()) -> tuple
     import polars as pl  # noqa: PLC0415 (as above)
 
     if not logs:
-        raise ValueError("no logs, and so no columns")
+        raise ValueError("needs at least one log")
     model = logs[0].model
     known = columns_of(model)
     types = {name: known[name] for name in only or known}

@@ -7,6 +7,7 @@ merged into one ledger. Archives have no pages: they are rendered again.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isclose
@@ -56,20 +57,19 @@ def verify(incoming: Store, manifest: PackDocument) -> None:
     for line in check.damages():
         raise StoreError(line.rpartition(": ")[0] or line)
     for kind in check.unchecked:
-        raise StoreError(f"it has {kind}")
+        raise StoreError(f"it contains {kind}")
     if set(run_folders(incoming)) != set(manifest.runs):
-        raise StoreError("its runs are not those of its manifest")
+        raise StoreError("its runs differ from those in its manifest")
     for digest in manifest.runs:
         _verify_run(incoming, digest)
     for path in sorted(incoming.root.glob("studies/*")):
         _verify_study(incoming, StudyFolder(path))
     for name in incoming.ledgers():
         for record in incoming.read_ledger(name):
-            if not _is_time(record.judged):
-                raise StoreError(f"{incoming.ledger_path(name)}: judged: no time with a zone")
+            _check_time(incoming.ledger_path(name), "judged", record.judged)
     for path in sorted(incoming.root.glob("described/*")):
         if incoming.data(path.name).read().digest != path.name:
-            raise StoreError(f"{path}: its digest is another")
+            raise StoreError(f"{path}: its digest does not match its folder name")
 
 
 def _verify_run(incoming: Store, digest: str) -> None:
@@ -80,33 +80,39 @@ def _verify_run(incoming: Store, digest: str) -> None:
     if result.loss is not None and losses:
         mean = sum(each.nats for each in losses) / sum(each.targets for each in losses)
         if not isclose(mean, result.loss, rel_tol=1e-6):
-            raise StoreError(f"{incoming.result_path(digest)}: loss: not the mean of losses.ndjson")
+            raise StoreError(f"{incoming.result_path(digest)}: `loss` is not the mean of losses.ndjson")
     for path in incoming.model_dir(digest).glob("*.safetensors"):
         try:
             with safe_open(path, framework="np"):
                 pass
         except SafetensorError as error:
-            raise StoreError(f"{path} is no file of safetensors") from error
+            raise StoreError(f"{path} is not a safetensors file") from error
 
 
 def _verify_study(incoming: Store, folder: StudyFolder) -> None:
-    study = folder.read()
-    if study is None or incoming.study(study.name, study.scale).path != folder.path:
-        raise StoreError(f"{folder.document_path}: is missing, or of a study of another name")
+    study, path = folder.read(), folder.document_path
+    if study is None:
+        raise StoreError(f"{path} is missing")
+    if incoming.study(study.name, study.scale).path != folder.path:
+        raise StoreError(f"{path}: its name and scale do not match its folder name")
     for record in folder.registrations.records():
-        if not _is_time(record.at) or checksum_of(record.content) != record.sha256:
-            raise StoreError(f"{folder.registrations.path}: at or sha256: no time, or not the checksum of what it says")
+        _check_time(folder.registrations.path, "at", record.at)
+        if checksum_of(record.content) != record.sha256:
+            raise StoreError(f"{folder.registrations.path}: `sha256` does not match `content`")
+    _check_time(path, "created", study.created)
     arms = {arm.name for arm in study.arms}
-    named = {study.baseline, *(name for each in study.contrasts for name in (each.arm, each.other))}
-    if not named <= arms or not _is_time(study.created):
-        raise StoreError(f"{folder.document_path}: baseline, contrasts or created: no arm of that name, or no time")
+    if study.baseline not in arms:
+        raise StoreError(f"{path}: `baseline` names an arm that does not exist")
+    if not {name for each in study.contrasts for name in (each.arm, each.other)} <= arms:
+        raise StoreError(f"{path}: `contrasts` names an arm that does not exist")
 
 
-def _is_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
+def _check_time(path: Path, field: str, text: str) -> None:
+    """Raise StoreError unless the text is an ISO 8601 time with a time zone."""
+    with suppress(ValueError):
+        if datetime.fromisoformat(text).tzinfo is not None:
+            return
+    raise StoreError(f"{path}: `{field}` is not an ISO 8601 time with a time zone")
 
 
 def merge(incoming: Store, store: Store, manifest: PackDocument) -> Merge:
@@ -148,7 +154,7 @@ def _merge_run(incoming: Store, store: Store, record: MergedRecord, found: Merge
             store.merged_log.append([record.model_copy(update={"finished": ours.finished})])
         return
     if target.exists() and any(target.iterdir()):
-        found.refused[digest] = f"it has begun here: finish it, or remove {target}, and merge again"
+        found.refused[digest] = f"it is unfinished in this store: finish it, or remove {target}, and merge again"
         return
     store.merged_log.append([record])  # before the run, whose missing model it explains
     move(source, target)
@@ -162,7 +168,7 @@ def _difference(ours: ResultDocument, theirs: ResultDocument) -> str:
     if not differing:
         return ""
     shown = "loss" if "loss" in differing else differing[0]
-    return f"the store has the same run with other results: {shown} {here[shown]} here, {there[shown]} there"
+    return f"its results differ from those in this store: {shown} {there[shown]}, here {here[shown]}"
 
 
 def _complete(source: Path, target: Path) -> list[str]:

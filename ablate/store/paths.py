@@ -64,7 +64,7 @@ class Paths:
 
     @property
     def merged_log(self) -> LogFile[MergedRecord]:
-        path, remedy = self.root / "merged.ndjson", "remove it: it only says which runs came from other stores"
+        path, remedy = self.root / "merged.ndjson", "remove it: it only records which runs came from other stores"
         return LogFile(path, path.stem, remedy, MergedRecord)
 
     # Runs
@@ -210,5 +210,5 @@ def _safe(name: str, scale: str) -> str:
 
 def _checked(digest: str) -> str:
     if not DIGEST.fullmatch(digest) or digest in FOLDERS:
-        raise StoreError(f"{digest!r} cannot be a digest")
+        raise StoreError(f"{digest!r} is not a valid digest")
     return digest

@@ -192,7 +192,7 @@ class RunFiles(Paths):
         if path.exists():
             check_regular(path)
         if path.exists() and checksum.is_whole(path, path.parent.name) is False:
-            raise StoreError(f"{path} is damaged, or of another run: remove it to start the run again")
+            raise StoreError(f"{path} is damaged, or belongs to another run: remove it to start the run again")
 
     def drop_state(self, digest: str) -> None:
         """Remove the resumable state of a run that has ended."""
@@ -250,7 +250,7 @@ class RunFiles(Paths):
         """Raises StoreError if logs lack lines that they had when a state was saved."""
         for log in (self.metrics_log(digest), self.probes_log(digest)):
             if log.path.stem in seals and log.lacks(seals[log.path.stem]):
-                raise StoreError(f"{log.path} lacks lines that were there at the last checkpoint: {log.remedy}")
+                raise StoreError(f"{log.path} lacks lines that it had at the last checkpoint: {log.remedy}")
 
     def truncate_logs(self, digest: str, step: int) -> None:
         """Drop metrics and probes after `step`: training resumed from its checkpoint writes them again."""

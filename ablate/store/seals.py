@@ -114,7 +114,7 @@ class SealedLog:
         """The complete lines: a kill can tear the last one. Raises StoreError if only its line end has changed."""
         size = content.rfind(b"\n") + 1
         if is_object(content[size:-1]):
-            raise StoreError(f"{self.path}: its last line does not end as it was written: {self.remedy}")
+            raise StoreError(f"{self.path}: the newline of its last line is damaged: {self.remedy}")
         return content[:size]
 
     def last_seal(self) -> str | None:

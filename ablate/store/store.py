@@ -175,8 +175,8 @@ class Store(RunFiles):
         for folder, judged in self._judged(name):
             if ledger.lacks(judged.seal):
                 raise StoreError(
-                    f"{ledger.path} lacks a judgement that {folder.report_path} shows: restore it: verdicts count what"
-                    f" was judged before (to begin a new ledger nevertheless, remove {folder.judged_path})"
+                    f"{ledger.path} lacks a judgement that {folder.report_path} shows: restore it, since verdicts"
+                    f" account for earlier judgements (to begin a new ledger anyway, remove {folder.judged_path})"
                 )
         return tuple(ledger.records())
 
@@ -199,7 +199,7 @@ class Store(RunFiles):
                 yield folder, judged
 
     def ledger(self, name: str) -> LogFile[LedgerRecord]:
-        remedy = "restore the file: verdicts count what was judged before"
+        remedy = "restore the file, since verdicts account for earlier judgements"
         return LogFile(self.ledger_path(name), name, remedy, LedgerRecord)
 
     def read_campaign(self, name: str) -> tuple[ProposalRecord, ...]:
@@ -222,7 +222,7 @@ class Store(RunFiles):
                 yield found[1], StudyFolder(path)
 
     def campaign(self, name: str) -> LogFile[ProposalRecord]:
-        remedy = "restore the file: decisions count what was proposed before"
+        remedy = "restore the file, since decisions account for earlier proposals"
         return LogFile(self.campaign_path(name), name, remedy, ProposalRecord)
 
     # Pages

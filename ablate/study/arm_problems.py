@@ -26,7 +26,10 @@ from zoo.conversion import check_conversion
 from zoo.errors import SpecError, did_you_mean
 from zoo.spec import ModelSpec
 
-REMEDY = "write `tune: off` if rates are part of the question, `tune: carried` if these were tuned before"
+REMEDY = "set `tune: off` if learning rates are part of the question, `tune: carried` if they were tuned earlier"
+
+DEPENDS = "starts from, or is taught by, another arm"
+IN_A_DESIGN = "in a design, `arm` must be a factor and `expect` better, worse or same, without `against` or `order`"
 
 
 def tuning_problems(builder: ArmBuilder, tune: TuneSpec, arms: Sequence[Arm]) -> Iterator[Problem]:
@@ -51,24 +54,24 @@ def seed_problems(origins: Origins, tune: TuneSpec, seeds: Sequence[int]) -> Ite
     """Seeds that both choose the settings and judge them."""
     if both := sorted(set(seeds) & set(tune.seed_numbers)):
         chosen = f"{tune.seed_numbers[0]} to {tune.seed_numbers[-1]}" if tune.seeds > 1 else str(tune.seed_numbers[0])
-        reason = f"settings are tuned on {chosen}, so {', '.join(map(str, both))} cannot judge them: name others"
+        reason = f"cannot include {', '.join(map(str, both))}, since tuning uses {chosen}: choose others"
         yield origins.problem(("seeds",), reason)
 
 
 def _chosen_twice(builder: ArmBuilder, tune: TuneSpec, arm: Arm, path: str) -> Iterator[Problem]:
     for edit in arm.own:
         if common_length(edit.path, tuple(path.split("."))) == min(len(edit.path), path.count(".") + 1):
-            reason = f"tune chooses {path} for every arm" + (f": {REMEDY}" if tune.space is None else "")
+            reason = f"tuning sets {path} for every arm" + (f": {REMEDY}" if tune.space is None else "")
             yield builder.origins.problem(edit.target, reason, at_key=True)
 
 
 def _never_tuned(path: str) -> str | None:
     if path == "vocab_size":
-        return "the vocabulary follows from the data"
+        return "cannot be tuned: the data determine the vocabulary size"
     if path.partition(".")[0] in (START, TEACHER):
         return f"{path.partition('.')[0]} cannot be tuned"
     if path.partition(".")[0] == DATA:
-        return "losses under different tokenizers are not comparable: make them arms"
+        return "cannot be tuned, since losses under different tokenizers are not comparable: make each an arm"
     return None
 
 
@@ -89,13 +92,13 @@ def teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> 
         if arm.teacher.arm is None:
             reason = _teacher_reason(arm, str(arm.teacher.checkpoint), folder)
         elif (source := by_name.get(arm.teacher.arm)) is None:
-            reason = "there is no such arm" + did_you_mean(arm.teacher.arm, by_name)
+            reason = f"unknown arm '{arm.teacher.arm}'" + did_you_mean(arm.teacher.arm, by_name)
         elif source.sources:
-            reason = f"{source.name} needs another arm itself"
+            reason = f"cannot be taught by {source.name}, which itself {DEPENDS}"
         elif source.data != arm.data:
-            reason = f"its tokenizer is not that of {source.name}"
+            reason = f"cannot be taught by {source.name}: their tokenizers differ"
         elif source.model.visible != arm.model.visible or (source.model.encoder is None) != (arm.model.encoder is None):
-            reason = f"{source.name} reads text another way"
+            reason = f"cannot be taught by {source.name}, which has another mask or encoder"
         if reason is not None:
             yield builder.origins.problem(place, reason)
 
@@ -131,11 +134,12 @@ def lora_problems(builder: ArmBuilder, arms: Sequence[Arm]) -> Iterator[Problem]
             continue
         place = next((edit.target for edit in arm.own if edit.path[:2] == (TRAIN, "lora")), (TRAIN, "lora"))
         if arm.start is None:
-            reason = f"adapters change trained weights, and {arm.name} starts from initial values: give it a start"
+            reason = f"adapters need trained weights, and {arm.name} has no start: set start.arm or start.checkpoint"
             yield builder.origins.problem(place, reason)
         for name in ("width_transfer", "depth_transfer"):
             if getattr(arm.train, name) is not None:
-                yield builder.origins.problem(place, f"no rule is known for the rates of adapters under {name}")
+                reason = f"cannot be combined with {name}: no rule is known for the learning rates of adapters"
+                yield builder.origins.problem(place, reason)
         try:
             check_lora(arm.model, arm.train.lora)
         except SpecError as error:
@@ -147,12 +151,12 @@ def _arm_problems(builder: ArmBuilder, arm: Arm, start: StartSpec, by_name: Mapp
     name = str(start.arm)
     place, source = (*arm.target, START, "arm"), by_name.get(name)
     if source is None:
-        yield builder.origins.problem(place, "there is no such arm" + did_you_mean(name, by_name))
+        yield builder.origins.problem(place, f"unknown arm '{name}'" + did_you_mean(name, by_name))
     elif source.sources:
-        yield builder.origins.problem(place, f"{source.name} starts from another arm itself, or is taught by one")
+        yield builder.origins.problem(place, f"cannot start from {source.name}, which itself {DEPENDS}")
     else:
         if source.data != arm.data:
-            yield builder.origins.problem(arm.target, f"cannot start from {source.name}: its tokenizer differs")
+            yield builder.origins.problem(arm.target, f"cannot start from {source.name}: their tokenizers differ")
         yield from _conversion_problems(builder, arm, source.model, source.name)
 
 
@@ -221,21 +225,21 @@ def claim_problems(sections: StudySections, arms: Sequence[str]) -> Iterator[Com
             yield ("claims", str(place), *setting), reason
     table = sections.published
     if table is not None and sections.design:
-        yield ("published",), "a design estimates effects of factors: a published table needs arms"
+        yield ("published",), "cannot be combined with `design`: a published table needs arms"
         return
     for place, row in enumerate(table.rows if table else ()):
         for key, arm in (("arm", row.arm), ("against", row.against)):
             if arm is not None and arm not in arms:
-                yield ("published", "rows", str(place), key), f"there is no arm '{arm}'" + did_you_mean(arm, arms)
+                yield ("published", "rows", str(place), key), f"unknown arm '{arm}'" + did_you_mean(arm, arms)
 
 
 def _problems(sections: StudySections, claim: ClaimSpec, arms: Sequence[str]) -> Iterator[Complaint]:
     known, noun = (tuple(sections.factors), "factor") if sections.design else (arms, "arm")
     for setting, name in claim.named:
         if name not in known:
-            yield setting, f"there is no {noun} '{name}'" + did_you_mean(name, known)
+            yield setting, f"unknown {noun} '{name}'" + did_you_mean(name, known)
     if sections.design and (claim.order or claim.against is not None or claim.expect == "stalls"):
-        yield (), "a design estimates effects of factors: name one as arm, and expect better, worse or same"
+        yield (), IN_A_DESIGN
     elif not sections.design and claim.expect != "stalls" and claim.arm == (claim.against or sections.baseline):
         yield (), f"compares {claim.arm} with itself"
     if reason := _unmeasured(sections, claim.measure):
@@ -253,4 +257,4 @@ def _unmeasured(sections: StudySections, measure: str) -> str | None:
     tasks = (*sections.evals.scored(), *([sections.data.source] if is_made else []))
     if not tasks or task.startswith(tasks):  # a group has tasks that begin with its name
         return None
-    return f"the study does not evaluate '{task}'" + (did_you_mean(task, tasks) or f": {', '.join(tasks)}")
+    return f"the study does not evaluate '{task}'" + (did_you_mean(task, tasks) or f": one of {', '.join(tasks)}")

@@ -162,7 +162,7 @@ class ArmBuilder:
                 continue
             twin = arms.setdefault(arm.identity, arm)
             if twin is not arm:
-                reason = "changes nothing in the base" if twin is base else f"the same as arm {twin.name}"
+                reason = "is identical to the base" if twin is base else f"is identical to arm {twin.name}"
                 problems.append(self.origins.problem(target, reason, at_key=True))
         return list(arms.values()), problems
 
@@ -175,11 +175,11 @@ class ArmBuilder:
             text = None if path[1:2] == ("tokenizer",) else every
             return text if isinstance(self.data, TextSource) else "all arms must have the same task"
         if path[:2] == (TRAIN, "objective"):
-            return "losses of different objectives are over different targets and not comparable: set it in train"
+            return "losses of different objectives are not comparable: set it in train, for all arms"
         if path[0] == "base":
-            return f"paths start from the base: write {'.'.join(path[1:]) or 'what changes in it'}"
+            return f"paths are relative to the base: write {'.'.join(path[1:]) or 'its settings without base'}"
         if path[0] not in SECTIONS and path[0] in StudySections.model_fields:
-            return f"every arm has the same {path[0]}: arms may edit only the model, train and data.tokenizer"
+            return f"every arm has the same {path[0]}: arms edit only the model, train, start, teacher, data.tokenizer"
         return None
 
     def build(self, name: str, edits: Iterable[Edit], target: Target) -> Arm:

@@ -34,7 +34,7 @@ class ParameterMatch(Spec):
     @model_validator(mode="after")
     def _not_the_vocabulary(self) -> Self:
         if self.knob == "vocab_size":
-            raise ValueError("the vocabulary follows from the data: name another setting")
+            raise ValueError("cannot be vocab_size, which the data determine: name another setting")
         return self
 
 
@@ -61,7 +61,7 @@ class Budget(Spec):
         given = [name for name in SPENDABLE if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(given) or ("parameters alone" if self.parameters else "none of them")
-            raise ValueError(f"needs one of {', '.join(SPENDABLE[:-1])} and {SPENDABLE[-1]}, and has {found}")
+            raise ValueError(f"needs exactly one of {', '.join(SPENDABLE[:-1])} and {SPENDABLE[-1]}, but has {found}")
         return self
 
     def scaled(self, fraction: float) -> Budget:

@@ -44,7 +44,7 @@ class ClaimSpec(Spec):
     def _in_the_handbook(cls, claim: str | None) -> str | None:
         if claim is not None and claim not in handbook():
             near = did_you_mean(claim, handbook()) or ": see `ablate claims`"
-            raise ValueError(f"there is no claim '{claim}' in the handbook{near}")
+            raise ValueError(f"unknown handbook claim '{claim}'{near}")
         return claim
 
     @field_validator("measure")
@@ -53,7 +53,7 @@ class ClaimSpec(Spec):
         task, slash, metric = measure.partition("/")
         if measure not in MEASURES and not (task and slash and metric):
             near = did_you_mean(measure, MEASURES) or f": one of {', '.join(MEASURES)}, or a score as task/metric"
-            raise ValueError(f"there is no measure '{measure}'{near}")
+            raise ValueError(f"unknown measure '{measure}'{near}")
         return measure
 
     @model_validator(mode="after")
@@ -61,20 +61,20 @@ class ClaimSpec(Spec):
         if self.order:
             beside = [name for name in ("arm", "against", "expect", "by") if getattr(self, name) is not None]
             if beside:
-                raise ValueError(f"an order of arms has no {' or '.join(beside)}")
+                raise ValueError(f"`order` cannot be combined with {' or '.join(beside)}")
             if len(set(self.order)) < max(2, len(self.order)):
-                raise ValueError("an order has two arms or more, each once")
+                raise ValueError("`order` needs two or more arms, each only once")
             return self
         if self.by is not None and self.expect is None:
-            raise ValueError("by needs `expect: better`, `worse` or `same`")
+            raise ValueError("`by` needs `expect: better`, `worse` or `same`")
         if self.arm is None or self.expect is None:
-            raise ValueError("needs an arm with what to expect of it, or an order of two arms or more")
+            raise ValueError("needs `arm` and `expect`, or `order`")
         if self.expect == "stalls" and (self.by is not None or self.against is not None or self.measure != LOSS):
-            raise ValueError("an arm that stalls is compared with none: leave out by, against and measure")
+            raise ValueError("`expect: stalls` compares nothing: leave out by, against and measure")
         if self.by is not None and self.expect == "same" and self.measure == LOSS:
-            raise ValueError("the study's margin says which losses are the same: leave out by")
+            raise ValueError("the study's margin decides which losses are the same: leave out by")
         if self.by is not None and self.by <= 1 and self.measure in COSTS:
-            raise ValueError(f"a factor above 1, not {self.by:g}")
+            raise ValueError(f"`by` is a factor for {self.measure}, and must be above 1, not {self.by:g}")
         return self
 
     @property

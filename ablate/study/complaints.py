@@ -94,7 +94,7 @@ def _as_data(words: Sequence[Any]) -> str:
     of_hub = len(words) == 1 and re.fullmatch(r"[A-Za-z0-9][\w-]*/[\w-]+", words[0])
     source = "tokens" if words[0].endswith((".bin", ".npy")) else "files"
     paths = f"{{source: {source}, paths: [{', '.join(map(_quoted, words))}]}}"
-    hub = f", or `data: {{source: hf, path: {words[0]}}}` for a dataset of the hub" if of_hub else ""
+    hub = f", or `data: {{source: hf, path: {words[0]}}}` for a dataset on the Hugging Face Hub" if of_hub else ""
     return f": write `data: {paths}`{hub}"
 
 

@@ -33,7 +33,7 @@ def design_runs(
             continue
         twin = arms.setdefault(arm.identity, arm)
         if twin is not arm:
-            same = builder.origins.problem((*TARGET, factors[-1]), f"is the same as {twin.name}", at_key=True)
+            same = builder.origins.problem((*TARGET, factors[-1]), f"is identical to {twin.name}", at_key=True)
             refused.setdefault(same, []).append(name)
     return list(arms.values()), [_in_runs(problem, names) for problem, names in refused.items()]
 
@@ -51,7 +51,7 @@ def _clashes(builder: ArmBuilder, edits: Mapping[str, Sequence[Edit]]) -> Iterat
         for edit in edits[second]:
             for other in edits[first]:
                 if common_length(edit.path, other.path) == min(len(edit.path), len(other.path)):
-                    reason = f"factor {first} edits {'.'.join(other.path)} too: a run cannot have both"
+                    reason = f"factor {first} also edits {'.'.join(other.path)}: a run cannot have both"
                     yield builder.origins.problem(edit.target, reason, at_key=True)
 
 
@@ -61,7 +61,7 @@ def _alone(builder: ArmBuilder, base: Arm, edits: Mapping[str, Sequence[Edit]]) 
         starts = [edit for edit in own if edit.path[0] in (START, TEACHER)]
         for edit in starts:
             yield builder.origins.problem(
-                edit.target, "a run of a design starts from initial values, without a teacher", at_key=True
+                edit.target, "not allowed in a design: runs start from initial values, without a teacher", at_key=True
             )
         if starts:
             continue
@@ -71,4 +71,4 @@ def _alone(builder: ArmBuilder, base: Arm, edits: Mapping[str, Sequence[Edit]]) 
             yield from error.problems
             continue
         if arm.identity == base.identity:
-            yield builder.origins.problem((*TARGET, name), "changes nothing in the base", at_key=True)
+            yield builder.origins.problem((*TARGET, name), "is identical to the base", at_key=True)

@@ -78,7 +78,7 @@ class Screen:
 def screen(spec: DesignSpec, factors: Sequence[str]) -> Screen:
     """The best design for these factors. Raises DesignError."""
     if len(factors) < FEWEST_FACTORS:
-        raise DesignError(("factorial",), f"needs {FEWEST_FACTORS} factors or more, in `factors`")
+        raise DesignError(("factorial",), f"needs at least {FEWEST_FACTORS} factors in `factors`")
     interactions = tuple(_interaction(text, place, factors) for place, text in enumerate(spec.interactions))
     for place, effect in enumerate(interactions):
         if effect in interactions[:place]:
@@ -96,7 +96,7 @@ def _interaction(text: str, place: int, factors: Sequence[str]) -> Effect:
     unknown = [name for name in names if name not in factors]
     reason = None
     if unknown:
-        reason = f"there is no factor '{unknown[0]}'" + did_you_mean(unknown[0], factors)
+        reason = f"unknown factor '{unknown[0]}'" + did_you_mean(unknown[0], factors)
     elif len(set(names)) < len(names):
         reason = "needs two different factors"
     if reason is not None:

@@ -112,9 +112,9 @@ def design(factors: Sequence[str], runs: int) -> Design:
     candidates = [mask for mask in range(2**basic) if mask.bit_count() >= 2]
     if not factors or runs != 2**basic or not 0 <= added <= len(candidates):
         possible = ", ".join(str(2**basic) for basic in range(1, len(factors) + 1) if 2**basic > len(factors))
-        raise ValueError(f"no two-level design of {len(factors)} factors has {runs} runs: possible are {possible}")
+        raise ValueError(f"no two-level design of {len(factors)} factors has {runs} runs: choose {possible}")
     if comb(len(candidates), added) > MOST_FRACTIONS:
-        raise ValueError(f"too many designs of {len(factors)} factors in {runs} runs to search: take fewer factors")
+        raise ValueError(f"too many designs of {len(factors)} factors in {runs} runs to search: use fewer factors")
     products = sorted(candidates, key=int.bit_count, reverse=True)
     return Design(tuple(factors), basic, _least_aberration(products, basic, added))
 
@@ -131,7 +131,7 @@ def design_for(factors: Sequence[str], runs: int, interactions: Sequence[Effect]
         if found.aliased(effects) is None:
             return found
     one, other = ("×".join(effect) for effect in best.aliased(effects) or ())
-    raise ValueError(f"no run tells {one} from {other}: take more runs, or fewer interactions")
+    raise ValueError(f"{one} is aliased with {other}: use more runs or fewer interactions")
 
 
 def _least_aberration(products: Sequence[int], basic: int, added: int) -> Generators:

@@ -61,7 +61,7 @@ def _cell(
     cell: Arm = replace(whole, name=name, edits=edits, own=(*own, *changing))
     twin = found.get(cell.identity)
     if twin is not None:
-        raise StudyError([builder.origins.problem(combination[-1].target, f"the same as {twin.name}")])
+        raise StudyError([builder.origins.problem(combination[-1].target, f"is identical to {twin.name}")])
     return cell
 
 
@@ -76,7 +76,7 @@ def _twins(builder: ArmBuilder, base: Arm, axis: Sequence[Edit]) -> Iterator[Pro
             continue
         twin = found.setdefault(identity, edit)
         if twin is not edit:
-            yield builder.origins.problem(edit.target, f"the same as {_shown(twin.value)}")
+            yield builder.origins.problem(edit.target, f"is identical to {_shown(twin.value)}")
 
 
 def _shown(value: Any) -> str:
@@ -92,5 +92,5 @@ def _overlaps(
             for axis in axes:
                 shorter = min(len(edit.path), len(axis[0].path))
                 if edit.path[:shorter] == axis[0].path[:shorter]:
-                    reason = f"the grid edits {'.'.join(axis[0].path)} too"
+                    reason = f"the grid also edits {'.'.join(axis[0].path)}"
                     yield builder.origins.problem(edit.target, reason, at_key=True)

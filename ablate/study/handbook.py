@@ -28,7 +28,7 @@ def handbook() -> Mapping[str, HandbookClaim]:
         document = parse_shipped(read_text(path), str(path))
         for name in document.data:
             if name in entries:
-                where = f"there is such a claim in {entries[name].topic}"
+                where = f"given twice (also in {entries[name].topic})"
                 raise StudyError([Problem(document.keys[(name,)], name, where)])
             entries[name] = _entry(name, path, document)
     return entries

@@ -33,7 +33,7 @@ def find_paper(paper: str | Path) -> Path:
     found = [name for name, source in sources.items() if name == str(paper) or (number and number[1] in source)]
     if not found:
         near = did_you_mean(str(paper), sources) or f"; shipped: {', '.join(sources)}"
-        raise ArgumentError("paper", f"no paper of that name or number ships{near}", str(paper))
+        raise ArgumentError("paper", f"no shipped paper has this name or number{near}", str(paper))
     return FOLDER / f"{found[0]}.yaml"
 
 
@@ -41,7 +41,7 @@ def _table(path: Path) -> Any:
     """The section `published` of a study file, as written. Raises ArgumentError if there is none."""
     found = read_study(path).document.data.get("published")
     if found is None:
-        raise ArgumentError("paper", "the study has no section `published`: there is no table to replicate", str(path))
+        raise ArgumentError("paper", "needs a section `published`, the table to replicate", str(path))
     return found
 
 
@@ -55,10 +55,11 @@ def foretold(study: Study, detectable: float | None) -> Iterator[str]:
         return
     rows = table.published(study.baseline).rows
     sizes = [abs(row.difference) for row in rows if row.difference is not None and row.expect in ("better", "worse")]
-    if not table.nats or not sizes or detectable is None:
+    if not table.nats or not sizes:
         yield f"{table.source}: {len(rows)} rows to compare; the paper has no differences in nats"
         return
-    seen = sum(size >= detectable for size in sizes)
     shown = " to ".join(dict.fromkeys(f"{size:.3g}" for size in (min(sizes), max(sizes))))
     yield f"{table.source}: {len(rows)} rows to compare, of which {len(sizes)} differ, by {shown} nats"
-    yield f"{seen} of these {len(sizes)} differences are as large as what will probably be detected"
+    if detectable is not None:
+        seen = sum(size >= detectable for size in sizes)
+        yield f"{seen} of these {len(sizes)} differences will probably be detected (80 % power)"

@@ -72,17 +72,17 @@ def refuse_edited(path: Path) -> None:
 CHANGE = "change"
 """Name of the proposed arm."""
 UNFAIR = {
-    "data": "what is learnt is the same for both",
+    "data": "both train on the same data",
     "seeds": "seeds are fresh for every proposal",
     "budget": "both have the budget of the base (--set budget=… changes it for both)",
-    "evals": "both are measured alike",
-    "measure": "both are measured alike",
-    "tune": "both tune their rates alike",
-    "margin": "the margin is the base's",
+    "evals": "both are evaluated the same way",
+    "measure": "both are measured the same way",
+    "tune": "both tune their learning rates the same way",
+    "margin": "both use the margin of the base",
     "start": "both start from initial values",
-    "teacher": "both learn from text alone",
-    "train.context": "both read the same context",
-    "train.objective": "losses of two objectives cannot be compared",
+    "teacher": "neither has a teacher",
+    "train.context": "both use the same context",
+    "train.objective": "losses of different objectives are not comparable",
 }
 """Paths that a proposal may not touch, and why."""
 
@@ -97,11 +97,11 @@ def changes(texts: Iterable[str]) -> Edits:
 def refuse_unfair(edits: Mapping[str, object]) -> None:
     """Raises ArgumentError if a proposal changes nothing, or a path in `UNFAIR`."""
     if not edits:
-        raise ArgumentError("change", "nothing is changed: name an edit such as block.ffn.activation=relu2")
+        raise ArgumentError("change", "needs at least one edit, such as block.ffn.activation=relu2")
     for path in edits:
         for frozen, reason in UNFAIR.items():
             if f"{path}.".startswith(f"{frozen}."):
-                raise ArgumentError("change", f"{path} is not for a proposal to change: {reason}")
+                raise ArgumentError("change", f"a proposal cannot change {path}: {reason}")
 
 
 def proposal(

@@ -59,9 +59,9 @@ class PublishedTable(Spec):
         names = [row.arm for row in self.rows]
         for row in self.rows:
             if row.against is not None and row.figure is not None and row.against not in names:
-                raise ValueError(f"{row.arm} is compared with {row.against}, which has no figure")
+                raise ValueError(f"{row.arm} is compared with {row.against}, which is not among the rows")
             if row.figure is None and row.expect is None:
-                raise ValueError(f"{row.arm} has neither a figure nor a finding (`expect`)")
+                raise ValueError(f"{row.arm} needs `figure` or `expect`")
         return self
 
     def published(self, baseline: str) -> StudyPublished:

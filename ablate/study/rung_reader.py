@@ -37,9 +37,11 @@ from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
 from zoo.settings.edits import Edits, flatten
 
-NOT_IN_A_DESIGN = "a design makes its runs from factors, at one size: leave this out"
-COMPLETE = "no scale adds what a study with a budget of its own lacks: write `scales: {cpu: {budget: …}}` instead"
-TUNED_RUNS = "the noise of tuning each run shows only in contrasts between runs that no effect takes"
+NOT_IN_A_DESIGN = "cannot be combined with a design, whose runs are made from factors at one size: leave this out"
+COMPLETE = (
+    "with a top-level budget in flops, tokens or seconds, no scale supplies it: "
+    "write `scales: {cpu: {budget: …}}` instead"
+)
 
 
 class RungReader:
@@ -60,7 +62,7 @@ class RungReader:
         self.problems += self._name_problems(tree, "arms", "arm")
         self.problems += self._name_problems(tree, "factors", "factor")
         if tree.get("ladder") and (self.rung is None or any("ladder" in layer.nested for layer in self.own[2:])):
-            reason = "a ladder is written in the file or in a scale, as a map of maps"
+            reason = "must be a map of rungs in the file or in a scale; --set cannot edit it"
             self.problems.append(self.origins.problem(("ladder",), reason, at_key=True))
         sections = self._sections(tree)
         builder = self._builder(tree, sections.data if sections else StdlibSource())
@@ -119,7 +121,7 @@ class RungReader:
                 origin = self.document.keys[section, name]
                 yield Problem(origin, f"{section}.{name}", NAMING)
             if name == tree.get("baseline", "base"):
-                reason = f"'{name}' is the baseline, which is the base as it is: give this {noun} another name"
+                reason = f"'{name}' is the name of the baseline, the unedited base: rename this {noun}"
                 yield self.origins.problem((section, name), reason, at_key=True)
         for layer in self.own[1:]:
             edited = layer.nested.get(section)
@@ -127,7 +129,7 @@ class RungReader:
                 similar = did_you_mean(name, names)
                 may_add = isinstance(written, Mapping) and _is_new_arm(section, layer, edits)
                 if name not in known and (similar or not may_add):
-                    yield self.origins.problem((section, name), f"there is no such {noun}{similar}", at_key=True)
+                    yield self.origins.problem((section, name), f"unknown {noun}{similar}", at_key=True)
 
     def _screen(self, tree: StudyMap, sections: StudySections | None) -> Screen | None:
         """The design of the study; None if it has problems, which are recorded."""
@@ -145,7 +147,8 @@ class RungReader:
             return None
         if isinstance(sections.tune, TuneSpec) and chosen.spare < FEWEST_SPARE:
             reason = (
-                f"{TUNED_RUNS}: {chosen.spare} are free, of {FEWEST_SPARE} needed. Take more runs, or say `tune: off`"
+                f"the noise of tuning is estimated from contrasts without an effect, of which the design has"
+                f" {chosen.spare} and needs {FEWEST_SPARE}: use more runs, or set `tune: off`"
             )
             self.problems.append(self.origins.problem(("design", "factorial"), reason))
         return chosen
@@ -157,11 +160,13 @@ class RungReader:
             unknown = [side for side in sides if side not in names]
             reason = None
             if unknown:
-                reason = f"there is no arm '{unknown[0]}'" + did_you_mean(unknown[0], names)
+                reason = f"unknown arm '{unknown[0]}'" + did_you_mean(unknown[0], names)
             elif sections.baseline in sides:
-                reason = "every arm is compared with the baseline already"
-            elif len(set(sides)) == 1 or frozenset(sides) in seen:
-                reason = "needs two arms, once"
+                reason = "every arm is already compared with the baseline"
+            elif len(set(sides)) == 1:
+                reason = f"compares {sides[0]} with itself"
+            elif frozenset(sides) in seen:
+                reason = "is given twice"
             seen.add(frozenset(sides))
             if reason is not None:
                 yield self.origins.problem(("contrasts", str(place)), f"'{contrast}': {reason}")
@@ -184,7 +189,7 @@ class RungReader:
         plain, problems = builder.build_all(base, edits)
         self.problems += problems
         if not any(tree.get(key) for key in ("arms", "grid", "search")) and not self.problems:
-            self.problems.append(self.origins.problem(("arms",), "there are no arms to compare"))
+            self.problems.append(self.origins.problem(("arms",), "needs at least one arm, or `grid` or `search`"))
         if self.problems or sections is None or not sections.grid:
             return plain
         crossed, problems = cells(builder, plain, edits, sections.grid)
@@ -211,10 +216,10 @@ class RungReader:
         key, given = ("preset", name) if checkpoint is None else ("checkpoint", checkpoint)
         reason = None
         if name is not None and checkpoint is not None:
-            reason = "the base is a preset or a checkpoint: set the other to null"
+            reason = "cannot be combined with preset: set one of them to null"
         elif not isinstance(given, str):
             what = "the path of a checkpoint" if key == "checkpoint" else "the name of a preset"
-            reason = f"{'is missing' if given is None else f'expected {what}, not {given!r}'} (see `ablate zoo`)"
+            reason = f"{'is missing' if given is None else f'must be {what}, not {given!r}'} (see `ablate zoo`)"
         else:
             try:
                 return preset(given).model if key == "preset" else self._checkpoint(given).model

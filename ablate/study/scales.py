@@ -16,7 +16,7 @@ from ablate.study.yamlfile import Keys, YamlDocument
 from zoo.errors import did_you_mean
 from zoo.settings.edits import expand
 
-NAMING = "a name has letters, digits, '_', '+' and '-' (at most 40), and starts with one of the former"
+NAMING = "a name must be letters, digits, '_', '+' and '-', at most 40 characters, beginning with a letter or digit"
 LACKED = {"base.preset": "small", "budget": "{tokens: 1e8}"}
 """Settings that a scale needs if it is not based on a shipped one, with example values."""
 FIRST_JUDGED = "cpu"
@@ -129,13 +129,13 @@ def _ladder_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
             yield Problem(document.keys[*root, name], where, NAMING)
         for key in edits if isinstance(edits, Mapping) else ():
             if key.partition(".")[0] not in RUNG_SECTIONS:
-                reason = f"a rung edits {', '.join(RUNG_SECTIONS[:-1])} and {RUNG_SECTIONS[-1]}, nothing else"
+                reason = f"a rung may edit only {', '.join(RUNG_SECTIONS[:-1])} and {RUNG_SECTIONS[-1]}"
                 yield Problem(document.keys[*root, name, key], f"{where}.{key}", reason)
     if isinstance(ladder, Mapping) and len(ladder) == 1:
         yield Problem(document.values[root], ".".join(map(str, root)), "a ladder needs two or more rungs")
     elif isinstance(ladder, Mapping) and ladder and is_share(list(ladder.values())[-1]):
         last = (*root, list(ladder)[-1])
-        reason = "the last rung is the one that is compared, at the whole budget: end the ladder with, e.g., full: {}"
+        reason = "arms are compared at the last rung, which must have the whole budget: end with, e.g., full: {}"
         yield Problem(document.values[last], ".".join(map(str, last)), reason)
 
 
@@ -143,14 +143,14 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
     """Problems of `scales` itself, including scales that were not requested."""
     scales = document.data.get("scales")
     if scales is not None and not isinstance(scales, Mapping):
-        yield Problem(document.values[("scales",)], "scales", "expected a map of scales, each with edits of the study")
+        yield Problem(document.values[("scales",)], "scales", "must be a map of scales, each with edits of the study")
         return
     for name, edits in (scales or {}).items():
         place = ("scales", name)
         if not NAME.fullmatch(name):
-            yield Problem(document.keys[place], f"scales.{name}", "a name has letters, digits, '_', '+' and '-'")
+            yield Problem(document.keys[place], f"scales.{name}", NAMING)
         if not isinstance(edits, Mapping):
-            yield Problem(document.values[place], f"scales.{name}", "expected a map of edits; {} for none")
+            yield Problem(document.values[place], f"scales.{name}", "must be a map of edits; {} for none")
             continue
         for key in edits:
             head = key.partition(".")[0]
@@ -158,21 +158,21 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
                 reason = "unknown key" + did_you_mean(head, StudySections.model_fields)
                 yield Problem(document.keys[*place, key], f"scales.{name}.{key}", reason, "unknown_key")
         if hint := _misspelt(document).get(name):
-            reason = f"unknown scale{hint}; a scale of the study's own needs a budget"
+            reason = f"unknown scale{hint}; a new scale needs a budget"
             yield Problem(document.keys[place], f"scales.{name}", reason, "unknown_key")
         if lacks := _lacking(document).get(name):
             example = ", ".join(f"{path}: {LACKED[path]}" for path in lacks)
-            ship = f"only scales that ship ({', '.join(SCALES)}) have that by themselves"
-            reason = f"lacks {' and '.join(lacks)}: {ship}. Add `{example}`"
+            ship = f"which only shipped scales ({', '.join(SCALES)}) supply"
+            reason = f"needs {' and '.join(lacks)}, {ship}: add `{example}`"
             yield Problem(document.keys[place], f"scales.{name}", reason)
         if offered(document) and (now := FORMER_SCALES.get(name)) in _own(document):
-            reason = f"'{name}' is what '{now}' was called, which is there too: keep one of them"
+            reason = f"'{name}' is the former name of '{now}', which is also given: keep one of them"
             yield Problem(document.keys[place], f"scales.{name}", reason)
     known = scale_names(document)
     if scale not in known:
         reason = f"unknown scale '{scale}'" + (did_you_mean(scale, known) or f": one of {', '.join(known)}")
         if scale in SCALES:
-            reason += ". With a budget outside `scales` a study has its own alone"
+            reason += ". Shipped scales need a study without a top-level budget in flops, tokens or seconds"
         yield Problem(document.keys.get(("scales",), document.values[()]), "scales", reason)
 
 

@@ -76,7 +76,7 @@ class Ratio(Spec):
     def factors(self) -> tuple[float, float]:
         found = [RATIO.fullmatch(text) for text in self.ratio]
         if None in found:
-            raise ValueError("the ends of a ratio are multiples of d_model such as 1x and 8x")
+            raise ValueError("both ends must be multiples of d_model, such as 1x and 8x")
         low, high = (float(match[1]) for match in found if match)
         return low, high
 
@@ -137,9 +137,9 @@ class Relative(Spec):
     @model_validator(mode="after")
     def _multiples(self) -> Self:
         if not all(isinstance(end, str) and RATIO.fullmatch(end) for end in self.ends):
-            raise ValueError("both ends are numbers, or both are multiples of the base's value such as 0.5x and 2x")
+            raise ValueError("both ends must be numbers, or multiples of the base's value such as 0.5x and 2x")
         if self.log and self.step:
-            raise ValueError("a logarithmic axis has no step")
+            raise ValueError("`log` cannot be combined with `step`")
         return self
 
     @property
@@ -185,7 +185,7 @@ Axis = Annotated[
     Discriminator(
         _tag,
         custom_error_type="axis",
-        custom_error_message="expected a list of values, or a map with one of the keys choice, log, range and ratio",
+        custom_error_message="must be a list of values, or a map with one of the keys choice, log, range and ratio",
     ),
     BeforeValidator(spelt),
 ]

@@ -162,7 +162,7 @@ def _factor(text: str, power: int) -> Factor:
         return Factor(f"cache_bytes({int(match[1])})", power=power)
     if PATH.fullmatch(text):
         return Factor(text, power=power)
-    raise ValueError(f"'{text}' is neither a number, a path nor a cost")
+    raise ValueError(f"'{text}' is not a number, a path or a cost")
 
 
 def _checked(text: str) -> str:

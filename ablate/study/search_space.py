@@ -46,7 +46,7 @@ class SearchSpace:
         base = number_at(self.base.model, self.base.train, path)
         where = (*SEARCH, *path.split("."))
         if base is None:
-            reason = f"multiples such as {relative.ends[0]} are of the base's value, and the base has no number here"
+            reason = f"multiples such as {relative.ends[0]} need a number in the base, which has none here"
             raise StudyError([self.builder.origins.problem(where, reason)])
         try:
             return relative.around(base)

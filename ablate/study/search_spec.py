@@ -58,7 +58,7 @@ def _objectives(value: Any) -> Any:
                 near = did_you_mean(str(name), DIRECTIONS) or f": one of {', '.join(DIRECTIONS)}, or task.metric"
                 raise ValueError(f"unknown objective '{name}'{near}")
             if direction is None:
-                raise ValueError(f"{name}: say which way is better, {{{name}: maximize}} or minimize")
+                raise ValueError(f"{name} needs a direction: {{{name}: maximize}} or {{{name}: minimize}}")
             found[str(name)] = direction
     return found
 
@@ -161,7 +161,7 @@ class SearchSpec(Spec):
         """Warnings about valid but probably unintended settings, for runs with this number of validations."""
         if self.pruner and not self.prunes_seeds and validations < FEWEST_VALIDATIONS:
             times = "once" if validations == 1 else f"{validations} times"
-            return [f"pruner: runs are validated {times}, too seldom to end one early: lower train.validate_every"]
+            return [f"pruner: runs are validated {times}, too seldom to stop one early: lower train.validate_every"]
         return []
 
     @property
@@ -172,20 +172,20 @@ class SearchSpec(Spec):
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.pruner and tuple(self.objectives) != ("loss",):
-            raise ValueError("pruner: only a search for the loss alone can be pruned; several objectives take fidelity")
+            raise ValueError("pruner: needs loss as the only objective: use fidelity for others")
         if self.pruner and self.fidelity:
-            raise ValueError("pruner: goes without fidelity")
+            raise ValueError("pruner: cannot be combined with fidelity")
         if self.prunes_seeds and self.seeds < FEWEST_PAIRS:
-            raise ValueError(f"pruner: wilcoxon compares trials seed by seed: give {FEWEST_PAIRS} seeds or more")
+            raise ValueError(f"pruner: wilcoxon compares trials seed by seed: set seeds to {FEWEST_PAIRS} or more")
         if self.pruner and not self.prunes_seeds and self.seeds > 1:
-            raise ValueError("pruner: goes with one seed; several take wilcoxon")
+            raise ValueError(f"pruner: {self.pruner.kind} needs a single seed: use wilcoxon for several")
         if self.timeout and self.hours:
-            raise ValueError("timeout: give seconds here or `hours`, not both")
+            raise ValueError("timeout: cannot be combined with hours: give one of them")
         if self.sampler.kind == "cmaes" and len(self.objectives) > 1:
-            raise ValueError("sampler: cmaes takes one objective; several take tpe, gp, nsga2 or nsga3")
+            raise ValueError("sampler: cmaes supports only one objective: use tpe, gp, nsga2 or nsga3 for several")
         for path, axis in self.space.items():
             if self.sampler.kind == "grid" and _is_continuous(axis):
-                raise ValueError(f"sampler: a grid needs values: {path} has a range without a step")
+                raise ValueError(f"sampler: grid needs a list, or a range with a step, for {path}")
         return self
 
 

@@ -66,7 +66,7 @@ def _seeds(value: Any) -> tuple[int, ...]:
             return tuple(value)
         raise ValueError(f"a seed is given twice: {', '.join(map(str, value))}")
     legal = f"a number of seeds (1 to {MOST_SEEDS:,}), a list of whole numbers from 0 to {LARGEST_SEED}, or auto"
-    raise ValueError(f"expected {legal}, not {yaml(value)}")
+    raise ValueError(f"must be {legal}, not {yaml(value)}")
 
 
 class AutoSeeds(Spec):
@@ -140,7 +140,7 @@ class StartSpec(Spec):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if self.arm is not None and self.checkpoint is not None:
-            raise ValueError("an arm starts from another arm or from a checkpoint: set the other to null")
+            raise ValueError("arm and checkpoint cannot be combined: set one of them to null")
         if self.arm is None and self.checkpoint is None and self.model_fields_set - {"arm", "checkpoint"}:
             raise ValueError("needs an arm or a checkpoint to start from")
         return self
@@ -163,7 +163,7 @@ class TeacherSpec(Spec):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.arm is None) == (self.checkpoint is None):
-            raise ValueError("a teacher is another arm or a checkpoint: give one of them")
+            raise ValueError("needs exactly one of arm and checkpoint")
         return self
 
 
@@ -171,7 +171,7 @@ def _rung(value: Any) -> Any:
     """A rung: edits, or a share of the budget with the same model. Raises ValueError."""
     if isinstance(value, Mapping) or is_share(value):
         return value
-    raise ValueError(f"expected a map of edits, or a share of the budget between 0 and 1, not {yaml(value)}")
+    raise ValueError(f"must be a map of edits, or a share of the budget between 0 and 1, not {yaml(value)}")
 
 
 def is_share(value: Any) -> TypeGuard[float]:
@@ -196,7 +196,7 @@ CONTRAST = r"^\S+ - \S+$"
 
 def _contrast(value: Any) -> Any:
     if isinstance(value, str) and not re.fullmatch(CONTRAST, value):
-        raise ValueError("expected two arms, `ONE - OTHER`")
+        raise ValueError("must be two arms, `ONE - OTHER`")
     return value
 
 

@@ -162,7 +162,7 @@ Axis = Annotated[
     Discriminator(
         tag,
         custom_error_type="axis",
-        custom_error_message="expected a list of values, or a map with one of the keys choice, log and range",
+        custom_error_message="must be a list of values, or a map with one of the keys choice, log and range",
     ),
     BeforeValidator(spelt),
 ]

@@ -82,7 +82,9 @@ class TuneSpec(Spec):
     def _heard(self) -> Self:
         """Refuse settings that this way of tuning does not use."""
         deaf, words = (
-            (SAMPLED, "every combination of a grid is tried") if self.is_grid else (STEPPED, "only a grid is extended")
+            (SAMPLED, "without a range in space, every combination is tried")
+            if self.is_grid
+            else (STEPPED, "with a range in space, values are sampled")
         )
         for name in deaf:
             if getattr(self, name) != type(self).model_fields[name].default:
@@ -153,7 +155,7 @@ def _long(value: Any) -> Any:
         return WORDS["off"]
     if value is None or isinstance(value, Mapping | Spec):
         return value
-    raise ValueError(f"expected {', '.join(WORDS)}, or a map")
+    raise ValueError(f"must be {', '.join(WORDS)}, or a map")
 
 
 def _tag(value: Any) -> str:

@@ -67,7 +67,7 @@ def read_study(source: str | Path | Mapping[str, object]) -> Written:
     text = read_text(path)
     document = parse_yaml(text, str(path))
     if not isinstance(document.data, Mapping):
-        reason = "the file is empty" if document.data is None else "expected a map, with a question, a base and arms"
+        reason = "the file is empty" if document.data is None else "must be a map, with a question, a base and arms"
         raise StudyError([Problem(document.values[()], "", reason)])
     return Written(path.stem, text, document, path.resolve().parent, path)
 
@@ -84,7 +84,7 @@ def _located(source: str | Path) -> Path:
         return path
     if path.name in shipped():
         return SHIPPED / f"{path.name}.yaml"
-    reason = "there is no such file, and no study of that name ships" + did_you_mean(path.name, shipped())
+    reason = "neither a file nor the name of a shipped study" + did_you_mean(path.name, shipped())
     raise StudyError([Problem(Place(str(source)), "", reason)])
 
 
@@ -133,7 +133,7 @@ def _plain(value: Any, path: Keys, place: Place, problems: list[Problem]) -> Any
     if isinstance(value, np.generic):
         return value.item()
     if value is not None and not isinstance(value, str | int | float | bool):
-        reason = f"expected plain data (text, numbers, lists and maps), not {type(value).__name__}"
+        reason = f"must be plain data (text, numbers, lists and maps), not {type(value).__name__}"
         problems.append(Problem(place, _written(path), reason))
     return value
 

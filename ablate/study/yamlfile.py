@@ -62,13 +62,13 @@ for _tag, _pattern, _first in PLAIN_SCALARS:
 NO_COLON = "could not find expected ':'"
 REMEDIES = (
     (NO_COLON, "write `key: value`, with a space after the colon"),
-    ("but got ':'", "close the bracket above, or put text that has a colon in it in quotes"),
-    ("mapping values are not allowed", 'put text that has a colon in it in quotes, "like: this"'),
-    ("cannot start any token", "put text that begins with this character in quotes"),
-    ("undefined alias", "put text that begins with * in quotes"),
-    ("mapping keys are not allowed", "put text that begins with ? in quotes"),
-    ("sequence entries are not allowed", "begin a list on the next line, or put text that begins with - in quotes"),
-    ("found '<scalar>'", "put the whole value in quotes, or nothing of it"),
+    ("but got ':'", "close the bracket above, or quote text that contains a colon"),
+    ("mapping values are not allowed", 'quote text that contains a colon, "like: this"'),
+    ("cannot start any token", "quote text that begins with this character"),
+    ("undefined alias", "quote text that begins with *"),
+    ("mapping keys are not allowed", "quote text that begins with ?"),
+    ("sequence entries are not allowed", "begin a list on the next line, or quote text that begins with -"),
+    ("found '<scalar>'", "quote the whole value, or none of it"),
 )
 """Usual remedies, by a part of the parser's message."""
 
@@ -91,7 +91,7 @@ def read_text(path: Path) -> str:
     """The text of a file. Raises `StudyError` if it cannot be read, is too large or is not UTF-8."""
     # A shell's `<(…)` is a pipe, too, but this process has it open already.
     if path.is_fifo() and str(path.parent) not in ("/dev/fd", "/proc/self/fd"):
-        raise _error(Place(str(path)), "is a pipe, which might wait for whoever writes to it")
+        raise _error(Place(str(path)), "is a pipe, which could block: give a regular file")
     try:
         with path.open("rb") as file:  # a device or a pipe has no size, and may have no end
             raw = file.read(MAX_BYTES + 1)
@@ -160,10 +160,10 @@ def _compose(text: str, source: str) -> Node | None:
 def _with_remedy(reason: str, before: str) -> str:
     """A parser's message with its usual remedy. before: the line up to the error."""
     if "'\\t'" in reason:
-        return "a tab where only spaces may indent"
+        return "tab in the indentation: use spaces"
     remedy = next((remedy for part, remedy in REMEDIES if part in reason), None)
     if "mapping values are not allowed" in reason and not re.search(r":\s", before):
-        remedy = "indent the keys of one map alike, and put text that has a colon in it in quotes"
+        remedy = "indent all keys of a map equally, and quote text that contains a colon"
     return f"{reason}: {remedy}" if remedy else reason
 
 
@@ -192,7 +192,7 @@ class _Reading:
     def value(self, node: Node, path: Keys) -> Any:
         self.nodes += 1
         if self.nodes > MAX_NODES:
-            raise self.error(node, path, f"more than {MAX_NODES} values once its aliases are followed")
+            raise self.error(node, path, f"more than {MAX_NODES} values after its aliases are expanded")
         if self.depth > MAX_DEPTH:
             raise self.error(node, path[:3], "nested too deeply, or an alias that contains itself")
         self.values[path] = self.place(node)
@@ -239,7 +239,7 @@ class _Reading:
         for node in nodes:
             for each in node.value if isinstance(node, SequenceNode | yaml.SequenceNode) else [node]:
                 if not isinstance(each, MappingNode | yaml.MappingNode):
-                    raise self.error(each, (*path, "<<"), "expected a map, or a list of maps")
+                    raise self.error(each, (*path, "<<"), "must be a map, or a list of maps")
                 inner = _Reading(self.source)
                 inner.nodes, inner.depth = self.nodes, self.depth
                 together = {**inner.value(each, path), **together}
@@ -256,7 +256,7 @@ class _Reading:
 
     def key(self, node: Node, path: Keys) -> str:
         if not isinstance(node, ScalarNode | yaml.ScalarNode):
-            raise self.error(node, path, "a key must be a word, not a list or a map")
+            raise self.error(node, path, "a key must be text, not a list or a map")
         return str(node.value)
 
     def scalar(self, node: ScalarNode, path: Keys) -> Any:
@@ -288,7 +288,7 @@ class _Reading:
 
     def tagged(self, node: Node, path: Keys) -> StudyError:
         tag = str(node.tag)
-        remedy = "" if tag.startswith(type_prefix) else ": put text that begins with ! in quotes"
+        remedy = "" if tag.startswith(type_prefix) else ": quote text that begins with !"
         return self.error(node, path, f"tags are not allowed here ({tag}){remedy}")
 
     def place(self, node: Node) -> Place:

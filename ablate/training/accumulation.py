@@ -45,7 +45,7 @@ class Accumulation:
     def __post_init__(self) -> None:
         in_parts = isinstance(self.microbatch, int) or self.group.size > 1
         if in_parts and self.couples_rows is not None:
-            raise MicrobatchError(f"a batch cannot be trained on in parts: {self.couples_rows}")
+            raise MicrobatchError(f"a batch cannot be split: {self.couples_rows}")
         if isinstance(self.microbatch, int):
             self.rows = self.microbatch
 
@@ -70,7 +70,7 @@ class Accumulation:
         if self.microbatch != "auto" or self.couples_rows is not None or rows == 1 or not is_memory:
             raise error
         self.rows = largest_divisor(self._own(batch), rows // 2)
-        LOG.info("out of memory with %d rows at a time: %d from now on", rows, self.rows)
+        LOG.info("out of memory with %d rows per pass: continuing with %d", rows, self.rows)
 
     def _parts(self, batch: Batch) -> list[tuple[Batch, dict[str, BatchShare]]]:
         """Parts of this process's rows, each with its share of the batch as an argument for the loss."""

@@ -83,4 +83,4 @@ def opening(path: Path) -> Iterator[None]:
         if isinstance(error, RuntimeError) and is_out_of_memory(error):
             raise
         reason = shorten(str(error), 160, placeholder=" …") or type(error).__name__
-        raise StoreError(f"{path} is whole, but cannot be opened here: {reason}") from error
+        raise StoreError(f"{path} is intact, but this installation cannot open it: {reason}") from error

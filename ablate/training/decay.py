@@ -44,7 +44,7 @@ class WeightDecay(Spec):
                 raise ValueError(f"needs each of {', '.join(MATRICES)}; missing: {', '.join(missing)}")
             return value
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise ValueError(f"must be a number from 0, or a map by parameter role, not {value!r}")
+            raise ValueError(f"must be a number of at least 0, or a map by parameter role, not {value!r}")
         return dict.fromkeys(MATRICES, value)
 
     @classmethod

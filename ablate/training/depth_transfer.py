@@ -47,18 +47,19 @@ def depth_refusals(model: ModelSpec, train: TrainSpec) -> list[str]:
 
 def _whole(model: ModelSpec, train: TrainSpec) -> Iterator[str]:
     if not isinstance(train.optimizer, AdamW):
-        yield f"no rule of depth is known for {train.optimizer.kind}: optimizer: adamw"
+        yield f"does not support the optimizer {train.optimizer.kind}: set train.optimizer to adamw"
     if model.init.output == "scaled":
-        yield "layers must start with the same values at every depth: init.output: plain"
+        yield "initial values must not depend on the depth: set init.output to plain"
     for name in model.features:
-        yield f"no rule of depth is known for {name}"
+        yield f"does not support {name}"
 
 
 def _block_reasons(block: BlockSpec, scale: float) -> Iterator[str]:
     placement = block.norm_placement
     if placement.kind != "pre" or placement.stream_scale != 1:
-        yield f"no rule of depth is known for the placement {placement.kind}, only for pre, with a stream_scale of 1"
+        yield f"needs norm_placement pre with stream_scale 1, not {placement.kind} with {placement.stream_scale:g}"
     elif not math.isclose(placement.branch_scale, scale, rel_tol=TOLERANCE):
-        yield f"branches shrink as layers are added: norm_placement.branch_scale: {scale:.4g} (base_layers / n_layers)"
+        remedy = f"set norm_placement.branch_scale to {scale:.4g} (base_layers / n_layers)"
+        yield f"branches must shrink with depth: {remedy}"
     for name in block.features:
-        yield f"no rule of depth is known for {name}"
+        yield f"does not support {name}"

@@ -51,5 +51,5 @@ def final_reason(start: float, end: float, uniform: float) -> str | None:
     if end > start:
         return f"the validation loss after the last step ({end:.3f}) was above that before the first ({start:.3f})"
     if end > uniform + NEAR_UNIFORM:
-        return f"the validation loss after the last step ({end:.3f}) was above a uniform guess's ({uniform:.3f})"
+        return f"the validation loss after the last step ({end:.3f}) was above that of a uniform guess ({uniform:.3f})"
     return None

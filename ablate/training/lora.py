@@ -121,7 +121,7 @@ def matrices(model: nn.Module, spec: LoraSpec) -> Iterator[str]:
                 known.setdefault(word, []).append(name)
     for word in spec.matrices:
         if word not in known:
-            hint = did_you_mean(word, known) or f": there are {', '.join(sorted(known))}"
+            hint = did_you_mean(word, known) or f": one of {', '.join(sorted(known))}"
             raise SpecError("train.lora.matrices", f"no block has a matrix '{word}'{hint}")
     found = {name for word in spec.matrices for name in known[word]}
     yield from (name for name, _ in model.named_modules() if name in found)
@@ -131,7 +131,9 @@ def check_lora(model: ModelSpec, spec: LoraSpec) -> None:
     """Raise SpecError if a model cannot have these adapters. A part declares `Operation.LORA` if `flops_change` covers
     all of its weights whose gradients are saved by freezing."""
     for part in unsupported(model, Operation.LORA):
-        raise SpecError("train.lora", f"the FLOPs of adapters are not counted beside {part}")
+        raise SpecError(
+            "train.lora", f"does not support {part}: FLOPs of training with adapters are not counted for it"
+        )
     with torch.device("meta"):
         list(matrices(zoo.Decoder(model), spec))
 

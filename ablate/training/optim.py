@@ -46,5 +46,5 @@ def width_factors(spec: TrainSpec, d_model: int) -> Mapping[Role, float]:
         return {}
     factors = spec.optimizer.width_factors(spec.width_transfer.ratio(d_model))
     if factors is None:
-        raise ValueError(f"no rule of width transfer is known for {spec.optimizer.kind}")
+        raise ValueError(f"width transfer does not support the optimizer {spec.optimizer.kind}")
     return factors

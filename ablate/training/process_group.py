@@ -43,7 +43,8 @@ class ProcessGroup:
     def share(self, rows: int) -> slice:
         """This process's rows of a batch. Raises ProcessGroupError if `rows` cannot be divided evenly."""
         if rows % self.size:
-            raise ProcessGroupError(f"a batch of {rows} rows cannot be shared by {self.size} devices: choose a divisor")
+            reason = f"a batch of {rows} rows cannot be split evenly across {self.size} devices"
+            raise ProcessGroupError(f"{reason}: set --devices to a divisor of {rows}")
         own = rows // self.size
         return slice(self.rank * own, (self.rank + 1) * own)
 
@@ -57,9 +58,7 @@ class ProcessGroup:
             found: list[object] = [None] * self.size
             dist.all_gather_object(found, shapes)
             if any(each != shapes for each in found):
-                raise ProcessGroupError(
-                    "some weights have gradients on one device and none on another: train on one device"
-                )
+                raise ProcessGroupError("some weights have gradients on only some of the devices: train on one device")
             self._agreed = True
         for bucket in buckets(tensors):
             flat = torch.cat([tensor.flatten() for tensor in bucket])

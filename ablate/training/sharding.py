@@ -74,7 +74,7 @@ class Sharded:
     def _pairs(self) -> Iterator[tuple[DTensor, Tensor]]:
         for part, whole in zip(self.model.parameters(), self.whole.parameters(), strict=True):
             if not isinstance(part.data, DTensor):
-                raise ProcessGroupError("a weight cannot be shared out among devices")
+                raise ProcessGroupError("a weight is not sharded (no DTensor)")
             yield part.data, whole.data
 
 
@@ -131,7 +131,7 @@ def refusal(spec: TrainSpec, run: RunDocument, model: zoo.Decoder) -> str | None
         **{str(part): True for part in unsupported(model.spec, Operation.SHARDING)},
     }
     found = next((name for name, is_there in unfit.items() if is_there), None)
-    return None if found is None else f"weights are not shared out among devices with {found}: leave out --shard"
+    return None if found is None else f"`--shard` does not support {found}"
 
 
 def _part_like(value: Any, parameter: Tensor) -> Any:

@@ -84,7 +84,7 @@ def source_model(store: Store, source: RunStart | RunTeacher) -> Decoder:
         trained: Decoder = trained_model(store, source.run)
         return trained
     if source.checkpoint is None:
-        raise ValueError("a source names a run or a checkpoint")
+        raise ValueError("a source needs a run or a checkpoint")
     return copied_model(store, source.checkpoint)
 
 

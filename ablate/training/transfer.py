@@ -64,36 +64,36 @@ def refusals(model: ModelSpec, train: TrainSpec) -> list[str]:
     ratio = train.width_transfer.ratio(model.d_model)
     blocks = [model.written(name) for name in dict.fromkeys(model.layer_names)]
     inside = (reason for block in blocks for reason in _block_reasons(block, model.d_model))
-    unknown = (f"no rule is known for {part}" for part in unsupported(model, Operation.WIDTH_TRANSFER))
+    unknown = (f"does not support {part}" for part in unsupported(model, Operation.WIDTH_TRANSFER))
     return list(dict.fromkeys([*_training(train), *unknown, *_ends(model, ratio), *inside]))
 
 
 def _training(train: TrainSpec) -> Iterator[str]:
     optimizer = train.optimizer
     if optimizer.width_factors(1.0) is None:
-        yield f"no rule is known for {optimizer.kind}"
+        yield f"does not support the optimizer {optimizer.kind}"
     if not optimizer.ignores_gradient_size and train.grad_clip is not None:
-        yield f"{optimizer.kind} needs grad_clip: null, since the norm of all gradients grows with the width"
+        yield f"the optimizer {optimizer.kind} needs grad_clip: null, since the gradient norm grows with the width"
 
 
 def _ends(model: ModelSpec, ratio: float) -> Iterator[str]:
     """Reasons at the ends of the stream: embedding and head."""
     if not model.has_embedding_norm and not _near(model.embedding_factor, math.sqrt(model.d_model)):
-        yield "the stream must start at the same size at every width: embedding_scale: sqrt_d_model"
+        yield "the residual stream must start at the same size at every width: set embedding_scale to sqrt_d_model"
     if model.tie_embeddings and not _near(model.logit_scale, ratio**-0.5):
-        scale = f"logit_scale: {ratio**-0.5:.4g} (√(base_width / d_model))"
-        yield f"the logits of a tied table learn faster as it widens: {scale}, or tie_embeddings: false"
+        remedy = f"set logit_scale to {ratio**-0.5:.4g} (√(base_width / d_model)) or tie_embeddings to false"
+        yield f"with tied embeddings, logits learn faster in a wider model: {remedy}"
 
 
 def _block_reasons(block: BlockSpec, d_model: int) -> Iterator[str]:
     """Reasons in a block: widths that must follow the model's, or must not."""
     mixer, ffn = block.mixer, block.ffn
     if isinstance(mixer, Attention) and mixer.head_dim is None:
-        yield "the heads must not widen with the model: give block.mixer.head_dim, and d_model / head_dim heads"
+        yield "the head dimension must not grow with d_model: set block.mixer.head_dim, and heads to d_model / head_dim"
     elif isinstance(mixer, Attention) and mixer.heads * number(mixer.head_dim) != d_model:
-        yield f"{mixer.heads} heads of {mixer.head_dim} features are not d_model {d_model}"
+        yield f"heads × head_dim must equal d_model: {mixer.heads} × {mixer.head_dim} is not {d_model}"
     if isinstance(ffn, Dense) and isinstance(ffn.d_ff, int):
-        yield f"d_ff must follow d_model: a ratio, such as {ffn.d_ff / d_model:.3g}x"
+        yield f"d_ff must grow with d_model: set it to a ratio, such as {ffn.d_ff / d_model:.3g}x"
 
 
 def _near(value: float, wanted: float) -> bool:

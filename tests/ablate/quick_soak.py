@@ -94,7 +94,7 @@ def effects(soaked: Soak) -> dict[str, int]:
     """Count the messages in the runs' logs that tell of the shots' effects."""
     store = Store(soaked.store)
     logs = "".join(store.log_path(digest).read_text() for digest in store.runs())
-    return {said: logs.count(said) for said in ("resumed after step", "its state saved", "has taken over")}
+    return {said: logs.count(said) for said in ("resumed after step", "its state saved", "another process took over")}
 
 
 if __name__ == "__main__":

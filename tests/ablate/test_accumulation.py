@@ -116,7 +116,7 @@ def test_auto_halves_what_does_not_fit(store: Store, identity: Identity, corpus:
     assert session.learner.accumulation.rows == 2
     routers = [each.model.blocks[0].ffn.router for each in (session, whole)]
     assert torch.equal(routers[0].selection_bias, routers[1].selection_bias)
-    assert "out of memory with 4 rows at a time: 2 from now on" in "".join(said.output)
+    assert "out of memory with 4 rows per pass: continuing with 2" in "".join(said.output)
     assert store.read_metrics(document.digest)["loss"].drop_nulls().to_list() == pytest.approx(losses, abs=1e-4)
 
 
@@ -142,7 +142,7 @@ def test_rows_that_depend_on_each_other_are_not_cut(
 ) -> None:
     ffn = {"kind": "topk_moe", "d_ff": 8, "experts": 4, "top_k": 2, "balance_loss": 0.1}
     document = identity(steps=2, model={"block": {"ffn": ffn}})
-    with pytest.raises(MicrobatchError, match=r"in parts: balance_loss is over the whole batch"):
+    with pytest.raises(MicrobatchError, match=r"a batch cannot be split: balance_loss is over the whole batch"):
         Session(store, document, corpus, numerics, Execution(microbatch=2))
 
 

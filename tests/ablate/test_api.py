@@ -88,7 +88,9 @@ def test_the_scale_follows_the_device(study: Path, monkeypatch: pytest.MonkeyPat
 def test_a_word_is_the_name_of_a_study_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert [arm.name for arm in ablate.load_study("norm_placement", "smoke").arms] == ["pre", "post", "double"]
-    with pytest.raises(ablate.StudyError, match=r"no study of that name ships \(did you mean 'norm_placement'\?\)"):
+    with pytest.raises(
+        ablate.StudyError, match=r"neither a file nor the name of a shipped study \(did you mean 'norm_placement'\?\)"
+    ):
         ablate.load_study("norm_placment", "smoke")
 
 
@@ -101,7 +103,7 @@ def test_a_word_is_the_name_of_a_study_that_ships(tmp_path: Path, monkeypatch: p
             "arms.post.block.norm_placment: unknown key (did you",
         ),
         ({"train": {"lr": -1.0}}, (), "train.lr: must be greater than 0, not -1.0"),
-        ({"seeds": {1, 2}}, (), "seeds: expected plain data (text, numbers, lists and maps), not set"),
+        ({"seeds": {1, 2}}, (), "seeds: must be plain data (text, numbers, lists and maps), not set"),
         ({"train": {1: 2}}, (), "train.1: a key must be text, not int"),
         ({}, {"train.lrr": 1}, "sets: train.lrr: unknown key (did you mean 'lr'?)"),
         ({}, {"train.": 1}, "sets: expected a dotted path such as train.lr, not 'train.'"),

@@ -116,10 +116,10 @@ def test_a_run_is_a_checkpoint(result: Any, folder: Path) -> None:
     [
         ({"base.checkpoint": "nowhere"}, "base.checkpoint: there is no folder"),
         ({"base.checkpoint": "texts"}, "is neither a transformers checkpoint"),
-        ({"base.preset": "small"}, "the base is a preset or a checkpoint: set the other to null"),
+        ({"base.preset": "small"}, "cannot be combined with preset: set one of them to null"),
         ({"data.tokenizer": "bytes"}, "base starts from a checkpoint with another tokenizer: leave this out to use "),
         ({"arms.gqa.d_model": 64}, "cannot start from llama"),
-        ({"arms.scratch.start.arm": "base", "arms.scratch.start.checkpoint": "llama"}, "set the other to null"),
+        ({"arms.scratch.start.arm": "base", "arms.scratch.start.checkpoint": "llama"}, "set one of them to null"),
         ({"arms.scratch.start.fraction": 0.5}, "needs an arm or a checkpoint to start from"),
     ],
 )

@@ -83,7 +83,7 @@ def test_a_stopped_writer_is_replaced_and_writes_nothing_when_it_wakes(store: St
             store.truncate_logs(DIGEST, 0)
             os.kill(writer.pid, signal.SIGCONT)
             *_, last = writer.stdout.read().splitlines()
-            assert last.startswith(b"lost ") and b"has taken over" in last
+            assert last.startswith(b"lost ") and b"another process took over" in last
             assert writer.wait() == 0
             store.append_metrics(DIGEST, metrics_of(1, loss=2.0))
             store.write_result(result_of(DIGEST))

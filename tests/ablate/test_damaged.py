@@ -200,7 +200,7 @@ def test_a_checkpoint_that_changed_is_refused(tmp_path: Path) -> None:
     path = store.state_path("run")
     path.write_bytes(middle(path.read_bytes()))
     torch.load(path, weights_only=True)
-    with pytest.raises(StoreError, match="is damaged, or of another run: remove it to start the run again"):
+    with pytest.raises(StoreError, match="is damaged, or belongs to another run: remove it to start the run again"):
         load_state(store, "run", {"model": model})
 
 

@@ -82,12 +82,12 @@ def test_nothing_changes_at_the_base_depth() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "branches": ({"block.norm_placement": "pre"}, {}, "norm_placement.branch_scale: 0.25 (base_layers / n_layers)"),
-    "placement": ({"block.norm_placement": "post"}, {}, "no rule of depth is known for the placement post"),
-    "start": ({"init.output": "scaled"}, {}, "init.output: plain"),
-    "optimizer": ({}, {"optimizer": "muon"}, "no rule of depth is known for muon: optimizer: adamw"),
-    "feature": ({"unet_skips": True}, {}, "no rule of depth is known for unet_skips"),
-    "block feature": ({"block.canon": {}}, {}, "no rule of depth is known for canon"),
+    "branches": ({"block.norm_placement": "pre"}, {}, "set norm_placement.branch_scale to 0.25 (base_layers"),
+    "placement": ({"block.norm_placement": "post"}, {}, "needs norm_placement pre with stream_scale 1, not post"),
+    "start": ({"init.output": "scaled"}, {}, "set init.output to plain"),
+    "optimizer": ({}, {"optimizer": "muon"}, "the optimizer muon: set train.optimizer to adamw"),
+    "feature": ({"unet_skips": True}, {}, "does not support unet_skips"),
+    "block feature": ({"block.canon": {}}, {}, "does not support canon"),
 }
 
 

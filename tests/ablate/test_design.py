@@ -66,7 +66,7 @@ def test_the_plan_says_what_cannot_be_told_apart(tmp_path: Path) -> None:
     lines = list(design_lines(screen, tuned=False))
     assert lines[0] == (
         "Design. A fraction of resolution IV, 8 of 16 combinations of 4 factors: main effects are clear of "
-        "interactions of two factors, which are aliased with each other."
+        "two-factor interactions, which are aliased with each other."
     )
     assert lines[1] == "Effects, judged together: gated, double, gqa, nope, gated × gqa."
     assert "gated×gqa = double×nope" in lines[2]
@@ -75,31 +75,31 @@ def test_the_plan_says_what_cannot_be_told_apart(tmp_path: Path) -> None:
 ERRORS = {
     "too few runs": (
         STUDY.replace("factorial: 8", "factorial: @4"),
-        "design.factorial: no two-level design of 4 factors has 4 runs: possible are 8, 16",
+        "design.factorial: no two-level design of 4 factors has 4 runs: choose 8, 16",
     ),
-    "no power of two": (STUDY.replace("factorial: 8", "factorial: @12"), "possible are 8, 16"),
+    "no power of two": (STUDY.replace("factorial: 8", "factorial: @12"), "choose 8, 16"),
     "aliased": (
         STUDY.replace("factorial: 8", "factorial: @8").replace("[gated × gqa]", "[gated × gqa, double x nope]"),
-        "design.factorial: no run tells gated×gqa from double×nope: take more runs, or fewer interactions",
+        "design.factorial: gated×gqa is aliased with double×nope: use more runs or fewer interactions",
     ),
     "an unknown factor": (
         STUDY.replace("[gated × gqa]", "[@gatd × gqa]"),
-        "design.interactions.0: 'gatd × gqa': there is no factor 'gatd' (did you mean 'gated'?)",
+        "design.interactions.0: 'gatd × gqa': unknown factor 'gatd' (did you mean 'gated'?)",
     ),
     "with itself": (STUDY.replace("[gated × gqa]", "[@gqa × gqa]"), "'gqa × gqa': needs two different factors"),
     "twice": (STUDY.replace("[gated × gqa]", "[gated × gqa, @gqa × gated]"), "'gqa × gated' is given twice"),
     "one factor": (STUDY.partition("  double")[0] + "design: {factorial: @full}\nbudget: {tokens: 2e4}\n", "2 factors"),
     "a clash": (
         STUDY.replace("{block.mixer.position: nope}", "{@block.ffn.d_ff: 2x}"),
-        "factors.nope.block.ffn.d_ff: factor gated edits block.ffn too: a run cannot have both",
+        "factors.nope.block.ffn.d_ff: factor gated also edits block.ffn: a run cannot have both",
     ),
     "nothing": (
         STUDY.replace("nope: {block.mixer.position: nope}", "@nope: {block.mixer.position: rope}"),
-        "factors.nope: changes nothing in the base",
+        "factors.nope: is identical to the base",
     ),
     "from another arm": (
         STUDY.replace("{block.mixer.position: nope}", "{start: {@arm: base}}"),
-        "a run of a design starts from initial values",
+        "not allowed in a design: runs start from initial values",
     ),
     "what the zoo refuses together": (
         STUDY.replace("nope: {block.mixer.position: nope}", "wide: {block.mixer.heads: 1}")
@@ -107,12 +107,12 @@ ERRORS = {
         .replace("heads: 2, block.ffn", "heads: 4, block.ffn"),
         "(in run gqa+wide and 1 more: leave one of its factors out, or combine two in one factor)",
     ),
-    "arms beside": (STUDY + "@arms: {post: {block.norm_placement: post}}\n", "arms: a design makes its runs from"),
+    "arms beside": (STUDY + "@arms: {post: {block.norm_placement: post}}\n", "arms: cannot be combined with a design"),
     "no design": (STUDY.replace("factors:", "@factors:").replace(DESIGN, ""), "factors: need a design"),
     "tuned without spare contrasts": (
         STUDY.replace("factorial: 8", "factorial: @8").replace("tune: off", "tune: auto"),
-        "design.factorial: the noise of tuning each run shows only in contrasts between runs that no effect takes: "
-        "2 are free, of 4 needed. Take more runs, or say `tune: off`",
+        "design.factorial: the noise of tuning is estimated from contrasts without an effect, of which the design "
+        "has 2 and needs 4: use more runs, or set `tune: off`",
     ),
 }
 

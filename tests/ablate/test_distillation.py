@@ -53,9 +53,12 @@ def test_a_run_is_taught_by_the_run_of_the_same_seed(path: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("sets", "message"),
     [
-        ({"arms.taught.teacher.arm": "pots"}, r"there is no such arm \(did you mean 'post'\?\)"),
-        ({"arms.post.teacher": {"arm": "pre"}}, "post needs another arm itself"),
-        ({"arms.taught.teacher": {"weight": 0.5, "arm": None}}, "a teacher is another arm or a checkpoint"),
+        ({"arms.taught.teacher.arm": "pots"}, r"unknown arm 'pots' \(did you mean 'post'\?\)"),
+        (
+            {"arms.post.teacher": {"arm": "pre"}},
+            "cannot be taught by post, which itself starts from, or is taught by, another arm",
+        ),
+        ({"arms.taught.teacher": {"weight": 0.5, "arm": None}}, "needs exactly one of arm and checkpoint"),
         ({"arms.taught.teacher.weight": 2.0}, "must be less than or equal to 1"),
     ],
 )

@@ -147,8 +147,8 @@ def test_drawn_fills_depend_on_the_draw_and_are_text(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "new", "pieces", "reason"),
     [
-        ("span_corruption", 1, [[1]] * 4, "3 holes: in windows of 40 tokens it learnt sentinels for 2"),
-        ("span_corruption", 6, [[1]] * 3, "what is written takes 15 tokens: the model has positions for 12"),
+        ("span_corruption", 1, [[1]] * 4, "3 holes, but windows of 40 tokens trained sentinels for only 2"),
+        ("span_corruption", 6, [[1]] * 3, "the output takes 15 tokens: the model has positions for 12"),
         ("span_corruption", 1, [[1] * 13, [1]], "the text with its sentinels takes 15 tokens"),
         ("masked", 6, [[1]] * 3, "the text with its masks takes 15 tokens: the model has positions for 12"),
         ("blank_infilling", 1, [[1] * 12, []], "the text with its masks takes 13 tokens"),
@@ -273,7 +273,11 @@ def test_a_prompt_is_the_prefix(lab: Lab, capsys: pytest.CaptureFixture[str]) ->
         ("blank_infilling", ["--prompt", "a___c", "--hole", "<>"], "has no <> marker"),
         ("masked", ["--prompt", "abc", "--hole", ""], "--hole: must not be empty"),
         ("masked", ["--prompt", "a___c", "--stop", "b"], "--stop: only ends continuations"),
-        ("span_corruption", ["--prompt", "a___b___c"], "2 holes: in windows of 24 tokens it learnt sentinels for 1"),
+        (
+            "span_corruption",
+            ["--prompt", "a___b___c"],
+            "2 holes, but windows of 24 tokens trained sentinels for only 1",
+        ),
         ("masked", ["--prompt", "a___b", "--tokens", str(10**15)], "out of memory: ask for fewer tokens"),
         ("blank_infilling", ["--prompt", "a___b", "--tokens", str(10**12)], "out of memory: ask for fewer tokens"),
         ("prefix", ["--prompt", "a", "--tokens", str(10**12)], "out of memory: ask for fewer tokens"),

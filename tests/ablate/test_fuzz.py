@@ -54,7 +54,7 @@ def test_many_mutated_studies_are_read_or_refused(study: Any, scale: str) -> Non
 def test_a_scale_edits_arms_that_are_no_map() -> None:
     """Found by the test above, with another seed."""
     edited = {"arms": -1, "scales": {"cpu": {"arms": {"post": {"block.norm_placement": "post"}}}}}
-    with pytest.raises(AblateError, match="there is no such arm"):
+    with pytest.raises(AblateError, match="unknown arm"):
         load_study({**STUDIES["norm_placement"], **edited}, "cpu")
 
 

@@ -89,19 +89,19 @@ def test_a_study_takes_source_and_conditions_from_the_handbook_but_its_own_words
 
 def test_an_unknown_entry_brings_the_nearest_one(study: Path) -> None:
     wrong = [{"claim": "place-stabel", "arm": "post", "expect": "worse"}]
-    with pytest.raises(StudyError, match=r"no claim 'place-stabel' in the handbook \(did you mean 'place-stable'\?\)"):
+    with pytest.raises(StudyError, match=r"unknown handbook claim 'place-stabel' \(did you mean 'place-stable'\?\)"):
         load_study(study, sets={"claims": wrong})
 
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({}, "needs studies or exact"),
-        ({"planned": "x", "why_not": "y"}, "needs studies or exact"),
-        ({"studies": ["x"], "why_not": "y"}, "needs studies or exact"),
-        ({"planned": "x", "open": "y"}, "open says"),
-        ({"exact": ["x"], "unchecked": True}, "unchecked is about a figure"),
-        ({"exact": ["x"], "standing": "disputed"}, "needs the evidence that it is disputed"),
+        ({}, "needs exactly one of tests"),
+        ({"planned": "x", "why_not": "y"}, "needs exactly one of tests"),
+        ({"studies": ["x"], "why_not": "y"}, "needs exactly one of tests"),
+        ({"planned": "x", "open": "y"}, "`open` needs `studies` or `exact`"),
+        ({"exact": ["x"], "unchecked": True}, "`unchecked` needs `figure`"),
+        ({"exact": ["x"], "standing": "disputed"}, "`standing: disputed` needs `evidence`"),
         ({"exact": ["x"], "grade": "likely"}, "grade"),
         ({"exact": ["x"], "claim": "no sentence"}, "claim"),
     ],
@@ -128,7 +128,7 @@ def test_a_damaged_file_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         handbook.__wrapped__()
     (tmp_path / "one.yaml").write_text(f"a-b:{whole}", encoding="utf-8")
     (tmp_path / "two.yaml").write_text(f"a-b:{whole}", encoding="utf-8")
-    with pytest.raises(StudyError, match=r"two\.yaml:1:1: a-b: there is such a claim in one"):
+    with pytest.raises(StudyError, match=r"two\.yaml:1:1: a-b: given twice .also in one."):
         handbook.__wrapped__()
 
 

@@ -56,7 +56,7 @@ def test_a_change_is_kept_becomes_the_base_and_a_worse_one_is_discarded(
     base = Store(store).read_run(studies[1].baseline_arm.runs[0].digest)  # type: ignore[union-attr]
     assert base is not None and base.train["lr"] == 3e-2
     assert main(["judge", str(path), "--store", str(store), "--scale", "cpu", "--change", "train.lr=3e-2"]) == 2
-    assert "arms.change: changes nothing in the base" in capsys.readouterr().err
+    assert "arms.change: is identical to the base" in capsys.readouterr().err
     assert not Store(store).ledgers()  # proposals have an error rate of their own
     page = Path(second["page"]).read_text()
     assert "1 of 2 proposals kept" in page
@@ -98,11 +98,11 @@ def test_one_that_was_interrupted_goes_on_with_the_same_seeds(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"data.tokenizer": "bytes"}, "data.tokenizer is not for a proposal to change"),
+        ({"data.tokenizer": "bytes"}, "a proposal cannot change data.tokenizer"),
         ({"seeds": 3}, "seeds are fresh for every proposal"),
-        ({"train.context": 8}, "both read the same context"),
-        ({"evals.positions": None}, "both are measured alike"),
-        ({}, "nothing is changed"),
+        ({"train.context": 8}, "both use the same context"),
+        ({"evals.positions": None}, "both are evaluated the same way"),
+        ({}, "needs at least one edit"),
     ],
     ids=str,
 )

@@ -131,7 +131,7 @@ def test_a_name_that_no_block_has_is_told() -> None:
     ],
 )
 def test_a_model_whose_adapters_would_be_counted_wrong_is_refused(edits: dict[str, Any], beside: str) -> None:
-    with pytest.raises(zoo.SpecError, match=rf"not counted beside {re.escape(beside)}"):
+    with pytest.raises(zoo.SpecError, match=rf"train.lora: does not support {re.escape(beside)}: FLOPs"):
         check_lora(small(**edits), LoraSpec())
 
 

@@ -214,7 +214,7 @@ def test_a_masked_study_counts_what_it_predicts(tmp_path: Path) -> None:
     summary = run_toy(path, store, [0, 1])
     assert summary.study.per == "target"
     assert summary.study.objective == StudyObjective(kind="masked", counts=Masked.counts)
-    assert "The loss is that of the objective masked, a mean over the tokens drawn to be predicted" in method(summary)
+    assert "The loss is that of the objective masked, a mean over the tokens selected for prediction" in method(summary)
     run = plan_toy(path, [0, 1]).runs[0]
     result = store.read_result(run.digest)
     assert run.identity.model["vocab_size"] == 258
@@ -223,13 +223,13 @@ def test_a_masked_study_counts_what_it_predicts(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "base.visible=all": "next_token is for causal models, and visible is all: set train.objective to masked",
-    "base.encoder={n_layers: 1}": "the objective next_token gives an encoder nothing to read",
-    "train.objective=masked": "train.objective: the objective masked is for encoders",
-    "train.objective=span_corruption": "train.objective: the objective span_corruption is for models with an encoder",
-    "train.objective=blank_infilling": "train.objective: blank_infilling is for prefix LMs",
-    "train.objective={kind: masked, mask: 0.9, random: 0.2}": "random: mask and random are shares of the same tokens",
-    "arms.slow.train.objective=prefix": "losses of different objectives are over different targets and not comparable",
+    "base.visible=all": "next_token needs a causal model, but visible is all: set train.objective to masked",
+    "base.encoder={n_layers: 1}": "the objective next_token has no input for an encoder",
+    "train.objective=masked": "train.objective: the objective masked needs an encoder",
+    "train.objective=span_corruption": "train.objective: the objective span_corruption needs a model with an encoder",
+    "train.objective=blank_infilling": "train.objective: the objective blank_infilling needs a prefix LM",
+    "train.objective={kind: masked, mask: 0.9, random: 0.2}": "random: mask + random must be at most 1, not 1.1",
+    "arms.slow.train.objective=prefix": "losses of different objectives are not comparable",
 }
 
 

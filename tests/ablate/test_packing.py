@@ -155,7 +155,7 @@ def test_a_run_with_other_results_is_refused_by_name(
     store.write_result(result.model_copy(update={"judging_loss": result.judging_loss + 1e-3}), losses)
     before = store.result_path(digest).read_bytes()
     assert main(["merge", str(of_b), "--store", str(here)]) == 1
-    assert f"refused: {digest}: the store has the same run with other results: judging_loss" in capsys.readouterr().out
+    assert f"refused: {digest}: its results differ from those in this store: judging_loss" in capsys.readouterr().out
     assert store.result_path(digest).read_bytes() == before
 
 
@@ -180,7 +180,7 @@ def test_a_run_that_has_begun_here_stays(labs: dict[str, Path], of_b: Path, tmp_
     assert run is not None
     here.write_run(run)
     found = ablate.merge(of_b, store=here.root)
-    assert list(found.refused) == [digest] and "has begun here" in found.refused[digest]
+    assert list(found.refused) == [digest] and "is unfinished in this store" in found.refused[digest]
     assert len(found.new) == 3 and here.read_result(digest) is None
 
 
@@ -293,31 +293,40 @@ def pickled_weights(members: Members) -> None:
 
 
 POISONED: dict[str, tuple[Callable[[Members], None], str]] = {
-    "traversal": (put("../../evil.json", b"{}"), "'../../evil.json' is no file that travels"),
-    "traversal inside": (put("aaaaaaaaaa/../../run.json", b"{}"), "is no file that travels"),
-    "absolute": (put("/etc/passwd", b""), "'/etc/passwd' is no file that travels"),
-    "dots of Windows": (put("..\\evil.json", b"{}"), "is no file that travels"),
-    "pickle": (put("aaaaaaaaaa/state.pt", pickle.dumps(1)), "'aaaaaaaaaa/state.pt' is no file that travels"),
-    "pickle as weights": (pickled_weights, "weights.safetensors is no file of safetensors"),
-    "code": (put("aaaaaaaaaa/model/modeling.py", b"import os"), "is no file that travels"),
-    "page": (put("studies/tiny-cpu/report.html", b"<script>"), "is no file that travels"),
+    "traversal": (put("../../evil.json", b"{}"), "'../../evil.json' is not allowed in an archive"),
+    "traversal inside": (put("aaaaaaaaaa/../../run.json", b"{}"), "is not allowed in an archive"),
+    "absolute": (put("/etc/passwd", b""), "'/etc/passwd' is not allowed in an archive"),
+    "dots of Windows": (put("..\\evil.json", b"{}"), "is not allowed in an archive"),
+    "pickle": (put("aaaaaaaaaa/state.pt", pickle.dumps(1)), "'aaaaaaaaaa/state.pt' is not allowed in an archive"),
+    "pickle as weights": (pickled_weights, "weights.safetensors is not a safetensors file"),
+    "code": (put("aaaaaaaaaa/model/modeling.py", b"import os"), "is not allowed in an archive"),
+    "page": (put("studies/tiny-cpu/report.html", b"<script>"), "is not allowed in an archive"),
     "forged digest": (renamed_run, "its settings have the digest"),
     "seed": (edited("run.json", lambda fields: fields.update(seed=77)), "its settings have the digest"),
     "digit": (digit, "result.json: its checksum does not match"),
-    "digit, sealed again": (edited("result.json", another_loss), "loss: not the mean of losses.ndjson"),
+    "digit, sealed again": (
+        edited("result.json", another_loss),
+        "result.json: `loss` is not the mean of losses.ndjson",
+    ),
     "no result": (drop("result.json"), "run.json or result.json is missing"),
     "no losses": (drop("losses.ndjson"), "losses.ndjson: is gone"),
     "ledger without a judgement": (drop("ledger/tiny.ndjson"), "lacks a judgement"),
-    "ledger with another time": (forged_ledger, "judged: no time with a zone"),
-    "study of another name": (edited("study.json", lambda fields: fields.update(name="other")), "another name"),
+    "ledger with another time": (forged_ledger, "`judged` is not an ISO 8601 time with a time zone"),
+    "study of another name": (
+        edited("study.json", lambda fields: fields.update(name="other")),
+        "its name and scale do not match its folder name",
+    ),
     "study of a campaign": (proposal, "lacks proposal 1"),
-    "baseline": (edited("study.json", lambda fields: fields.update(baseline="nobody")), "no arm of that name"),
+    "baseline": (
+        edited("study.json", lambda fields: fields.update(baseline="nobody")),
+        "`baseline` names an arm that does not exist",
+    ),
     "unknown field": (edited("run.json", lambda fields: fields.update(evil=1)), "evil: unknown field"),
     "unsealed": (
         lambda members: members.update(
             {(place := first(members, "run.json")): checksum.unsealed_json(members[place])[0]}
         ),
-        "without a checksum",
+        "without its checksum",
     ),
 }
 
@@ -364,7 +373,7 @@ def special(name: str, kind: int) -> zipfile.ZipInfo:
 def test_links_and_devices_are_refused(kind: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = of_members(tmp_path / "odd.zip", (special("aaaaaaaa/run.json", kind), b"/etc/passwd"))
     (tmp_path / "lab").mkdir()
-    assert_refused(archive, tmp_path / "lab" / "runs", "is a link, a folder or a device", capsys)
+    assert_refused(archive, tmp_path / "lab" / "runs", "is not a regular file", capsys)
 
 
 def test_bombs_are_refused(of_b: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -372,16 +381,16 @@ def test_bombs_are_refused(of_b: Path, tmp_path: Path, capsys: pytest.CaptureFix
     store = tmp_path / "lab" / "runs"
     large = of_members(tmp_path / "large.zip", (zipfile.ZipInfo("aaaaaaaa/run.json"), bytes(65 * 2**20)))
     assert large.stat().st_size < 2**17
-    assert_refused(large, store, "aaaaaaaa/run.json has 68,157,440 bytes, more than 67,108,864", capsys)
+    assert_refused(large, store, "aaaaaaaa/run.json has 68,157,440 bytes, above the limit of 67,108,864", capsys)
     assert main(["merge", str(of_b), "--store", str(store), "--limit", "10KB"]) == 2
-    assert "more than 10,000: raise the limit if you expect that" in capsys.readouterr().err
+    assert "above the limit of 10,000: raise --limit if you expect that" in capsys.readouterr().err
     small = of_members(tmp_path / "small.zip", (zipfile.ZipInfo(MANIFEST), bytes(2**20)))
     lying = small.read_bytes().replace((2**20).to_bytes(4, "little"), (40).to_bytes(4, "little"))
     (tmp_path / "lying.zip").write_bytes(lying)
     assert_refused(tmp_path / "lying.zip", store, "damaged", capsys)
     with pytest.warns(UserWarning, match="Duplicate name"):
         twice = of_members(tmp_path / "twice.zip", *((zipfile.ZipInfo("aaaaaaaa/run.json"), b"{}") for _ in range(2)))
-    assert_refused(twice, store, "is in it twice", capsys)
+    assert_refused(twice, store, "it contains 'aaaaaaaa/run.json' twice", capsys)
 
 
 def test_other_files_and_damage_are_refused(of_b: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,8 +125,9 @@ def test_a_plugin_without_supports_is_refused_by_operations_that_ask_and_told_wh
     silent = NORM.replace("    supports: ClassVar[Operations] = EVERY_OPERATION\n", "")
     assert silent != NORM
     assert refusals_of(silent, tmp_path) == [
-        "no rule is known for the norm meannorm, which declares no `supports`",
-        "train.lora: the FLOPs of adapters are not counted beside the norm meannorm, which declares no `supports`",
+        "does not support the norm meannorm, which declares no `supports`",
+        "train.lora: does not support the norm meannorm, which declares no `supports`: FLOPs of training with adapters "
+        "are not counted for it",
         "block.norm: growth: width cannot widen meannorm, which declares no `supports`",
     ]
 

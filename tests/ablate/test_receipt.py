@@ -65,7 +65,7 @@ def test_pieces_that_repeat_another_are_told(tmp_path: Path) -> None:
     corpus = prepare(spec, tmp_path / "data", tmp_path)
     assert isinstance(corpus, Corpus) and corpus.meta.taken is not None
     assert (corpus.meta.taken.repeated, corpus.meta.bytes.total) == (29, 31 * 8192)
-    assert "files: skipped 0 duplicates, 0 empty documents, 29 pieces that repeat another" in corpus.meta.receipt
+    assert "files: skipped 0 duplicates, 0 empty documents, 29 duplicate pieces" in corpus.meta.receipt
     (tmp_path / "same.txt").write_text("x" * 700_000)
     with pytest.raises(DataError, match=r"and \d+ repeated pieces are left out"):
         prepare(parse({"source": "files", "paths": "same.txt"}), tmp_path / "data", tmp_path)

@@ -113,5 +113,5 @@ def test_a_registration_travels_and_a_forged_one_is_refused(
     (record,) = log.records()
     log.append([record.model_copy(update={"sha256": "0" * 64})])
     assert main(["pack", "tiny", "--out", str(tmp_path / "b.zip"), "--store", str(store)]) == 2
-    assert "not the checksum of what it says" in capsys.readouterr().err
+    assert "`sha256` does not match `content`" in capsys.readouterr().err
     assert not (tmp_path / "b.zip").exists()

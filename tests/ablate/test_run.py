@@ -463,7 +463,9 @@ def test_damage_in_the_store_is_named(study, copy, capsys):
     (copy / digests[1] / "state.pt").write_bytes(b"junk")
     status, _, err = ablate(capsys, "run", study, "--store", copy, "--engine", "inprocess")
     assert status == 2
-    assert err.splitlines()[-1].endswith("state.pt is damaged, or of another run: remove it to start the run again")
+    assert err.splitlines()[-1].endswith(
+        "state.pt is damaged, or belongs to another run: remove it to start the run again"
+    )
 
 
 def test_ctrl_c_at_any_moment_is_one_line(study, tmp_path, capsys, monkeypatch):

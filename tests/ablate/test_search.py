@@ -283,12 +283,12 @@ def test_a_search_of_encoders_has_no_objective_of_caches(objective: str, tmp_pat
         ),
         ("constraints=[heads | 4]", "'heads | 4' is not a constraint"),
         ("objectives=[los]", "unknown objective 'los' (did you mean 'loss'?)"),
-        ("objectives=[task.acc]", "task.acc: say which way is better"),
+        ("objectives=[task.acc]", "task.acc needs a direction: {task.acc: maximize} or"),
         ("pruner=cat", "unknown pruner 'cat'"),
-        ("pruner=wilcoxon", "wilcoxon compares trials seed by seed: give 4 seeds or more"),
+        ("pruner=wilcoxon", "wilcoxon compares trials seed by seed: set seeds to 4 or more"),
         ("sampler={kind: tpe, n_startup: 5}", "optuna's TPESampler has no setting 'n_startup' (did you mean 'n_st"),
-        ("space={block.ffn: {range: [0.5x, 2x]}}", "multiples such as 0.5x are of the base's value"),
-        ("sampler=grid", "a grid needs values: train.lr has a range without a step"),
+        ("space={block.ffn: {range: [0.5x, 2x]}}", "multiples such as 0.5x need a number in the base"),
+        ("sampler=grid", "grid needs a list, or a range with a step, for train.lr"),
     ],
 )
 def test_bad_searches_are_one_clear_line(edit: str, message: str, tmp_path: Path) -> None:

@@ -53,7 +53,9 @@ def test_a_study_with_a_budget_of_one_size_has_its_own_scales_alone(kind: str) -
     found = study(**written)
     assert found.shipped is None and not found.brought
     assert found.arms[0].model.d_model == 128, "the preset's own size"
-    with pytest.raises(StudyError, match=r"unknown scale 'smoke'.*With a budget outside `scales` a study has its own"):
+    with pytest.raises(
+        StudyError, match=r"unknown scale 'smoke'.*Shipped scales need a study without a top-level budget"
+    ):
         study("smoke", **written)
 
 
@@ -128,7 +130,9 @@ def test_a_share_of_tokens_per_parameter_is_a_share_of_the_flops(text: Mapping[s
 
 
 def test_two_amounts_are_one_too_many() -> None:
-    with pytest.raises(StudyError, match="needs one of flops, tokens, seconds and tokens_per_parameter, and has"):
+    with pytest.raises(
+        StudyError, match="needs exactly one of flops, tokens, seconds and tokens_per_parameter, but has"
+    ):
         study(scales={"cpu": {"budget": {"flops": 1e9, "tokens_per_parameter": 20}}})
 
 

@@ -54,8 +54,8 @@ CASES = {
     # the file
     "empty": ("@", "the file is empty"),
     "comments only": ("@# nothing\n", "the file is empty"),
-    "a list": ("@- question\n", "expected a map"),
-    "a tab": (HEAD + "train:\n@\tlr: 1\n", "not YAML: a tab where only spaces may indent"),
+    "a list": ("@- question\n", "must be a map, with a question"),
+    "a tab": (HEAD + "train:\n@\tlr: 1\n", "not YAML: tab in the indentation: use spaces"),
     "an open bracket": (HEAD + "seeds: [1, 2\n@", "not YAML: expected ',' or ']'"),
     "a duplicate key": (HEAD + "@question: Again?\n", "question: given twice (first on line 1)"),
     "a tag": (HEAD + "seeds: @!!python/name:os.system 3\n", "seeds: tags are not allowed here"),
@@ -75,8 +75,8 @@ CASES = {
     ),
     "a probe in a map": (HEAD + "probes: {which: @[entropy]}\n", "unknown probe 'entropy'"),
     "a probe twice": (HEAD + "probes: @[log_z, log_z]\n", "a probe is given twice: log_z"),
-    "probes: some": (HEAD + "probes: @some\n", "expected all, or a list of activation_variance, "),
-    "no probe": (HEAD + "probes: @[]\n", "expected all, or a list of activation_variance, "),
+    "probes: some": (HEAD + "probes: @some\n", "must be all, or a list of activation_variance, "),
+    "no probe": (HEAD + "probes: @[]\n", "must be all, or a list of activation_variance, "),
     "probes too often": (HEAD + "probes: {every: @0}\n", "probes.every: must be greater than 0, not 0"),
     "positions": (
         HEAD + "evals: {positions: {@multiple: [2]}}\n",
@@ -132,8 +132,8 @@ CASES = {
     "lr as text": (HEAD + "train: {lr: @'1e-3'}\n", "train.lr: must be a number, not '1e-3'"),
     "batch as a fraction": (HEAD + "train: {batch: @1.5}\n", "train.batch: must be a whole number, not 1.5"),
     "compile: yes": (HEAD + "train: {compile: @yes}\n", "train.compile: must be true or false, not 'yes'"),
-    "seeds: two": (HEAD + "seeds: @two\n", "seeds: expected a number of seeds"),
-    "seeds: true": (HEAD + "seeds: @true\n", "seeds: expected a number of seeds"),
+    "seeds: two": (HEAD + "seeds: @two\n", "seeds: must be a number of seeds"),
+    "seeds: true": (HEAD + "seeds: @true\n", "seeds: must be a number of seeds"),
     "norm: off": (arm("{block.norm: @off}"), "arms.x.block.norm: unknown kind 'off'"),
     "schedule": (HEAD + "train: {schedule: @cosin}\n", "unknown schedule 'cosin' (did you mean 'cosine'?)"),
     "base as text": (HEAD.replace("{preset: small, d_model: 64, block.ffn.d_ff: 4x}", "@small"), "base: must be a map"),
@@ -143,8 +143,8 @@ CASES = {
     ),
     "arm as null": (arm("@null"), "arms.x: must be a map, not null"),
     "train as a list": (HEAD + "train: @[1]\n", "train: must be a map, not [1]"),
-    "scales as a list": (HEAD + "scales: @[cpu]\n", "scales: expected a map of scales"),
-    "scale as a number": (HEAD + "scales: {cpu: @3}\n", "scales.cpu: expected a map of edits"),
+    "scales as a list": (HEAD + "scales: @[cpu]\n", "scales: must be a map of scales"),
+    "scale as a number": (HEAD + "scales: {cpu: @3}\n", "scales.cpu: must be a map of edits"),
     # what is missing
     "no question": ("@" + HEAD.replace("question: Does it matter?\n", ""), "question: is missing"),
     "empty question": (HEAD.replace("Does it matter?", "@''"), "question: string should have at least 1 character"),
@@ -155,7 +155,7 @@ CASES = {
     "no preset": (HEAD.replace("{preset: small, ", "@{"), "base.preset: is missing"),
     "no budget": (
         HEAD.replace("budget: {flops: 1e12}\n", "scales: {cpu: {}, @tiny: {seeds: 1}}\n"),
-        "scales.tiny: lacks budget: only scales that ship (smoke, cpu, ",
+        "scales.tiny: needs budget, which only shipped scales (smoke, cpu, ",
     ),
     # nothing where a value should be
     "an empty arm": (
@@ -173,15 +173,15 @@ CASES = {
     # text that needs quotes
     "a colon in text": (
         HEAD.replace("Does it matter?", "Pre@: or post?"),
-        'not YAML: mapping values are not allowed here: put text that has a colon in it in quotes, "like: this"',
+        'not YAML: mapping values are not allowed here: quote text that contains a colon, "like: this"',
     ),
-    "a key too far to the right": (HEAD + "train:\n  lr: 1e-3\n    batch@: 4\n", "indent the keys of one map alike"),
-    "text from an at": (HEAD.replace("Does", "@@"), "put text that begins with this character in quotes"),
-    "text from a star": (HEAD.replace("Does", "@*Does"), "put text that begins with * in quotes"),
-    "text from an exclamation mark": (HEAD.replace("Does", "@!Does"), "put text that begins with ! in quotes"),
-    "text from a bracket": (HEAD.replace("Does it", "[Does] @it"), "put the whole value in quotes, or nothing of it"),
-    "text from a dash": (HEAD.replace("Does", "@- Does"), "put text that begins with - in quotes"),
-    "text from a question mark": (HEAD.replace("Does", "@? does"), "put text that begins with ? in quotes"),
+    "a key too far to the right": (HEAD + "train:\n  lr: 1e-3\n    batch@: 4\n", "indent all keys of a map equally"),
+    "text from an at": (HEAD.replace("Does", "@@"), "quote text that begins with this character"),
+    "text from a star": (HEAD.replace("Does", "@*Does"), "quote text that begins with *"),
+    "text from an exclamation mark": (HEAD.replace("Does", "@!Does"), "quote text that begins with !"),
+    "text from a bracket": (HEAD.replace("Does it", "[Does] @it"), "quote the whole value, or none of it"),
+    "text from a dash": (HEAD.replace("Does", "@- Does"), "quote text that begins with -"),
+    "text from a question mark": (HEAD.replace("Does", "@? does"), "quote text that begins with ?"),
     "no space after a colon": (HEAD + "@seeds:3\n", "write `key: value`, with a space after the colon"),
     "a bracket before a key": (HEAD + "source: [a\nseeds@: 2\n", "close the bracket above"),
     # paths for data
@@ -198,16 +198,16 @@ CASES = {
     "tokens as data": (HEAD + "data: @t.bin\n", "write `data: {source: tokens, paths: [t.bin]}`"),
     "a dataset as data": (
         HEAD + "data: @org/name\n",
-        "or `data: {source: hf, path: org/name}` for a dataset of the hub",
+        "or `data: {source: hf, path: org/name}` for a dataset on the Hugging Face Hub",
     ),
     "a word as data": (HEAD + "data: @wikitext\n", "data.source: unknown source 'wikitext': one of addition, "),
     "empty budget": (
         HEAD.replace("{flops: 1e12}", "@{}"),
-        "budget: needs one of flops, tokens, seconds and tokens_per_parameter, and has none of them",
+        "budget: needs exactly one of flops, tokens, seconds and tokens_per_parameter, but has none of them",
     ),
     "two budgets": (
         HEAD.replace("{flops", "@{tokens: 1e6, flops"),
-        "budget: needs one of flops, tokens, seconds and tokens_per_parameter, and has flops and tokens",
+        "budget: needs exactly one of flops, tokens, seconds and tokens_per_parameter, but has flops and tokens",
     ),
     "no time": (HEAD.replace("flops: 1e12", "seconds: @0"), "budget.seconds: must be greater than 0, not 0"),
     "negative time": (HEAD.replace("flops: 1e12", "seconds: @-5"), "budget.seconds: must be greater than 0, not -5"),
@@ -225,7 +225,7 @@ CASES = {
     ),
     "the vocabulary as a knob": (
         HEAD.replace("1e12}", "1e12, parameters: @vocab_size}"),
-        "budget.parameters: the vocabulary follows from the data",
+        "budget.parameters: cannot be vocab_size, which the data determine",
     ),
     "files without paths": (HEAD + "data: @{source: files}\n", "data.paths: is missing"),
     "no source": (HEAD + "data: @{tokenizer: bytes}\n", "data: needs the key source"),
@@ -235,9 +235,9 @@ CASES = {
     "infinite budget": (HEAD.replace("1e12", "@.inf"), "budget.flops: must be a finite number"),
     "seeds that tuning chooses on": (
         HEAD + "tune: {seeds: 3}\nseeds: @[7, 1001, 1002, 1003]\n",
-        "seeds: settings are tuned on 1000 to 1002, so 1001, 1002 cannot judge them: name others",
+        "seeds: cannot include 1001, 1002, since tuning uses 1000 to 1002: choose others",
     ),
-    "a contrast of one": (HEAD + "contrasts: [@post]\n", "expected two arms, `ONE - OTHER`, not 'post'"),
+    "a contrast of one": (HEAD + "contrasts: [@post]\n", "must be two arms, `ONE - OTHER`, not 'post'"),
     "a word for a section": (HEAD + "measure: @no\n", "measure: must be a map or null, not 'no'"),
     "a word for an evaluation": (HEAD + "evals: {recall: @yes}\n", "must be a map, true, false or null, not 'yes'"),
     "another name of a setting": (HEAD + "train: {@learning_rate: 1}\n", "unknown key (did you mean 'lr'?)"),
@@ -246,35 +246,44 @@ CASES = {
     "zero context measured": (HEAD + "measure: {contexts: [64, @0]}\n", "measure.contexts.1: must be greater than 0"),
     "negative limit": (HEAD + "evals: {limit: @-1}\n", "evals.limit: must be greater than 0, not -1"),
     "no contrast": (HEAD + "contrasts: @post - x\n", "contrasts: must be a list"),
-    "a contrast with nobody": (HEAD + "contrasts: [@post - pots]\n", "there is no arm 'pots' (did you mean 'post'?)"),
-    "a contrast with the baseline": (HEAD + "contrasts: [@post - pre]\n", "compared with the baseline already"),
-    "a claim of a stranger": (claims("{arm: @pots, expect: better}"), "there is no arm 'pots' (did you mean 'post'?)"),
+    "a contrast with nobody": (HEAD + "contrasts: [@post - pots]\n", "unknown arm 'pots' (did you mean 'post'?)"),
+    "a contrast with the baseline": (HEAD + "contrasts: [@post - pre]\n", "is already compared with the baseline"),
+    "a claim of a stranger": (claims("{arm: @pots, expect: better}"), "unknown arm 'pots' (did you mean 'post'?)"),
     "a claim against a stranger": (claims("{arm: post, against: @per, expect: better}"), "did you mean 'pre'?"),
-    "an order with a stranger": (claims("{order: [pre, @pots]}"), "claims.0.order.1: there is no arm 'pots'"),
+    "an order with a stranger": (claims("{order: [pre, @pots]}"), "claims.0.order.1: unknown arm 'pots'"),
     "a claim against itself": (claims("@{arm: pre, expect: better}"), "compares pre with itself"),
-    "a size without what to expect": (claims("@{arm: post, by: 0.1}"), "by needs `expect: better`"),
-    "an arm without what to expect": (claims("@{arm: post}"), "needs an arm with what to expect of it"),
-    "an order of one": (claims("@{order: [post]}"), "an order has two arms or more, each once"),
-    "an order with a repetition": (claims("@{order: [post, pre, post]}"), "an order has two arms or more, each once"),
-    "an order and an arm": (claims("@{order: [post, pre], arm: post}"), "an order of arms has no arm"),
+    "a size without what to expect": (claims("@{arm: post, by: 0.1}"), "`by` needs `expect: better`"),
+    "an arm without what to expect": (claims("@{arm: post}"), "needs `arm` and `expect`, or `order`"),
+    "an order of one": (claims("@{order: [post]}"), "`order` needs two or more arms, each only once"),
+    "an order with a repetition": (
+        claims("@{order: [post, pre, post]}"),
+        "`order` needs two or more arms, each only once",
+    ),
+    "an order and an arm": (claims("@{order: [post, pre], arm: post}"), "`order` cannot be combined with arm"),
     "an unknown measure": (
         claims("{arm: post, expect: better, measure: @kv_byte}"),
-        "there is no measure 'kv_byte' (did you mean 'kv_bytes'?)",
+        "unknown measure 'kv_byte' (did you mean 'kv_bytes'?)",
     ),
     "a measure like none": (claims("{arm: post, expect: better, measure: @x}"), "one of loss, kv_bytes"),
     "an unknown outcome": (claims("{arm: post, expect: @best}"), "unknown expect 'best' (did you mean 'better'?)"),
     "an unknown key of a claim": (claims("{arm: post, expect: better, @agianst: pre}"), "did you mean 'against'?"),
-    "a factor below 1": (claims("@{arm: post, expect: better, measure: memory, by: 0.5}"), "a factor above 1, not 0.5"),
+    "a factor below 1": (
+        claims("@{arm: post, expect: better, measure: memory, by: 0.5}"),
+        "`by` is a factor for memory, and must be above 1, not 0.5",
+    ),
     "stalling by": (claims("@{arm: post, expect: stalls, by: 1}"), "leave out by, against and measure"),
-    "the same loss within": (claims("@{arm: post, expect: same, by: 0.1}"), "margin says which losses are the same"),
-    "answers to text": (claims("{arm: post, expect: better, measure: @accuracy}"), "text has no answers"),
+    "the same loss within": (claims("@{arm: post, expect: same, by: 0.1}"), "margin decides which losses are the same"),
+    "answers to text": (
+        claims("{arm: post, expect: better, measure: @accuracy}"),
+        "text has no answers",
+    ),
     "a task that is not asked": (
         claims("{arm: post, expect: better, measure: @piqa/acc}") + "evals: {tasks: [arc_easy]}\n",
-        "the study does not evaluate 'piqa': arc_easy",
+        "the study does not evaluate 'piqa': one of arc_easy",
     ),
-    "a contrast with itself": (HEAD + "contrasts: [@post - post]\n", "needs two arms, once"),
+    "a contrast with itself": (HEAD + "contrasts: [@post - post]\n", "compares post with itself"),
     "a seed twice": (HEAD + "seeds: @[1, 2, 1]\n", "seeds: a seed is given twice: 1, 2, 1"),
-    "a seed too large": (HEAD + "seeds: @[9223372036854775808]\n", "seeds: expected a number of seeds"),
+    "a seed too large": (HEAD + "seeds: @[9223372036854775808]\n", "seeds: must be a number of seeds"),
     "no context measured": (HEAD + "measure: {contexts: @[]}\n", "measure.contexts: needs at least one"),
     "no batch measured": (HEAD + "measure: {batches: @[]}\n", "measure.batches: needs at least one"),
     "window of nothing": (
@@ -282,13 +291,16 @@ CASES = {
         "evals.positions.multiples.1: must be greater than 0, not 0",
     ),
     "beta of 1": (HEAD + "train: {betas: [0.9, @1.0]}\n", "train.betas.1: must be less than 1, not 1.0"),
-    "one beta": (HEAD + "train: {betas: @[0.9]}\n", "train.betas: expected two numbers, found 1"),
+    "one beta": (HEAD + "train: {betas: @[0.9]}\n", "train.betas: must be two numbers, not 1"),
     "three betas": (
         HEAD + "train: {optimizer: {kind: lion, betas: @[0.9, 0.9, 0.9]}}\n",
-        "train.optimizer.betas: expected two numbers, found 3",
+        "train.optimizer.betas: must be two numbers, not 3",
     ),
-    "negative weight decay": (HEAD + "train: {weight_decay: @-1}\n", "train.weight_decay: must be a number from 0"),
-    "a negative seed": (HEAD + "seeds: @[-1]\n", "seeds: expected a number of seeds"),
+    "negative weight decay": (
+        HEAD + "train: {weight_decay: @-1}\n",
+        "train.weight_decay: must be a number of at least 0",
+    ),
+    "a negative seed": (HEAD + "seeds: @[-1]\n", "seeds: must be a number of seeds"),
     # unknown names
     "preset": (HEAD.replace("small", "@smal"), "base.preset: unknown preset 'smal' (did you mean 'small'?)"),
     "kind": (
@@ -316,14 +328,17 @@ CASES = {
     ),
     "width": (arm("{block.ffn.d_ff: @4y}"), "must be a positive whole number or a ratio to d_model"),
     # arms that compare nothing
-    "the base again": (arm("{block.norm_placement: pre}").replace("  x:", "  @x:"), "changes nothing in the base"),
-    "the base, spelt otherwise": (arm("{block.ffn.d_ff: 256}").replace("  x:", "  @x:"), "changes nothing in the base"),
-    "no edit": (arm("{}").replace("  x:", "  @x:"), "arms.x: changes nothing in the base"),
-    "an arm twice": (arm("{block: {norm_placement: {kind: post}}}").replace("  x:", "  @x:"), "the same as arm post"),
-    "no arms": (HEAD.replace("\n  post: {block.norm_placement: post}", " @{}"), "arms: there are no arms"),
-    "named like the baseline": (HEAD.replace("  post:", "  @pre:"), "arms.pre: 'pre' is the baseline"),
-    "a name for no file": (HEAD.replace("  post:", "  @../post:"), "arms.../post: a name has letters, digits"),
-    "a name for no page": (HEAD.replace("  post:", "  @<b>post</b>:"), "a name has letters, digits"),
+    "the base again": (arm("{block.norm_placement: pre}").replace("  x:", "  @x:"), "is identical to the base"),
+    "the base, spelt otherwise": (arm("{block.ffn.d_ff: 256}").replace("  x:", "  @x:"), "is identical to the base"),
+    "no edit": (arm("{}").replace("  x:", "  @x:"), "arms.x: is identical to the base"),
+    "an arm twice": (
+        arm("{block: {norm_placement: {kind: post}}}").replace("  x:", "  @x:"),
+        "is identical to arm post",
+    ),
+    "no arms": (HEAD.replace("\n  post: {block.norm_placement: post}", " @{}"), "arms: needs at least one arm"),
+    "named like the baseline": (HEAD.replace("  post:", "  @pre:"), "arms.pre: 'pre' is the name of the baseline"),
+    "a name for no file": (HEAD.replace("  post:", "  @../post:"), "arms.../post: a name must be letters, digits"),
+    "a name for no page": (HEAD.replace("  post:", "  @<b>post</b>:"), "a name must be letters, digits"),
     "edited twice": (
         arm("{block.norm: layernorm, block: {@norm: rmsnorm}}"),
         "arms.x.block.norm: given twice (also as arms.x.block.norm",
@@ -332,7 +347,7 @@ CASES = {
     "seeds of an arm": (arm("{@seeds: 5}"), "arms.x.seeds: every arm has the same seeds"),
     "budget of an arm": (arm("{@budget.flops: 5}"), "arms.x.budget.flops: every arm has the same budget"),
     "context of an arm": (arm("{@train.context: 5}"), "losses at different contexts are not comparable"),
-    "base in an arm": (arm("{@base.d_model: 32}"), "paths start from the base: write d_model"),
+    "base in an arm": (arm("{@base.d_model: 32}"), "paths are relative to the base: write d_model"),
     # grids
     "empty axis": (HEAD + "grid: {train.lr: @[]}\n", "grid.train.lr: needs at least one"),
     "axis without a list": (HEAD + "grid: {train.lr: @3e-3}\n", "grid.train.lr: must be a list, not 0.003"),
@@ -347,11 +362,11 @@ CASES = {
         "every arm reads the same text: only data.tokenizer may differ",
     ),
     "unknown axis": (HEAD + "grid: {train.lrr: [@1]}\n", "grid.train.lrr.0: unknown key (did you mean 'lr'?)"),
-    "a value twice": (HEAD + "grid: {train.lr: [1e-3, @0.001]}\n", "grid.train.lr.1: the same as 0.001"),
-    "a value spelt twice": (HEAD + "grid: {block.ffn.d_ff: [4x, @256]}\n", "grid.block.ffn.d_ff.1: the same as 4x"),
+    "a value twice": (HEAD + "grid: {train.lr: [1e-3, @0.001]}\n", "grid.train.lr.1: is identical to 0.001"),
+    "a value spelt twice": (HEAD + "grid: {block.ffn.d_ff: [4x, @256]}\n", "grid.block.ffn.d_ff.1: is identical to 4x"),
     "an arm's own setting": (
         HEAD.replace("{block.norm_p", "{@block.norm_p") + "grid: {block.norm_placement: [double]}\n",
-        "arms.post.block.norm_placement: the grid edits block.norm_placement too",
+        "arms.post.block.norm_placement: the grid also edits block.norm_placement",
     ),
     "a cell that cannot be": (
         HEAD + "grid: {block.mixer.kv_heads: [2, @3]}\n",
@@ -367,7 +382,7 @@ CASES |= {
         tune("{space: {train.betas: [@[0.9, 0.95], 3]}}"),
         "betas.0: must be text or a whole number or a number or true or false, not [0.9, 0.95]",
     ),
-    "tuned vocabulary": (tune("{space: {@vocab_size: [300, 400]}}"), "the vocabulary follows from the data"),
+    "tuned vocabulary": (tune("{space: {@vocab_size: [300, 400]}}"), "the data determine the vocabulary size"),
     "tuned start": (tune("{space: {@start.fraction: [0.1, 0.2]}}"), "start cannot be tuned"),
     "step of a logarithm": (tune("{space: {train.lr: {log: [1, 2], @step: 3}}}"), "train.lr.step: unknown key"),
     "step of nothing": (
@@ -376,16 +391,16 @@ CASES |= {
     ),
     "trials of a grid": (
         tune("@{space: {train.lr: [1, 2]}, trials: 3}"),
-        "tune: trials does not apply here: every combination of a grid is tried",
+        "tune: trials does not apply here: without a range in space, every combination is tried",
     ),
     "extended range": (
         tune("@{space: {train.lr: {log: [1, 2]}}, extend: 1}"),
-        "tune: extend does not apply here: only a grid is extended",
+        "tune: extend does not apply here: with a range in space, values are sampled",
     ),
     "seeds of Python": (HEAD + "seeds: @null\n", "or auto, not null"),
     "start of what": (arm("{start: {fraction: @0.1}}"), "needs an arm or a checkpoint to start from"),
     "tuned value": (tune("{space: {train.lr: [1e-3, @-1]}}"), "must be greater than 0, not -1"),
-    "tuned scalar": (tune("{space: {train.lr: @1e-3}}"), "train.lr: expected a list of values, or a map with one of"),
+    "tuned scalar": (tune("{space: {train.lr: @1e-3}}"), "train.lr: must be a list of values, or a map with one of"),
     "empty range": (tune("{space: {train.lr: {log: @[1, 1e-3]}}}"), "log: the range is empty: 1 is not below 0.001"),
     "misspelt range": (
         tune("{space: {train.lr: @{lgo: [1e-3, 1e-2]}}}"),
@@ -396,35 +411,36 @@ CASES |= {
     "tuned context": (tune("{space: {@train.context: [64]}}"), "losses at different contexts are not comparable"),
     "tuned by an arm": (
         tune("{space: {block.norm_placement: [pre, post]}}").replace("{block.norm_p", "{@block.norm_p", 1),
-        "arms.post.block.norm_placement: tune chooses block.norm_placement for every arm",
+        "arms.post.block.norm_placement: tuning sets block.norm_placement for every arm",
     ),
     "way of tuning": (HEAD + "tune: @of\n", "tune: unknown way of tuning 'of' (did you mean 'off'?)"),
-    "no way of tuning": (HEAD + "tune: @3\n", "tune: expected auto, carried, off, or a map"),
+    "no way of tuning": (HEAD + "tune: @3\n", "tune: must be auto, carried, off, or a map"),
     "carried with seeds": (HEAD + "tune: {carried: LOG.md, @seeds: 3}\n", "tune.seeds: unknown key"),
     "rate of an arm": (
         arm("{@train.lr: 1e-3}"),
-        "arms.x.train.lr: tune chooses train.lr for every arm: write `tune: off` if rates are part of the question",
+        "arms.x.train.lr: tuning sets train.lr for every arm: "
+        "set `tune: off` if learning rates are part of the question, `tune: carried` if they were tuned earlier",
     ),
-    "rate of a grid": (HEAD + "grid: {train.lr: [@1e-3, 1e-2]}\n", "tune chooses train.lr for every arm"),
+    "rate of a grid": (HEAD + "grid: {train.lr: [@1e-3, 1e-2]}\n", "tuning sets train.lr for every arm"),
     "tune key": (tune("{space: {train.lr: [1e-3]}, @fractoin: 1}"), "did you mean 'fraction'?"),
     "size": (ladder("{base.d_model: 15, base.block.mixer.heads: @2}"), "heads: 2 heads do not divide d_model 15"),
     "size key": (ladder("{@base.d_modle: 16}"), "ladder.s.base.d_modle: unknown key (did you mean 'd_model'?)"),
-    "size section": (ladder("{@seeds: 3}"), "ladder.s.seeds: a rung edits base, budget and train, nothing else"),
+    "size section": (ladder("{@seeds: 3}"), "ladder.s.seeds: a rung may edit only base, budget and train"),
     "size kind": (
         ladder("@3"),
-        "ladder.s: expected a map of edits, or a share of the budget between 0 and 1, not 3",
+        "ladder.s: must be a map of edits, or a share of the budget between 0 and 1, not 3",
     ),
     "whole length": (
         ladder("@1.0"),
-        "ladder.s: expected a map of edits, or a share of the budget between 0 and 1, not 1.0",
+        "ladder.s: must be a map of edits, or a share of the budget between 0 and 1, not 1.0",
     ),
     "share last": (
         HEAD + "ladder: {s: {base.d_model: 16}, l: @0.5}\n",
-        "ladder.l: the last rung is the one that is compared, at the whole budget: end the ladder with, e.g., full: {}",
+        "ladder.l: arms are compared at the last rung, which must have the whole budget: end with, e.g., full: {}",
     ),
     "size and an arm": (
         ladder("{base.block.norm_placement: post}").replace("  post:", "  @post:"),
-        "arms.post: changes nothing in the base (at rung s)",
+        "arms.post: is identical to the base (at rung s)",
     ),
     "scale of another machine": (
         HEAD + "scales: {gpu: {train.lr: @fast}}\n",
@@ -436,12 +452,15 @@ CASES |= {
     ),
     "one size": (HEAD + "ladder:\n  @s: {base.d_model: 16}\n", "ladder: a ladder needs two or more rungs"),
     "ladder kind": (HEAD + "ladder: @3\n", "ladder: must be a map, not 3"),
-    "dotted ladder": (HEAD + "@ladder.s.base.d_model: 16\n", "is written in the file or in a scale, as a map of maps"),
-    "start of nothing": (arm("{start: {arm: @prre}}"), "arms.x.start.arm: there is no such arm (did you mean 'pre'?)"),
+    "dotted ladder": (
+        HEAD + "@ladder.s.base.d_model: 16\n",
+        "must be a map of rungs in the file or in a scale; --set cannot edit it",
+    ),
+    "start of nothing": (arm("{start: {arm: @prre}}"), "arms.x.start.arm: unknown arm 'prre' (did you mean 'pre'?)"),
     "start key": (arm("{start: {arm: pre, @poling: mean}}"), "did you mean 'pooling'?"),
     "start of a chain": (
         arm("{start: {arm: pre}}").replace("budget:", "  y: {train.batch: 4, start: {arm: @x}}\ntune: off\nbudget:"),
-        "arms.y.start.arm: x starts from another arm itself",
+        "arms.y.start.arm: cannot start from x, which itself starts from",
     ),
     "start in another shape": (
         arm("@{block.ffn.d_ff: 8, start: {arm: pre}}"),
@@ -483,9 +502,9 @@ def test_a_malformed_study_says_where_and_why(case: str, tmp_path: Path) -> None
         ("base.d_model=30", "--set base.d_model=30: base.d_model: block.mixer.heads: 4 heads do not divide"),
         (
             "arms.pots.d_model=32",
-            "--set arms.pots.d_model=32: arms.pots.d_model: there is no such arm (did you mean 'post'?)",
+            "--set arms.pots.d_model=32: arms.pots.d_model: unknown arm (did you mean 'post'?)",
         ),
-        ("arms.post.block.norm_placement=pre", "arms.post: changes nothing in the base"),
+        ("arms.post.block.norm_placement=pre", "arms.post: is identical to the base"),
         ("scales.cpu.seeds=3", "--set scales.cpu.seeds=3: scales.cpu.seeds: unknown key"),
         ("measure.contexts=[0]", "measure.contexts.0: must be greater than 0, not 0"),
         ("measure.contexts=[]", "measure.contexts: needs at least one"),
@@ -529,7 +548,7 @@ UNSIZED = HEAD.replace("budget: {flops: 1e12}\n", "").replace("d_model: 64, ", "
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("seeds: @three\n", "seeds: expected a number of seeds"),
+        ("seeds: @three\n", "seeds: must be a number of seeds"),
         ("budget: {@epochs: 3}\n", "budget.epochs: unknown key"),
         ("data: {source: @file}\n", "data.source: unknown source 'file' (did you mean 'files'?)"),
         ("tune: @maybe\n", "tune: unknown way of tuning"),
@@ -575,7 +594,7 @@ def test_a_scale_of_the_study_s_own_says_what_it_lacks(
     with pytest.raises(StudyError) as caught:
         load_study(path, scale=scale)
     (line,) = str(caught.value).splitlines()
-    assert line.startswith(f"{path}:{7 + bool(file)}:3: scales.huge: lacks {lacks}: only scales that ship (smoke, cpu,")
+    assert line.startswith(f"{path}:{7 + bool(file)}:3: scales.huge: needs {lacks}, which only shipped scales (smoke,")
 
 
 @pytest.mark.parametrize("scale", ["smoke", "cpu", "cpuu"])
@@ -584,7 +603,7 @@ def test_a_misspelt_scale_is_named(scale: str, tmp_path: Path) -> None:
     path.write_text(UNSIZED + "scales: {cpuu: {seeds: 3}}\n", encoding="utf-8")
     with pytest.raises(StudyError) as caught:
         load_study(path, scale=scale)
-    reason = "scales.cpuu: unknown scale (did you mean 'cpu'?); a scale of the study's own needs a budget"
+    reason = "scales.cpuu: unknown scale (did you mean 'cpu'?); a new scale needs a budget"
     assert str(caught.value).splitlines()[-1] == f"{path}:6:10: {reason}"
     assert len(caught.value.problems) == 1 + (scale == "cpuu")
 
@@ -631,11 +650,11 @@ PLANNED = {
     ),
     "width transfer": (
         HEAD.replace("64,", "64, tie_embeddings: false,") + "train: {width_transfer.base_width: @32}\n",
-        "the heads must not widen with the model: give block.mixer.head_dim",
+        "the head dimension must not grow with d_model: set block.mixer.head_dim",
     ),
     "depth transfer": (
         HEAD + "train: {depth_transfer.base_layers: @1}\n",
-        "layers must start with the same values at every depth: init.output: plain",
+        "initial values must not depend on the depth: set init.output to plain",
     ),
     "less than one step": (HEAD.replace("1e12", "@1e6"), "budget.flops: 1e+06 flops are less than one step of arm pre"),
     "less than one step of tokens": (HEAD.replace("flops: 1e12", "tokens: @100"), "budget.tokens: 100 tokens are less"),

@@ -63,7 +63,7 @@ def test_losses_are_judged_as_on_the_command_line(tmp_path: Path, capsys: pytest
 def test_a_proposal_that_cannot_be_judged_is_an_error_of_one_line(tmp_path: Path) -> None:
     found = called(tmp_path, "judge", study="norm_placement", change=["seeds=3"], scale="smoke")
     assert found.is_error
-    assert "seeds is not for a proposal to change: seeds are fresh for every proposal" in found.content[0].text
+    assert "a proposal cannot change seeds: seeds are fresh for every proposal" in found.content[0].text
 
 
 def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

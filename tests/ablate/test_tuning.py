@@ -310,7 +310,7 @@ def test_illegal_draws_are_replaced_and_an_illegal_space_is_an_error() -> None:
         ({}, "at least 1"),
         ({"train.lr": {"log": [0.0, 1.0]}}, "greater than 0"),
         ({"train.lr": {"log": [1.0, 1e-3]}}, "the range is empty: 1 is not below 0.001"),
-        ({"train.lr": 3e-3}, "expected a list of values, or a map"),
+        ({"train.lr": 3e-3}, "must be a list of values, or a map"),
     ],
 )
 def test_bad_spaces(space: dict[str, Any], message: str) -> None:

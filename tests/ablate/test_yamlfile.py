@@ -84,7 +84,7 @@ BOMB = "a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
     ("text", "message"),
     [
         ("a: 1\nb: 2\na: 3\n", "f:3:1: a: given twice (first on line 1)"),
-        ("a:\n\tb: 1\n", "f:2:1: not YAML: a tab where only spaces may indent"),
+        ("a:\n\tb: 1\n", "f:2:1: not YAML: tab in the indentation: use spaces"),
         ("a: [1\n", "f:2:1: not YAML: expected ',' or ']', but got '<stream end>'"),
         ("a: b: c\n", "f:1:5: not YAML: mapping values are not allowed here"),
         ("a: 1\n---\nb: 2\n", "f:2:1: not YAML: but found another document"),
@@ -94,13 +94,13 @@ BOMB = "a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
         ("a: !!map\n  b: !!set {c}\n", "f:2:6: a.b: tags are not allowed here"),
         ("a: !!int x\n", "f:1:4: a: not a number: 'x'"),
         ("a: " + "9" * 5000, "f:1:4: a: more than 4300 digits"),
-        ("? [a]\n: b\n", "f:1:3: a key must be a word, not a list or a map"),
-        ("a: {<<: 3}\n", "f:1:9: a.<<: expected a map, or a list of maps"),
+        ("? [a]\n: b\n", "f:1:3: a key must be text, not a list or a map"),
+        ("a: {<<: 3}\n", "f:1:9: a.<<: must be a map, or a list of maps"),
         ("a: &x [*x]\n", "f:1:4: a.0.0: nested too deeply, or an alias that contains itself"),
         ("a: &x {b: *x}\n", "f:1:4: a.b.b: nested too deeply, or an alias that contains itself"),
         ("a: &x {<<: *x}\n", "f:1:4: a: nested too deeply, or an alias that contains itself"),
         ("[" * 2000, "f: nested too deeply"),
-        (BOMB, "values once its aliases are followed"),
+        (BOMB, "values after its aliases are expanded"),
     ],
 )
 def test_what_is_not_one_plain_document_says_where(text: str, message: str) -> None:

@@ -70,7 +70,7 @@ def statement(claim: StudyClaim) -> str:
         what = "lowest loss" if claim.measure == LOSS else f"best {claim.measure}"
         return f"{what} first: {', '.join(claim.order)}"
     if claim.expect == "stalls":
-        return f"{claim.arm}: no seed trains"
+        return f"{claim.arm}: every seed fails to train"
     name = claim.measure.replace("/", " ")
     better, worse, same = WORDS.get(claim.measure, (f"better {name}", f"worse {name}", f"the same {name}"))
     said = {"better": better, "worse": worse, "same": same}[str(claim.expect)]

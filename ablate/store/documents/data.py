@@ -66,9 +66,9 @@ class ReferenceLosses(Part):
 
     @property
     def sentence(self) -> str:
-        """`Losses to compare with, in nats per token: uniform 6.931, unigram 5.978, …`."""
+        """`Reference losses, in nats per token: uniform 6.931, unigram 5.978, …`."""
         return (
-            f"Losses to compare with, in nats per token: uniform {self.uniform:.3f}, unigram {self.unigram:.3f}, "
+            f"Reference losses, in nats per token: uniform {self.uniform:.3f}, unigram {self.unigram:.3f}, "
             f"bigram {self.bigram:.3f}, gzip {self.gzip:.3f} ({self.gzip_bits_per_byte:.2f} bits per byte)."
         )
 
@@ -179,7 +179,7 @@ class TextMeta(DataDocument):
         yield f"{name}: {self.documents.total:,} {whole}, {self.bytes.total:,} bytes"
         if self.taken:
             skipped = f"{self.taken.duplicates:,} duplicates, {self.taken.empty:,} empty documents"
-            repeated = f", {self.taken.repeated:,} pieces that repeat another" * bool(self.taken.repeated)
+            repeated = f", {self.taken.repeated:,} duplicate pieces" * bool(self.taken.repeated)
             yield f"{name}: skipped {skipped}{repeated}"
             yield from (f"{name}: {part.line}" for part in self.taken.parts)
         yield "tokens: " + ", ".join(f"{split} {count:,}" for split, count in self.tokens.model_dump().items())

@@ -74,11 +74,11 @@ class HandbookClaim(Part):
     def _complete(self) -> Self:
         tested = bool(self.studies or self.exact)
         if tested + (self.planned is not None) + (self.why_not is not None) != 1:
-            raise ValueError("needs studies or exact, or else one of planned and why_not")
+            raise ValueError("needs exactly one of tests (`studies` or `exact`), `planned` and `why_not`")
         if self.open and not tested:
-            raise ValueError("open says what studies or checks leave out, and there are none")
+            raise ValueError("`open` needs `studies` or `exact`")
         if self.unchecked and self.figure is None:
-            raise ValueError("unchecked is about a figure, and there is none")
+            raise ValueError("`unchecked` needs `figure`")
         if self.standing != "sound" and self.evidence is None:
-            raise ValueError(f"needs the evidence that it is {self.standing}")
+            raise ValueError(f"`standing: {self.standing}` needs `evidence`")
         return self

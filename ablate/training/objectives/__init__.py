@@ -49,4 +49,4 @@ class Objective(Variant):
 def without_encoder(kind: str, model: ModelSpec) -> None:
     """Raise SpecError for a model that has an encoder."""
     if model.encoder is not None:
-        raise SpecError("encoder", f"the objective {kind} gives an encoder nothing to read: use span_corruption")
+        raise SpecError("encoder", f"the objective {kind} has no input for an encoder: use span_corruption")

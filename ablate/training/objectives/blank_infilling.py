@@ -36,12 +36,12 @@ class BlankInfilling(Spans, FillsHoles):
     """
 
     kind: Literal["blank_infilling"] = "blank_infilling"
-    counts: ClassVar[str] = "the tokens of the dropped spans and the token that ends each, which stands for no byte"
+    counts: ClassVar[str] = "the tokens of the dropped spans and the end token of each, which has no bytes"
 
     def check(self, model: ModelSpec) -> None:
         without_encoder(self.kind, model)
         if model.visible != "prefix":
-            raise SpecError("visible", "blank_infilling is for prefix LMs: set visible to prefix")
+            raise SpecError("visible", "the objective blank_infilling needs a prefix LM: set visible to prefix")
 
     def extra_tokens(self, context: int) -> int:
         return 3

@@ -28,7 +28,7 @@ class Masked(Objective, FillsHoles):
     """
 
     kind: Literal["masked"] = "masked"
-    counts: ClassVar[str] = "the tokens drawn to be predicted, masked or not"
+    counts: ClassVar[str] = "the tokens selected for prediction, masked or not"
     new: ClassVar[int] = 1
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
     """Share of a window's tokens that are predicted."""
@@ -41,12 +41,15 @@ class Masked(Objective, FillsHoles):
     @model_validator(mode="after")
     def _shares(self) -> Self:
         if self.mask + self.random > 1 + 1e-9:
-            raise SpecError("random", f"mask and random are shares of the same tokens: {self.mask + self.random:g} > 1")
+            raise SpecError(
+                "random",
+                f"mask + random must be at most 1, not {self.mask + self.random:g}: both are shares of the same tokens",
+            )
         return self
 
     def check(self, model: ModelSpec) -> None:
         if model.visible != "all":
-            raise SpecError("visible", "the objective masked is for encoders: set visible to all")
+            raise SpecError("visible", "the objective masked needs an encoder: set visible to all")
 
     def extra_tokens(self, context: int) -> int:
         return 1

@@ -22,7 +22,7 @@ class NextToken(Objective):
         without_encoder(self.kind, model)
         if model.visible != "causal":
             fitting = {"all": "masked", "prefix": "prefix"}[model.visible]
-            reason = f"next_token is for causal models, and visible is {model.visible}"
+            reason = f"the objective next_token needs a causal model, but visible is {model.visible}"
             raise SpecError("visible", f"{reason}: set train.objective to {fitting}")
 
     def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:

@@ -31,7 +31,7 @@ class Prefix(Objective):
         without_encoder(self.kind, model)
         if model.visible == "all":
             raise SpecError(
-                "visible", "the objective prefix is for prefix LMs and causal models: set visible to prefix or causal"
+                "visible", "the objective prefix needs a prefix LM or a causal model: set visible to prefix or causal"
             )
 
     def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:

@@ -31,11 +31,11 @@ class SpanCorruption(Spans, FillsHoles):
     """
 
     kind: Literal["span_corruption"] = "span_corruption"
-    counts: ClassVar[str] = "the tokens of the dropped spans and their sentinels, which stand for no byte"
+    counts: ClassVar[str] = "the tokens of the dropped spans and their sentinels, which have no bytes"
 
     def check(self, model: ModelSpec) -> None:
         if model.encoder is None:
-            raise SpecError("encoder", "the objective span_corruption is for models with an encoder: set encoder")
+            raise SpecError("encoder", "the objective span_corruption needs a model with an encoder: set encoder")
 
     def lengths(self, context: int) -> tuple[int, int]:
         """(tokens that the encoder reads, tokens that the decoder writes) of a window of `context` tokens."""
@@ -76,11 +76,13 @@ class SpanCorruption(Spans, FillsHoles):
         if encoder is None:
             raise TypeError("the model has no encoder")
         if holes > extra - 2:
-            raise HolesError(f"{holes} holes: in windows of {how.context} tokens it learnt sentinels for {extra - 2}")
+            raise HolesError(
+                f"{holes} holes, but windows of {how.context} tokens trained sentinels for only {extra - 2}"
+            )
         source = joined(pieces, [[start + 1 + hole] for hole in range(holes)])
         room = 1 + holes * (how.new + 1)
         check_room("the text with its sentinels", len(source), longest_text(encoder))
-        check_room("what is written", room, longest_text(model.spec))
+        check_room("the output", room, longest_text(model.spec))
         cache = model.new_cache(1, room, encoder_capacity=len(source))
         given = Given(encoder_tokens=torch.tensor([source], device=model.device))
         unread, filled = [start], [Tokens() for _ in range(holes)]

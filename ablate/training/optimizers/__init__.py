@@ -28,7 +28,7 @@ Average = Annotated[float, Field(ge=0, lt=1)]
 def _two(value: Any) -> Any:
     """Raise ValueError with the number found; pydantic would only report a missing second number."""
     if isinstance(value, list | tuple) and len(value) != 2:
-        raise ValueError(f"expected two numbers, found {len(value)}")
+        raise ValueError(f"must be two numbers, not {len(value)}")
     return value
 
 

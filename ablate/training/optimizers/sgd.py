@@ -31,7 +31,7 @@ class SGD(Optimizer):
     @classmethod
     def _has_momentum(cls, nesterov: bool, info: ValidationInfo) -> bool:
         if nesterov and info.data.get("momentum") == 0:
-            raise ValueError("needs a momentum, which is 0")
+            raise ValueError("needs a momentum above 0")
         return nesterov
 
     def build(self, trained: Sequence[Trained], lr: float) -> Updates:

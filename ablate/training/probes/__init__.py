@@ -30,7 +30,7 @@ def _which(value: Any) -> Any:
     """Names from `all` or a list, sorted, since their order has no effect. Raises ValueError."""
     chosen = names() if value == "all" else value
     if not isinstance(chosen, list | tuple) or not chosen or not all(isinstance(name, str) for name in chosen):
-        raise ValueError(f"expected all, or a list of {', '.join(names())}, not {value!r}")
+        raise ValueError(f"must be all, or a list of {', '.join(names())}, not {value!r}")
     for name in chosen:
         if name not in names():
             raise ValueError(unknown("probe", name, names()))
