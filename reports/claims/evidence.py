@@ -118,7 +118,8 @@ def _cost(summary: StudySummary, arm: str, against: str | None, measure: str) ->
     if measure == "memory":
         return _measured(costs.memory, reverse, f"the study does not measure the memory of {arm}{beside}")
     speed = costs.training if measure == "train_time" else costs.decoding
-    reason = costs.unmeasured or summary.unmeasured or f"the study does not time {arm}{beside}"
+    _, why = costs.untimed.get("training" if measure == "train_time" else "decoding", ("", None))
+    reason = why or costs.unmeasured or summary.unmeasured or f"the study does not time {arm}{beside}"
     return _measured(speed, not reverse, reason)
 
 

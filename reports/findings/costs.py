@@ -36,7 +36,8 @@ class ArmCosts:
     cache at `kv_context` tokens, the longest known; `kv_context` is None if all lengths have one ratio.
 
     The interval of a measured ratio excludes 1 where the arms differ, with all arms and kinds of cost judged together.
-    unmeasured: reason why speeds are unknown; None if they are known or not asked for.
+    unmeasured: reason why speeds are unknown; None if they are known or not asked for. untimed: by kind of work, which
+    of the two arms cannot be timed at it, and why: measuring again would not help.
     """
 
     training: Estimate | None = None
@@ -45,6 +46,7 @@ class ArmCosts:
     kv_ratio: float | None = None
     kv_context: int | None = None
     unmeasured: str | None = None
+    untimed: Mapping[Work, tuple[str, str]] = field(default_factory=dict)
 
 
 NO_COSTS = ArmCosts()
@@ -67,7 +69,8 @@ def study_costs(data: Collected) -> StudyCosts:
     # encoders do not decode
     decode = [pair for pair, arms in pairs.items() if all(arm.kv_bytes_per_token is not None for arm in arms)]
     asked = {*((pair, "training") for pair in pairs), *((pair, "decoding") for pair in decode)}
-    missing = {pair for pair, work in asked if (pair, work) not in ratios}
+    cannot = {pair: _untimed(data, pair) for pair in pairs}
+    missing = {pair for pair, work in asked if (pair, work) not in ratios and work not in cannot[pair]}
     known = speeds(data)
     reason = unmeasured(data) if missing or len(known) < len(data.study.arms) else None
     found = {
@@ -78,11 +81,24 @@ def study_costs(data: Collected) -> StudyCosts:
             kv_ratio=kv[0],
             kv_context=kv[1],
             unmeasured=reason if pair in missing else None,
+            untimed=cannot[pair],
         )
         for pair, (arm, base) in pairs.items()
         for kv in [cache_ratio(arm, base)]
     }
     return StudyCosts(found, known, reason)
+
+
+def _untimed(data: Collected, pair: Pair) -> dict[Work, tuple[str, str]]:
+    """The kinds of work at which an arm of the pair cannot be timed, with the arm and the reason."""
+    found: dict[Work, tuple[str, str]] = {}
+    for process in data.costs.processes if data.costs is not None else ():
+        for work in TIMED:
+            point = process.judged(work)
+            reasons = {} if point is None else point.reasons
+            if arm := next((name for name in pair if name in reasons), None):
+                found[work] = arm, reasons[arm]
+    return found
 
 
 def effect_costs(data: Collected, design: StudyDesign) -> dict[str, ArmCosts]:

@@ -142,15 +142,24 @@ def bytes_change(ratio: float | None, context: int | None = None) -> str:
 
 
 def unmeasured(summary: StudySummary) -> str:
-    """Why speeds are unknown, and the command that measures them; empty if they are known or not asked for."""
-    if summary.unmeasured is None:
-        return ""
+    """Why speeds are unknown, with the command that measures them where one can; empty if they are known or not asked
+    for."""
     known = [each.comparison.costs for each in summary.judgements]
-    some = any(costs.training or costs.decoding for costs in known)
-    return (
-        f"{'Some speeds' if some else 'Speeds'} not measured: {summary.unmeasured}. "
-        f"`{summary.command()}`, with nothing else running, measures them without training again."
-    )
+    cannot: dict[tuple[str, str], list[str]] = {}
+    for costs in known:
+        for work, (arm, why) in costs.untimed.items():
+            cannot.setdefault((work, why), []).append(arm)
+    said = [
+        f"{work.capitalize()} speed of {listed(list(dict.fromkeys(arms)))} not measured: {why}."
+        for (work, why), arms in cannot.items()
+    ]
+    if summary.unmeasured is not None:
+        some = any(costs.training or costs.decoding for costs in known)
+        said.append(
+            f"{'Some speeds' if some else 'Speeds'} not measured: {summary.unmeasured}. "
+            f"`{summary.command()}`, with nothing else running, measures them without training again."
+        )
+    return " ".join(said)
 
 
 def overhead(slow: Sequence[str], arms: int) -> str:

@@ -205,7 +205,7 @@ def test_settings_of_model_and_block_are_shown_with_what_they_do(capsys):
         ("cross", "queries from the decoder's stream", r"kv_heads +null"),
         ("canon", "arXiv:2512.17351", r"width +4\b"),
         ("span_corruption", "arXiv:1910.10683", r"rate +0\.15\b"),
-        ("beam_search", "likeliest continuations", r"early_stopping +no\b"),
+        ("beam_search", "likeliest open continuations", r"early_stopping +no\b"),
         ("lookahead", "arXiv:2412.19437", r"top_p +1\b"),
     ],
 )

@@ -62,7 +62,7 @@ def test_editors_show_descriptions() -> None:
     properties = ablate.study_schema()["properties"]
     lacking = [key for key in properties if not key.startswith("grid.") and not properties[key].get("description")]
     assert len(properties) > 500 and not lacking
-    assert properties["base.block.mixer.softcap"]["description"].startswith("c · tanh(score / c)")
+    assert properties["base.block.mixer.softcap"]["description"].startswith("c: scores become c · tanh(score / c)")
 
 
 def fields_of(path: str, *, with_functions: bool) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from scipy import stats
 import reports
 from ablate.api.frames import arms_frame
 from ablate.store import StudyFolder
+from reports.claims.evidence import evidence
 from reports.findings.study_summary import StudySummary
 from reports.pages.page import render_page
 from reports.pages.templating import coded
@@ -82,6 +83,24 @@ def test_what_does_not_count_is_nowhere(tmp_path: Path, change: str, reason: str
     assert "decode-by-context" not in figures
     shown = [each["layout"]["xaxis.title.text"] for each in figures["trade-off"].get("switches", {}).get("x", ())]
     assert not any("time" in title for title in shown)
+
+
+def test_an_arm_that_cannot_be_timed_says_why_and_nobody_is_told_to_measure_again(tmp_path: Path) -> None:
+    """As learned positions end, and decoding goes beyond them; other programs held the processor now and then."""
+    folder = STUDY.write(tmp_path)
+    with changed(StudyFolder(folder).costs_path("c1")) as document:
+        for process in document["processes"]:
+            for point in process["points"]:
+                point["waited"]["base"][0] = 0.2
+                if point["work"] == "decoding":
+                    del point["seconds"]["slow"], point["waited"]["slow"]
+                    point["reasons"] = {"slow": "positions end at 128"}
+    summary = reports.summarise(folder)
+    assert reports.unmeasured(summary) == "Decoding speed of slow not measured: positions end at 128."
+    assert "training 50 % slower" in sentence(summary) and "speeds not measured" not in sentence(summary)
+    costs = StudyFolder(folder).read_costs("c1")
+    assert costs is not None and not costs.is_crowded
+    assert evidence(summary, "slow", "base", "decode_time").reason == "positions end at 128"
 
 
 def test_arms_that_share_a_measurement_have_the_same_speed(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_convolutions_tell_the_order_of_tokens_without_positions() -> None:
 
 
 def test_a_place_that_is_not_there_is_refused() -> None:
-    with pytest.raises(zoo.SpecError, match=r"block\.canon\.before: there is no ffn"):
+    with pytest.raises(zoo.SpecError, match=r"block\.canon\.before: the block has no ffn"):
         small(**{"block.canon": {}, "block.ffn": "none"})
     with pytest.raises(zoo.SpecError, match=r"block\.canon\.before"):
         small(**{"block.canon": {"before": ["head"]}})

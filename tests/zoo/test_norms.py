@@ -27,7 +27,7 @@ def test_rmsnorm_without_a_gain_makes_every_mean_square_one() -> None:
     layer = RMSNorm(eps=1e-12, gain=False).build(7)
     assert not list(layer.parameters())
     torch.testing.assert_close(layer(vectors()).square().mean(-1), torch.ones(5))
-    with pytest.raises(ValueError, match="unit_offset: without a gain"):
+    with pytest.raises(ValueError, match="unit_offset: needs gain: true"):
         RMSNorm(gain=False, unit_offset=True)
 
 

@@ -94,9 +94,9 @@ class CostsDocument(Document):
     def is_crowded(self) -> bool:
         """Whether too few processes compare some arm with the first, because other programs held the processor."""
         for work in ("training", "decoding"):
-            arms = {arm for process in self.processes if (point := process.judged(work)) for arm in point.seconds}
-            if any(
-                len(self.log_ratios(work, arm, base)) < FEWEST_PROCESSES for base in sorted(arms)[:1] for arm in arms
-            ):
+            judged = [point for process in self.processes if (point := process.judged(work))]
+            arms = dict.fromkeys(arm for point in judged for arm in point.seconds)  # the baseline comes first
+            base = next(iter(arms), "")
+            if any(len(self.log_ratios(work, arm, base)) < FEWEST_PROCESSES for arm in arms):
                 return True
         return False
