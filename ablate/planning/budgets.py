@@ -52,17 +52,16 @@ Clock = Callable[[Sequence[Workload]], Sequence[StepTime]]
 def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int], teacher: ModelSpec | None = None) -> Cost:
     """Cost at the training context. FLOPs per token are the mean over `widths`, the row widths that training cycles
     through. They include a teacher's forward pass, and per-step work divided by the tokens of a step."""
-    tokens = train.batch * train.context
     costs = {width: train.objective.cost(spec, width) for width in set(widths)}
     per_token = {width: each.flops_per_token for width, each in costs.items()}
     whole = train.objective.cost(spec, train.context)
-    change = fmean(costs[width].flops_per_step for width in widths) / tokens
+    change = fmean(costs[width].flops_per_step for width in widths) / train.tokens
     if train.lora is not None:
         change += flops_change(spec, train.lora)
     if teacher is not None:
         taught = {width: train.objective.cost(teacher, width) for width in set(widths)}
         change += fmean(taught[width].flops_per_token_forward for width in widths)
-        change += fmean(taught[width].flops_per_pass for width in widths) / tokens
+        change += fmean(taught[width].flops_per_pass for width in widths) / train.tokens
     return replace(
         whole,
         flops_per_token=fmean(per_token[width] for width in widths) + change,
@@ -88,7 +87,7 @@ def steps_of(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None
     if that is less than one step.
     """
     share = arm.share * (arm.start.share if arm.start else 1)
-    kind, budget, tokens = study.budget.kind, study.budget.scaled(share).amount, arm.train.tokens
+    kind, budget, tokens = study.budget.kind, share * study.budget.amount, arm.train.tokens
     prices = {"flops": tokens * costs.flops_per_token, "tokens": tokens, "seconds": seconds_per_step}
     per_step = prices[kind]
     if per_step is None:

@@ -69,10 +69,15 @@ def study_costs(data: Collected) -> StudyCosts:
     # encoders do not decode
     decode = [pair for pair, arms in pairs.items() if all(arm.kv_bytes_per_token is not None for arm in arms)]
     asked = {*((pair, "training") for pair in pairs), *((pair, "decoding") for pair in decode)}
-    cannot = {pair: _untimed(data, pair) for pair in pairs}
-    missing = {pair for pair, work in asked if (pair, work) not in ratios and work not in cannot[pair]}
+    cannot = _untimed(data)
+    excused: dict[Pair, dict[Work, tuple[str, str]]] = {
+        pair: {work: why for work in TIMED if (pair, work) in asked and (why := _why(cannot, pair, work))}
+        for pair in pairs
+    }
+    missing = {pair for pair, work in asked if (pair, work) not in ratios and work not in excused[pair]}
     known = speeds(data)
-    reason = unmeasured(data) if missing or len(known) < len(data.study.arms) else None
+    silent = [arm for arm in data.study.arms if arm.name not in known.keys() | {name for name, _ in cannot}]
+    reason = unmeasured(data) if missing or silent else None
     found = {
         pair: ArmCosts(
             training=ratios.get((pair, "training")),
@@ -81,7 +86,7 @@ def study_costs(data: Collected) -> StudyCosts:
             kv_ratio=kv[0],
             kv_context=kv[1],
             unmeasured=reason if pair in missing else None,
-            untimed=cannot[pair],
+            untimed=excused[pair],
         )
         for pair, (arm, base) in pairs.items()
         for kv in [cache_ratio(arm, base)]
@@ -89,16 +94,19 @@ def study_costs(data: Collected) -> StudyCosts:
     return StudyCosts(found, known, reason)
 
 
-def _untimed(data: Collected, pair: Pair) -> dict[Work, tuple[str, str]]:
-    """The kinds of work at which an arm of the pair cannot be timed, with the arm and the reason."""
-    found: dict[Work, tuple[str, str]] = {}
+def _untimed(data: Collected) -> dict[tuple[str, Work], str]:
+    """Reasons why an arm cannot be timed at a kind of work, where arms are judged by it."""
+    found: dict[tuple[str, Work], str] = {}
     for process in data.costs.processes if data.costs is not None else ():
         for work in TIMED:
             point = process.judged(work)
-            reasons = {} if point is None else point.reasons
-            if arm := next((name for name in pair if name in reasons), None):
-                found[work] = arm, reasons[arm]
+            found |= {} if point is None else {(arm, work): why for arm, why in point.reasons.items()}
     return found
+
+
+def _why(cannot: Mapping[tuple[str, Work], str], pair: Pair, work: Work) -> tuple[str, str] | None:
+    """The first arm of the pair that cannot be timed, and why."""
+    return next(((arm, cannot[arm, work]) for arm in pair if (arm, work) in cannot), None)
 
 
 def effect_costs(data: Collected, design: StudyDesign) -> dict[str, ArmCosts]:

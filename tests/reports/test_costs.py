@@ -103,6 +103,19 @@ def test_an_arm_that_cannot_be_timed_says_why_and_nobody_is_told_to_measure_agai
     assert evidence(summary, "slow", "base", "decode_time").reason == "positions end at 128"
 
 
+def test_arms_that_cannot_be_timed_at_all_say_why(tmp_path: Path) -> None:
+    """As on a GPU, where no arm is compiled and decoding is no graph."""
+    folder = STUDY.write(tmp_path)
+    with changed(StudyFolder(folder).costs_path("c1")) as document:
+        for process in document["processes"]:
+            for point in process["points"]:
+                point["seconds"], point["waited"] = {}, {}
+                point["reasons"] = dict.fromkeys(("base", "slow"), "launch-bound")
+    summary = reports.summarise(folder)
+    said = "Training speed of slow not measured: launch-bound. Decoding speed of slow not measured: launch-bound."
+    assert reports.unmeasured(summary) == said
+
+
 def test_arms_that_share_a_measurement_have_the_same_speed(tmp_path: Path) -> None:
     folder = STUDY.write(tmp_path)
     with changed(StudyFolder(folder).costs_path("c1")) as document:

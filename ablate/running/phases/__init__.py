@@ -53,5 +53,6 @@ def run_phases(request: Request, stop: StopSignal, claim: FolderClaim) -> None:
                 raise Interrupted(f"run {request.digest} stopped before {missing[0]}")
             LOG.info("%s", missing[0])
             tell(None)
-            forget(numerics.device)  # memory left by the previous phase must not count in this one
+            if missing[0] != "train":
+                forget(numerics.device)  # memory left by training must not count as the trained model's
             phases[missing[0]]()
