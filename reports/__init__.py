@@ -146,7 +146,6 @@ def notes(summary: StudySummary) -> list[str]:
             *map(claim_words.line, summary.claims),
             *withheld(summary),
             method_words.detectable(summary),
-            method_words.unlike(summary),
             method_words.look(summary),
         ]
     return list(filter(None, [*found, cost_words.unmeasured(summary)]))

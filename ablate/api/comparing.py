@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +17,8 @@ from ablate.api.loss_metrics import facing, notes_on
 from ablate.api.loss_table import LossTable, read_table
 from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject
-from reports.findings.loss_pairs import ArmContrast, ArmLosses
-from reports.findings.losses import judge, noise_of, smallest_detectable
+from reports.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
 from reports.wording.arm_names import listed_seeds
-from reports.wording.method_words import quiet_pair
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -38,10 +36,7 @@ class LossComparison:
         arms: a polars frame: arm, seeds, failed, loss (the mean of the metric), rate, cost (the mean).
         contrasts: a polars frame: arm, against, difference, low, high, p, verdict, reason, paired. p is corrected for
             all contrasts, and low to high excludes zero if p is below 0.05; an end may be infinite. If the noise cannot
-            be estimated, only the difference is given. paired is the number of seeds over which the arms are paired, or
-            0 if their means are compared.
-        unused: a polars frame of the finished runs that a contrast does not use: arm, against, run (the arm of the
-            two), seed, why (its seed is `missing` or `failed` in the other arm, or `odd` in either).
+            be estimated, only the difference is given. paired is the number of seeds that finished in both arms.
         detectable: the smallest difference that these seeds detect with 80 % probability; None if that is not known.
         notes: caveats for the reader, such as arms of unequal cost.
     """
@@ -50,14 +45,12 @@ class LossComparison:
     contrasts: pl.DataFrame
     detectable: float | None
     notes: tuple[str, ...] = ()
-    unused: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def document(self) -> JsonObject:
         """The document that `ablate compare --json` prints; infinite ends are null."""
         return {
             "arms": frame_rows(self.arms),
             "contrasts": frame_rows(self.contrasts),
-            "unused": frame_rows(self.unused),
             "detectable": self.detectable,
             "notes": list(self.notes),
         }
@@ -78,7 +71,7 @@ def compare(
             `.csv.gz`; `-` is CSV from standard input), with a row for each run and columns `arm`, `seed`, `loss` (lower
             is better; empty, NaN or infinite if the run failed; leave out runs that have not ended). Optional columns:
             `rate` (the learning rate), `split` (`tuning` for runs that chose the rate, `judging` for the others) and
-            `cost` (FLOPs, seconds, dollars …). Seeds that arms have in common are paired. In a history, with several
+            `cost` (FLOPs, seconds, dollars …). What arms share on common seeds cancels. In a history, with several
             rows per run and a column such as `step`, the last row with a loss counts. Or a pattern that names the logs
             of other trainers: `logs/{arm}-s{seed}/trainer_state.json`; see `ablate.api.logs_of_others`.
         baseline: the arm that others are compared with (default: the first one).
@@ -118,17 +111,14 @@ def compare(
     return LossComparison(
         _arms_frame(arms, higher_is_better),
         _contrasts_frame([facing(each) for each in found] if higher_is_better else found),
-        smallest_detectable(arms, pairs, noise),
+        smallest_detectable(pairs, noise),
         (
             *notes_on(table.metric, higher_is_better),
             *table.notes,
             *_failed(frame),
-            *_without_pair(found),
             *_notes(arms, base),
-            *map(quiet_pair, noise.quiet),
             *_shared_with_tuning(frame),
         ),
-        _unused_frame(found, frame.schema["seed"]),
     )
 
 
@@ -183,7 +173,7 @@ def _arms_frame(arms: list[ArmLosses], higher_is_better: bool) -> pl.DataFrame:
         {
             "arm": arm.name,
             "seeds": len(arm.finished),
-            "failed": arm.reliability.failed,
+            "failed": arm.failed,
             "loss": sign * sum(arm.finished.values()) / len(arm.finished) if arm.finished else None,
             "rate": arm.rate,
             "cost": arm.cost,
@@ -205,12 +195,6 @@ def _contrasts_frame(contrasts: Sequence[ArmContrast]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=list(types.items()), orient="row")
 
 
-def _unused_frame(contrasts: Sequence[ArmContrast], seed: pl.DataType) -> pl.DataFrame:
-    rows = [(each.arm, each.against, run.arm, run.seed, run.why) for each in contrasts for run in each.unused]
-    words = dict.fromkeys(("arm", "against", "run", "seed", "why"), pl.String())
-    return pl.DataFrame(rows, schema={**words, "seed": seed}, orient="row")
-
-
 def _failed(frame: pl.DataFrame) -> list[str]:
     """A note that names the runs that count as failed, and the contents of their cells."""
     if "split" in frame.columns:
@@ -222,13 +206,6 @@ def _failed(frame: pl.DataFrame) -> list[str]:
         for (arm,), of in failed.with_columns(cell=cell).group_by("arm", maintain_order=True)
     ]
     return [f"counted as failed: {'; '.join(said)}"] if said else []
-
-
-def _without_pair(contrasts: Sequence[ArmContrast]) -> list[str]:
-    """A note on how to make use of the runs that have no pair."""
-    if not any(run.why != "odd" for each in contrasts for run in each.unused):
-        return []
-    return ["paired arms are compared over the seeds that finished in both: to use other seeds, train them in both"]
 
 
 def _notes(arms: list[ArmLosses], baseline: str) -> list[str]:

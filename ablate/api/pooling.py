@@ -18,8 +18,9 @@ from ablate.errors import ArgumentError
 from ablate.store.documents import JsonObject, StudyDocument
 from ablate.store.documents.study import UNJUDGED
 from ablate.store.documents.tuning import RATE
-from reports.statistics.estimates import ALPHA, holm
+from reports.statistics.estimates import holm
 from reports.statistics.random_effects import random_effects
+from reports.verdicts import ALPHA
 
 if TYPE_CHECKING:
     from reports.findings.study_summary import StudySummary

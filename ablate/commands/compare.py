@@ -11,8 +11,9 @@ left out; one that ends in NaN has failed.
 With --stores, FILE is a study instead, and its differences in these stores are summarised: a random-effects mean, and
 the heterogeneity of the stores. Stores that have runs in common must be merged first (`ablate merge`).
 
-Verdicts follow the rules of the reports: one noise model for all runs, seeds paired if arms share three quarters of
-their runs or more, intervals widened for the choice of settings by tuning, correction for the number of arms.
+Verdicts follow the rules of the reports: they compare means over all runs, draw the noise of each arm towards that of
+the others, cancel what common seeds share, widen intervals for the choice of settings by tuning, and correct for the
+number of arms.
 """
 
 from __future__ import annotations

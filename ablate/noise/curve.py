@@ -29,9 +29,8 @@ import numpy as np
 import scipy  # loads its parts on first use
 from numpy.typing import NDArray
 
-from ablate.noise.fit import Floats
+from ablate.noise import Floats, Noise
 from ablate.noise.penalty import Penalty
-from ablate.noise.scatter import Noise
 
 STEP = 0.02
 """Spacing of the grid of x*, in decades."""
@@ -63,7 +62,7 @@ class RateCurve:
     """Variance of these means."""
     sd: float
     """Standard deviation of one run."""
-    freedom: int
+    freedom: float
     star: Floats
     """x*."""
     shape: NDArray[np.int_]
@@ -162,6 +161,16 @@ class RateCurve:
         """Rates and expected losses of the curve, for drawing."""
         x = np.linspace(self.x[0], self.x[-1], count)
         return tuple(zip((10**x).tolist(), self.expected(x).tolist(), strict=True))
+
+
+def noise_between(losses: Sequence[Sequence[float]]) -> Noise | None:
+    """Noise of one run in a table (rates, seeds), apart from what a seed does to all rates; None if it has no size."""
+    table = np.asarray(losses, dtype=np.float64)
+    freedom = (len(table) - 1) * (table.shape[1] - 1)
+    if freedom < 1:
+        return None
+    left = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+    return Noise(math.sqrt(float(np.square(left).sum()) / freedom), freedom)
 
 
 SHAPES = (*((f"smooth {k:g}", 1) for k in SKEWS), ("ramp", 2), ("cliff", 2), ("falling cliff", 2))

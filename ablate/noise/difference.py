@@ -1,12 +1,12 @@
 """The difference of two arms, with all of its uncertainty.
 
-    D = min L_a − min L_b = d + noise − P_a + P_b        d = mean over shared seeds of loss_a − loss_b
+    D = min L_a − min L_b = d + noise − P_a + P_b
 
-`error` is the standard error of d over seeds, with ν degrees of freedom; `shared` is the standard error of effects that
-all seeds have in common (the held-out documents, a measured step time), which more seeds do not reduce; the penalties
-P_a and P_b are what the choice of each arm's settings may have lost (`ablate.noise.penalty`). With
-T ~ d + t(ν)·error + N(0, shared²), which given χ² ~ χ²(ν) is normal of variance error²·ν/χ² + shared², an interval at
-level α has the ends
+d is the difference of means, tested on two sides: that the arm is worse, and that it is better. The estimate and error
+of a side differ only where an arm has a bad run (`ablate.noise.moderated`). `shared` is the standard error of what all
+seeds have in common (the held-out documents, a measured step time), which more seeds do not reduce; the penalties P_a
+and P_b are what the choice of each arm's settings may have lost (`ablate.noise.penalty`). With T ~ d + t(ν)·error +
+N(0, shared²), which given χ² ~ χ²(ν) is normal of variance error²·ν/χ² + shared², an interval at level α has the ends
 
     low: P(T − P_a < low) = α/2        high: P(T + P_b > high) = α/2        p: the α at which one of them is zero
 
@@ -17,56 +17,82 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import scipy  # loads its parts on first use
 from scipy import special  # scipy.stats takes seconds to load
 
-from ablate.noise.fit import ROUNDING, Floats
-from ablate.noise.joint import Joint, spread_of
+from ablate.noise import Floats
 from ablate.noise.penalty import NOTHING, Penalty
-from ablate.noise.scatter import Noise
+
+NODES, TAIL = 128, 1e-12
+"""Number of nodes of χ² at which probabilities are integrated, and the probability beyond each of the outer ones."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A difference as one of its two tests takes it; infinite if only an unknown, bad loss stands against the test."""
+
+    value: float
+    error: float
+    freedom: float
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference in nats, arm − other. Levels are two-sided."""
+    """A difference in nats, arm − other. Levels are two-sided. worse, better: evidence that the arm is that."""
 
     value: float
-    error: float
-    freedom: int
+    worse: Side
+    better: Side
     shared: float = 0.0
     own: Penalty = NOTHING
     other: Penalty = NOTHING
-    pooled: bool = field(default=False, kw_only=True)
-    """Whether `error` comes from the study's pooled noise, which other pairs share."""
+
+    @classmethod
+    def of(cls, value: float, error: float, freedom: float) -> Difference:
+        """A difference with the same evidence on both sides."""
+        return cls(value, *(Side(value, error, freedom),) * 2)
 
     @property
-    def joint(self) -> Joint | None:
-        """Dependence of this test on those of other arms against the same one; None if it has noise of its own.
+    def _wider(self) -> Side:
+        return max(self.worse, self.better, key=lambda side: side.error)
 
-        Penalties are ignored: they only make errors less likely.
-        """
-        return Joint(self.freedom, (self.shared / self.error) ** 2) if self.pooled else None
+    @property
+    def error(self) -> float:
+        """The larger standard error of the two sides."""
+        return self._wider.error
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of `error`."""
+        return self._wider.freedom
+
+    @property
+    def sign(self) -> float:
+        """1 if the evidence is rather that the arm is worse, −1 if that it is better: the difference's sign, unless
+        runs failed."""
+        return 1.0 if self.below(0.0) <= self.above(0.0) else -1.0
 
     def below(self, value: float) -> float:
         """P(T − P_own < value): one-sided p of a difference of `value` or less."""
-        return self._tail(value, self.own, 1.0)
+        return self._tail(value, self.worse, self.own, 1.0)
 
     def above(self, value: float) -> float:
         """P(T + P_other > value): one-sided p of a difference of `value` or more."""
-        return self._tail(value, self.other, -1.0)
+        return self._tail(value, self.better, self.other, -1.0)
 
-    def _tail(self, value: float, penalty: Penalty, sign: float) -> float:
+    def _tail(self, value: float, side: Side, penalty: Penalty, sign: float) -> float:
         """P(sign·(T − value) < penalty), averaged over the penalty's values and, with `shared`, over χ²."""
-        if not penalty.is_bounded:
+        if not (penalty.is_bounded and math.isfinite(side.value)):
             return 1.0
-        centre = sign * (value - self.value) + penalty.values
+        centre = sign * (value - side.value) + penalty.values
         if not self.shared:
-            return float(penalty.weights @ special.stdtr(self.freedom, centre / self.error))
-        stretch, weights = spread_of(self.freedom)
-        scale = np.hypot(self.error * stretch, self.shared)  # (nodes of χ²,)
+            return float(penalty.weights @ special.stdtr(side.freedom, centre / side.error))
+        stretch, weights = _spread(side.freedom)
+        scale = np.hypot(side.error * stretch, self.shared)  # (nodes of χ²,)
         return float(penalty.weights @ special.ndtr(centre[:, None] / scale[None, :]) @ weights)
 
     def p(self) -> float:
@@ -78,22 +104,25 @@ class Difference:
         return max(self.below(-margin), self.above(margin))
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Ends of the interval at this level; infinite on the side of an unbounded penalty."""
-        reach = math.hypot(self.error * -float(special.stdtrit(self.freedom, level / 2)), 10 * self.shared)
+        """Ends of the interval at this level; infinite on the side of an unbounded penalty or of a failed run."""
         low, high = -math.inf, math.inf
-        if self.own.is_bounded:
-            last = self.value - reach - 1.01 * float(self.own.values[-1])
-            low = _root(lambda value: self.below(value) - level / 2, last, self.value)
-        if self.other.is_bounded:
-            last = self.value + reach + 1.01 * float(self.other.values[-1])
-            high = _root(lambda value: level / 2 - self.above(value), self.value, last)
+        if self.own.is_bounded and math.isfinite(self.worse.value):
+            last = self.worse.value - self._reach(self.worse, self.own, level)
+            low = _root(lambda value: self.below(value) - level / 2, last, self.worse.value)
+        if self.other.is_bounded and math.isfinite(self.better.value):
+            last = self.better.value + self._reach(self.better, self.other, level)
+            high = _root(lambda value: level / 2 - self.above(value), self.better.value, last)
         return low, high
+
+    def _reach(self, side: Side, penalty: Penalty, level: float) -> float:
+        student = -float(special.stdtrit(side.freedom, level / 2))
+        return math.hypot(side.error * student, 10 * self.shared) + 1.01 * float(penalty.values[-1])
 
     def room(self, level: float) -> float:
         """Nats by which the penalties widen the interval at one end, the larger of the two; may be infinite."""
-        plain = Difference(self.value, self.error, self.freedom, self.shared).interval(level)
-        low, high = self.interval(level)
-        return max(plain[0] - low, high - plain[1], 0.0)
+        plain = replace(self, own=NOTHING, other=NOTHING).interval(level)
+        ends = zip(plain, self.interval(level), strict=True)
+        return max(0.0, *(abs(wide - end) for end, wide in ends if math.isfinite(end)))
 
 
 def _root(rising: Callable[[float], float], low: float, high: float) -> float:
@@ -104,18 +133,12 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
     return float(scipy.optimize.brentq(rising, low, high))
 
 
-def seed_difference(differences: Floats, noise: Noise | None) -> Difference | None:
-    """Difference of two arms over shared seeds.
-
-    noise: the pooled noise of one run; None if an arm is noisier than the rest: then the error comes from the scatter
-    of these differences alone. Returns None for fewer than two seeds, for equal differences at all seeds (such runs are
-    not independent), and if the error is zero.
-    """
-    seeds = len(differences)
-    if seeds < 2 or float(np.ptp(differences)) <= ROUNDING:
-        return None
-    if noise is None:
-        error, freedom = float(np.std(differences, ddof=1)) / math.sqrt(seeds), seeds - 1
-    else:
-        error, freedom = noise.sd * math.sqrt(2 / seeds), noise.freedom
-    return Difference(float(np.mean(differences)), error, freedom, pooled=noise is not None) if error > 0 else None
+@lru_cache(maxsize=256)
+def _spread(freedom: float) -> tuple[Floats, Floats]:
+    """√(ν/χ²) at `NODES` nodes, with weights that sum to 1: the trapezoidal rule in ln χ², whose density falls off
+    smoothly on both sides."""
+    low, high = np.log([2 * special.gammaincinv(freedom / 2, TAIL), special.chdtri(freedom, TAIL)])
+    square = np.exp(np.linspace(low, high, NODES))
+    log_density = (special.xlogy(freedom, square) - square) / 2  # of ln χ², up to a constant
+    weights = np.exp(log_density - log_density.max())
+    return np.sqrt(freedom / square), weights / weights.sum()

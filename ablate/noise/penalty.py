@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablate.noise.fit import Floats
-from ablate.noise.scatter import Noise
+from ablate.noise import Floats, Noise
 
 LEVELS = np.append(np.geomspace(1e-5, 0.05, 60, endpoint=False), np.linspace(0.05, 1.0, 96))
 """Upper tail probabilities at which a penalty is tabulated."""

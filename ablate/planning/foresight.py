@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 
+from ablate.noise import Noise
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.readable import clock
 from ablate.store import Store
 from ablate.store.documents.shell import fresh_seeds
+from ablate.store.like_runs import Likeness, like_tables
 from ablate.study.tune_spec import TuneSpec
 
-ALIKE = 2.0
-"""Stored runs are comparable if their size and their length differ by at most this factor."""
-STUDIES_READ = 50
-LEAST_FREEDOM = 4
-"""Degrees of freedom below which the noise of stored runs is less reliable than `MEASURED`."""
 MEASURED = (
     (0.056e6, 0.0120, "nine five-seed studies of 0.06 M parameters on a CPU"),
     (0.11e6, 0.0128, "studies of 0.11 M parameters on a CPU"),
@@ -27,12 +22,15 @@ MEASURED = (
 
 @dataclass(frozen=True)
 class Foresight:
-    """sd: expected standard deviation of a run's loss, in nats. source: where it was measured. tuning_freedom: degrees
-    of freedom that the study's tuning runs will add to those of its seeds."""
+    """Expected noise.
+
+    sd: standard deviation of a run's loss, in nats. source: where it was measured. known: degrees of freedom of stored
+    runs and of tuning, by which the study will be judged beside its own.
+    """
 
     sd: float
     source: str
-    tuning_freedom: int = 0
+    known: float = 0
 
     def detectable(self, plan: Plan, level: float) -> float | None:
         """The difference in nats that the study detects with 80 % probability; None with fewer than two arms or seeds.
@@ -40,19 +38,17 @@ class Foresight:
         The uncertainty left by tuning comes on top. level: significance level that remains for the question.
         """
         from ablate.noise.power import detectable_by  # noqa: PLC0415 (a run needs no scipy)
-        from ablate.noise.scatter import Noise  # noqa: PLC0415
 
         arms, seeds = len(plan.arms), min(len(arm.runs) for arm in plan.arms)
         if arms < 2 or seeds < 2:
             return None
-        return detectable_by(Noise(self.sd, self.tuning_freedom), seeds, arms, alpha=level)
+        return detectable_by(Noise(self.sd, self.known), seeds, arms, alpha=level)
 
     def seeds(self, plan: Plan, difference: float, level: float) -> int | None:
         """The fewest seeds that detect a difference (nats) at a level; None if a thousand would not, or for one arm."""
         from ablate.noise.power import seeds_for  # noqa: PLC0415 (a run needs no scipy)
-        from ablate.noise.scatter import Noise  # noqa: PLC0415
 
-        noise, arms = Noise(self.sd, self.tuning_freedom), len(plan.arms)
+        noise, arms = Noise(self.sd, self.known), len(plan.arms)
         return seeds_for(difference, noise, arms, alpha=level) if arms > 1 else None
 
 
@@ -103,8 +99,10 @@ def foresight(plan: Plan, store: Store, tune: TuneSpec | None) -> Foresight:
     """
     last = tune.passes[-1] if tune else None
     freedom = (len(plan.arms) - 1) * (len(last.seeds) - 1) if last and last.fraction == 1 else 0
-    sd, source = _stored(plan, store) or _measured(plan.arms[0])
-    return Foresight(sd, source, freedom)
+    if stored := _stored(plan, store):
+        noise, source = stored
+        return Foresight(noise.sd, source, freedom + noise.freedom)
+    return Foresight(*_measured(plan.arms[0]), freedom)
 
 
 def _measured(arm: ArmPlan) -> tuple[float, str]:
@@ -113,38 +111,13 @@ def _measured(arm: ArmPlan) -> tuple[float, str]:
     return sd, f"measured in {where}"
 
 
-def _stored(plan: Plan, store: Store) -> tuple[float, str] | None:
-    from ablate.noise.scatter import scatter  # noqa: PLC0415 (a run needs no scipy)
+def _stored(plan: Plan, store: Store) -> tuple[Noise, str] | None:
+    from ablate.noise.moderated import noise_of_studies  # noqa: PLC0415 (a run needs no scipy)
 
-    noise = scatter(*_tables(plan, store)).noise
-    if noise is None or noise.sd == 0 or noise.freedom < LEAST_FREEDOM:
-        return None
-    return noise.sd, f"from comparable runs of {store.root}"
-
-
-def _tables(plan: Plan, store: Store) -> Iterator[Mapping[str, Mapping[int, float]]]:
-    """Losses by arm and seed, for each stored study of similar size and length on the same data."""
-    wanted = plan.arms[0]
-    data = {arm.identity.digest for arm in plan.arms}
-    for folder in islice(store.studies(), STUDIES_READ):
-        document = folder.read()
-        if document is None:
-            continue
-        base = document.baseline_arm
-        alike = _near(base.length.parameters, wanted.length.parameters) and _near(base.steps, wanted.steps)
-        if not alike or base.data not in data:
-            continue
-        table = {}
-        for arm in document.arms:
-            results = {run.seed: store.outcome(run.digest) for run in arm.runs}
-            losses = {seed: found.loss for seed, found in results.items() if found and found.status == "finished"}
-            table[f"{document.name} {arm.name}"] = {seed: loss for seed, loss in losses.items() if loss is not None}
-        if table:
-            yield table
-
-
-def _near(one: float, other: float) -> bool:
-    return bool(one and other) and max(one / other, other / one) <= ALIKE
+    base = plan.arms[0]
+    like = Likeness(base.length.parameters, base.steps, frozenset(arm.identity.digest for arm in plan.arms))
+    noise = noise_of_studies(like_tables(store, like, {run.digest for run in plan.runs}))
+    return None if noise is None else (noise, f"from comparable runs of {store.root}")
 
 
 def detectable_lines(detectable: float | None, found: Foresight, *, tuned: bool) -> list[str]:

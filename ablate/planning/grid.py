@@ -74,15 +74,15 @@ def _curve(trials: Sequence[Trial]) -> RateCurve | None:
 
     The noise is estimated at the best rate and those below: above, it is often several times as large.
     """
-    from ablate.noise.curve import RateCurve  # noqa: PLC0415 (scipy takes long, and a plan may tune nothing)
-    from ablate.noise.scatter import Noise, scatter  # noqa: PLC0415
+    from ablate.noise import Noise  # noqa: PLC0415 (scipy takes long, and a plan may tune nothing)
+    from ablate.noise.curve import RateCurve, noise_between  # noqa: PLC0415 (as above)
 
     losses = rate_losses(trials)
     least = best(trials).settings[RATE]
-    steady = {rate: dict(enumerate(of)) for rate, of in losses.items() if rate <= least and all(map(math.isfinite, of))}
-    if len(next(iter(steady.values()), ())) < 2:
+    steady = [of for rate, of in losses.items() if rate <= least and all(map(math.isfinite, of))]
+    if len(next(iter(steady), ())) < 2:
         return None
-    noise = scatter(steady).noise or Noise(LEAST_NOISE, 1)
+    noise = noise_between(steady) or Noise(LEAST_NOISE, 1)
     return RateCurve.fit(losses, Noise(max(noise.sd, LEAST_NOISE), noise.freedom))
 
 

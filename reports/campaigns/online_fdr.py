@@ -29,7 +29,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from reports.statistics.estimates import ALPHA, Floats
+from reports.statistics.estimates import Floats
+from reports.verdicts import ALPHA
 
 CANDIDATE = 0.5
 """λ of SAFFRON."""

@@ -20,8 +20,7 @@ import polars as pl
 from ablate.store.documents import JsonObject, ProposalRecord, ProposalTest, StudyArm
 from ablate.store.documents.campaign import Decision
 from reports.campaigns.online_fdr import saffron
-from reports.findings.loss_pairs import ArmLosses
-from reports.findings.losses import judge
+from reports.findings.losses import ArmLosses, judge
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.study_summary import StudySummary
 
@@ -62,7 +61,8 @@ def compared(base: ArmLosses, change: ArmLosses, noise: StudyNoise, scale: str, 
     (found,) = judge((base, change), [(change.name, base.name)], noise)
     one_sided = None
     if found.p is not None and found.difference is not None:
-        one_sided = found.p / 2 if found.difference < 0 else 1 - found.p / 2
+        gap = noise.difference(change.name, base.name)
+        one_sided = found.p / 2 if gap and gap.sign < 0 else 1 - found.p / 2
     return ProposalTest(
         scale=scale,
         study=study,
@@ -105,7 +105,7 @@ def rule(
     said = f"{len(test.seeds)} fresh paired seeds"
     if own.discovery and test.verdict not in ("stalled", "diverged"):
         return Ruling("keep", f"better on {said}: p = {test.p:.2g}, at level {own.level:.2g}", own.level)
-    if test.low is not None and test.low > 0:
+    if test.verdict == "worse":
         return Ruling("discard", f"worse on {said}", own.level)
     if test.low is not None and test.low > -worth:
         return Ruling("discard", f"not better by {worth:g} nats: an improvement is at most {-test.low:.2g}", own.level)
@@ -126,7 +126,7 @@ def confirm(ruling: Ruling, second: ProposalTest) -> Ruling:
     """Ruling on a change that was to be kept, after its test at a second scale."""
     if second.p is not None and second.p <= CONFIRMED:
         return Ruling("keep", f"{ruling.reason}; confirmed at {second.scale} (p = {second.p:.2g})", ruling.level)
-    if second.low is not None and second.low > 0:
+    if second.verdict == "worse":
         return Ruling("discard", f"{ruling.reason}; but worse at {second.scale}", ruling.level)
     return Ruling("undecided", f"{ruling.reason}; not confirmed at {second.scale}", ruling.level)
 

@@ -22,7 +22,8 @@ from reports.findings.study_summary import StudySummary
 from reports.findings.verdicts import level
 from reports.findings.withheld import why_withheld
 from reports.reading.outcomes import FAILED
-from reports.statistics.estimates import ALPHA, Estimate, estimate, exact
+from reports.statistics.estimates import Estimate, estimate, exact
+from reports.statistics.stalled import Failures
 from reports.verdicts import Verdict
 
 SAME_COST = 1.005
@@ -97,13 +98,11 @@ def _loss(summary: StudySummary, arm: str, against: str | None) -> ClaimEvidence
 
 
 def _ahead(found: Comparison) -> tuple[float, float] | None:
-    """Interval of the arm's lead, including what failed seeds may have cost."""
-    difference, overall = found.difference, found.overall if found.failures.any else None
+    """Interval of the arm's lead."""
+    difference = found.difference
     if difference is None or difference.low is None or difference.high is None:
         return None
-    if overall is None:
-        return -difference.high, -difference.low
-    return -max(difference.high, overall.high), -min(difference.low, overall.low)
+    return -difference.high, -difference.low
 
 
 def _cost(summary: StudySummary, arm: str, against: str | None, measure: str) -> ClaimEvidence:
@@ -144,7 +143,7 @@ def _of_ratio(ratio: Estimate) -> ClaimEvidence:
     """Evidence from a cost ratio: less is better. An exact ratio counts as equal within a factor of `SAME_COST`."""
     low, high = math.log(ratio.low or ratio.mean), math.log(ratio.high or ratio.mean)
     exact, alike = ratio.sd is None, math.log(SAME_COST)
-    verdict: Verdict = "better" if high < 0 else "worse" if low > 0 else "inconclusive"
+    verdict = ratio.verdict(1)
     if exact and abs(low) < alike:
         verdict = "no difference"
     seen = None if exact else math.exp(_detectable(ratio.sd, len(ratio.values), (high - low) / 2) or 0.0)
@@ -172,7 +171,7 @@ def _accuracy(summary: StudySummary, arm: str, against: str) -> ClaimEvidence:
         return untested(reason or "no seed has an accuracy in both arms", effect)
     if effect.low is None or effect.high is None or (np.ptp(values) == 0 and values[0] != 0):
         return ClaimEvidence("cannot tell", effect, reason=UNDECIDED)
-    verdict: Verdict = "better" if effect.low > 0 else "worse" if effect.high < 0 else "inconclusive"
+    verdict = effect.negative().verdict(0)
     seen = _detectable(effect.sd, len(values), (effect.high - effect.low) / 2)
     return ClaimEvidence(verdict, effect, seen, (effect.low, effect.high))
 
@@ -200,8 +199,7 @@ def _score(summary: StudySummary, arm: str, against: str, measure: str) -> Claim
     no_item_differs = effect.low < 0 == effect.mean < effect.high and len(item.seeds) > 1
     if item.p is None and not no_item_differs:
         return ClaimEvidence("cannot tell", shown, reason=UNDECIDED)
-    verdict: Verdict = "better" if ahead[0] > 0 else "worse"
-    if item.p is None or item.p >= ALPHA:
-        verdict = "inconclusive"
+    failures = of.comparison.failures if of.comparison else Failures()
+    verdict: Verdict = "inconclusive" if item.p is None else item.verdict(failures)
     plain = ClaimEvidence(verdict, shown, None, ahead)
     return plain.swapped() if reverse else plain

@@ -29,8 +29,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from reports.statistics.estimates import ALPHA, Floats
+from reports.statistics.estimates import Floats
 from reports.statistics.simultaneous import Evidence
+from reports.verdicts import ALPHA
 
 
 @dataclass(frozen=True)

@@ -82,11 +82,9 @@ def _ground(summary: StudySummary, found: EffectSummary) -> str:
     tested = f" ({blocks}, {words.p_value(comparison.p_holm)})"
     if found.verdict != "inconclusive":
         return tested
-    if comparison.shows_difference or comparison.shows_no_difference:
-        failures = comparison.failures
-        return f"{tested}, because {failures.arm.failed} of {failures.arm.runs} runs at the + level and " + (
-            f"{failures.baseline.failed} of {failures.baseline.runs} at the − level failed"
-        )
+    if comparison.is_barred:
+        high, low = comparison.failures.arm, comparison.failures.baseline
+        return f"{tested}, because seeds failed in {high} runs at the + level and {low} at the − level"
     if comparison.detectable is None:
         return f"{tested}, since {rate_words.beyond(summary.study)}"
     return f"{tested}: could detect {words.detectable(comparison.detectable)} nats with 80 % power"

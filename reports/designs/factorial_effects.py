@@ -15,13 +15,14 @@ from reports.findings.comparison import Comparison
 from reports.findings.costs import NO_COSTS, effect_costs
 from reports.findings.judging import Pair, Standing, at_any_rate, difference_claim, differences, ties
 from reports.findings.study_summary import EffectSummary
-from reports.findings.verdicts import judgement, level, reliability
+from reports.findings.verdicts import failed, judgement, level
 from reports.findings.withheld import why_withheld
 from reports.reading.collected import Collected
 from reports.statistics.detectable import detectable_effect
-from reports.statistics.estimates import ALPHA, Estimate, Floats
+from reports.statistics.estimates import Estimate, Floats
 from reports.statistics.ledger import LedgerClaim
-from reports.statistics.stalled import FailureRates
+from reports.statistics.stalled import Failures
+from reports.verdicts import ALPHA
 
 FEWEST_SEEDS = 2
 
@@ -62,22 +63,33 @@ class _Blocks:
         at_edges = {each.arm for each in self.study.tuning if each.edges}
         highs = [set(effect.arms) for effect in self.design.effects]
         return tuple(
-            replace(test, below=bool(at_edges & high), above=bool(at_edges - high)) if test.error else None
+            replace(
+                test,
+                below=bool(at_edges & high or self.failed - high),
+                above=bool(at_edges - high or self.failed & high),
+            )
+            if test.error
+            else None
             for test, high in zip(found, highs, strict=True)
         )
+
+    @cached_property
+    def failed(self) -> set[str]:
+        """Runs of the design with a failed seed, an unknown, bad loss."""
+        return {arm.name for arm in self.study.arms if failed(self.runs, arm.name)}
 
     def plain(self) -> list[Comparison]:
         """Each effect before correction for the others."""
         losses = seed_effects(self.signs, self.table("loss")) if self.seeds else np.empty((len(self.signs), 0))
         found = []
         for effect, values in zip(self.design.effects, losses, strict=True):
-            high = pl.col("arm").is_in(effect.arms)
-            failures = FailureRates(reliability(self.runs.filter(high)), reliability(self.runs.filter(~high)))
+            high = set(effect.arms)
+            failures = Failures(len(self.failed & high), len(self.failed - high))
             mean = None
             if len(values):
                 sd = float(values.std(ddof=1)) if len(values) > 1 else None
                 mean = Estimate(float(values.mean()), None, None, sd, tuple(values.tolist()))
-            found.append(Comparison(mean, None, failures, None, self.seeds, self.alpha))
+            found.append(Comparison(mean, None, failures, self.seeds, self.alpha))
         return found
 
     @property

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from ablate.noise.difference import Difference
 from ablate.store.documents import LedgerTest
 from reports.findings.costs import NO_COSTS, ArmCosts
-from reports.statistics.estimates import ALPHA, Estimate
+from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval
-from reports.statistics.stalled import FailureRates
-from reports.verdicts import Verdict
+from reports.statistics.stalled import Failures
+from reports.verdicts import ALPHA, Verdict
 
 SHOWN = 4
 """Most decimals shown for losses in nats."""
@@ -19,11 +19,9 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class Comparison:
-    """An arm against the baseline, seed by seed. `difference` is arm − baseline, in nats per token.
-
-    It is the mean over `seeds`, those that trained in both arms, without odd ones (outliers). `gap` is the difference
-    with the noise by which it is tested, None if it is not tested. `failures` counts the failed seeds, and `overall` is
-    the difference including what they may cost.
+    """An arm against the baseline. `difference` is arm − baseline in nats per token: of the means of all runs that
+    trained, with one value for each of `seeds`, which trained in both. `gap` is the difference with the noise by which
+    it is tested, None if it is not tested. `failures` counts the failed seeds.
 
     `p_holm` belongs to the difference, `p_equivalence` to the tests against the study's margin, both corrected for all
     tests of the question, looks included. They are None with fewer than two pairs, if no pair differs, and if the
@@ -40,8 +38,7 @@ class Comparison:
 
     difference: Estimate | None
     gap: Difference | None
-    failures: FailureRates
-    overall: Interval | None
+    failures: Failures
     seeds: tuple[int, ...]
     alpha: float
     test: LedgerTest | None = None
@@ -51,8 +48,6 @@ class Comparison:
     seeds_needed: int | None = None
     repeated: bool = False
     tuning_room: float = 0.0
-    usual: bool = True
-    """False if odd seeds of either arm are left out: statements then hold for runs that go well."""
     costs: ArmCosts = NO_COSTS
 
     @property
@@ -79,8 +74,18 @@ class Comparison:
         """Whether the answer depends on settings beyond those tried, so that no number of seeds would settle it."""
         if self.difference is None:
             return False
-        end = self.difference.low if self.difference.mean > 0 else self.difference.high
-        return end is not None and math.isinf(end)
+        rises = self.difference.mean > 0
+        if self.gap is not None:
+            return not (self.gap.own if rises else self.gap.other).is_bounded
+        end = self.difference.low if rises else self.difference.high
+        return end is not None and math.isinf(end) and not self.failures.any
+
+    @property
+    def is_barred(self) -> bool:
+        """Whether a failed seed bars the verdict that the difference points to, however many seeds are added."""
+        if self.difference is None:
+            return False
+        return bool(self.failures.arm if self.difference.mean < 0 else self.failures.baseline)
 
 
 @dataclass(frozen=True)

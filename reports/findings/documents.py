@@ -65,7 +65,6 @@ def _arm(arm: ArmSummary) -> JsonObject:
         "evals": _scores(arm.scores),
         "verdict": arm.verdict,
         **_difference(arm.comparison),
-        "difference_with_failures": _interval(arm.comparison.overall if arm.comparison else None),
         "detectable_interval": _interval(arm.comparison.detectable if arm.comparison else None),
         "seeds_needed": arm.seeds_needed,
         "eval_differences": {**tasks},

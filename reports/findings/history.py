@@ -10,8 +10,8 @@ from typing import Literal, get_args
 from ablate.store.documents import LedgerRecord, LedgerTest
 from reports.campaigns.online_fdr import Decision, lord, saffron
 from reports.findings.judging import difference_claim, joined, judgements, questions
-from reports.statistics.estimates import ALPHA
 from reports.statistics.ledger import LedgerClaim, corrected, rounds
+from reports.verdicts import ALPHA
 
 Rule = Literal["lord", "saffron"]
 RULES: tuple[str, ...] = get_args(Rule)

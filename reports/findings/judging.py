@@ -12,29 +12,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ablate.noise.joint import Joint, level_of_each
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
 from ablate.store.documents.ledger import LOSS
-from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
-from reports.statistics.ledger import Contrast, Judged, Ledger, LedgerClaim, corrected, joint_of, rounds, share
-from reports.statistics.simultaneous import Correction, Evidence, of_p, together
+from reports.statistics.ledger import Contrast, Judged, Ledger, LedgerClaim, corrected, rounds, share
+from reports.statistics.simultaneous import Correction, Evidence, together
+from reports.verdicts import ALPHA
 
 
 @dataclass(frozen=True)
 class Standing:
     """A test in its family. `p` is corrected: below 0.05 is significant. `level` is what its round may spend, `tests`
-    the number of tests in the round, and `joint` their joint distribution, if known."""
+    the number of tests in the round."""
 
     p: float | None
     interval: Interval
     level: float
     tests: int
-    joint: Joint | None = None
 
     def of_each(self, alpha: float = ALPHA) -> float:
         """Level of one test by itself, in a round that may spend its share of `alpha`."""
-        return level_of_each(alpha * self.level / ALPHA, self.tests, self.joint)
+        return alpha * self.level / ALPHA / self.tests
 
 
 Pair = tuple[str, str]
@@ -48,7 +46,6 @@ def ledger_test(
     base: StudyArm,
     p: float | None = None,
     p_tie: float | None = None,
-    joint: Joint | None = None,
 ) -> LedgerTest:
     """The ledger's record of the comparison of two arms' losses."""
     return LedgerTest(
@@ -64,8 +61,6 @@ def ledger_test(
         p=p,
         p_tie=p_tie,
         question=at_any_rate(arm, base),
-        freedom=joint.freedom if joint else None,
-        beyond=joint.beyond if joint else 0.0,
     )
 
 
@@ -119,18 +114,18 @@ def differences(
     own = {difference_claim(test) for test in _as_tuned(tests, ledger)}
     judged = judgements(difference_claim, lambda test: test.p, tests, ledger)
     for number, round_ in enumerate(rounds(judged, map(difference_claim, _told(told))), start=1):
-        level, joint = ALPHA * share(number), joint_of(round_)
+        level = ALPHA * share(number)
         known = [evidence.get(claim) if claim in own else None for claim in round_]
         # the first p stands, whichever arms the noise is pooled over by now
         counted = [
-            replace(each, p=test.p) if each and test.p is not None else of_p(test.p)
+            replace(each, p=test.p) if each and test.p is not None else Evidence.of_p(test.p)
             for each, test in zip(known, round_.values(), strict=True)
         ]
-        p_values, intervals = together(counted, correction, level, joint)
+        p_values, intervals = together(counted, correction, level)
         for claim, has, p, interval in zip(round_, known, p_values, intervals, strict=True):
             if claim in own:
                 corrected_p = min(1.0, p / share(number)) if has else None
-                found[claim] = Standing(corrected_p, interval, level, len(round_), joint)
+                found[claim] = Standing(corrected_p, interval, level, len(round_))
     return found
 
 
@@ -255,14 +250,7 @@ def judgements(
 ) -> Ledger:
     """Earlier judgements, then this one, in the form of `reports.statistics.ledger`."""
     earlier = [_as_tuned(record.tests, ledger[:number]) for number, record in enumerate(ledger)]
-    return [
-        [Judged(claim(test), p(test), test.at, _joint(test)) for test in each]
-        for each in (*earlier, _as_tuned(tests, ledger))
-    ]
-
-
-def _joint(test: LedgerTest) -> Joint | None:
-    return None if test.freedom is None else Joint(test.freedom, test.beyond)
+    return [[Judged(claim(test), p(test), test.at) for test in each] for each in (*earlier, _as_tuned(tests, ledger))]
 
 
 def _as_tuned(tests: Sequence[LedgerTest], ledger: Records) -> list[LedgerTest]:

@@ -3,23 +3,77 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import combinations
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import fmean
 
+from ablate.noise import Noise
+from ablate.noise.difference import Difference
+from ablate.noise.moderated import NoiseModel
 from ablate.noise.power import ALPHA, detectable
-from ablate.noise.scatter import scatter
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.tuning import RATE
-from reports.findings.loss_pairs import ArmContrast, ArmLosses, Pair, shared_seeds
-from reports.findings.noise import StudyNoise, tuning_tables
-from reports.findings.verdicts import verdict_of
+from reports.findings.noise import StudyNoise, tuning_rows
 from reports.statistics.estimates import holm
-from reports.statistics.simultaneous import Evidence, of_p, together
-from reports.statistics.stalled import FailureRates
-from reports.verdicts import Verdict
-from reports.wording.arm_names import listed_seeds
+from reports.statistics.simultaneous import Evidence, together
+from reports.verdicts import Verdict, verdict_of
+
+HISTORY_FREEDOM = 9
+"""Degrees of freedom of a noise that is known beforehand."""
+
+
+@dataclass(frozen=True)
+class ArmLosses:
+    """One arm: final losses by seed (infinite for a failed run), tuning losses by learning rate, and its cost."""
+
+    name: str
+    judging: Mapping[Hashable, float]
+    tuning: Mapping[float, Sequence[float]]
+    rate: float | None = None
+    """Learning rate of the final runs."""
+    cost: float | None = None
+    """Mean cost over runs."""
+
+    @cached_property
+    def finished(self) -> dict[Hashable, float]:
+        """Losses of the runs that did not fail."""
+        return {seed: loss for seed, loss in self.judging.items() if math.isfinite(loss)}
+
+    @property
+    def failed(self) -> int:
+        """Number of failed runs."""
+        return len(self.judging) - len(self.finished)
+
+
+@dataclass(frozen=True)
+class ArmContrast:
+    """An arm against another: the difference of their mean losses at their best learning rates, and the verdict.
+
+    `low` and `high` are the ends of an interval that excludes zero where `p`, corrected for all contrasts, is below
+    0.05; an end may be infinite. They and `p` are None if nothing can be tested, with the `reason`. The difference is
+    None only if an arm has no finite loss.
+    """
+
+    arm: str
+    against: str
+    difference: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    verdict: Verdict
+    reason: str
+    detectable: float | None
+    paired: int
+    """Number of seeds that finished in both arms."""
+
+
+def noise_of(arms: Sequence[ArmLosses], sigma: float | None = None) -> StudyNoise:
+    """Noise of all runs together. sigma: standard deviation of one run, if it is known from like runs."""
+    tunings = [_tuning(arm) for arm in arms if arm.tuning]
+    history = None if sigma is None else Noise(sigma, HISTORY_FREEDOM)
+    rows = {arm.name: arm.judging for arm in arms}
+    return StudyNoise(NoiseModel(rows, tuning_rows(tunings), history), tuple(tunings))
 
 
 def judge(
@@ -28,59 +82,47 @@ def judge(
     noise: StudyNoise,
     margin: float | None = None,
     sign: int = 1,
+    alpha: float = ALPHA,
 ) -> list[ArmContrast]:
-    """Judge pairs of arms together, once, at 5 %, corrected by Holm.
+    """Judge pairs of arms together, corrected by Holm.
 
-    Studies, which keep a fifth of the 5 % for later rounds, use Dunnett's correction instead; it has no slack for the
-    tests that choose the noise model. sign: −1 for losses that are negated scores; reasons then use the scores' own
-    sign.
+    sign: −1 for losses that are negated scores; reasons then use the scores' own sign. alpha: level of this look, if
+    the arms are looked at several times; p-values are corrected for the others.
     """
-    compared = _pairs(arms, pairs, noise)
-    found = [pair.difference(noise) for pair in compared]
-    evidence = [Evidence(gap.value, gap.p(), gap.interval) if gap else of_p(None) for gap in found]
-    p_values, intervals = together(evidence)
-    ties = holm([gap.p_within(margin) if gap and margin else 1.0 for gap in found])
+    by_name, looks = {arm.name: arm for arm in arms}, ALPHA / alpha
+    compared = [(by_name[arm], by_name[base]) for arm, base in pairs]
+    gaps = [noise.difference(arm.name, base.name) for arm, base in compared]
+    p_values, intervals = together([Evidence.of(gap, looks) for gap in gaps])
+    ties = holm([min(1.0, looks * gap.p_within(margin)) if gap and margin else 1.0 for gap in gaps])
     contrasts = []
-    for pair, gap, p, tie, ends in zip(compared, found, p_values, ties, intervals, strict=True):
-        names = pair.arm.name, pair.base.name
-        contrast = ArmContrast(
-            *names, pair.estimate, None, None, None, "cannot tell", "", None, len(pair.seeds), pair.unused()
+    for (arm, base), gap, p, tie, ends in zip(compared, gaps, p_values, ties, intervals, strict=True):
+        difference = (
+            fmean(arm.finished.values()) - fmean(base.finished.values()) if arm.finished and base.finished else None
         )
-        if gap is not None:
-            seen = detectable(gap.error, gap.freedom, ALPHA / len(pairs)) + gap.room(ALPHA / len(pairs))
-            known = seen if math.isfinite(seen) else None
-            contrast = replace(contrast, low=ends.low, high=ends.high, p=p, detectable=known)
-        contrasts.append(_worded(contrast, pair, noise, tie, margin, sign))
+        common = len(arm.finished.keys() & base.finished.keys())
+        found = ArmContrast(arm.name, base.name, difference, None, None, None, "cannot tell", "", None, common)
+        if gap is None:
+            dead = not arm.finished and arm.judging
+            contrasts.append(
+                replace(found, verdict="diverged" if dead else "cannot tell", reason=_why_untested(arm, base))
+            )
+            continue
+        seen = _detectable(gap, alpha / len(pairs)) + gap.room(alpha / len(pairs))
+        found = replace(found, low=ends.low, high=ends.high, p=p, detectable=seen if math.isfinite(seen) else None)
+        found = replace(found, verdict=verdict_of(gap.sign, p, tie if margin else None))
+        contrasts.append(replace(found, reason="; ".join(_reasons(found, arm, base, noise, margin, sign))))
     return contrasts
 
 
-def noise_of(arms: Sequence[ArmLosses]) -> StudyNoise:
-    """Noise model of all runs together: seeds are blocks for paired arms, and no blocks for the others."""
-    tunings = [_tuning(arm) for arm in arms if arm.tuning]
-    judging = {arm.name: arm.finished for arm in arms}
-    means = {arm.name: fmean(arm.finished.values()) for arm in arms if arm.finished}
-    tables = judging, *tuning_tables(tunings)
-    apart = scatter(*tables, blocks=False)
-    has_pairs = any(shared_seeds(*pair) for pair in combinations(arms, 2))
-    return StudyNoise(scatter(*tables) if has_pairs else apart, tuple(tunings), means, apart)
-
-
-def smallest_detectable(arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: StudyNoise) -> float | None:
+def smallest_detectable(pairs: Sequence[tuple[str, str]], noise: StudyNoise, alpha: float = ALPHA) -> float | None:
     """Difference that each of the pairs would find with 80 % probability, ignoring the choice of learning rates; None
     if a pair's noise is unknown."""
-    gaps = [pair.difference(noise) for pair in _pairs(arms, pairs, noise)]
-    seen = [detectable(gap.error, gap.freedom, ALPHA / len(pairs)) for gap in gaps if gap is not None]
+    seen = [_detectable(gap, alpha / len(pairs)) for pair in pairs if (gap := noise.difference(*pair))]
     return max(seen) if len(seen) == len(pairs) and all(map(math.isfinite, seen)) else None
 
 
-def _pairs(arms: Sequence[ArmLosses], pairs: Sequence[tuple[str, str]], noise: StudyNoise) -> list[Pair]:
-    by_name = {arm.name: arm for arm in arms}
-    found = []
-    for own, other in pairs:
-        arm, base = by_name[own], by_name[other]
-        shared = shared_seeds(arm, base)
-        found.append(Pair(arm, base, noise.scatter if shared else noise.apart, shared))
-    return found
+def _detectable(gap: Difference, level: float) -> float:
+    return detectable(gap.error, gap.freedom, level)
 
 
 def _tuning(arm: ArmLosses) -> StudyTuning:
@@ -106,71 +148,50 @@ def _tuning(arm: ArmLosses) -> StudyTuning:
     )
 
 
-def _worded(
-    found: ArmContrast, pair: Pair, noise: StudyNoise, tie: float, margin: float | None, sign: int
-) -> ArmContrast:
-    if not pair.arm.finished and pair.arm.judging:
-        return replace(found, verdict="diverged", reason=f"no run of {found.arm} has a finite loss")
-    if found.p is None or found.difference is None:
-        return replace(found, reason=_why_untested(pair))
-    failures = FailureRates(pair.arm.reliability, pair.base.reliability)
-    verdict = verdict_of(found.difference, found.p, tie, failures)
-    return replace(found, verdict=verdict, reason="; ".join(_reasons(found, verdict, pair, noise, margin, sign)))
-
-
-def _why_untested(pair: Pair) -> str:
-    if not pair.base.finished:
-        return f"no run of {pair.base.name} has a finite loss"
-    few = [each.name for each in (pair.arm, pair.base) if len(each.finished) < 2]
+def _why_untested(arm: ArmLosses, base: ArmLosses) -> str:
+    dead = [each.name for each in (arm, base) if not each.finished]
+    if dead:
+        return f"no run of {dead[0]} has a finite loss"
+    few = [each.name for each in (arm, base) if len(each.finished) < 2]
     if few:
         return f"fewer than two finished seeds in {' and '.join(few)}: seed noise is unknown"
-    if not pair.shared:
-        return "all seeds of an arm have the same loss: seed noise is unknown"
-    if len(pair.seeds) > 1:
+    if arm.finished.keys() == base.finished.keys():
         return "every seed gives the same difference, as rounded losses can: seed noise is unknown"
-    return "fewer than two paired seeds"
+    return "all seeds of an arm have the same loss: seed noise is unknown"
 
 
 def _reasons(
-    found: ArmContrast, verdict: Verdict, pair: Pair, noise: StudyNoise, margin: float | None, sign: int
+    found: ArmContrast, arm: ArmLosses, base: ArmLosses, noise: StudyNoise, margin: float | None, sign: int
 ) -> list[str]:
     """Reasons for a verdict, or against one."""
-    arm, base = pair.arm, pair.base
-    said = [f"{found.paired} paired seeds" if pair.shared else _unpaired(arm, base)]
-    if pair.shared and found.paired < len(pair.shared):
-        whole = sign * fmean(arm.judging[seed] - base.judging[seed] for seed in pair.shared)
-        unlucky = all(pair.scatter.odd[name].above > 0 for name in pair.left_out)
-        for_which = "applies to runs that go well" if unlucky else "without the outlying seed"
-        said.append(f"{for_which}: over all {len(pair.shared)} seeds the difference is {whole:+.2g}")
-    for each, other in ((arm, base), (base, arm)):
-        lone = [run.seed for run in found.unused if run.arm == each.name and run.why != "odd"]
-        if lone:
-            said.append(f"not used: {listed_seeds(lone)} of {each.name} (no finished run of {other.name})")
-    if verdict == "no difference":
+    said = [_seeds(arm, base)]
+    if found.verdict == "no difference":
         said.append(f"smaller than the margin of {margin:g}")
-    expected = "arm and seed" if pair.shared else "arm"
     for each in (arm, base):
-        if odd := pair.scatter.odd.get(each.name):
-            then, side = " and is left out" if odd.left_out else "", replace(odd, above=sign * odd.above).side
-            beyond = f"{abs(odd.above):.2g} {side} the value expected for its {expected}"
-            said.append(f"seed {odd.seed} of {each.name} ended {beyond}{then}")
-        if each.name in pair.scatter.noisier:
-            said.append(f"{each.name} is noisier than the rest, so this pair uses its own noise estimate")
-        if failed := each.reliability.failed:
-            forbids = ", which rules out a verdict" if verdict == "inconclusive" and (found.p or 1) < ALPHA else ""
-            said.append(f"{failed} of {each.reliability.runs} runs of {each.name} failed{forbids}")
+        if odd := noise.odd.get(each.name):
+            side = replace(odd, above=sign * odd.above).side
+            rest = {seed: loss for seed, loss in each.finished.items() if seed != odd.seed}
+            without = {arm.name: arm.finished, base.name: base.finished} | {each.name: rest}
+            value = sign * (fmean(without[arm.name].values()) - fmean(without[base.name].values()))
+            said.append(
+                f"seed {odd.seed} of {each.name} ended {abs(odd.above):.2g} {side} the others: without it the "
+                f"difference is {value:+.2g}"
+            )
+        if each.failed:
+            side = "better" if each is arm else "worse"
+            forbids = f", so {arm.name} cannot be {side}" if found.verdict == "inconclusive" else ""
+            said.append(f"{each.failed} of {len(each.judging)} runs of {each.name} failed{forbids}")
         if each.tuning and not noise.penalty(each.name).is_bounded:
             said.append(f"the best learning rate of {each.name} is at the edge of those tried")
-    if frozenset({arm.name, base.name}) in pair.scatter.quiet:
-        said.append(
-            "the two vary less against each other than against the rest, so this pair uses its own noise estimate"
-        )
-    if verdict == "inconclusive" and found.detectable is not None:
+    if found.verdict == "inconclusive" and found.detectable is not None:
         said.append(f"could detect {found.detectable:.2g} with 80 % power")
     return said
 
 
-def _unpaired(arm: ArmLosses, base: ArmLosses) -> str:
-    both = len(arm.finished.keys() & base.finished.keys())
-    few = f": the {both} in common are too few to pair" if both else ""
-    return f"{len(arm.finished)} and {len(base.finished)} seeds, unpaired{few}"
+def _seeds(arm: ArmLosses, base: ArmLosses) -> str:
+    """`5 paired seeds`, or `9 and 5 seeds, 5 of them in common`."""
+    own, others = arm.judging.keys(), base.judging.keys()
+    if own == others:
+        return f"{len(own)} paired seeds"
+    both = len(own & others)
+    return f"{len(own)} and {len(others)} seeds, {both or 'none'} in common"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from ablate.noise import Noise
 from ablate.noise.power import ALPHA, POWER, seeds_for
-from ablate.noise.scatter import Noise
 from ablate.store.documents.length import wanting
 from ablate.store.documents.shell import budget_option, fresh_seeds, seeds_option
 from ablate.store.documents.study import UNJUDGED, StudyDocument

@@ -6,24 +6,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import fmean
 
-import numpy as np
 import polars as pl
-from scipy import special  # scipy.stats takes seconds to load
 
+from ablate.noise import Noise, SeedLosses
 from ablate.noise.curve import RateCurve
-from ablate.noise.difference import Difference, seed_difference
-from ablate.noise.fit import SeedLosses
+from ablate.noise.difference import Difference
+from ablate.noise.moderated import NoiseModel, Odd
 from ablate.noise.penalty import NOTHING, UNBOUNDED, Penalty, choice_penalty
-from ablate.noise.scatter import Noise, Odd, Scatter, scatter
 from ablate.store.documents import StudyTrial, StudyTuning
 from ablate.store.documents.tuning import RATE
+from reports.reading.collected import Collected
+from reports.reading.outcomes import FAILED
 from reports.statistics.interval import Interval
-
-NO_SCATTER = Scatter(None)
-UNEVEN, DOUBT = 1.5, 0.1
-"""If one of two arms has more than UNEVEN times as many seeds, their noise is pooled only if a test at level DOUBT does
-not find the smaller arm noisier."""
 
 
 @dataclass(frozen=True)
@@ -38,113 +34,69 @@ class TunedChoice:
 
 @dataclass(frozen=True)
 class StudyNoise:
-    """Noise model of all runs of a study (`ablate.noise.scatter`), the tuning of arms, the arms' mean losses, and the
-    scatter of runs about their arm's mean (`apart`), for arms that are not paired by seed."""
+    """Noise of all runs of a study, and what the tuning of its arms left uncertain."""
 
-    scatter: Scatter
+    model: NoiseModel
     tunings: tuple[StudyTuning, ...] = ()
-    losses: Mapping[str, float] | None = None
-    apart: Scatter = NO_SCATTER
 
     @property
     def run(self) -> Noise | None:
         """Noise of one run."""
-        return self.scatter.noise
+        return self.model.run
 
-    def of_pair(self, *arms: str) -> Noise | None:
-        """Noise of one run of either arm. None if an arm is noisier than the rest, if the two move together so that
-        their differences are quieter, or if the noise is unknown."""
-        apart = any(arm in self.scatter.noisier for arm in arms) or frozenset(arms) in self.scatter.quiet
-        return None if apart else self.run
+    @property
+    def odd(self) -> Mapping[str, Odd]:
+        """Final runs that ended far from the other seeds of their arm, by arm."""
+        return {str(arm): odd for arm, odd in self.model.odd.items()}
 
-    def difference(self, pair: tuple[str, str], values: Sequence[float], shared: float = 0.0) -> Difference | None:
-        """First arm − second, from paired differences by seed, with all its noise; None if these allow no test.
+    def difference(self, arm: str, base: str, shared: float = 0.0) -> Difference | None:
+        """First arm − second with all its noise; None if these runs allow no test.
 
         shared: standard error common to all seeds.
         """
-        found = seed_difference(np.asarray(values), self.of_pair(*pair))
-        if found is None:
-            return None
-        own, other = map(self.penalty, pair)
-        return replace(found, shared=shared, own=own, other=other)
-
-    def unpaired(self, pair: tuple[str, str], own: Sequence[float], others: Sequence[float]) -> Difference | None:
-        """Difference of two means over unrelated seeds; None with fewer than two seeds in either arm, or without
-        scatter.
-
-        Welch's error and degrees of freedom are used for a pair with a noisier arm, and in a study whose runs are all
-        paired. They are also used for unequal numbers of seeds where the smaller arm has the larger scatter, which
-        pooling would understate.
-        """
-        if min(len(own), len(others)) < 2:
-            return None
-        first, second = (float(np.var(losses, ddof=1)) / len(losses) for losses in (own, others))
-        run = None if any(arm in self.apart.noisier for arm in pair) else self.apart.noise
-        if run is None or _is_noisier(min(own, others, key=len), max(own, others, key=len), run):
-            # Welch–Satterthwaite
-            error = math.sqrt(first + second)
-            parts = first**2 / (len(own) - 1) + second**2 / (len(others) - 1)
-            freedom = max(1, math.floor(error**4 / parts)) if parts else 1
-        else:
-            error, freedom = run.sd * math.sqrt(1 / len(own) + 1 / len(others)), run.freedom
-        penalties = map(self.penalty, pair)
-        difference = float(np.mean(own) - np.mean(others))
-        return Difference(difference, error, freedom, 0.0, *penalties) if error else None
-
-    def of_tuning(self, arm: str) -> Noise | None:
-        """Noise of one tuning run of an arm: the pooled noise, or the arm's own where that is larger."""
-        rows = self.scatter.noisier.items()
-        own = [sd for row, sd in rows if row == arm or (isinstance(row, tuple) and row[0] == arm)]
-        return self.run and replace(self.run, sd=max([self.run.sd, *own]))
+        found = self.model.difference(arm, base)
+        return found and replace(found, shared=shared, own=self.penalty(arm), other=self.penalty(base))
 
     def penalty(self, arm: str) -> Penalty:
         """Distribution of the loss that an arm's choice of settings may have cost."""
         return self.choices[arm].penalty if arm in self.choices else NOTHING
 
-    @property
-    def odd(self) -> Mapping[str, Odd]:
-        """Final runs that ended far from the other seeds of their arm, by arm."""
-        return {str(row): odd for row, odd in self.scatter.odd.items() if isinstance(row, str)}
-
-    @property
-    def noisier(self) -> tuple[str, ...]:
-        """Arms whose final runs are noisier than the rest."""
-        return tuple(row for row in self.scatter.noisier if isinstance(row, str))
-
-    @property
-    def quiet(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of arms whose differences vary clearly less between seeds than those from other arms."""
-        pairs = self.scatter.alike.items()
-        found = ((str(other), str(row)) for row, other in pairs if frozenset({row, other}) in self.scatter.quiet)
-        return tuple(found)
-
     @cached_property
     def choices(self) -> Mapping[str, TunedChoice]:
         """Choices of the arms that were tuned, by arm."""
-        most = self.losses or {}
-        return {
-            each.arm: _choice(each, self.of_tuning(each.arm), most.get(each.arm, math.inf)) for each in self.tunings
-        }
+        return {each.arm: _choice(each, self._of_tuning(each.arm), self._mean(each.arm)) for each in self.tunings}
+
+    def _of_tuning(self, arm: str) -> Noise | None:
+        """Noise of one tuning run of an arm: that of a typical run, or more if the arm's own runs have more."""
+        rows = [row for row in self.model.beside if row[0] == arm] + [arm] * (arm in self.model.rows)
+        louder = max(map(self.model.louder, rows), default=1.0)
+        return self.run and replace(self.run, sd=self.run.sd * louder)
+
+    def _mean(self, arm: str) -> float:
+        """Mean final loss of an arm; infinite if it has none."""
+        losses = self.model.finished(arm) if arm in self.model.rows else {}
+        return fmean(losses.values()) if losses else math.inf
 
 
-def _is_noisier(fewer: Sequence[float], more: Sequence[float], run: Noise) -> bool:
-    """Whether the losses of an arm with far fewer seeds scatter more than the pooled noise, by a test at `DOUBT`."""
-    ratio = float(np.var(fewer, ddof=1)) / run.sd**2
-    uneven = len(more) > UNEVEN * len(fewer)
-    return uneven and float(special.fdtrc(len(fewer) - 1, run.freedom, ratio)) < DOUBT
+def noise_of(data: Collected) -> StudyNoise:
+    """Noise of a study's runs, of the same baseline's in other studies, and of like runs."""
+    found = study_noise(data.study.tuning, data.runs, data.history)
+    base = data.study.baseline
+    whole = {seed: loss for losses in data.shared.values() for seed, loss in losses.items()}
+    rows = {arm: {**losses, **whole} if arm == base else losses for arm, losses in found.model.rows.items()}
+    return replace(found, model=replace(found.model, rows=rows))
 
 
-def study_noise(tunings: Sequence[StudyTuning], runs: pl.DataFrame) -> StudyNoise:
-    """Noise of the finished runs, and of full-length tuning runs at the settings that arms chose."""
-    finished = runs.filter(status="finished").drop_nulls("loss") if runs.height else runs
-    judging: dict[str, dict[int, float]] = {}
-    for arm, seed, loss in finished.select("arm", "seed", "loss").iter_rows() if finished.height else ():
-        judging.setdefault(arm, {})[seed] = loss
-    means = {arm: math.fsum(of.values()) / len(of) for arm, of in judging.items()}
-    return StudyNoise(scatter(judging, *tuning_tables(tunings)), tuple(tunings), means)
+def study_noise(tunings: Sequence[StudyTuning], runs: pl.DataFrame, history: Noise | None = None) -> StudyNoise:
+    """Noise of the runs that ended, and of full-length tuning runs at the settings that arms chose."""
+    rows: dict[str, dict[int, float]] = {}
+    for arm, seed, loss, status in runs.select("arm", "seed", "loss", "status").iter_rows() if runs.height else ():
+        if status in FAILED or (status == "finished" and loss is not None):
+            rows.setdefault(arm, {})[seed] = math.inf if status in FAILED else loss
+    return StudyNoise(NoiseModel(rows, tuning_rows(tunings), history), tuple(tunings))
 
 
-def tuning_tables(tunings: Iterable[StudyTuning]) -> list[SeedLosses]:
+def tuning_rows(tunings: Iterable[StudyTuning]) -> SeedLosses:
     """One row per arm, keyed (arm, index of the trial with the chosen settings).
 
     A run at another learning rate starts from the same weights and reads the same batches as the run at the chosen
@@ -158,7 +110,7 @@ def tuning_tables(tunings: Iterable[StudyTuning]) -> list[SeedLosses]:
             _, _, place = min((trial.settings != each.chosen, trial.loss or 0.0, place) for place, trial in reliable)
             losses = each.trials[place].losses
             table[each.arm, place] = dict(enumerate(loss for loss in losses if loss is not None))
-    return [table] if table else []
+    return table
 
 
 def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> TunedChoice:

@@ -8,7 +8,8 @@ from typing import TypeVar, get_args
 
 import polars as pl
 
-from ablate.noise.scatter import Noise, Odd
+from ablate.noise import Noise
+from ablate.noise.moderated import Odd
 from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
 from reports.claims.judged_claim import JudgedClaim
 from reports.findings.comparison import Comparison, Judgement, seeds_needed
@@ -96,6 +97,8 @@ class ArmSummary:
     """Means over seeds by column: numeric columns of the frame of runs with a value for some seed, and `excess`."""
     training_speed: float | None
     """Tokens per second, measured in alternation with the other arms."""
+    shared: Mapping[str, tuple[int, ...]]
+    """Seeds of the same arm in other studies of the store, which its mean loss includes."""
     outlier: Odd | None
     """A seed far from the others."""
     kv_bytes_per_token: float | None
@@ -142,16 +145,13 @@ class NoiseSummary:
     """Scatter over seeds in nats per token: `loss_sd` of the loss within an arm, `difference_sd` of paired differences.
 
     `detectable` holds the smallest true differences that would have shown with 80 % probability, in the most and in the
-    least sensitive comparison. `run` is the noise of one run, pooled over the study's. `noisier` arms have their own
-    noise, and so has each pair of `quiet` arms, whose differences vary less between seeds than those from other arms.
+    least sensitive comparison. `run` is the noise of one run of a typical arm.
     """
 
     run: Noise | None
     loss_sd: float | None
     difference_sd: float | None
     detectable: tuple[Interval, Interval] | None
-    noisier: tuple[str, ...] = ()
-    quiet: tuple[tuple[str, str], ...] = ()
 
 
 class SectionSummary:

@@ -25,7 +25,7 @@ from reports.findings import warnings
 from reports.findings.comparison import Comparison, Judgement
 from reports.findings.costs import StudyCosts, study_costs
 from reports.findings.judging import Pair, late_margins
-from reports.findings.noise import StudyNoise, study_noise
+from reports.findings.noise import StudyNoise, noise_of
 from reports.findings.study_summary import ArmBudget, ArmSummary, EffectSummary, MeanScore, NoiseSummary, StudySummary
 from reports.findings.verdicts import compare, judgement, level, never_trained
 from reports.findings.withheld import REPEATED, why_withheld
@@ -36,8 +36,8 @@ from reports.reading.curves import lines_of
 from reports.reading.units import comparable
 from reports.scores.items import ItemDifference, item_differences, unpaired
 from reports.sections import sections
-from reports.statistics.estimates import ALPHA, Estimate, combined_stderr, estimate, score_half_width
-from reports.verdicts import Verdict
+from reports.statistics.estimates import Estimate, combined_stderr, estimate, score_half_width
+from reports.verdicts import ALPHA, Verdict
 
 SPEEDS = ("tokens_per_second", "mfu", "mfu_published", "matmul_flops_per_second")
 """Columns of speed that are dropped for runs that shared their machine."""
@@ -61,7 +61,7 @@ def summarise(data: Collected) -> StudySummary:
     if len(digests) > (0 if planned else 1):
         raise ReportError(f"runs trained on different data cannot be compared: {', '.join(digests)}")
     data = comparable(data)
-    costs, noise = study_costs(data), study_noise(data.study.tuning, data.runs)
+    costs, noise = study_costs(data), noise_of(data)
     judged = _judged(data, costs, noise)
     arms, effects = _arms(data, judged, costs, noise), judge_effects(data)
     found = {name: each.summarise(data) for name, each in sections().items()}
@@ -104,8 +104,8 @@ def _late_margin(data: Collected, judged: Mapping[Pair, Judgement]) -> Iterator[
 def open_arms(summary: StudySummary) -> tuple[str, ...]:
     """Arms that more seeds could settle, by themselves or in a contrast.
 
-    An arm with a clear difference whose verdict is prevented only by failed seeds is not among them. All runs of a
-    design inform every effect, so one open effect leaves all arms open.
+    An arm whose verdict failed seeds prevent is not among them. All runs of a design inform every effect, so one open
+    effect leaves all arms open.
     """
     if any(_is_open(each.verdict, each.comparison) for each in summary.effects):
         return tuple(arm.name for arm in summary.arms if arm.name != summary.baseline)
@@ -117,7 +117,7 @@ def open_arms(summary: StudySummary) -> tuple[str, ...]:
 
 def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
     unsettled = verdict in ("inconclusive", "cannot tell") and not comparison.shows_difference
-    return unsettled and not comparison.waits_for_rates
+    return unsettled and not (comparison.waits_for_rates or comparison.is_barred)
 
 
 def _judged(data: Collected, costs: StudyCosts, noise: StudyNoise) -> dict[Pair, Judgement]:
@@ -163,6 +163,9 @@ def _arm(
     alone = (pl.col("waiting").fill_null(0.0) < CROWDED) & (pl.col("beside").fill_null(0) == 0)
     known = known.with_columns(pl.when(alone).then(pl.col(SPEEDS)))
     means = {column: estimate(known[column].drop_nulls().to_list()) for column in (*NUMBERS, "excess")}
+    shared = data.shared if name == data.study.baseline else {}
+    if beside := [loss for losses in shared.values() for loss in losses.values() if math.isfinite(loss)]:
+        means["loss"] = estimate([*finished["loss"].to_list(), *beside])
     seconds = finished["train_seconds"].drop_nulls().to_list()
     took = sum(seconds) / len(seconds) if seconds else None
     untested: Verdict = "baseline" if name == data.study.baseline else "not compared"  # a run of a design
@@ -177,6 +180,7 @@ def _arm(
         missing=tuple(runs.filter(pl.col("status").is_in(["absent", "partial"]))["seed"]),
         means={column: mean for column, mean in means.items() if mean is not None},
         training_speed=training_speed,
+        shared={study: tuple(seed for seed, loss in of.items() if math.isfinite(loss)) for study, of in shared.items()},
         outlier=None,
         kv_bytes_per_token=arm.kv_bytes_per_token,
         cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),
@@ -226,8 +230,6 @@ def _noise(noise: StudyNoise, arms: tuple[ArmSummary, ...], effects: tuple[Effec
         loss_sd=_pooled([arm.loss for arm in arms]),
         difference_sd=_pooled([comparison.difference for comparison in comparisons]),
         detectable=(min(seen, key=by_value), max(seen, key=by_value)) if seen else None,
-        noisier=noise.noisier,
-        quiet=noise.quiet,
     )
 
 

@@ -23,7 +23,6 @@ import numpy as np
 import polars as pl
 
 from ablate.noise.difference import Difference
-from ablate.noise.joint import Joint
 from ablate.noise.penalty import NOTHING
 from ablate.noise.power import FIRST_SHARE, seeds_needed
 from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
@@ -34,10 +33,10 @@ from reports.findings.withheld import REPEATED
 from reports.reading.outcomes import FAILED
 from reports.statistics.crossed import crossed
 from reports.statistics.detectable import detectable_effect
-from reports.statistics.estimates import ALPHA, Estimate, estimate
+from reports.statistics.estimates import Estimate, estimate
 from reports.statistics.simultaneous import Evidence
-from reports.statistics.stalled import FailureRates, Reliability
-from reports.verdicts import Verdict
+from reports.statistics.stalled import Failures
+from reports.verdicts import ALPHA, Verdict, verdict_of
 
 
 def level(study: StudyDocument, *arms: StudyArm) -> float:
@@ -78,17 +77,17 @@ def compare(
     plain = {
         (arm.name, base.name): _compare(study, arm, base, runs, losses, noise, shared) for arm, base in study.pairs
     }
+    known = {pair: Evidence.of(each.gap, ALPHA / each.alpha) for pair, each in plain.items() if pair not in withheld}
     tests = {}
     for arm, base in study.pairs:
         pair = arm.name, base.name
-        if pair in withheld:
+        if pair in withheld or (gap := plain[pair].gap) is None:
             tests[pair] = ledger_test(study, arm, base)
-        else:
-            joint = _joint(study, arm, base, plain[pair], noise)
-            tests[pair] = ledger_test(study, arm, base, *_p_values(study, plain[pair]), joint)
+            continue
+        tie = min(1.0, ALPHA / plain[pair].alpha * gap.p_within(study.margin)) if study.margin else None
+        tests[pair] = ledger_test(study, arm, base, known[pair].p, tie)
     claims = {pair: difference_claim(test) for pair, test in tests.items()}
-    evidence = {claims[pair]: _evidence(plain[pair], test.p) for pair, test in tests.items() if test.p is not None}
-    judged = tuple(tests.values())
+    judged, evidence = tuple(tests.values()), {claims[pair]: known[pair] for pair in tests if tests[pair].p is not None}
     standings = differences(judged, evidence, ledger, elsewhere=elsewhere)
     alike = ties(judged, ledger, elsewhere)
     return {
@@ -107,64 +106,21 @@ def _compare(
     shared: Mapping[Pair, float],
 ) -> Comparison:
     """The comparison before correction for the other tests."""
-    alpha = level(study, arm, base)
-    own, theirs = (runs.filter(arm=each.name, status="finished") for each in (arm, base))
+    alpha, pair = level(study, arm, base), (arm.name, base.name)
+    own, theirs = (runs.filter(arm=name, status="finished") for name in pair)
     pairs = own.join(theirs, on="seed", suffix="_base").sort("seed")
-    odd = {each.seed for name in (arm.name, base.name) if (each := noise.odd.get(name)) and each.left_out}
-    usual = pairs.filter(~pl.col("seed").is_in(odd))
-    seeds, values = usual["seed"].to_list(), (usual["loss"] - usual["loss_base"]).to_list()
-    failures = FailureRates(*(reliability(runs.filter(arm=each.name)) for each in (arm, base)))
-    pair = arm.name, base.name
-    gap = noise.difference(pair, values, math.hypot(document_error(losses, pair, seeds, values), shared.get(pair, 0.0)))
+    seeds, values = pairs["seed"].to_list(), (pairs["loss"] - pairs["loss_base"]).to_list()
+    gap = noise.difference(*pair, math.hypot(document_error(losses, pair, seeds, values), shared.get(pair, 0.0)))
     difference = estimate(values, alpha)
-    if gap is not None and difference is not None:
-        low, high = replace(gap, own=NOTHING, other=NOTHING).interval(alpha)
-        difference = replace(difference, low=low, high=high)
-    return Comparison(
-        difference=difference,
-        gap=gap,
-        failures=failures,
-        overall=failures.overall(gap, alpha),
-        seeds=tuple(seeds),
-        alpha=alpha,
-        usual=not odd,
-    )
+    if gap is not None:
+        ends = replace(gap, own=NOTHING, other=NOTHING).interval(alpha)
+        difference = Estimate(gap.value, *ends, difference.sd if difference else None, tuple(values))
+    return Comparison(difference, gap, Failures(*(failed(runs, name) for name in pair)), tuple(seeds), alpha)
 
 
-def reliability(runs: pl.DataFrame) -> Reliability:
-    """Failures among the runs that ended. The cost of a failure is unknown if a finished run has no worst-case loss."""
-    trained, failed = runs.filter(status="finished"), runs.filter(pl.col("status").is_in(FAILED)).height
-    cost = (trained["uniform"] - trained["loss"]).to_list()
-    known = cost and None not in cost
-    return Reliability(failed, trained.height + failed, sum(cost) / len(cost) if known else None)
-
-
-def _p_values(study: StudyDocument, plain: Comparison) -> tuple[float | None, float | None]:
-    """p-values of a difference and of a tie, corrected only for repeated looks."""
-    if plain.gap is None:
-        return None, None
-    looked = ALPHA / plain.alpha
-    p = min(1.0, looked * plain.gap.p())
-    return p, None if study.margin is None else min(1.0, looked * plain.gap.p_within(study.margin))
-
-
-def _joint(study: StudyDocument, arm: StudyArm, base: StudyArm, plain: Comparison, noise: StudyNoise) -> Joint | None:
-    """Joint distribution with the tests of other arms against the same baseline; None if seeds are added or left out.
-
-    An arm that cannot be tested counts as one more test that never errs.
-    """
-    if study.looks or noise.run is None:
-        return None
-    if plain.gap is None:
-        return Joint(noise.run.freedom)
-    whole = set(plain.seeds) == {run.seed for run in arm.runs} == {run.seed for run in base.runs}
-    return plain.gap.joint if whole else None
-
-
-def _evidence(plain: Comparison, p: float) -> Evidence:
-    gap, looked = plain.gap, plain.alpha / ALPHA
-    assert gap is not None  # an arm with a p has a difference
-    return Evidence(gap.value, p, lambda level: gap.interval(level * looked))
+def failed(runs: pl.DataFrame, arm: str) -> int:
+    """Number of failed runs of an arm."""
+    return runs.filter(pl.col("status").is_in(FAILED), arm=arm).height
 
 
 def _standing(
@@ -224,27 +180,13 @@ def judgement(pair: Pair, runs: pl.DataFrame, found: Comparison, reason: str | N
 
 
 def decide(comparison: Comparison, *, withheld: bool = False) -> Verdict:
-    """The verdict on a comparison: cannot tell with fewer than two pairs, or if all seeds give the same difference."""
+    """The verdict on a comparison: cannot tell with fewer than two seeds, or if all give the same difference."""
     if withheld:
         return "no verdict"
     if comparison.difference is None or comparison.p_holm is None:
         return "cannot tell"
-    return verdict_of(comparison.difference.mean, comparison.p_holm, comparison.p_equivalence, comparison.failures)
-
-
-def verdict_of(difference: float, p: float, p_tie: float | None, failures: FailureRates) -> Verdict:
-    """The rule, from corrected p-values of a difference and of a tie (None without a margin). Lower loss is better.
-
-    A difference shown to be smaller than the margin is none, whatever its sign. `reports.statistics.stalled` gives the
-    rules for failed seeds.
-    """
-    if p_tie is not None and p_tie < ALPHA and failures.may_be_alike:
-        return "no difference"
-    if p >= ALPHA:
-        return "inconclusive"
-    if difference > 0:
-        return "worse" if failures.may_be_worse else "inconclusive"
-    return "better" if failures.may_be_better else "inconclusive"
+    sign = comparison.gap.sign if comparison.gap else comparison.difference.mean
+    return verdict_of(sign, comparison.p_holm, comparison.p_equivalence)
 
 
 FEWEST = 10

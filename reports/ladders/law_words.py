@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reports.ladders.laws import LadderArm
-from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
+from reports.verdicts import ALPHA
 from reports.wording import words
 
 

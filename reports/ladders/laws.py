@@ -20,9 +20,10 @@ import polars as pl
 
 from reports.ladders import scaling_law, trend
 from reports.ladders.scaling_law import ScalingLaw
-from reports.statistics.estimates import ALPHA, Estimate, Floats, estimate, holm
+from reports.statistics.estimates import Estimate, Floats, estimate, holm
 from reports.statistics.interval import Interval
 from reports.statistics.simultaneous import Evidence, difference_intervals
+from reports.verdicts import ALPHA
 
 POINTS = 12
 """Points of a fitted line within the range of sizes."""

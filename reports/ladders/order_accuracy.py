@@ -24,8 +24,9 @@ import numpy as np
 import scipy  # loads its submodules on first use
 from numpy.typing import ArrayLike, NDArray
 
-from reports.statistics.estimates import ALPHA, Floats
+from reports.statistics.estimates import Floats
 from reports.statistics.interval import Interval
+from reports.verdicts import ALPHA
 
 FEWEST_ARMS = 4
 RESAMPLES = 2_000

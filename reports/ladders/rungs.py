@@ -13,6 +13,7 @@ With fixed rates it has none.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -20,21 +21,23 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from ablate.noise.difference import seed_difference
+from ablate.noise import ROUNDING
+from ablate.noise.difference import Difference
 from ablate.store.documents import JsonObject, StudyRung
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.withheld import REPEATED, why_withheld
 from reports.reading.collected import Collected
 from reports.reading.outcomes import FAILED
-from reports.statistics.estimates import ALPHA, Estimate, estimate, holm
+from reports.statistics.estimates import Estimate, estimate, holm
 from reports.statistics.interval import ends_as_json
-from reports.statistics.simultaneous import Evidence, difference_intervals, of_p
+from reports.statistics.simultaneous import Evidence, difference_intervals
+from reports.verdicts import ALPHA
 
 FRAME = "ladder"
 """Name of the frame of all rungs' runs, collected by the section of that name."""
 Axis = Literal["size", "length"]
 Word = Literal["grows", "shrinks", "flips", "changes", "cannot tell", "no verdict"]
-UNKNOWN = of_p(None)
+UNKNOWN = Evidence.of_p(None)
 
 
 @dataclass(frozen=True)
@@ -160,15 +163,16 @@ def _evidence(found: Change, baseline: str, known: Mapping[str, StudyNoise]) -> 
     """Evidence for a change; None if it may not, or cannot, be tested. known: the noise at each rung."""
     if found.reason is not None or found.change is None:
         return None
-    test = seed_difference(np.asarray(found.change.values), None)
-    if test is None:
+    values = np.asarray(found.change.values)
+    if len(values) < 2 or float(np.ptp(values)) <= ROUNDING:
         return None
+    test = Difference.of(found.change.mean, float(values.std(ddof=1)) / math.sqrt(len(values)), len(values) - 1)
     (arm_last, base_last), (arm_here, base_here) = (
         (known[rung].penalty(found.arm), known[rung].penalty(baseline)) for rung in (found.last, found.rung)
     )
     # Uncertainty of tuning: a better choice of two of the four would enlarge the change, of the other two shrink it.
     test = replace(test, own=arm_last.plus(base_here), other=base_last.plus(arm_here))
-    return Evidence(found.change.mean, test.p(), test.interval)
+    return Evidence.of(test)
 
 
 def _told(found: Change) -> Change:

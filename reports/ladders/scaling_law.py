@@ -33,8 +33,9 @@ from numpy.typing import ArrayLike
 from scipy import special  # scipy.stats takes seconds to load
 
 from reports.statistics.crossed import crossed
-from reports.statistics.estimates import ALPHA, Floats
+from reports.statistics.estimates import Floats
 from reports.statistics.interval import Interval
+from reports.verdicts import ALPHA
 
 EXPONENTS = (0.005, 2.0)
 """Range of b that can be distinguished: a smaller b looks like no fall, a larger b like a loss that has reached its

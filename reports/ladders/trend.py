@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special  # scipy.stats takes seconds to load
 
-from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
+from reports.verdicts import ALPHA
 
 FEWEST_SIZES = 3
 

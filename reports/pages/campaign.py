@@ -114,7 +114,7 @@ def _mark(outcome: ProposalOutcome) -> Verdict:
         return "better"
     if outcome.decision == "undecided":
         return "inconclusive"
-    return "worse" if outcome.test.low is not None and outcome.test.low > 0 else "no difference"
+    return "worse" if outcome.test.verdict == "worse" else "no difference"
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def _note(summary: StudySummary, arm: ArmSummary) -> str:
         why = f": {arm_descriptions.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
         missing = f"no result for {len(arm.missing)} of {total} runs{why}"
     if run := arm.outlier:
-        odd = f"seed {run.seed} is {abs(run.above):.2g} {run.side} its expected loss{', left out' * run.left_out}"
+        odd = f"seed {run.seed} is {abs(run.above):.2g} {run.side} the other seeds"
     return ", ".join(filter(None, [failed, missing, odd]))
 
 

@@ -10,9 +10,11 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
+from ablate.noise.moderated import noise_of_studies
 from ablate.store import Store
 from ablate.store.documents import Environment, GpuState, Part
 from ablate.store.documents.costs import CROWDED
+from ablate.store.like_runs import Likeness, like_tables, shared_runs
 from ablate.store.result_columns import RESULT, Schema
 from reports.reading import evaluations
 from reports.reading.collected import Collected
@@ -55,7 +57,9 @@ def collect(study_dir: Path | str, store: Store | None = None) -> Collected:
 
 def collected(documents: StudyDocuments) -> Collected:
     """Frames built from a study's documents."""
-    store, keys = documents.store, documents.keys
+    store, keys, study = documents.store, documents.keys, documents.study
+    base = study.baseline_arm
+    like = Likeness(base.length.parameters, base.steps, frozenset(arm.data for arm in study.arms))
     per = "bytes" if documents.study.per == "byte" else "targets"
     return Collected(
         study=documents.study,
@@ -73,6 +77,8 @@ def collected(documents: StudyDocuments) -> Collected:
         inputs=Inputs.of(documents),
         store_option=store.option,
         costs=documents.costs,
+        shared=shared_runs(store, study),
+        history=noise_of_studies(like_tables(store, like, study.run_digests)),
         began=documents.began,
         frames={name: frame for each in sections().values() for name, frame in each.collect(documents).items()},
     )

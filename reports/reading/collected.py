@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ablate.noise import Noise
 from ablate.store.documents import CostsDocument, Environment, GpuState, LedgerRecord, StudyDocument
 from reports.reading.inputs import NO_INPUTS, Inputs
 from reports.reading.keys import KEYS
@@ -45,6 +46,10 @@ class Collected:
     """The option that points commands to the store (`Store.option`)."""
     costs: CostsDocument | None = None
     """The arms' speeds, measured against each other."""
+    shared: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """Losses of the baseline on other seeds, in other studies of the store: by study and seed."""
+    history: Noise | None = None
+    """Noise of one run of like studies of the store."""
     began: str | None = None
     """Start of the first run of a registered study (ISO 8601)."""
 

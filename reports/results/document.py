@@ -75,6 +75,8 @@ class RecordedArm(Part):
     """Learning rate."""
     seeds: dict[str, float]
     """Loss by seed, for seeds that trained."""
+    shared: dict[str, tuple[int, ...]] = Field(default={}, exclude_if=is_empty)
+    """Those of its seeds that other studies trained, by study."""
     stalled: tuple[int, ...] = ()
     diverged: tuple[int, ...] = ()
     tuning: tuple[RecordedTrial, ...] = ()

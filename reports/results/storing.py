@@ -192,7 +192,7 @@ def _range(values: Sequence[float]) -> Range:
 
 
 def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, ...]) -> RecordedArm:
-    loss = arm.loss
+    loss, seeds = arm.loss, [*arm.seeds, *(seed for of in arm.shared.values() for seed in of)]
     edits = {path: json.loads(text) for path, text in (*arm.edits, *arm.tuned, *arm.matching)}
     rate = edits.get(RATE, run.get("train", {}).get("lr"))
     section = summary.section(Losses)
@@ -214,7 +214,8 @@ def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, .
         difference=_difference(arm.comparison) if arm.comparison else None,
         detectable=_detectable(arm.comparison) if arm.comparison else None,
         rate=float(rate) if isinstance(rate, int | float) else None,
-        seeds={str(seed): value for seed, value in zip(arm.seeds, loss.values, strict=True)} if loss else {},
+        seeds=dict(zip(map(str, seeds), loss.values, strict=True)) if loss else {},
+        shared=dict(arm.shared),
         stalled=arm.stalled,
         diverged=arm.diverged,
         tuning=tuple(_tuning(summary.study, arm.name)),

@@ -25,8 +25,10 @@ from ablate.store.documents import JsonObject, LedgerTest
 from reports.findings.judging import difference_claim, differences, score_test
 from reports.reading.collected import Collected
 from reports.statistics.crossed import Crossed, crossed
-from reports.statistics.estimates import ALPHA, Floats
+from reports.statistics.estimates import Floats
 from reports.statistics.simultaneous import Evidence
+from reports.statistics.stalled import Failures
+from reports.verdicts import ALPHA, Verdict, verdict_of
 
 RESAMPLES = 1999
 SEED = 0
@@ -55,6 +57,15 @@ class ItemDifference:
     by_seed: tuple[float, ...] = ()
     reason: str | None = None
     test: LedgerTest | None = None
+
+    def verdict(self, failures: Failures) -> Verdict:
+        """The verdict on a score that is tested and known to be better when high or low. Failed seeds have no score, so
+        an arm that has some is not better, and none is worse than a baseline that has some."""
+        assert self.difference is not None
+        assert self.p is not None
+        lost = -self.difference if self.higher_is_better else self.difference
+        barred = failures.baseline if lost > 0 else failures.arm
+        return "inconclusive" if barred else verdict_of(lost, self.p)
 
     def document(self) -> JsonObject:
         """JSON form, for `ablate run --json`."""

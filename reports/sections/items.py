@@ -15,7 +15,7 @@ from reports.scores.items import ItemDifference
 from reports.scores.signal import signal_to_noise
 from reports.sections import Section
 from reports.sections._costs import is_drawn
-from reports.statistics.estimates import ALPHA
+from reports.verdicts import ALPHA
 from reports.wording import words
 from reports.wording.table import frame_table
 
@@ -67,14 +67,9 @@ def verdict(arm: ArmSummary, item: ItemDifference) -> str:
         return "no verdict"
     if item.difference is None or item.p is None or arm.comparison is None:
         return "cannot tell"
-    if item.p >= ALPHA:
-        return "inconclusive"
     if item.higher_is_better is None:
-        return "different"
-    failures = arm.comparison.failures
-    if (item.difference > 0) == item.higher_is_better:
-        return "better" if failures.may_be_better else "inconclusive"
-    return "worse" if failures.may_be_worse else "inconclusive"
+        return "different" if item.p < ALPHA else "inconclusive"
+    return item.verdict(arm.comparison.failures)
 
 
 def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:

@@ -19,7 +19,8 @@ from typing import TypeVar
 import numpy as np
 from scipy import special  # scipy.stats takes seconds to load
 
-from reports.statistics.estimates import ALPHA, Estimate, estimate
+from reports.statistics.estimates import Estimate, estimate
+from reports.verdicts import ALPHA
 
 FURTHEST = 500.0
 """Bound on |ln ratio|; larger values are clipped, so that exp does not overflow."""

@@ -24,8 +24,8 @@ import scipy  # loads its submodules on first use
 from numpy.typing import ArrayLike
 from scipy import special  # scipy.stats takes seconds to load
 
-from reports.statistics.estimates import ALPHA
 from reports.statistics.interval import Interval
+from reports.verdicts import ALPHA
 
 LEAST_P = 1e-100
 """Smallest level at which quantiles of t are finite for all degrees of freedom."""

@@ -17,13 +17,13 @@ from ablate.noise.power import ALPHA, POWER, detectable
 from reports.statistics.interval import Interval
 
 
-def sd_interval(sd: float, n: int, alpha: float = ALPHA) -> Interval:
+def sd_interval(sd: float, n: float, alpha: float = ALPHA) -> Interval:
     """Interval of the true standard deviation, from the sd of n values: s · √((n − 1) / χ²(n − 1)), equal tails."""
     low, high = (sd * math.sqrt((n - 1) / float(special.chdtri(n - 1, tail))) for tail in (alpha / 2, 1 - alpha / 2))
     return Interval(sd, low, high)
 
 
-def detectable_effect(error: float, freedom: int, alpha: float = ALPHA, power: float = POWER) -> Interval:
+def detectable_effect(error: float, freedom: float, alpha: float = ALPHA, power: float = POWER) -> Interval:
     """Effect that a t-test at `alpha` detects with probability `power`, with its 95 % interval. error: the estimate's
     standard error."""
     per_error = detectable(1.0, freedom, alpha, power)

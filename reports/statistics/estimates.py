@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special  # scipy.stats takes seconds to load
 
-from ablate.noise.joint import Joint, any_wrong
-
-ALPHA = 0.05
+from reports.verdicts import ALPHA, Verdict, verdict_of
 
 Floats = NDArray[np.float64]
 Name = TypeVar("Name", bound=Hashable)
@@ -52,9 +50,15 @@ class Estimate:
         low, high = (None if end is None else 1 / end for end in (self.high, self.low))
         return Estimate(1 / self.mean, low, high, self.sd, tuple(1 / value for value in self.values))
 
+    def verdict(self, alike: float) -> Verdict:
+        """The verdict on an estimate of which less is better, by its interval. alike: the value of no difference."""
+        return verdict_of(self.mean - alike, 0.0 if self.excludes(alike) else 1.0)
+
     def excludes(self, value: float) -> bool:
-        """Whether there is an interval and `value` lies outside it."""
-        return self.low is not None and self.high is not None and not self.low <= value <= self.high
+        """Whether the estimate differs from `value`, by an interval that excludes it or ends there."""
+        return (
+            self.low is not None and self.high is not None and self.mean != value and not self.low < value < self.high
+        )
 
 
 def single(value: float) -> Estimate:
@@ -92,24 +96,22 @@ def estimate(values: Sequence[float], alpha: float = ALPHA) -> Estimate | None:
     return Estimate(mean, low, high, float(array.std(ddof=1)), tuple(array.tolist()))
 
 
-def holm(p_values: Sequence[float], joint: Joint | None = None) -> tuple[float, ...]:
-    """Step-down correction over the comparisons of one study, in the order given: Holm's, or Dunnett's if their joint
-    distribution is known.
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Holm's step-down correction over the comparisons of one study, in the order given.
 
-    p₍₁₎ ≤ … ≤ p₍ₘ₎ become max over j ≤ i of P(the least of m − j + 1 p-values without effect ≤ p₍ⱼ₎), at most
-    (m − j + 1)·p₍ⱼ₎. Holm 1979, Scand. J. Statist. 6:65; Dunnett and Tamhane 1991, doi:10.1002/sim.4780100614.
+    p₍₁₎ ≤ … ≤ p₍ₘ₎ become max over j ≤ i of (m − j + 1)·p₍ⱼ₎, at most 1. Holm 1979, Scand. J. Statist. 6:65.
     """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
-    steps = np.maximum.accumulate([any_wrong(value, len(p) - j, joint) for j, value in enumerate(p[order].tolist())])
+    steps = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
     corrected = np.empty_like(p)
     corrected[order] = steps
     return tuple(corrected.tolist())
 
 
-def holm_by_name(p_values: Mapping[Name, float | None], joint: Joint | None = None) -> dict[Name, float | None]:
+def holm_by_name(p_values: Mapping[Name, float | None]) -> dict[Name, float | None]:
     """`holm` by name. An arm without a p-value keeps None, yet counts as a test: it may get one later."""
-    corrected = holm([1.0 if p is None else p for p in p_values.values()], joint)
+    corrected = holm([1.0 if p is None else p for p in p_values.values()])
     return {name: None if p_values[name] is None else p for name, p in zip(p_values, corrected, strict=True)}
 
 

@@ -2,8 +2,7 @@
 
 A test is one arm against one baseline on one set of seeds. A round holds the tests that appear for the first time in
 one judgement of the study, and those looked at since the last judgement that have no p-value yet. Round r may spend the
-share s_r of α = 0.05. A step-down correction runs over the round's tests alone: Dunnett's if they compare arms with one
-baseline by one noise estimate on the same seeds, else Holm's.
+share s_r of α = 0.05. Holm's step-down correction runs over the round's tests alone.
 
     s_1 = 0.8        s_r = 0.2 / (r·(r − 1)), r ≥ 2        Σ s_r = 1        corrected p = p in the round / s_r
 
@@ -19,9 +18,8 @@ as in Foster and Stine 2008, doi:10.1111/j.1467-9868.2007.00643.x). So:
   Fresh seeds are a new test in a new round. A test in planned looks (`ablate.planning.looks`) stays the same test with
   a new p, and may follow a fixed-sample test once, since it chooses no seeds. Other looks are left out.
 - Seeds looked at before there was a p-value must all be in the later test.
-- Later arms never take back a verdict: a test keeps the p of the first judgement on its number of seeds. Noise is
-  pooled over the arms of a study, so adding arms until the pool suits one would find a difference in 8 to 14 % of
-  studies (three seeds, 3 to 20 arms).
+- Later arms never take back a verdict: a test keeps the p of the first judgement on its number of seeds. An arm's noise
+  is drawn towards that of the others, so arms could be added until it suits.
 
 The price is a first round at 0.04. Questions with hundreds of tests use `online_fdr` instead.
 """
@@ -31,7 +29,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ablate.noise.joint import Joint
 from ablate.noise.power import FIRST_SHARE
 from reports.statistics.estimates import holm_by_name
 
@@ -69,15 +66,11 @@ class LedgerClaim:
 
 @dataclass(frozen=True)
 class Judged:
-    """A test with its p-value (None if there is none yet) on `at` seeds; at = 0 if a later p always replaces this one.
-
-    joint: dependence on tests of other arms against the same baseline on the same seeds, if known.
-    """
+    """A test with its p-value (None if there is none yet) on `at` seeds; 0 if a later p always replaces this one."""
 
     claim: LedgerClaim
     p: float | None
     at: int = 0
-    joint: Joint | None = None
 
 
 Round = Mapping[LedgerClaim, Judged]
@@ -108,16 +101,6 @@ def rounds(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> tuple[Round
     return tuple(each for each in found if each)
 
 
-def joint_of(judged: Round) -> Joint | None:
-    """Joint distribution of a round's tests; known only if all compare arms with one baseline, on the same seeds and by
-    the same noise estimate."""
-    joints = [each.joint for each in judged.values() if each.joint is not None]
-    alike = {(claim.contrast.baseline, claim.contrast.measure, claim.seeds) for claim in judged}
-    if len(joints) < len(judged) or len(alike) > 1 or len({joint.freedom for joint in joints}) > 1:
-        return None
-    return Joint(joints[0].freedom, max(joint.beyond for joint in joints))
-
-
 def reuses_seeds(claim: LedgerClaim, known: Mapping[LedgerClaim, bool]) -> bool:
     """Whether a test is a repetition: its arms were judged before on a different set of seeds that overlaps with its
     own, or by other looks. Seeds seen without a p-value may be extended. known: earlier tests, and whether they had a
@@ -145,7 +128,7 @@ def corrected(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> dict[Led
     return {
         claim: None if p is None else min(1.0, p / share(number))
         for number, judged in enumerate(rounds(ledger, elsewhere), start=1)
-        for claim, p in holm_by_name({claim: each.p for claim, each in judged.items()}, joint_of(judged)).items()
+        for claim, p in holm_by_name({claim: each.p for claim, each in judged.items()}).items()
     }
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import scipy  # loads its submodules on first use
 from scipy import special  # scipy.stats takes seconds to load
 
-from reports.statistics.estimates import ALPHA
+from reports.verdicts import ALPHA
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ablate.noise.scatter import SPARED
 from reports.findings.comparison import Comparison
 from reports.findings.study_summary import ArmSummary, StudySummary
-from reports.statistics.stalled import Reliability
+from reports.statistics.stalled import failure_rate_bound
 from reports.wording import words
 from reports.wording.length_words import undertrained
 
@@ -31,22 +30,17 @@ def failing(summary: StudySummary) -> str:
 
 
 def left_out(summary: StudySummary) -> str:
-    """Addition to an answer: seeds that it leaves out, and outliers."""
+    """Addition to an answer: failed seeds, which no mean can include, and outliers, which all do."""
     found = failing(summary)
-    out = f" Left out of means and differences: {found}." if found else ""
+    out = f" Means leave out failed seeds ({found}); such an arm is never better." if found else ""
     return out + "".join(f" {_outlying(arm)}." for arm in summary.arms if arm.outlier)
 
 
 def _outlying(arm: ArmSummary) -> str:
-    """`Seed 1 of post ended 0.8 nats above the loss expected for its arm and seed`, and whether it is left out."""
+    """`Seed 1 of post ended 0.8 nats above its other seeds, and counts like them`."""
     assert arm.outlier is not None
-    then = (
-        "differences leave it out" + " and apply to runs that go well" * (arm.outlier.above > 0)
-        if arm.outlier.left_out
-        else f"with fewer than {SPARED} seeds it is kept, and intervals are wide"
-    )
-    ended = f"{abs(arm.outlier.above):.2g} nats {arm.outlier.side} the loss expected for its arm and seed"
-    return f"Seed {arm.outlier.seed} of {arm.name} ended {ended}, far beyond the scatter of the others: {then}"
+    ended = f"{abs(arm.outlier.above):.2g} nats {arm.outlier.side} its other seeds"
+    return f"Seed {arm.outlier.seed} of {arm.name} ended {ended}, and counts like them"
 
 
 def mark(summary: StudySummary) -> str:
@@ -57,17 +51,8 @@ def mark(summary: StudySummary) -> str:
 
 
 def where_it_trains(comparison: Comparison) -> str:
-    """`where both train (2 seeds), between −0.3 and +2 nats with failures counted`; empty if no seed failed."""
-    if not comparison.failures.any:
-        return ""
-    overall, trains = comparison.overall, f"where both train ({words.seed_count(len(comparison.seeds))})"
-    if overall is None:
-        return trains
-    return f"{trains}, between {_signed(overall.low)} and {_signed(overall.high)} nats with failures counted"
-
-
-def _signed(value: float) -> str:
-    return f"{'−' if value < 0 else '+'}{abs(value):.2g}"
+    """`where it trains`; empty if no seed failed."""
+    return "where it trains" if comparison.failures.any else ""
 
 
 def because(summary: StudySummary, arm: ArmSummary) -> str:
@@ -82,6 +67,6 @@ def reliability(summary: StudySummary) -> str:
     fewest = min((len(arm.seeds) for arm in summary.arms if arm.seeds and not arm.failed), default=0)
     if not fewest:
         return ""
-    bound = Reliability(0, fewest).at_most()
+    bound = failure_rate_bound(fewest)
     rates = f"{words.seed_count(fewest)} without a failure cannot rule out a failure rate below {100 * bound:.0f} %"
     return f"Verdicts apply to runs that train: {rates}."

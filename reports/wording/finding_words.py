@@ -67,7 +67,7 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
         return f" larger than {summary.study.margin:g} nats ({pairs}, {p_value(comparison.p_equivalence)})."
     if arm.verdict != "inconclusive":
         return f" ({tested})."
-    if comparison.shows_difference or comparison.shows_no_difference:
+    if comparison.is_barred:
         return f" ({tested}), because {failure_words.because(summary, arm)}."
     return f" ({tested}): {_open(summary, arm, comparison)}"
 

@@ -10,8 +10,8 @@ from ablate.store.documents.length import LIMITS
 from reports.designs import effect_words
 from reports.findings.judging import as_one, looks_at
 from reports.findings.study_summary import StudySummary
-from reports.statistics.estimates import ALPHA
 from reports.statistics.ledger import share
+from reports.verdicts import ALPHA
 from reports.wording import failure_words, words
 from reports.wording.arm_names import listed
 
@@ -43,7 +43,7 @@ def noise(summary: StudySummary) -> str:
     if paired is None or summary.noise.detectable is None:
         return f"{text}."
     of = "effects" if summary.effects else "paired differences"
-    return f"{text}, {words.nats(paired)} for {of}. {detectable(summary)} {unlike(summary)}".strip()
+    return f"{text}, {words.nats(paired)} for {of}. {detectable(summary)}".strip()
 
 
 def detectable(summary: StudySummary) -> str:
@@ -53,21 +53,6 @@ def detectable(summary: StudySummary) -> str:
     least, most = (f"{words.detectable(each)} nats" for each in summary.noise.detectable)
     seen = most if least == most else f"between {least} and {most}, depending on the arm"
     return f"Four of five such studies would find a difference of {seen}; smaller ones are found less often."
-
-
-def unlike(summary: StudySummary) -> str:
-    """Names of the arms that do not use the pooled noise; empty if all do."""
-    found = summary.noise
-    own = "are noisier than the others: each has" if len(found.noisier) > 1 else "is noisier than the others: it has"
-    parts = [f"{listed(found.noisier)} {own} its own noise estimate."] if found.noisier else []
-    parts += [f"{quiet_pair(pair)}." for pair in found.quiet]
-    return " ".join(parts)
-
-
-def quiet_pair(pair: tuple[str, str]) -> str:
-    """Reason why two arms count as one in the pooled noise."""
-    scatter = "vary less against each other than against the rest: they count as one arm in the noise estimate"
-    return f"{listed(pair)} {scatter}, and are compared by their own differences"
 
 
 def method(summary: StudySummary) -> str:
@@ -101,13 +86,13 @@ def _compared(summary: StudySummary) -> list[str]:
     if any(gap.shared for gap in gaps):
         over = ", with the scatter of held-out documents added to that of seeds"
     parts = [
-        f"Differences are paired: each seed of an arm against the same seed of {summary.baseline}.",
-        "One standard deviation of a run is estimated from all final and full-length tuning runs of the study, after "
-        "removing the effects of arm, learning rate and seed; a clearly noisier arm has its own. Better and worse are "
-        f"two-sided t-tests of the held-out loss after the last step{over}. With probability 95 %{but_tuning}, for "
-        "noise that is close to normal, all verdicts of this question together are right: p-values are corrected "
-        "(Dunnett's step-down test where all arms are compared with one baseline under one noise estimate, else "
-        "Holm's) for every arm ever judged for it, and the intervals of differences agree with them.",
+        f"Differences are those of the means over all seeds, against {summary.baseline}; what an arm and the baseline "
+        "share on common seeds cancels.",
+        "The noise of each arm is estimated from its own runs and drawn towards that of the others, the less the less "
+        "alike they are. Better and worse are two-sided t-tests (Welch's) of the held-out loss after the last step"
+        f"{over}. With probability 95 %{but_tuning}, for noise that is close to normal, all verdicts of this question "
+        "together are right: p-values are corrected (Holm's method) for every arm ever judged for it, and intervals "
+        "agree with them.",
     ]
     if summary.study.margin is not None:
         parts.append(

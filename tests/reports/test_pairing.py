@@ -11,8 +11,7 @@ import pytest
 from scipy import stats
 
 import ablate
-from reports.findings.loss_pairs import ArmLosses
-from reports.findings.losses import judge, noise_of
+from reports.findings.losses import ArmLosses, judge, noise_of
 
 BASE, OTHER = [3.100, 3.112, 3.105, 3.095, 3.108], [3.121, 3.134, 3.119, 3.128, 3.115]
 

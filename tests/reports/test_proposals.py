@@ -22,8 +22,7 @@ from reports.campaigns.proposals import (
     rule,
 )
 from reports.campaigns.proposals import tested as proposal_test
-from reports.findings.loss_pairs import ArmLosses
-from reports.findings.losses import noise_of
+from reports.findings.losses import ArmLosses, noise_of
 from reports.pages.campaign import campaign_page, headline, steps
 from tests.reports.browsing import no_chromium, playwright, visit
 

@@ -15,8 +15,7 @@ from ablate.api.atlas import study_files
 from ablate.cli import main
 from ablate.store import Store
 from reports.errors import ReportError
-from reports.findings.loss_pairs import ArmLosses
-from reports.findings.losses import judge, noise_of
+from reports.findings.losses import ArmLosses, judge, noise_of
 from reports.results import files
 from reports.results.document import own_parts, parts_of
 from tests.reports.factory import Arm, StudyOf, changed

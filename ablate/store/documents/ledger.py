@@ -43,10 +43,9 @@ class LedgerTest(Part):
     """Number of seeds behind `p`. The first p at a number of seeds stands. 0 in stores from before noise was pooled
     over a study, whose p-values are recomputed."""
     freedom: int | None = Field(default=None, exclude_if=lambda freedom: freedom is None)
-    """Degrees of freedom of the noise that `p` rests on, if it is the study's pooled noise and all `seeds` trained in
-    both arms: tests of arms against one baseline are then judged by their joint distribution."""
+    """Written by versions that pooled noise; not used."""
     beyond: float = Field(default=0.0, exclude_if=operator.not_)
-    """Variance of the difference that more seeds do not reduce, such as that of documents, over that of this noise."""
+    """As `freedom`."""
     p: float | None
     """p-value of the test for a difference; null if there is none yet."""
     p_tie: float | None

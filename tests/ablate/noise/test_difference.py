@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ablate.noise import Noise
 from ablate.noise.difference import Difference, seed_difference
 from ablate.noise.penalty import NOTHING, UNBOUNDED, Floats, Penalty, choice_penalty
-from ablate.noise.scatter import Noise
 
 DRAWS = 1_000_000
 LEVELS = (0.05, 0.04, 0.01, 0.0125)

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from ablate.noise import Noise
 from ablate.noise.power import (
     MOST_SEEDS,
     detectable,
@@ -18,7 +19,6 @@ from ablate.noise.power import (
     seeds_for,
     seeds_needed,
 )
-from ablate.noise.scatter import Noise
 from tests.regression import dunnett_level
 
 GENERATOR = np.random.default_rng(11)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ablate.noise.joint import any_wrong
+from ablate.noise.scatter import scatter
 from numpy.typing import NDArray
 from scipy import stats
 
 from ablate.noise.difference import seed_difference
-from ablate.noise.joint import any_wrong
-from ablate.noise.scatter import scatter
 
 RESULTS = Path(__file__).parents[3] / "studies" / "results"
 PLAINLY_UNLIKE = {"mqar", "optimizers", "qk_norm_lr", "swa_recall"}

@@ -1,0 +1,277 @@
+"""The noise of runs whose arms may differ in it: moderated variances that let go of an outlier.
+
+Smyth 2004 (doi:10.2202/1544-6115.1027) draws variances with few degrees of freedom towards what is usual; Phipson et
+al. 2016 (doi:10.1214/16-AOAS920) let go of those that are unusual. Here, for an arm with d = n − 1,
+
+    V = (w·c + d·s²) / (w + d)     w = d₀ · min(1, P(F(d, d₀) > s²/c) / RELEASE)     w + d degrees of freedom
+
+c is the geometric mean of the *other* arms' s², each without the bias of its logarithm and weighted by its precision,
+and of the noise of like runs if that is known. An arm that is too noisy for its own c has little say about the others.
+
+A difference of means has Welch's error and Satterthwaite's f degrees of freedom, less what m common seeds share: their
+paired differences have a variance s_p², which counts the more, the less independent arms would have one so small,
+
+    S² = (λ·f·(V_a + V_b) + (1 − λ)·(m − 1)·s_p²) / (λ·f + (1 − λ)·(m − 1))
+    λ = min(1, 2·P(F(m − 1, f) < s_p² / (V_a + V_b)) / TOGETHER)
+
+**The loser has to lose by its ordinary runs; the winner answers for all of its runs.** The test that `a` is worse caps
+its losses `CAP` standard deviations above their median. A failed run is an infinite loss, so it counts as one at the
+cap. The test that `a` is better caps those of `b` and takes `a` as it is: an arm with a failed run is never better.
+Since E min(y, cap) ≤ E y, what a capped test finds is true of the means over all seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import numpy as np
+from scipy import special  # scipy.stats takes seconds to load
+
+from ablate.noise import ROUNDING, Noise, Row, SeedLosses
+from ablate.noise.difference import Difference, Side
+
+PRIOR = 9.0
+"""d₀. In the recorded studies ln σ varies between arms with a standard deviation of 0.25, about as much as the
+logarithm of a standard deviation with 9 degrees of freedom."""
+SPREAD = 0.25
+"""Variance of ln σ² between the arms of a study."""
+HISTORY_SPREAD = 0.5
+"""Variance of ln σ² between an arm and like runs of other studies."""
+RELEASE = 0.8
+"""P(F) below which an arm is drawn less towards the others."""
+LOUD = 0.02
+"""P(F) below which an arm has less say about the noise of others."""
+LEAST_SAY = 1e-3
+"""Share of its say that the loudest arm keeps: it may be the only one."""
+TOGETHER = 0.5
+"""Two-sided P(F) below which paired differences count."""
+FEWEST = 4
+"""Degrees of freedom from which the noise of other studies is known well enough."""
+CAP = 4.0
+"""Standard deviations from the median at which a losing arm's losses are capped, and beyond which a run is odd."""
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A run far from the others of its arm: `above` their median in nats, negative below."""
+
+    seed: Hashable
+    above: float
+
+    @property
+    def side(self) -> str:
+        """`above` or `below` the other seeds."""
+        return "above" if self.above > 0 else "below"
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """Noise of all runs of a study.
+
+    rows: the arms that are compared; runs of one seed may have some of it in common. beside: other runs (of tuning,
+    say) that tell of the usual noise. history: noise of one like run of other studies.
+    """
+
+    rows: SeedLosses
+    beside: SeedLosses = field(default_factory=dict)
+    history: Noise | None = None
+
+    @cached_property
+    def _scatter(self) -> Mapping[Row, tuple[float, int]]:
+        """s² and d of each row that scatters."""
+        found = {row: _square(self.finished(row).values()) for row in (*self.rows, *self.beside)}
+        return {row: (square, d) for row, (square, d) in found.items() if square > ROUNDING**2}
+
+    @cached_property
+    def _votes(self) -> Mapping[Row, float]:
+        """Weight of each row in the noise of others."""
+        precise = {row: 1 / (_log_variance(d) + SPREAD) for row, (_, d) in self._scatter.items()}
+
+        def say(row: Row) -> float:
+            centre, (square, d) = self._usual(precise, row), self._scatter[row]
+            return 1.0 if centre is None else min(1.0, max(LEAST_SAY, _above(square / centre, d) / LOUD))
+
+        return {row: vote * say(row) for row, vote in precise.items()}
+
+    def _usual(self, votes: Mapping[Row, float], without: Row | None = None) -> float | None:
+        """Geometric mean of the rows' unbiased s² and of the history's; None without any."""
+        logs = [(_unbiased_log(*self._scatter[row]), vote) for row, vote in votes.items() if row != without]
+        if self.history is not None:
+            logs.append((2 * math.log(self.history.sd), 1 / HISTORY_SPREAD))
+        total = sum(vote for _, vote in logs)
+        return math.exp(sum(log * vote for log, vote in logs) / total) if logs else None
+
+    def finished(self, row: Row) -> dict[Hashable, float]:
+        """Losses of a row's runs that did not fail."""
+        losses = self.rows.get(row) or self.beside.get(row, {})
+        return {seed: loss for seed, loss in losses.items() if math.isfinite(loss)}
+
+    def centre(self, row: Row) -> float | None:
+        """c: the variance of a run that all other rows let one expect of this one; None without any."""
+        return self._usual(self._votes, without=row)
+
+    @cached_property
+    def typical(self) -> Noise | None:
+        """Noise of one run of a typical row; None if it is unknown."""
+        variance = self._usual(self._votes)
+        if variance is None:
+            return None
+        return Noise(math.sqrt(variance), sum(d for _, d in self._scatter.values()))
+
+    @cached_property
+    def run(self) -> Noise | None:
+        """Noise of one run of a typical row, less what common seeds share; None if it is unknown."""
+        if self.typical is None:
+            return None
+        first, *others = (*self.rows,) or (None,)
+        shares = [share for row in others if (share := self._apart(first, row)) > 0]
+        share = math.exp(math.fsum(map(math.log, shares)) / len(shares)) if shares else 1.0
+        return Noise(self.typical.sd * math.sqrt(share), self.typical.freedom)
+
+    def _apart(self, first: Row, row: Row) -> float:
+        """S² of two rows as a share of V_a + V_b."""
+        own, others = self.finished(first), self.finished(row)
+        (square, d), (base_square, base_d) = self._moderated(first, own.values()), self._moderated(row, others.values())
+        welch = _satterthwaite((square, d), (base_square, base_d))
+        gaps = [own[seed] - others[seed] for seed in own.keys() & others.keys()]
+        alone = square + base_square
+        return _of_pairs(gaps, alone, welch)[0] / alone if alone else 1.0
+
+    def louder(self, row: Row) -> float:
+        """Standard deviation of a row relative to a typical one's, 1 if it is lower or unknown."""
+        variance, _ = self._moderated(row, self.finished(row).values())
+        return max(1.0, math.sqrt(variance) / self.typical.sd) if self.typical else 1.0
+
+    def _moderated(self, row: Row, losses: Collection[float]) -> tuple[float, float]:
+        """V of these losses of a row, with its degrees of freedom."""
+        (square, d), centre = _square(losses), self.centre(row)
+        if centre is None or not d:
+            return square, d
+        weight = PRIOR * min(1.0, _above(square / centre, d) / RELEASE)
+        return (weight * centre + d * square) / (weight + d), weight + d
+
+    @cached_property
+    def odd(self) -> Mapping[Row, Odd]:
+        """The run of a row with three or more that is furthest from their median, if beyond `CAP`."""
+        found = {}
+        for row in self.rows:
+            losses, centre = self.finished(row), self.centre(row)
+            if len(losses) > 2 and centre is not None:
+                median = float(np.median(list(losses.values())))
+                seed = max(losses, key=lambda seed: abs(losses[seed] - median))
+                if abs(losses[seed] - median) > CAP * math.sqrt(centre):
+                    found[row] = Odd(seed, losses[seed] - median)
+        return found
+
+    def difference(self, arm: Row, base: Row) -> Difference | None:
+        """Mean of `arm` − mean of `base` over the runs that did not fail, with its noise.
+
+        None with fewer than two of these in either, without scatter, and if every seed gives the same difference: then
+        the arms compute the same, or the losses are rounded.
+        """
+        own, others = self.finished(arm), self.finished(base)
+        if min(len(own), len(others)) < 2 or self._is_constant(arm, base):
+            return None
+        worse = self._side(arm, self._capped(arm), base, self.rows[base])
+        better = self._side(arm, self.rows[arm], base, self._capped(base))
+        if worse is None or better is None:
+            return None
+        return Difference(_mean(own.values()) - _mean(others.values()), worse, better)
+
+    def _is_constant(self, arm: Row, base: Row) -> bool:
+        own, others = self.rows[arm], self.rows[base]
+        if own.keys() != others.keys():
+            return False
+        gaps = [own[seed] - others[seed] for seed in own if math.isfinite(own[seed] - others[seed])]
+        return len(gaps) < 2 or float(np.ptp(gaps)) <= ROUNDING
+
+    def _capped(self, row: Row) -> Mapping[Hashable, float]:
+        """Losses of a row in the test that it is worse."""
+        centre = self.centre(row)
+        if centre is None:
+            return self.rows[row]
+        cap = float(np.median(list(self.finished(row).values()))) + CAP * math.sqrt(centre)
+        return {seed: min(loss, cap) for seed, loss in self.rows[row].items()}
+
+    def _side(
+        self, arm: Row, own: Mapping[Hashable, float], base: Row, others: Mapping[Hashable, float]
+    ) -> Side | None:
+        """Difference of the means of these losses with its error; None if nothing scatters."""
+        failed = [sign for sign, losses in ((1, own), (-1, others)) if math.inf in losses.values()]
+        if failed:
+            return Side(sum(failed) * math.inf if sum(failed) else math.nan, 1.0, 1.0)
+        (square, d), (base_square, base_d) = (
+            self._moderated(row, losses.values()) for row, losses in ((arm, own), (base, others))
+        )
+        n, base_n, common = len(own), len(others), own.keys() & others.keys()
+        welch = _satterthwaite((square / n, d), (base_square / base_n, base_d))
+        apart, freedom = _of_pairs([own[seed] - others[seed] for seed in common], square + base_square, welch)
+        # V_a/n_a + V_b/n_b − 2·Cov·m/(n_a·n_b), where V_a + V_b − 2·Cov = S²
+        paired = apart * len(common)
+        variance = (paired + square * (base_n - len(common)) + base_square * (n - len(common))) / (n * base_n)
+        if not variance > 0:
+            return None
+        share = paired / (variance * n * base_n)
+        gap = _mean(own.values()) - _mean(others.values())
+        return Side(gap, math.sqrt(variance), share * freedom + (1 - share) * welch)
+
+
+def _satterthwaite(*parts: tuple[float, float]) -> float:
+    """Degrees of freedom of a sum of variances, each with its own."""
+    total = sum(part for part, _ in parts)
+    return total**2 / sum(part**2 / d for part, d in parts if part) if total else 1.0
+
+
+def _of_pairs(gaps: Collection[float], alone: float, welch: float) -> tuple[float, float]:
+    """S² and its degrees of freedom. gaps: differences on common seeds; alone: V_a + V_b, with `welch`."""
+    if len(gaps) < 2 or not alone:
+        return alone, welch
+    square, d = _square(gaps)
+    independent = min(1.0, 2 * float(special.fdtr(d, welch, square / alone)) / TOGETHER)
+    whole = independent * welch + (1 - independent) * d
+    return (independent * welch * alone + (1 - independent) * d * square) / whole, whole
+
+
+def noise_of_studies(tables: Iterable[SeedLosses]) -> Noise | None:
+    """Noise of one run of several studies, by their degrees of freedom; None with fewer than `FEWEST` in all."""
+    known = [noise for table in tables if (noise := NoiseModel(table).run) is not None]
+    freedom = sum(noise.freedom for noise in known)
+    if freedom < FEWEST:
+        return None
+    return Noise(math.exp(sum(noise.freedom * math.log(noise.sd) for noise in known) / freedom), freedom)
+
+
+def _mean(losses: Collection[float]) -> float:
+    return math.fsum(losses) / len(losses)
+
+
+def _square(losses: Collection[float]) -> tuple[float, int]:
+    """Variance of losses and its degrees of freedom, zero for a single loss and for differences of rounding."""
+    if len(losses) < 2:
+        return 0.0, 0
+    values = np.fromiter(losses, np.float64)
+    return 0.0 if np.ptp(values) <= ROUNDING else float(values.var(ddof=1)), len(losses) - 1
+
+
+def _above(ratio: float, d: int) -> float:
+    """P(F(d, d₀) > ratio)."""
+    return float(special.fdtrc(d, PRIOR, ratio))
+
+
+@lru_cache
+def _log_bias(d: int) -> float:
+    """E ln s² − ln σ²."""
+    return float(special.digamma(d / 2)) - math.log(d / 2)
+
+
+@lru_cache
+def _log_variance(d: int) -> float:
+    """Var ln s²."""
+    return float(special.polygamma(1, d / 2))
+
+
+def _unbiased_log(square: float, d: int) -> float:
+    return math.log(square) - _log_bias(d)
