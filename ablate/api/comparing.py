@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from pydantic import JsonValue
@@ -16,6 +16,7 @@ from ablate.api.logs_of_others import ended, is_pattern, read_logs
 from ablate.api.loss_metrics import facing, notes_on
 from ablate.api.loss_table import LossTable, read_table
 from ablate.errors import ArgumentError
+from ablate.planning.looks import ALPHA, looks
 from ablate.store.documents import JsonObject
 from reports.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
 from reports.wording.arm_names import listed_seeds
@@ -63,6 +64,8 @@ def compare(
     margin: float | None = None,
     metric: str | None = None,
     higher_is_better: bool = False,
+    sigma: float | None = None,
+    planned_seeds: int | None = None,
 ) -> LossComparison:
     """Judge every arm against the baseline, from final losses alone.
 
@@ -80,6 +83,9 @@ def compare(
         margin: the largest difference that does not matter; without it no verdict is `no difference`.
         higher_is_better: whether higher values of the metric are better, as for an accuracy or a reward: an arm above
             the baseline is then `better`, and differences keep their sign.
+        sigma: the standard deviation of one run, if like runs have shown it; the noise of each arm is drawn towards it.
+        planned_seeds: the number of seeds that every arm will have in the end, for a table that is judged while it
+            grows: it is judged at planned numbers of seeds only, which share the 5 %.
 
     Returns:
         Verdicts on every arm, with their intervals, as frames.
@@ -90,8 +96,11 @@ def compare(
     Example:
         >>> ablate.compare("losses.csv", baseline="pre", margin=0.01).contrasts
     """
-    if margin is not None and not (isinstance(margin, Real) and 0 < margin < math.inf):
-        raise ArgumentError("margin", "expected a finite number above 0", margin)
+    for name, value in (("margin", margin), ("sigma", sigma)):
+        if value is not None and not (isinstance(value, Real) and 0 < value < math.inf):
+            raise ArgumentError(name, "expected a finite number above 0", value)
+    if planned_seeds is not None and planned_seeds < FIRST_LOOK:
+        raise ArgumentError("planned_seeds", f"expected {FIRST_LOOK} or more", planned_seeds)
     are_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
     table = _of_logs(str(losses), metric) if are_logs else read_table(losses, metric)
     frame = table.frame
@@ -106,20 +115,56 @@ def compare(
     if len(arms) < 2:
         raise ArgumentError("losses", f"only one arm, {base}: nothing to compare it with")
     pairs = [(name, base) for name in names if name != base]
-    noise = noise_of(arms)
-    found = judge(arms, pairs, noise, margin, sign=-1 if higher_is_better else 1)
+    noise = noise_of(arms, sigma)
+    look = _look(arms, planned_seeds)
+    found = judge(arms, pairs, noise, margin, sign=-1 if higher_is_better else 1, alpha=look.alpha)
+    if look.reason:
+        found = [replace(each, **WITHHELD, reason=look.reason) for each in found]
     return LossComparison(
         _arms_frame(arms, higher_is_better),
         _contrasts_frame([facing(each) for each in found] if higher_is_better else found),
-        smallest_detectable(pairs, noise),
+        None if look.reason else smallest_detectable(pairs, noise, look.alpha),
         (
             *notes_on(table.metric, higher_is_better),
             *table.notes,
             *_failed(frame),
             *_notes(arms, base),
             *_shared_with_tuning(frame),
+            look.note,
         ),
     )
+
+
+FIRST_LOOK = 3
+"""Fewest seeds at which a growing table is judged."""
+WITHHELD: dict[str, Any] = {"low": None, "high": None, "p": None, "detectable": None, "verdict": "no verdict"}
+RERUN = (
+    "judge a table once: judged anew with every seed from 3 to 10, until a difference shows, it shows a false one in "
+    "about 15 % of cases; --planned-seeds N gives a growing table looks that share the 5 %"
+)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The look at which a table is judged: its level, the reason why it is not judged at this number of seeds, and a
+    note for the reader."""
+
+    alpha: float
+    note: str
+    reason: str = ""
+
+
+def _look(arms: Sequence[ArmLosses], planned: int | None) -> _Look:
+    if planned is None:
+        return _Look(ALPHA, RERUN)
+    seeds, plan = min(len(arm.judging) for arm in arms), looks(FIRST_LOOK, planned)
+    counts = [look.seeds for look in plan]
+    listed = f"looks at {', '.join(map(str, counts))} seeds share the 5 %"
+    if seeds in counts:
+        return _Look(plan[0].alpha, f"{listed}: this one, at {seeds}, has {100 * plan[0].alpha:.2g} %")
+    after = [count for count in counts if count > seeds]
+    when = f"the next look is at {after[0]}" if after else f"{planned} were planned"
+    return _Look(plan[0].alpha, listed, f"{seeds} seeds are no planned look: {when}")
 
 
 def _of_logs(pattern: str, metric: str | None) -> LossTable:

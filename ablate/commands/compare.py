@@ -41,6 +41,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="higher values of the metric are better, as for accuracies and rewards; differences keep their sign",
     )
     parser.add_argument("--margin", type=float, metavar="X", help="the largest difference that does not matter")
+    parser.add_argument("--sigma", type=float, metavar="X", help="standard deviation of one run, known from like runs")
+    parser.add_argument(
+        "--planned-seeds",
+        type=int,
+        metavar="N",
+        help="judge a growing table, which will have N seeds, at planned looks",
+    )
     parser.add_argument("--stores", nargs="+", metavar="DIR", help="summarise a study over these stores")
     parser.add_argument("--scale", help="scale of the study, with --stores")
     add_json(parser)
@@ -59,6 +66,8 @@ def run(options: argparse.Namespace) -> int:
         margin=options.margin,
         metric=options.metric,
         higher_is_better=options.higher_is_better,
+        sigma=options.sigma,
+        planned_seeds=options.planned_seeds,
     )
     if options.json:
         print_json(found.document())
@@ -88,9 +97,9 @@ def run(options: argparse.Namespace) -> int:
 def _over_stores(options: argparse.Namespace) -> int:
     import ablate
 
-    for name in ("baseline", "metric", "margin"):
+    for name in ("baseline", "metric", "margin", "sigma", "planned_seeds"):
         if getattr(options, name) is not None:
-            raise OptionError(f"--{name} cannot be combined with --stores: the study has its own")
+            raise OptionError(f"--{name.replace('_', '-')} cannot be combined with --stores: the study has its own")
     if options.higher_is_better:
         raise OptionError("--higher-is-better cannot be combined with --stores, which compares losses")
     found = ablate.compare_stores(options.losses, options.stores, scale=options.scale)

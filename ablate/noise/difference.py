@@ -58,11 +58,12 @@ class Difference:
 
     @property
     def _wider(self) -> Side:
-        return max(self.worse, self.better, key=lambda side: side.error)
+        known = [side for side in (self.worse, self.better) if math.isfinite(side.value)]
+        return max(known, key=lambda side: side.error, default=Side(self.value, math.inf, 1.0))
 
     @property
     def error(self) -> float:
-        """The larger standard error of the two sides."""
+        """The larger standard error of the two sides, but for one with failed runs; infinite if both have some."""
         return self._wider.error
 
     @property

@@ -68,6 +68,29 @@ class Odd:
 
 
 @dataclass(frozen=True)
+class _Votes:
+    """Logarithms of the rows' variances with the weights of their geometric mean, and the noise of like runs."""
+
+    logs: Mapping[Row, float]
+    weights: Mapping[Row, float]
+    history: Noise | None
+
+    @cached_property
+    def _sums(self) -> tuple[float, float]:
+        past = [] if self.history is None else [(2 * math.log(self.history.sd), 1 / HISTORY_SPREAD)]
+        all_ = [*((self.logs[row], weight) for row, weight in self.weights.items()), *past]
+        return math.fsum(log * weight for log, weight in all_), math.fsum(weight for _, weight in all_)
+
+    def usual(self, without: Row | None = None) -> float | None:
+        """The geometric mean, but for one row; None if nothing else is known."""
+        weight = self.weights.get(without, 0.0)
+        if len(self.weights) + (self.history is not None) <= (without in self.weights):
+            return None
+        log_sum, total = self._sums
+        return math.exp((log_sum - weight * self.logs.get(without, 0.0)) / (total - weight))
+
+
+@dataclass(frozen=True)
 class NoiseModel:
     """Noise of all runs of a study.
 
@@ -86,23 +109,17 @@ class NoiseModel:
         return {row: (square, d) for row, (square, d) in found.items() if square > ROUNDING**2}
 
     @cached_property
-    def _votes(self) -> Mapping[Row, float]:
-        """Weight of each row in the noise of others."""
+    def _votes(self) -> _Votes:
+        """Say of each row in the noise of others: its precision, less if it is loud."""
+        logs = {row: math.log(square) - _log_bias(d) for row, (square, d) in self._scatter.items()}
         precise = {row: 1 / (_log_variance(d) + SPREAD) for row, (_, d) in self._scatter.items()}
+        known = _Votes(logs, precise, self.history)
 
         def say(row: Row) -> float:
-            centre, (square, d) = self._usual(precise, row), self._scatter[row]
-            return 1.0 if centre is None else min(1.0, max(LEAST_SAY, _above(square / centre, d) / LOUD))
+            usual, (square, d) = known.usual(row), self._scatter[row]
+            return 1.0 if usual is None else min(1.0, max(LEAST_SAY, _above(square / usual, d) / LOUD))
 
-        return {row: vote * say(row) for row, vote in precise.items()}
-
-    def _usual(self, votes: Mapping[Row, float], without: Row | None = None) -> float | None:
-        """Geometric mean of the rows' unbiased s² and of the history's; None without any."""
-        logs = [(_unbiased_log(*self._scatter[row]), vote) for row, vote in votes.items() if row != without]
-        if self.history is not None:
-            logs.append((2 * math.log(self.history.sd), 1 / HISTORY_SPREAD))
-        total = sum(vote for _, vote in logs)
-        return math.exp(sum(log * vote for log, vote in logs) / total) if logs else None
+        return _Votes(logs, {row: vote * say(row) for row, vote in precise.items()}, self.history)
 
     def finished(self, row: Row) -> dict[Hashable, float]:
         """Losses of a row's runs that did not fail."""
@@ -111,12 +128,12 @@ class NoiseModel:
 
     def centre(self, row: Row) -> float | None:
         """c: the variance of a run that all other rows let one expect of this one; None without any."""
-        return self._usual(self._votes, without=row)
+        return self._votes.usual(without=row)
 
     @cached_property
     def typical(self) -> Noise | None:
         """Noise of one run of a typical row; None if it is unknown."""
-        variance = self._usual(self._votes)
+        variance = self._votes.usual()
         if variance is None:
             return None
         return Noise(math.sqrt(variance), sum(d for _, d in self._scatter.values()))
@@ -134,7 +151,7 @@ class NoiseModel:
     def _apart(self, first: Row, row: Row) -> float:
         """S² of two rows as a share of V_a + V_b."""
         own, others = self.finished(first), self.finished(row)
-        (square, d), (base_square, base_d) = self._moderated(first, own.values()), self._moderated(row, others.values())
+        (square, d), (base_square, base_d) = self.moderated(first), self.moderated(row)
         welch = _satterthwaite((square, d), (base_square, base_d))
         gaps = [own[seed] - others[seed] for seed in own.keys() & others.keys()]
         alone = square + base_square
@@ -142,12 +159,12 @@ class NoiseModel:
 
     def louder(self, row: Row) -> float:
         """Standard deviation of a row relative to a typical one's, 1 if it is lower or unknown."""
-        variance, _ = self._moderated(row, self.finished(row).values())
+        variance, _ = self.moderated(row)
         return max(1.0, math.sqrt(variance) / self.typical.sd) if self.typical else 1.0
 
-    def _moderated(self, row: Row, losses: Collection[float]) -> tuple[float, float]:
-        """V of these losses of a row, with its degrees of freedom."""
-        (square, d), centre = _square(losses), self.centre(row)
+    def moderated(self, row: Row, losses: Collection[float] | None = None) -> tuple[float, float]:
+        """V of a row with its degrees of freedom; of these losses in place of its own, if given."""
+        (square, d), centre = _square(self.finished(row).values() if losses is None else losses), self.centre(row)
         if centre is None or not d:
             return square, d
         weight = PRIOR * min(1.0, _above(square / centre, d) / RELEASE)
@@ -204,7 +221,7 @@ class NoiseModel:
         if failed:
             return Side(sum(failed) * math.inf if sum(failed) else math.nan, 1.0, 1.0)
         (square, d), (base_square, base_d) = (
-            self._moderated(row, losses.values()) for row, losses in ((arm, own), (base, others))
+            self.moderated(row, losses.values()) for row, losses in ((arm, own), (base, others))
         )
         n, base_n, common = len(own), len(others), own.keys() & others.keys()
         welch = _satterthwaite((square / n, d), (base_square / base_n, base_d))
@@ -271,7 +288,3 @@ def _log_bias(d: int) -> float:
 def _log_variance(d: int) -> float:
     """Var ln s²."""
     return float(special.polygamma(1, d / 2))
-
-
-def _unbiased_log(square: float, d: int) -> float:
-    return math.log(square) - _log_bias(d)

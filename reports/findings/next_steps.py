@@ -132,9 +132,10 @@ def _seeds(summary: StudySummary) -> tuple[list[NextStep], str]:
     Seeds are not judged twice: new ones are a test of their own, at the share of the 5 % that earlier rounds left. The
     uncertainty of tuning is common to all seeds, so they have to find a difference that is smaller by that amount.
     """
-    noise, arms = summary.noise.run, len(summary.arms)
+    noise, arms = summary.noise.ahead or summary.noise.run, len(summary.arms)
     if noise is None:
         return [], ""
+    known = noise.freedom + (arms - 1) * (_tuned_seeds(summary.study) - 1)
     if any(each.comparison.waits_for_rates for each in summary.judgements):
         return [], "more seeds do not help, since the best setting lies beyond those tried"
     level = ALPHA * share(looks_at(summary.tests, summary.ledger, summary.elsewhere) + 1)
@@ -143,7 +144,7 @@ def _seeds(summary: StudySummary) -> tuple[list[NextStep], str]:
     if room >= wanted:
         open_ = f"tuning leaves {room:.2g} nats uncertain, and the difference sought is {wanted:g}"
         return [], f"more seeds do not help, since {open_}"
-    seeds = seeds_for(wanted - room, Noise(noise.sd, 0), arms, alpha=level)
+    seeds = seeds_for(wanted - room, Noise(noise.sd, known), arms, alpha=level)
     if seeds is None or seeds > MOST:
         number = "more than a thousand" if seeds is None else f"{seeds:,}"
         return [], f"{number} fresh seeds would be needed to detect {wanted:g} nats"
@@ -152,6 +153,11 @@ def _seeds(summary: StudySummary) -> tuple[list[NextStep], str]:
         f" {100 * level:.2g} %, the next look's share of the 5 %"
     )
     return [NextStep(summary.command(_fresh(summary, seeds)), reason, training_seconds(summary, seeds), POWER)], ""
+
+
+def _tuned_seeds(study: StudyDocument) -> int:
+    """Number of seeds of full-length tuning runs, which tell of the noise too; 1 without any."""
+    return max((len(trial.losses) for each in study.tuning if each.fraction == 1 for trial in each.trials), default=1)
 
 
 def _fresh(summary: StudySummary, seeds: int) -> str:

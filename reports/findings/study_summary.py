@@ -145,13 +145,15 @@ class NoiseSummary:
     """Scatter over seeds in nats per token: `loss_sd` of the loss within an arm, `difference_sd` of paired differences.
 
     `detectable` holds the smallest true differences that would have shown with 80 % probability, in the most and in the
-    least sensitive comparison. `run` is the noise of one run of a typical arm.
+    least sensitive comparison. `run` is the noise of one run of a typical arm, `ahead` that by which a study of fresh
+    seeds will be planned.
     """
 
     run: Noise | None
     loss_sd: float | None
     difference_sd: float | None
     detectable: tuple[Interval, Interval] | None
+    ahead: Noise | None = None
 
 
 class SectionSummary:

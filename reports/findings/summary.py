@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from scipy import special  # scipy.stats takes seconds to load
 
+from ablate.noise import Noise
 from ablate.store import Store
 from ablate.store.documents import StudyArm
 from ablate.store.documents.costs import CROWDED
@@ -68,7 +69,7 @@ def summarise(data: Collected) -> StudySummary:
     plain = StudySummary(
         study=data.study,
         arms=arms,
-        noise=_noise(noise, arms, effects),
+        noise=_noise(noise, data.ahead, arms, effects),
         warnings=(
             *warnings.find(data),
             *_late_margin(data, judged),
@@ -220,13 +221,16 @@ def _scores(data: Collected, arm: str) -> tuple[MeanScore, ...]:
     return tuple(found)
 
 
-def _noise(noise: StudyNoise, arms: tuple[ArmSummary, ...], effects: tuple[EffectSummary, ...]) -> NoiseSummary:
+def _noise(
+    noise: StudyNoise, ahead: Noise | None, arms: tuple[ArmSummary, ...], effects: tuple[EffectSummary, ...]
+) -> NoiseSummary:
     every = [arm.comparison for arm in arms if arm.comparison] + [each.comparison for each in effects]
     comparisons = [each for each in every if not each.rounds_to_zero]
     by_value = attrgetter("value")
     seen = [found for comparison in comparisons if (found := comparison.detectable) is not None]
     return NoiseSummary(
         run=noise.run,
+        ahead=ahead,
         loss_sd=_pooled([arm.loss for arm in arms]),
         difference_sd=_pooled([comparison.difference for comparison in comparisons]),
         detectable=(min(seen, key=by_value), max(seen, key=by_value)) if seen else None,

@@ -136,7 +136,7 @@ def _standing(
     spent = standing.level / ALPHA
     room = gap.room(found.alpha * spent)
     needed, smallest = None, None
-    if math.isfinite(room):
+    if math.isfinite(room) and math.isfinite(gap.error):
         error = math.hypot(gap.error, gap.shared)
         smallest = detectable_effect(error, gap.freedom, standing.of_each(found.alpha)).moved(room)
     if smallest and study.looks and not found.failures.any:

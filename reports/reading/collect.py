@@ -79,6 +79,7 @@ def collected(documents: StudyDocuments) -> Collected:
         costs=documents.costs,
         shared=shared_runs(store, study),
         history=noise_of_studies(like_tables(store, like, study.run_digests)),
+        ahead=noise_of_studies(like_tables(store, like, ())),
         began=documents.began,
         frames={name: frame for each in sections().values() for name, frame in each.collect(documents).items()},
     )

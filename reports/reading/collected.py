@@ -50,6 +50,8 @@ class Collected:
     """Losses of the baseline on other seeds, in other studies of the store: by study and seed."""
     history: Noise | None = None
     """Noise of one run of like studies of the store."""
+    ahead: Noise | None = None
+    """The same with this study's own runs: what a study of fresh seeds will be planned and judged by."""
     began: str | None = None
     """Start of the first run of a registered study (ISO 8601)."""
 

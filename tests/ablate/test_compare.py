@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,8 @@ from scipy import stats
 
 import ablate
 from ablate.cli import main
+from tests.moderated import moderated
+from tests.regression import holm
 
 PRE, POST, DOUBLE = [4.155, 4.132, 4.140, 4.149], [4.296, 4.273, 4.290, 4.281], [4.167, 4.151, 4.148, 4.172]
 
@@ -24,36 +25,38 @@ def frame(**arms: list[float]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row")
 
 
-def test_two_arms_are_a_paired_t_test() -> None:
+def test_two_arms_are_judged_by_variances_drawn_towards_each_other() -> None:
     found = ablate.compare(frame(pre=PRE, post=POST)).contrasts.row(0, named=True)
-    test = stats.ttest_rel(POST, PRE)
-    interval = test.confidence_interval(0.95)
+    test = moderated({"pre": PRE, "post": POST}, "post", "pre")
     assert found["difference"] == pytest.approx(np.mean(POST) - np.mean(PRE))
-    assert found["p"] == pytest.approx(test.pvalue)
-    assert (found["low"], found["high"]) == pytest.approx((interval.low, interval.high))
+    assert found["p"] == pytest.approx(test.p)
+    assert (found["low"], found["high"]) == pytest.approx(test.interval(0.05))
     assert (found["arm"], found["against"], found["verdict"]) == ("post", "pre", "worse")
+    assert found["reason"] == "4 paired seeds"
 
 
-def test_three_arms_share_one_scatter_and_holm_corrects() -> None:
-    """Against a two-way analysis of variance written out."""
-    table = np.array([PRE, POST, DOUBLE])
-    left = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
-    error, freedom = math.sqrt((left**2).sum() / 6 * 2 / 4), 6
-    p = [2 * stats.t.sf(abs(each.mean() - table[0].mean()) / error, freedom) for each in table[1:]]
-    expected = [min(1, 2 * p[0]), max(2 * p[0], p[1])] if p[0] < p[1] else [max(2 * p[1], p[0]), min(1, 2 * p[1])]
-    found = ablate.compare(frame(pre=PRE, post=POST, double=DOUBLE))
-    assert found.contrasts["p"].to_list() == pytest.approx(expected)
-    critical = stats.t.isf(0.0125, freedom)
-    assert found.detectable is not None
-    assert stats.nct.sf(critical, freedom, found.detectable / error) == pytest.approx(0.8, abs=1e-6)
+def test_holm_corrects_over_three_arms() -> None:
+    losses = {"pre": PRE, "post": POST, "double": DOUBLE}
+    tests = [moderated(losses, name, "pre") for name in ("post", "double")]
+    found = ablate.compare(frame(**losses))
+    assert found.contrasts["p"].to_list() == pytest.approx(holm([test.p for test in tests]))
+    assert found.contrasts["p"][0] == pytest.approx(2 * tests[0].p)
+    ends = found.contrasts.select("low", "high").rows()
+    assert ends == [pytest.approx(test.interval(0.025)) for test in tests]
+    powers = []
+    for side in (test.worse for test in tests):
+        assert side is not None and found.detectable is not None
+        critical = stats.t.isf(0.0125, side.freedom)
+        powers.append(stats.nct.sf(critical, side.freedom, found.detectable / side.error))
+    assert min(powers) == pytest.approx(0.8, abs=1e-6)
 
 
 def test_seeds_that_arms_do_not_share_are_not_paired() -> None:
     losses = frame(pre=PRE, post=POST).with_columns(seed=pl.int_range(pl.len()))
     found = ablate.compare(losses).contrasts.row(0, named=True)
-    test = stats.ttest_ind(POST, PRE)
-    assert found["p"] == pytest.approx(test.pvalue)
-    assert "unpaired" in found["reason"]
+    test = moderated({"pre": dict(enumerate(PRE)), "post": dict(enumerate(POST, 4))}, "post", "pre")
+    assert (found["p"], found["low"], found["high"]) == pytest.approx((test.p, *test.interval(0.05)))
+    assert (found["reason"], found["paired"]) == ("4 and 4 seeds, none in common", 0)
 
 
 def test_seeds_may_be_words_and_an_arm_that_failed_does_not_unpair_the_others() -> None:
@@ -72,14 +75,15 @@ def test_margin_failures_and_files(tmp_path: Path, capsys: pytest.CaptureFixture
     tie = ablate.compare(frame(pre=PRE, double=DOUBLE), margin=0.1).contrasts.row(0, named=True)
     assert tie["verdict"] == "no difference"
     failed = ablate.compare(frame(pre=PRE, better=[3.9, 3.91, 3.89, math.nan])).contrasts.row(0, named=True)
-    assert failed["verdict"] == "inconclusive" and "1 of 4 runs of better failed" in failed["reason"]
+    assert failed["verdict"] == "inconclusive"
+    assert "1 of 4 runs of better failed, so better cannot be better" in failed["reason"]
     gone = ablate.compare(frame(pre=PRE, gone=[math.inf] * 4)).contrasts.row(0, named=True)
     assert gone["verdict"] == "diverged"
     path = tmp_path / "losses.csv"
     frame(pre=PRE, post=POST).write_csv(path)
     assert main(["compare", str(path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert set(document) == {"arms", "contrasts", "detectable", "notes", "unused"}
+    assert set(document) == {"arms", "contrasts", "detectable", "notes"}
     numbers, words = {"difference", "low", "high", "p", "paired"}, {"arm", "against", "verdict", "reason"}
     assert set(document["contrasts"][0]) == numbers | words
     from_pandas = ablate.compare(pd.read_csv(path), baseline="post").contrasts.row(0, named=True)
@@ -140,80 +144,99 @@ def test_a_baseline_that_is_not_there() -> None:
 
 
 def test_what_is_detectable_holds_for_the_noisiest_pair() -> None:
-    """An arm ten times as noisy has a scatter of its own, by which all of its comparisons are blurred."""
+    """All comparisons with an arm that is ten times as noisy are blurred."""
     draw = np.random.default_rng(0)
     calm = {name: (4 + draw.normal(0, 0.002, 6)).tolist() for name in ("b", "c", "d")}
     found = ablate.compare(frame(a=(4 + draw.normal(0, 0.03, 6)).tolist(), **calm), baseline="a")
-    assert all("a is noisier than the rest" in reason for reason in found.contrasts["reason"])
     quiet = ablate.compare(frame(**calm)).detectable
     assert found.detectable is not None and quiet is not None and found.detectable > 5 * quiet
     with_a = 2 * 0.03 / math.sqrt(6)  # two standard errors: less is found in fewer than half of such studies
     assert found.detectable > with_a
 
 
-def test_arms_that_scatter_less_about_each_other_are_named() -> None:
+def test_arms_that_move_together_are_told_apart_by_differences_far_below_the_scatter_of_either() -> None:
     base = [2.400, 2.412, 2.391, 2.403, 2.397, 2.409]
     losses = {
-        "other": [2.431, 2.415, 2.44, 2.42, 2.436, 2.418],
         "base": base,
-        "near": [loss + off for loss, off in zip(base, (0.010, 0.0101, 0.0099, 0.01, 0.0102, 0.0098), strict=True)],
+        "other": [2.431, 2.415, 2.44, 2.42, 2.436, 2.418],
+        "near": [loss + off for loss, off in zip(base, (0.002, 0.0021, 0.0019, 0.002, 0.0022, 0.0018), strict=True)],
     }
-    rows = [(arm, seed, loss) for arm, of in losses.items() for seed, loss in enumerate(of)]
-    frame = pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row")
-    note = (
-        "base and near vary less against each other than against the rest: they count as one arm in the noise estimate"
-    )
-    against_other, against_base = (ablate.compare(frame, baseline=name) for name in ("other", "base"))
-    assert any(said.startswith(note) for said in against_other.notes)
-    assert not against_other.contrasts["reason"].str.contains("against each other").any()
-    near = against_base.contrasts.filter(arm="near")["reason"].item()
-    quiet = "the two vary less against each other than against the rest, so this pair uses its own noise estimate"
-    assert quiet in near
+    found = ablate.compare(frame(**losses)).contrasts.filter(arm="near").row(0, named=True)
+    paired = stats.ttest_rel(losses["near"], base)
+    ends = paired.confidence_interval(0.975)
+    assert found["p"] == pytest.approx(2 * paired.pvalue, rel=0.01)
+    assert (found["low"], found["high"]) == pytest.approx((ends.low, ends.high), rel=0.01)
+    shuffled = frame(**losses).with_columns(seed=pl.int_range(pl.len()))
+    assert ablate.compare(shuffled).contrasts.filter(arm="near")["verdict"].item() == "inconclusive"
 
 
 @pytest.mark.parametrize("arms", [3, 4])
-def test_one_bad_seed_is_named_and_of_more_than_three_arms_makes_no_others_alike(arms: int) -> None:
-    """Of three, the two others differ less than the one with the bad seed does, which is all that a note may say."""
+def test_one_bad_seed_is_named_and_no_other(arms: int) -> None:
     draw = np.random.default_rng(arms)
     for _ in range(40):
         losses = draw.normal(2.4, 0.012, (arms, 5))
         losses[0, 0] += 0.5
-        rows = [(f"arm {arm}", seed, loss) for arm, of in enumerate(losses.tolist()) for seed, loss in enumerate(of)]
-        found = ablate.compare(pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row"), baseline="arm 1")
-        assert "seed 0 of arm 0 ended" in found.contrasts.filter(arm="arm 0")["reason"].item()
-        assert arms == 3 or not any("against each other" in note for note in found.notes)
+        found = ablate.compare(frame(**{f"arm {arm}": of for arm, of in enumerate(losses.tolist())}), baseline="arm 1")
+        with_it = found.contrasts.filter(arm="arm 0")["reason"].item()
+        above = losses[0, 0] - np.median(losses[0])
+        assert f"seed 0 of arm 0 ended {above:.2g} above the others" in with_it and with_it.count("ended") == 1
+        assert not found.contrasts.filter(pl.col("arm") != "arm 0")["reason"].str.contains("ended").any()
 
 
-def test_a_run_that_ended_better_than_the_others_is_not_one_that_went_badly() -> None:
+def test_a_run_that_ended_far_below_the_others_counts_and_makes_no_winner() -> None:
     draw = np.random.default_rng(5)
     losses = draw.normal(2.4, 0.01, (4, 6))
     losses[1, 2] -= 0.3
-    rows = [(f"arm {arm}", seed, loss) for arm, of in enumerate(losses.tolist()) for seed, loss in enumerate(of)]
-    reasons = ablate.compare(pl.DataFrame(rows, schema=["arm", "seed", "loss"], orient="row")).contrasts["reason"]
-    assert "without the outlying seed: over all 6 seeds" in reasons[0]
-    assert not reasons.str.contains("go well").any()
+    found = ablate.compare(frame(**{f"arm {arm}": of for arm, of in enumerate(losses.tolist())})).contrasts.row(
+        0, named=True
+    )
+    without = np.delete(losses[1], 2).mean() - losses[0].mean()
+    assert found["reason"].startswith(
+        f"6 paired seeds; seed 2 of arm 1 ended 0.29 below the others: without it the difference is {without:+.2g}; "
+    )
+    assert found["difference"] == pytest.approx(losses[1].mean() - losses[0].mean())
+    assert found["difference"] < -0.04 and found["verdict"] == "inconclusive"
 
 
-def test_pairs_are_counted_without_the_seeds_that_are_left_out() -> None:
+def test_an_odd_seed_stays_in_the_difference_and_the_reason_says_what_it_makes_of_it() -> None:
     for number in range(20):
         draw = np.random.default_rng(number)
         arms = {name: (4 + draw.normal(0, 0.004, 6)).tolist() for name in ("a", "b", "c")}
         arms["b"][2] += 0.3
         found = ablate.compare(frame(**arms)).contrasts.filter(arm="b").row(0, named=True)
-        left_out = {int(seed) for seed in re.findall(r"seed (\d) of \w ended .+? and is left out", found["reason"])}
-        kept = [b - a for seed, (a, b) in enumerate(zip(arms["a"], arms["b"], strict=True)) if seed not in left_out]
-        whole = np.mean(np.subtract(arms["b"], arms["a"]))
-        assert 2 in left_out and found["difference"] == pytest.approx(np.mean(kept))
-        over_all = f"applies to runs that go well: over all 6 seeds the difference is {whole:+.2g};"
-        assert found["reason"].startswith(f"{len(kept)} paired seeds; {over_all}")
+        assert found["difference"] == pytest.approx(np.mean(arms["b"]) - np.mean(arms["a"]))
+        above, without = arms["b"][2] - np.median(arms["b"]), np.mean(np.delete(arms["b"], 2)) - np.mean(arms["a"])
+        said = f"seed 2 of b ended {above:.2g} above the others: without it the difference is {without:+.2g}"
+        assert said in found["reason"]
 
 
-def test_a_failed_run_is_why_a_small_p_is_no_verdict() -> None:
-    found = ablate.compare(frame(a=PRE, b=[*np.subtract(PRE[:3], [0.5, 0.51, 0.49]), math.nan])).contrasts.row(
-        0, named=True
-    )
-    assert found["p"] < 0.05 and found["verdict"] == "inconclusive"
-    assert "1 of 4 runs of b failed, which rules out a verdict" in found["reason"]
+def test_one_bad_run_neither_makes_an_arm_worse_nor_hides_that_it_is() -> None:
+    """It counts as one four standard deviations above the middle of its arm."""
+    quiet = {"a": PRE, "c": DOUBLE}
+    level = ablate.compare(frame(**quiet, b=[4.141, 4.152, 4.135, 9.0])).contrasts.filter(arm="b").row(0, named=True)
+    assert level["difference"] > 1 and level["verdict"] == "inconclusive"
+    plain = {**quiet, "b": [*POST[:3], 9.0]}
+    found = ablate.compare(frame(**plain)).contrasts.filter(arm="b").row(0, named=True)
+    test = moderated(plain, "b", "a")
+    assert found["verdict"] == "worse"
+    assert found["p"] == pytest.approx(2 * test.p)
+    assert (found["low"], found["high"]) == pytest.approx(test.interval(0.025))
+    fails = {**quiet, "b": [*POST[:3], math.inf]}
+    found = ablate.compare(frame(**fails)).contrasts.filter(arm="b").row(0, named=True)
+    assert (found["verdict"], found["high"]) == ("worse", math.inf)
+    test = moderated(fails, "b", "a")
+    assert (found["p"], found["low"]) == pytest.approx((2 * test.p, test.interval(0.025)[0]))
+
+
+def test_a_failed_run_rules_out_that_its_arm_is_better() -> None:
+    losses = frame(a=PRE, b=[*np.subtract(PRE[:3], [0.5, 0.51, 0.49]), math.nan])
+    found = ablate.compare(losses).contrasts.row(0, named=True)
+    assert (found["p"], found["high"], found["verdict"]) == (1.0, math.inf, "inconclusive")
+    assert found["difference"] == pytest.approx(np.mean(PRE[:3]) - 0.5 - np.mean(PRE))
+    assert "1 of 4 runs of b failed, so b cannot be better" in found["reason"]
+    turned = ablate.compare(losses, baseline="b").contrasts.row(0, named=True)
+    assert (turned["p"], turned["low"], turned["verdict"]) == (1.0, -math.inf, "inconclusive")
+    assert "1 of 4 runs of b failed, so a cannot be worse" in turned["reason"]
 
 
 def test_another_separator_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -304,14 +327,20 @@ def test_what_is_no_frame_or_number_is_said(given: dict[str, object]) -> None:
 
 def test_what_weakens_tuning_is_noted() -> None:
     """Rates that are not known or were never tried, and seeds that chose a rate and judge it."""
+
+    def said(losses: pl.DataFrame) -> tuple[str, ...]:
+        *notes, always = ablate.compare(losses).notes
+        assert always.startswith("judge a table once")
+        return tuple(notes)
+
     inside = tuned(edge=False)
-    assert not any("tuned and judged" in note or "rate" in note for note in ablate.compare(inside).notes)
+    assert not said(inside)
     judging = pl.col("split") == "judging"
-    no_rate = ablate.compare(inside.with_columns(rate=pl.when(judging).then(None).otherwise(pl.col("rate")))).notes
+    no_rate = said(inside.with_columns(rate=pl.when(judging).then(None).otherwise(pl.col("rate"))))
     assert no_rate == ("pre, post: judging runs have no rate; assumed to be the best rate of the tuning runs",)
-    other = ablate.compare(inside.with_columns(rate=pl.when(judging).then(0.5).otherwise(pl.col("rate")))).notes
+    other = said(inside.with_columns(rate=pl.when(judging).then(0.5).otherwise(pl.col("rate"))))
     assert other == ("pre, post: judged at a rate that was not tried in tuning",)
-    same = ablate.compare(inside.with_columns(seed=pl.col("seed") % 100)).notes
+    same = said(inside.with_columns(seed=pl.col("seed") % 100))
     assert same == ("pre, post: tuned and judged on the same seeds, so the chosen rate looks better than it is",)
     with pytest.raises(ablate.ArgumentError, match="row 1: rate: expected a finite number above 0, not -1"):
         ablate.compare(inside.with_columns(rate=-pl.col("rate") / pl.col("rate")))
