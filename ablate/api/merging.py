@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.api.packing import unpacked
+from ablate.api.prospects import JudgedBefore
 from ablate.api.sizes import size_in_bytes
 from ablate.store import Store
 from ablate.store.documents import JsonObject, StudyDocument
@@ -138,4 +139,15 @@ def _kept(store: Store, theirs: StudyDocument) -> str:
         return f"study {name}: the store's own study has different arms, and is kept; runs and judgements were added"
     seeds = sorted({run.seed for study in (ours, theirs) for arm in study.arms for run in arm.runs})
     command = ours.command(seeds_option(seeds), store.option)
-    return f"study {name}: yours is kept; to report on all seeds, without training: {command}"
+    runs = {
+        arm.name: {run.seed: run for study in (ours, theirs) for run in study.arm(arm.name).runs} for arm in ours.arms
+    }
+    both = tuple(arm.model_copy(update={"runs": tuple(runs[arm.name].values())}) for arm in ours.arms)
+    before = JudgedBefore.of(ours.model_copy(update={"arms": both}), store)
+    if not before.repeats:
+        return f"study {name}: yours is kept; nobody has judged these seeds, so all are judged together by: {command}"
+    return (
+        f"study {name}: yours is kept. Some of these seeds were judged already, so a report on all of them has estimates,"
+        f" and no verdict: {command}. For a verdict, judge fresh seeds from {max(seeds) + 1} on; labs that train with "
+        "`--no-report` can judge all of theirs at once"
+    )

@@ -16,7 +16,7 @@ from ablate.api.promoting import promote_effects, refuse_promotion
 from ablate.api.prospects import Prospects
 from ablate.api.result import StudyResult
 from ablate.api.study_names import StudyLike, refuse_namesake
-from ablate.errors import AblateError
+from ablate.errors import AblateError, ArgumentError
 from ablate.machine.numerics import restored
 from ablate.planning.campaign import CampaignOutcome
 from ablate.running.context import RunContext, open_context
@@ -26,6 +26,7 @@ from ablate.running.stages import StudyRunner
 from ablate.store.documents.shell import plugin_options
 from ablate.store.documents.study import ScaleForecast
 from ablate.study.reading import load_study
+from ablate.study.sections import AutoSeeds
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from zoo.settings.registry import plugin_files
@@ -43,6 +44,7 @@ def run(
     trackers: Sequence[str] = (),
     allow_code: bool = False,
     promote: str | Path | None = None,
+    report: bool = True,
     **options: Unpack[RunOptions],
 ) -> StudyResult:
     """Run a study: train what is missing, measure, evaluate, and write the report.
@@ -59,6 +61,8 @@ def run(
             fails is dropped, and the study goes on.
         allow_code: allow the study's lm-eval task files to run code, now and later, as long as they do not change.
         promote: for a study with a `design`, where to write a study that confirms its better effects with fresh seeds.
+        report: False trains without showing a loss or writing a report, so that the seeds are not looked at: they can
+            still be judged together with others, such as those of another lab.
         options: see `ablate.running.options`.
 
     Returns:
@@ -83,6 +87,10 @@ def run(
         )
         raise chosen.error("search", reason)
     refuse_code(chosen, allow_code)
+    if not report and isinstance(chosen.sections.seeds, AutoSeeds):
+        raise ArgumentError("report", "`seeds: auto` judges the seeds that it has: name the seeds", report)
+    if not report and promote is not None:
+        raise ArgumentError("report", "`promote` needs verdicts", report)
     if promote is not None:
         refuse_promotion(chosen, promote)
     place = context.store.study(chosen.name, chosen.scale)
@@ -95,14 +103,15 @@ def run(
         open_arms=lambda: reports.open_arms(folder),
         foretell=lambda outcome: _foretold(context, chosen, outcome),
         forecast=lambda scale, edits: _forecast(context, chosen, scale, edits),
+        blind=not report,
     )
     try:
         runner.run()
     except KeyboardInterrupt:  # losses have been shown, which counts as a look
-        if runner.outcome is not None:
+        if runner.outcome is not None and report:
             reports.record_look(folder)
         raise
-    if runner.outcome is None:
+    if runner.outcome is None or not report:
         return StudyResult.of(runner, None, None)
     summary = reports.summarise(folder, context.store)
     promoted = None if promote is None else promote_effects(chosen, summary, promote)

@@ -43,6 +43,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="for a study with a design: write a study that confirms its better effects with fresh seeds",
     )
+    parser.add_argument(
+        "--no-report",
+        dest="report",
+        action="store_false",
+        help="train without showing losses or writing a report: seeds that nobody looked at can be judged with others",
+    )
     add_json(parser)
 
 
@@ -56,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
     import ablate
 
     result = ablate.run(
-        options.study, **given_run_options(options), **given(options, "promote", "trackers", "allow_code")
+        options.study, **given_run_options(options), **given(options, "promote", "trackers", "allow_code", "report")
     )
     if options.json:
         print_json(result.document())
@@ -69,6 +75,8 @@ def _run(options: argparse.Namespace) -> int:
         elif options.promote:
             command = f"ablate run {shlex.quote(str(result.promoted))} --scale {result.scale}"
             print(f"to confirm with fresh seeds: {suggested(command, options)}")
+    elif not options.report and not result.failed:
+        print(f"{result.trained} runs trained, {result.reused} reused; no loss was shown, and nothing was judged")
     for failure in result.failed:
         print(f"ablate: failed: {failure}", file=sys.stderr)
     for line in result.skipped:

@@ -74,8 +74,8 @@ class RunContext:
         beside = self.options.workers_per_gpu - 1 if self.device == "cuda" else 0
         return Request.of(plan, identity, self.store, self.options.execution, beside)
 
-    def follow(self, study: Study, labels: Mapping[str, tuple[str, int]]) -> Progress:
-        return open_progress(self.store, study.name, labels, self.progress)
+    def follow(self, study: Study, labels: Mapping[str, tuple[str, int]], *, blind: bool) -> Progress:
+        return open_progress(self.store, study.name, labels, self.progress, blind=blind)
 
 
 def _error(rows: int, inner: int, columns: int) -> float:

@@ -64,7 +64,7 @@ class StudyRunner:
     before: the study's earlier document in the store. open_arms: called after a stage that trained seeds; returns the
     arms that more seeds could settle. foretell: called before anything is trained, with the outcome, or None before
     tuning; returns lines on what the study will probably detect. forecast: plans the study at another scale, with
-    edits, and returns its estimated duration.
+    edits, and returns its estimated duration. blind: whether to show no losses.
     """
 
     def __init__(
@@ -75,10 +75,12 @@ class StudyRunner:
         open_arms: Callable[[], Sequence[str]],
         foretell: Callable[[CampaignOutcome | None], Iterable[str]],
         forecast: Callable[[str, Mapping[str, JsonValue]], ScaleForecast | None],
+        *,
+        blind: bool = False,
     ) -> None:
         self.study, self.context, self.store, self._before = study, context, context.store, before
         self.planner, self._open_arms, self._foretell = context.planner(study), open_arms, foretell
-        self._forecast = forecast
+        self._forecast, self._blind = forecast, blind
         self.to_train: dict[str, bool] = {}
         """Whether each run, by digest, was still to be trained when first encountered."""
         self.labels: dict[str, tuple[str, int]] = {}
@@ -94,7 +96,7 @@ class StudyRunner:
         """Run all stages; stop after a stage with a failed run, as the next stage may need its result."""
         stages = self.planner.stages()
         stage: Stage | None = next(stages)
-        with self.context.follow(self.study, self.labels) as progress:
+        with self.context.follow(self.study, self.labels, blind=self._blind) as progress:
             prepare_corpora(self.study, self.store, progress.data)
             prepare_checkpoints(self.study, self.store, progress.say)
             while stage is not None:

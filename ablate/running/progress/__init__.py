@@ -18,11 +18,14 @@ Wanted = bool | Tell
 """A caller's choice of progress: True for standard error, False for silence, or a function that takes each line."""
 
 
-def open_progress(store: Store, title: str, labels: Mapping[str, tuple[str, int]], wanted: Wanted) -> Progress:
-    """The progress output that the caller chose; on a terminal, a live table. labels: arm and seed, by digest."""
+def open_progress(
+    store: Store, title: str, labels: Mapping[str, tuple[str, int]], wanted: Wanted, *, blind: bool = False
+) -> Progress:
+    """The progress output that the caller chose; on a terminal, a live table. labels: arm and seed, by digest. blind:
+    without losses."""
     if _on_terminal(wanted):
-        return ProgressBars(store, title, labels)
-    return Lines(store, title, labels, teller(wanted))
+        return ProgressBars(store, title, labels, blind)
+    return Lines(store, title, labels, blind, tell=teller(wanted))
 
 
 def open_counts(wanted: Wanted) -> AbstractContextManager[None]:

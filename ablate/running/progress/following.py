@@ -43,6 +43,8 @@ class Run:
     claimed: bool = False
     is_new: bool = True
     """Whether the run had no steps before this command."""
+    blind: bool = False
+    """Whether its losses are not shown."""
 
     def look(self, store: Store) -> None:
         missing, holder = self.request.missing(), self.watch.holder()
@@ -51,7 +53,7 @@ class Run:
         last = store.last_step(self.request.digest)
         self.step = last.step if last else 0
         if last and missing[:1] == ["train"]:
-            self.doing, self.share = step_text(last, self.steps), last.step / self.steps
+            self.doing, self.share = step_text(last, self.steps, blind=self.blind), last.step / self.steps
         elif missing and store.log_path(self.request.digest).exists():
             count = holder.count if holder else None
             self.doing = f"{PHASES[missing[0]]}{f': {count}' if count else ''}"
@@ -63,10 +65,10 @@ class Run:
             self.doing = f"process {holder.pid} sent no heartbeat for {silent} (timeout {timeout})"
 
 
-def step_text(record: MetricsRecord, steps: int) -> str:
-    """`step 120/400  loss 3.214  5.2k tokens/s`"""
-    loss = "not finite" if record.loss is None else f"{record.loss:.3f}"
-    return f"step {record.step}/{steps}  loss {loss}  {short(record.tokens_per_second or 0.0)} tokens/s"
+def step_text(record: MetricsRecord, steps: int, *, blind: bool = False) -> str:
+    """`step 120/400  loss 3.214  5.2k tokens/s`; blind: without the loss."""
+    loss = "" if blind else f"loss {'not finite' if record.loss is None else f'{record.loss:.3f}'}  "
+    return f"step {record.step}/{steps}  {loss}{short(record.tokens_per_second or 0.0)} tokens/s"
 
 
 @dataclass
@@ -106,6 +108,8 @@ class Progress:
     store: Store
     title: str
     labels: Mapping[str, tuple[str, int]]
+    blind: bool = False
+    """Whether losses are not shown, so that seeing them is no look at the question."""
     runs: dict[str, Run] = field(default_factory=dict, init=False)
     current: dict[str, Run] = field(default_factory=dict, init=False)
     finished: int = field(default=0, init=False)
@@ -137,6 +141,7 @@ class Progress:
             arm, seed = self.labels[request.digest]
             steps = request.identity.steps
             run = Run(f"{arm} seed {seed}", request, steps, float(steps), Watch(self.store.run_dir(request.digest)))
+            run.blind = self.blind
             run.look(self.store)
             run.is_new = not run.step
             self.runs[request.digest] = run
@@ -174,6 +179,8 @@ class Progress:
         result = self.store.read_result(event.digest)
         if result is None:
             raise RuntimeError(f"run {event.digest} has no result after it ended")
+        if self.blind:
+            return f"ended  {short(result.training_speed or 0.0)} tokens/s"
         if result.status == "diverged":
             return f"diverged: {result.reason}"
         if result.bits_per_byte is None:  # a synthetic task
