@@ -139,15 +139,14 @@ def _kept(store: Store, theirs: StudyDocument) -> str:
         return f"study {name}: the store's own study has different arms, and is kept; runs and judgements were added"
     seeds = sorted({run.seed for study in (ours, theirs) for arm in study.arms for run in arm.runs})
     command = ours.command(seeds_option(seeds), store.option)
-    runs = {
-        arm.name: {run.seed: run for study in (ours, theirs) for run in study.arm(arm.name).runs} for arm in ours.arms
-    }
-    both = tuple(arm.model_copy(update={"runs": tuple(runs[arm.name].values())}) for arm in ours.arms)
-    before = JudgedBefore.of(ours.model_copy(update={"arms": both}), store)
-    if not before.repeats:
+    arms = []
+    for arm in ours.arms:
+        runs = {run.seed: run for run in (*arm.runs, *theirs.arm(arm.name).runs)}
+        arms.append(arm.model_copy(update={"runs": tuple(runs.values())}))
+    if not JudgedBefore.of(ours.model_copy(update={"arms": tuple(arms)}), store).repeats:
         return f"study {name}: yours is kept; nobody has judged these seeds, so all are judged together by: {command}"
     return (
-        f"study {name}: yours is kept. Some of these seeds were judged already, so a report on all of them has estimates,"
-        f" and no verdict: {command}. For a verdict, judge fresh seeds from {max(seeds) + 1} on; labs that train with "
-        "`--no-report` can judge all of theirs at once"
+        f"study {name}: yours is kept. Some of these seeds were judged already, so a report on all of them has "
+        f"estimates and no verdict: {command}. For a verdict, judge fresh seeds from {max(seeds) + 1} on; labs that "
+        "train with `--no-report` can judge all of theirs at once"
     )

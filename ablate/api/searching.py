@@ -200,7 +200,7 @@ class _StudySearch:
         engine, owner = self.context.engine, Owner(self.folder)
         sampler, (validations, wait) = chosen_sampler(self.spec, self.lab.space), self.lab.curve_length
         trials.sampler, trials.pruner = make_sampler(self.spec, sampler), make_pruner(self.spec, validations, wait)
-        progress = Lines(self.store, self.study.name, {}, teller(self.context.progress))
+        progress = Lines(self.store, self.study.name, {}, tell=teller(self.context.progress))
         prepare_corpora(self.study, self.store, progress.data)
         prepare_checkpoints(self.study, self.store, progress.say)
         imported = begin(self.lab, trials, owner)

@@ -8,11 +8,12 @@ al. 2016 (doi:10.1214/16-AOAS920) let go of those that are unusual. Here, for an
 c is the geometric mean of the *other* arms' s², each without the bias of its logarithm and weighted by its precision,
 and of the noise of like runs if that is known. An arm that is too noisy for its own c has little say about the others.
 
-A difference of means has Welch's error and Satterthwaite's f degrees of freedom, less what m common seeds share: their
-paired differences have a variance s_p², which counts the more, the less independent arms would have one so small,
+A difference of means has Welch's error and Satterthwaite's f degrees of freedom, less what runs of one seed have in
+common. Let MS be the mean square of the standardised residuals (y − ȳ_a) / √V_a of all arms, split into MS_s between
+seeds and MS_r within, with ν_r degrees of freedom. Seeds leave the share ρ = MS_r / MS of the variance. It counts the
+more, the less independent runs would have so large an MS_s:
 
-    S² = (λ·f·(V_a + V_b) + (1 − λ)·(m − 1)·s_p²) / (λ·f + (1 − λ)·(m − 1))
-    λ = min(1, 2·P(F(m − 1, f) < s_p² / (V_a + V_b)) / TOGETHER)
+    share = (λ·f + (1 − λ)·ν·ρ) / (λ·f + (1 − λ)·ν)     λ = min(1, 2·P(F > MS_s / MS_r) / TOGETHER)     ν = min(ν_r, f)
 
 **The loser has to lose by its ordinary runs; the winner answers for all of its runs.** The test that `a` is worse caps
 its losses `CAP` standard deviations above their median. A failed run is an infinite loss, so it counts as one at the
@@ -46,8 +47,8 @@ LOUD = 0.02
 """P(F) below which an arm has less say about the noise of others."""
 LEAST_SAY = 1e-3
 """Share of its say that the loudest arm keeps: it may be the only one."""
-TOGETHER = 0.5
-"""Two-sided P(F) below which paired differences count."""
+TOGETHER = 0.1
+"""Two-sided P(F) below which common seeds count."""
 FEWEST = 4
 """Degrees of freedom from which the noise of other studies is known well enough."""
 CAP = 4.0
@@ -140,22 +141,33 @@ class NoiseModel:
 
     @cached_property
     def run(self) -> Noise | None:
-        """Noise of one run of a typical row, less what common seeds share; None if it is unknown."""
+        """Noise of one run of a typical row, apart from what common seeds share; None if it is unknown."""
         if self.typical is None:
             return None
-        first, *others = (*self.rows,) or (None,)
-        shares = [share for row in others if (share := self._apart(first, row)) > 0]
-        share = math.exp(math.fsum(map(math.log, shares)) / len(shares)) if shares else 1.0
+        share, _ = self._seeds.share(self.typical.freedom)
         return Noise(self.typical.sd * math.sqrt(share), self.typical.freedom)
 
-    def _apart(self, first: Row, row: Row) -> float:
-        """S² of two rows as a share of V_a + V_b."""
-        own, others = self.finished(first), self.finished(row)
-        (square, d), (base_square, base_d) = self.moderated(first), self.moderated(row)
-        welch = _satterthwaite((square, d), (base_square, base_d))
-        gaps = [own[seed] - others[seed] for seed in own.keys() & others.keys()]
-        alone = square + base_square
-        return _of_pairs(gaps, alone, welch)[0] / alone if alone else 1.0
+    @cached_property
+    def _seeds(self) -> _Seeds:
+        """What runs of one seed have in common, over the seeds that two rows or more have."""
+        left: dict[Hashable, list[float]] = {}
+        for row in self.rows:
+            capped = self._capped(row)
+            variance = self.moderated(row, capped.values())[0] if math.inf not in capped.values() else 0.0
+            mean = _mean(capped.values()) if variance else 0.0
+            for seed, loss in capped.items() if variance and len(capped) > 1 else ():
+                left.setdefault(seed, []).append((loss - mean) / math.sqrt(variance))
+        common = [of for of in left.values() if len(of) > 1]
+        freedom = len(common) - 1
+        rest = sum(len(of) - 1 for of in common) - (max(map(len, common), default=1) - 1)
+        if freedom < 1 or rest < 1:
+            return _Seeds()
+        between = sum(len(of) * _mean(of) ** 2 for of in common)
+        within = sum((each - _mean(of)) ** 2 for of in common for each in of)
+        if not within:
+            return _Seeds(0.0, 0.0, rest)
+        alone = min(1.0, 2 * float(special.fdtrc(freedom, rest, between / freedom / (within / rest))) / TOGETHER)
+        return _Seeds(alone, min(1.0, within / rest / ((between + within) / (freedom + rest))), rest)
 
     def louder(self, row: Row) -> float:
         """Standard deviation of a row relative to a typical one's, 1 if it is lower or unknown."""
@@ -223,33 +235,39 @@ class NoiseModel:
         (square, d), (base_square, base_d) = (
             self.moderated(row, losses.values()) for row, losses in ((arm, own), (base, others))
         )
-        n, base_n, common = len(own), len(others), own.keys() & others.keys()
+        n, base_n, common = len(own), len(others), len(own.keys() & others.keys())
         welch = _satterthwaite((square / n, d), (base_square / base_n, base_d))
-        apart, freedom = _of_pairs([own[seed] - others[seed] for seed in common], square + base_square, welch)
-        # V_a/n_a + V_b/n_b − 2·Cov·m/(n_a·n_b), where V_a + V_b − 2·Cov = S²
-        paired = apart * len(common)
-        variance = (paired + square * (base_n - len(common)) + base_square * (n - len(common))) / (n * base_n)
+        share, freedom = self._seeds.share(welch)
+        # V_a/n_a + V_b/n_b − 2·Cov·m/(n_a·n_b), where 2·Cov = (1 − share)·(V_a + V_b)
+        paired = common / (n * base_n) * (square + base_square)
+        variance = square / n + base_square / base_n - (1 - share) * paired
         if not variance > 0:
             return None
-        share = paired / (variance * n * base_n)
+        by_seed = share * paired / variance
         gap = _mean(own.values()) - _mean(others.values())
-        return Side(gap, math.sqrt(variance), share * freedom + (1 - share) * welch)
+        return Side(gap, math.sqrt(variance), by_seed * freedom + (1 - by_seed) * welch)
+
+
+@dataclass(frozen=True)
+class _Seeds:
+    """λ, ρ and ν_r: by how much runs of one seed seem independent, the share of their variance that they do not have in
+    common, and its degrees of freedom."""
+
+    alone: float = 1.0
+    rest: float = 1.0
+    freedom: float = 0.0
+
+    def share(self, welch: float) -> tuple[float, float]:
+        """Share of the variance of a difference that common seeds leave, and its degrees of freedom."""
+        weights = self.alone * welch, (1 - self.alone) * min(self.freedom, welch)
+        whole = sum(weights)
+        return (weights[0] + weights[1] * self.rest) / whole, whole
 
 
 def _satterthwaite(*parts: tuple[float, float]) -> float:
     """Degrees of freedom of a sum of variances, each with its own."""
     total = sum(part for part, _ in parts)
     return total**2 / sum(part**2 / d for part, d in parts if part) if total else 1.0
-
-
-def _of_pairs(gaps: Collection[float], alone: float, welch: float) -> tuple[float, float]:
-    """S² and its degrees of freedom. gaps: differences on common seeds; alone: V_a + V_b, with `welch`."""
-    if len(gaps) < 2 or not alone:
-        return alone, welch
-    square, d = _square(gaps)
-    independent = min(1.0, 2 * float(special.fdtr(d, welch, square / alone)) / TOGETHER)
-    whole = independent * welch + (1 - independent) * d
-    return (independent * welch * alone + (1 - independent) * d * square) / whole, whole
 
 
 def noise_of_studies(tables: Iterable[SeedLosses]) -> Noise | None:

@@ -100,7 +100,7 @@ def test_an_arm_that_trains_at_no_rate_may_be_anything_and_tells_nothing_of_nois
     tunings = [tune(draw, name, Curve(1e-2, 0.5), 0.004) for name in ("pre", "double", "post")]
     runs = judging(np.random.default_rng(4), "pre", "double")
     alone, known = study_noise(tunings[:2], runs), study_noise([*tunings[:2], untrained(tunings[2])], runs)
-    assert known.scatter == alone.scatter
+    assert known.model == alone.model and known.run == alone.run
     for name in ("pre", "double"):
         assert known.choices[name].rate == alone.choices[name].rate
         np.testing.assert_array_equal(known.penalty(name).values, alone.penalty(name).values)

@@ -22,7 +22,8 @@ from reports.sections.losses import Losses
 from reports.wording import finding_words
 from reports.wording.tables import ARM_MEASURES
 from tests.documents import quartiles
-from tests.regression import dunnett, dunnett_level, pooled
+from tests.moderated import moderated
+from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf, arm_documents, changed, shown, typical
 
 
@@ -38,7 +39,7 @@ def pair(base: list[float | None], arm: list[float | None], **kwargs: Any) -> St
     return StudyOf([Arm("base", base, steps=4), Arm("arm", arm, steps=4)], measured=False, **kwargs)
 
 
-def test_estimates_and_differences_are_those_of_scipy_and_least_squares(tmp_path: Path) -> None:
+def test_estimates_are_those_of_scipy_and_differences_those_of_moderated_variances(tmp_path: Path) -> None:
     summary = summary_of(typical(4), tmp_path)
     base, pre = np.array([2.400, 2.412, 2.391]), np.array([2.310, 2.324, 2.299])
     arm = arm_of(summary, "pre")
@@ -48,14 +49,15 @@ def test_estimates_and_differences_are_those_of_scipy_and_least_squares(tmp_path
     half = stats.t.ppf(0.975, 2) * stats.sem(pre)
     assert arm.loss.mean == pytest.approx(2.311)
     assert (arm.loss.low, arm.loss.high) == pytest.approx((2.311 - half, 2.311 + half))
-    expected = pooled({"post": base, "pre": pre, "double": [2.402, 2.405, 2.399]}, "pre", "post")
-    low, high = expected.interval(1 - dunnett_level(0.04, 2, expected.freedom))
+    losses = {"post": base.tolist(), "pre": pre.tolist(), "double": [2.402, 2.405, 2.399]}
+    expected, other = (moderated(losses, name, "post") for name in ("pre", "double"))
+    low, high = expected.interval(0.04 / 2)
     assert arm.comparison.difference.mean == pytest.approx(-0.09)
-    assert arm.comparison.difference.low == pytest.approx(low, rel=1e-3)
-    assert arm.comparison.difference.high == pytest.approx(high, rel=1e-3)
+    assert arm.comparison.difference.low == pytest.approx(low)
+    assert arm.comparison.difference.high == pytest.approx(high)
     assert arm.comparison.test is not None
     assert arm.comparison.test.p == pytest.approx(expected.p)
-    assert arm.comparison.p_holm == pytest.approx(dunnett([expected.p, 1.0], expected.freedom)[0] / 0.8, rel=1e-2)
+    assert arm.comparison.p_holm == pytest.approx(holm([expected.p, other.p])[0] / 0.8)
 
 
 def test_verdicts_costs_and_noise(tmp_path: Path) -> None:
@@ -76,8 +78,11 @@ def test_verdicts_costs_and_noise(tmp_path: Path) -> None:
 
 def test_pairing_sees_what_seed_noise_hides(tmp_path: Path) -> None:
     """Seeds scatter by 0.1, yet every seed says the same of the arm."""
-    summary = summary_of(pair([2.3, 2.5, 2.4], [2.311, 2.510, 2.409]), tmp_path)
-    assert arm_of(summary, "arm").verdict == "worse"
+    base, arm = [2.3, 2.5, 2.4, 2.42, 2.36], [2.311, 2.510, 2.409, 2.429, 2.371]
+    found = arm_of(summary_of(pair(base, arm), tmp_path), "arm")
+    assert found.verdict == "worse"
+    assert found.comparison is not None and found.comparison.test is not None
+    assert found.comparison.test.p == pytest.approx(stats.ttest_rel(arm, base).pvalue, rel=0.05)
 
 
 def test_seeds_are_paired_by_seed_not_by_place(tmp_path: Path) -> None:
@@ -118,15 +123,18 @@ def test_diverged_seeds_are_counted_and_forbid_a_win(tmp_path: Path) -> None:
     summary = summary_of(study, tmp_path)
     shaky, broken = arm_of(summary, "shaky"), arm_of(summary, "broken")
     assert shaky.comparison is not None
-    assert shaky.comparison.p_holm is not None
-    assert shaky.comparison.p_holm < 0.05
+    assert shaky.comparison.p_holm == 1.0
+    assert shaky.comparison.is_barred
+    assert shaky.comparison.difference is not None
+    assert shaky.comparison.difference.mean == pytest.approx(np.mean([2.300, 2.313, 2.290]) - np.mean(base))
+    assert shaky.comparison.difference.high == np.inf
     assert (shaky.verdict, shaky.seeds, shaky.diverged) == ("inconclusive", (0, 1, 2), (3,))
     assert (broken.verdict, broken.loss, broken.seeds) == ("diverged", None, ())
     assert any("shaky: 1 of 4 seeds diverged (seed 3: loss is NaN at step 7)" in text for text in summary.warnings)
     assert any("broken: 4 of 4 seeds diverged" in text for text in summary.warnings)
 
 
-def test_an_arm_is_not_worse_than_a_baseline_that_diverged_more(tmp_path: Path) -> None:
+def test_an_arm_is_not_worse_than_a_baseline_with_a_seed_that_diverged(tmp_path: Path) -> None:
     study = StudyOf(
         [
             Arm("base", [2.300, 2.313, 2.290, 9.9], steps=4, diverged=[3]),
@@ -136,8 +144,10 @@ def test_an_arm_is_not_worse_than_a_baseline_that_diverged_more(tmp_path: Path) 
     summary = summary_of(study, tmp_path)
     steady = arm_of(summary, "steady")
     assert steady.comparison is not None
-    assert steady.comparison.p_holm is not None
-    assert steady.comparison.p_holm < 0.05
+    assert steady.comparison.p_holm == 1.0
+    assert steady.comparison.is_barred
+    assert steady.comparison.difference is not None
+    assert steady.comparison.difference.low == -np.inf
     assert steady.verdict == "inconclusive"
     assert finding_words.sentence(summary, steady).endswith("because 1 of 4 seeds of base diverged.")
 
@@ -287,7 +297,7 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
         "name edits tuned matching seeds stalled diverged loss loss_interval bits_per_byte accuracy "
         "accuracy_interval excess tokens_per_second peak_memory_bytes costs "
         "kv_bytes_per_token parameters flops_per_token evals verdict "
-        "difference difference_interval p detectable difference_with_failures detectable_interval "
+        "difference difference_interval p detectable detectable_interval "
         "seeds_needed eval_differences"
     )
     assert [" ".join(document) for document in documents] == [promised] * 3

@@ -108,21 +108,6 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     )
 
 
-def test_arms_whose_noise_is_not_that_of_all_are_named(tmp_path: Path) -> None:
-    base = [2.400, 2.412, 2.391, 2.403, 2.397, 2.409]
-    near = [loss + off for loss, off in zip(base, (0.010, 0.0101, 0.0099, 0.01, 0.0102, 0.0098), strict=True)]
-    other = [2.431, 2.415, 2.44, 2.42, 2.436, 2.418]
-    loud = [2.3, 2.9, 2.1, 2.6, 2.8, 2.2]
-    arms = [Arm("base", base), Arm("near", near), Arm("other", other), Arm("loud", loud)]
-    summary = reports.summarise(StudyOf(arms).write(tmp_path))
-    assert (summary.noise.noisier, summary.noise.quiet) == (("loud",), (("base", "near"),))
-    said = (
-        "loud is noisier than the others: it has its own noise estimate. base and near vary less against each other "
-        "than against the rest: they count as one arm in the noise estimate, and are compared by their own differences."
-    )
-    assert said in reports.notes(summary) and said in method_words.noise(summary)
-
-
 @pytest.mark.parametrize(
     ("arm", "said"),
     [
