@@ -12,7 +12,7 @@ from scipy import special, stats
 
 PRIOR, RELEASE, LOUD, LEAST = 9, 0.8, 0.02, 0.001
 SPREAD, HISTORY_SPREAD = 0.25, 0.5
-TOGETHER, CAP = 0.5, 4
+TOGETHER, CAP = 0.1, 4
 
 Losses = Mapping[Any, Mapping[Any, float] | Sequence[float | None]]
 """Losses by arm and seed, infinite for a run that failed; None in a list where a run is absent."""
@@ -154,20 +154,47 @@ def _one_sided(
     # Welch and Satterthwaite
     part_a, part_b = v_a / n_a, v_b / n_b
     welch = (part_a + part_b) ** 2 / (part_a**2 / f_a * (part_a > 0) + part_b**2 / f_b * (part_b > 0))
-    # what common seeds share
-    gaps = [own[seed] - others[seed] for seed in own if seed in others]
-    m, apart, freedom = len(gaps), v_a + v_b, welch
-    if m > 1:
-        seen = variance(gaps) if max(gaps) - min(gaps) > 1e-8 else 0.0
-        alone = min(1.0, 2 * float(stats.f.cdf(seen / apart, m - 1, welch)) / TOGETHER)
-        weights = [alone * welch, (1 - alone) * (m - 1)]
-        freedom = sum(weights)
-        apart = (weights[0] * apart + weights[1] * seen) / freedom
-    covariance = (v_a + v_b - apart) / 2
-    square = v_a / n_a + v_b / n_b - 2 * covariance * m / (n_a * n_b)
-    share = m * apart / (n_a * n_b) / square
+    alone, left, within = shared_by_seeds(rows, history)
+    weights = [alone * welch, (1 - alone) * min(within, welch)]
+    freedom = sum(weights)
+    share = (weights[0] + weights[1] * left) / freedom
+    # Var(mean_a − mean_b) = V_a/n_a + V_b/n_b − 2·Cov·m/(n_a·n_b), where a seed's difference has the variance
+    # V_a + V_b − 2·Cov = share·(V_a + V_b)
+    common = len([seed for seed in own if seed in others])
+    covariance = (1 - share) * (v_a + v_b) / 2
+    square = part_a + part_b - 2 * covariance * common / (n_a * n_b)
+    of_pairs = share * (v_a + v_b) * common / (n_a * n_b) / square
     gap = sum(own.values()) / n_a - sum(others.values()) / n_b
-    return OneSided(gap, math.sqrt(square), share * freedom + (1 - share) * welch)
+    return OneSided(gap, math.sqrt(square), of_pairs * freedom + (1 - of_pairs) * welch)
+
+
+def shared_by_seeds(rows: Mapping[Any, Runs], history: float | None) -> tuple[float, float, int]:
+    """An analysis of variance of standardised losses: how surely runs of one seed are as unrelated as any, the share of
+    the variance that seeds leave, and its degrees of freedom."""
+    by_seed: dict[Any, list[float]] = {}
+    for name, runs in rows.items():
+        if len(runs) < 2 or not finished(runs):
+            continue
+        counted = capped(rows, name, history)
+        unit = 0.0 if math.inf in counted.values() else math.sqrt(_moderated(rows, name, counted, history)[0])
+        if not unit:
+            continue
+        for seed, loss in counted.items():
+            by_seed.setdefault(seed, []).append((loss - mean(counted.values())) / unit)
+    groups = [values for values in by_seed.values() if len(values) > 1]
+    if not groups:
+        return 1.0, 1.0, 0
+    count = sum(len(values) for values in groups)
+    between_freedom = len(groups) - 1
+    within_freedom = count - len(groups) - (max(len(values) for values in groups) - 1)
+    if between_freedom < 1 or within_freedom < 1:
+        return 1.0, 1.0, 0
+    between = sum(len(values) * mean(values) ** 2 for values in groups)
+    within = sum((value - mean(values)) ** 2 for values in groups for value in values)
+    ratio = (between / between_freedom) / (within / within_freedom)
+    alone = min(1.0, 2 * float(stats.f.sf(ratio, between_freedom, within_freedom)) / TOGETHER)
+    mean_square = (between + within) / (between_freedom + within_freedom)
+    return alone, min(1.0, within / within_freedom / mean_square), within_freedom
 
 
 def _moderated(rows: Mapping[Any, Runs], name: Any, runs: Runs, history: float | None) -> tuple[float, float]:

@@ -219,10 +219,10 @@ class NoiseModel:
 
     def _capped(self, row: Row) -> Mapping[Hashable, float]:
         """Losses of a row in the test that it is worse."""
-        centre = self.centre(row)
-        if centre is None:
+        centre, finished = self.centre(row), self.finished(row)
+        if centre is None or not finished:
             return self.rows[row]
-        cap = float(np.median(list(self.finished(row).values()))) + CAP * math.sqrt(centre)
+        cap = float(np.median(list(finished.values()))) + CAP * math.sqrt(centre)
         return {seed: min(loss, cap) for seed, loss in self.rows[row].items()}
 
     def _side(

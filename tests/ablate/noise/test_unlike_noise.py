@@ -1,4 +1,4 @@
-"""How unlike the noise of arms is in recorded studies, and what that does to verdicts that pool it."""
+"""How unlike the noise of arms is in recorded studies: the prior of moderated variances."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ablate.noise.joint import any_wrong
-from ablate.noise.scatter import scatter
 from numpy.typing import NDArray
-from scipy import stats
-
-from ablate.noise.difference import seed_difference
 
 RESULTS = Path(__file__).parents[3] / "studies" / "results"
 PLAINLY_UNLIKE = {"mqar", "optimizers", "qk_norm_lr", "swa_recall"}
@@ -72,34 +67,3 @@ def test_arms_of_most_recorded_studies_have_much_the_same_noise() -> None:
     assert len(tables) >= 12
     assert 0.1 <= best <= 0.4
     assert gains[0.7] < gains[best] - 1.92
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arms", "spread", "most"), [(3, 0.0, 0.04), (4, 0.25, 0.055), (6, 0.25, 0.065), (6, 0.5, 0.1)]
-)
-def test_pooling_arms_of_unlike_noise_makes_few_winners(arms: int, spread: float, most: float) -> None:
-    """Five seeds, arms that differ in nothing but how far they scatter, judged at the 4 % of a first look."""
-    draw, studies, wrong = np.random.default_rng(arms), 1000, 0
-    for _ in range(studies):
-        sd = np.exp(spread * draw.standard_normal(arms))[:, None]
-        losses = draw.normal(0, 1, 5) + sd * draw.standard_normal((arms, 5))
-        wrong += smallest_p(losses) < 0.04
-    assert stats.binom.sf(wrong - 1, studies, most) > 0.01
-
-
-def smallest_p(losses: Losses) -> float:
-    """The smallest corrected p of arms against the first."""
-    found = scatter({arm: dict(enumerate(of)) for arm, of in enumerate(losses.tolist())})
-    tests = []
-    for arm in range(1, len(losses)):
-        pair = {arm, 0}
-        odd = {found.odd[row].seed for row in pair & found.odd.keys() if found.odd[row].left_out}
-        kept = [seed for seed in range(losses.shape[1]) if seed not in odd]
-        own = bool(pair & found.noisier.keys()) or frozenset(pair) in found.quiet
-        gap = seed_difference(losses[arm, kept] - losses[0, kept], None if own else found.noise)
-        assert gap is not None
-        tests.append(gap)
-    joints = {gap.joint for gap in tests}
-    joint = joints.pop() if len(joints) == 1 else None
-    return any_wrong(min(gap.p() for gap in tests), len(tests), joint)
