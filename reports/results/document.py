@@ -6,7 +6,7 @@ link a result to variants of the zoo.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, Literal, TypeAlias
 
@@ -176,6 +176,24 @@ class RecordedResult(Part):
 
     def arm(self, name: str) -> RecordedArm | None:
         return next((arm for arm in self.arms if arm.name == name), None)
+
+
+def sharing_baselines(results: Sequence[RecordedResult]) -> list[list[RecordedResult]]:
+    """Groups of results, of two or more, whose baselines are the same runs: equal losses on two seeds or more."""
+    groups: list[list[RecordedResult]] = []
+    for result in results:
+        same = next((group for group in groups if _have_same_baseline(group[0], result)), None)
+        if same is None:
+            groups.append([result])
+        else:
+            same.append(result)
+    return [group for group in groups if len(group) > 1]
+
+
+def _have_same_baseline(*results: RecordedResult) -> bool:
+    one, other = (found.seeds if (found := result.arm(result.baseline)) else {} for result in results)
+    common = one.keys() & other.keys()
+    return len(common) > 1 and all(one[seed] == other[seed] for seed in common)
 
 
 Plain: TypeAlias = Mapping[str, Any]

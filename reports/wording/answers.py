@@ -11,6 +11,7 @@ from reports.findings.study_summary import RANKS, ArmSummary, EffectSummary, Stu
 from reports.findings.withheld import UNDERTRAINED, guesses
 from reports.ladders import rung_words
 from reports.wording import arm_descriptions, failure_words, finding_words, short_answer, tables
+from reports.wording.arm_names import listed
 from reports.wording.length_words import undertrained
 from reports.wording.markup import Prose
 from reports.wording.table import Rows, Table
@@ -43,10 +44,22 @@ def qualifiers(summary: StudySummary) -> Iterator[str]:
     if summary.study.scale in UNJUDGED:
         return
     said_already = any(arm.withheld == UNDERTRAINED for arm in summary.arms)
-    yield from filter(None, [failure_words.left_out(summary).strip()])
+    yield from filter(None, [failure_words.left_out(summary).strip(), _shared(summary)])
     yield from filter(None, ["" if said_already else undertrained(summary.study).strip()])
     yield from filter(None, [rung_words.clauses(summary.changes).strip()])
     yield from filter(None, (each.answer(summary) for each in summary.sections.values() if not each.is_the_question))
+
+
+def _shared(summary: StudySummary) -> str:
+    """Sentence on runs of the baseline that other studies trained; empty without any."""
+    base = next(arm for arm in summary.arms if arm.name == summary.baseline)
+    if not base.shared:
+        return ""
+    runs = sum(map(len, base.shared.values()))
+    return (
+        f"{summary.baseline} has {runs} more run{'s' * (runs > 1)} from {listed(list(base.shared))}, of which it is an "
+        "arm too: differences of these studies move together."
+    )
 
 
 def _unanswered(summary: StudySummary) -> str:

@@ -39,7 +39,7 @@ def left_out(summary: StudySummary) -> str:
 
 
 def _outlying(summary: StudySummary, arm: ArmSummary) -> str:
-    """`Seed 1 of post ended 0.8 nats above its other seeds, and counts like them; without it the difference is −0.04`."""
+    """`Seed 1 of post ended 0.8 nats above its other seeds, and counts like them; without it the difference is +0.1`"""
     odd, base = arm.outlier, next(each for each in summary.arms if each.name == summary.baseline)
     assert odd is not None
     ended = f"{abs(odd.above):.2g} nats {odd.side} its other seeds"
