@@ -8,12 +8,8 @@ al. 2016 (doi:10.1214/16-AOAS920) let go of those that are unusual. Here, for an
 c is the geometric mean of the *other* arms' s², each without the bias of its logarithm and weighted by its precision,
 and of the noise of like runs if that is known. An arm that is too noisy for its own c has little say about the others.
 
-A difference of means has Welch's error and Satterthwaite's f degrees of freedom, less what runs of one seed have in
-common. Let MS be the mean square of the standardised residuals (y − ȳ_a) / √V_a of all arms, split into MS_s between
-seeds and MS_r within, with ν_r degrees of freedom. Seeds leave the share ρ = MS_r / MS of the variance. It counts the
-more, the less independent runs would have so large an MS_s:
-
-    share = (λ·f + (1 − λ)·ν·ρ) / (λ·f + (1 − λ)·ν)     λ = min(1, 2·P(F > MS_s / MS_r) / TOGETHER)     ν = min(ν_r, f)
+A difference of means has Welch's error and Satterthwaite's degrees of freedom, less what runs of one seed have in
+common (`ablate.noise.common_seeds`).
 
 **The loser has to lose by its ordinary runs; the winner answers for all of its runs.** The test that `a` is worse caps
 its losses `CAP` standard deviations above their median. A failed run is an infinite loss, so it counts as one at the
@@ -27,11 +23,13 @@ import math
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from statistics import fmean
 
 import numpy as np
 from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.noise import ROUNDING, Noise, Row, SeedLosses
+from ablate.noise.common_seeds import CommonSeeds
 from ablate.noise.difference import Difference, Side
 
 PRIOR = 9.0
@@ -47,8 +45,6 @@ LOUD = 0.02
 """P(F) below which an arm has less say about the noise of others."""
 LEAST_SAY = 1e-3
 """Share of its say that the loudest arm keeps: it may be the only one."""
-TOGETHER = 0.1
-"""Two-sided P(F) below which common seeds count."""
 FEWEST = 4
 """Degrees of freedom from which the noise of other studies is known well enough."""
 CAP = 4.0
@@ -148,26 +144,16 @@ class NoiseModel:
         return Noise(self.typical.sd * math.sqrt(share), self.typical.freedom)
 
     @cached_property
-    def _seeds(self) -> _Seeds:
-        """What runs of one seed have in common, over the seeds that two rows or more have."""
-        left: dict[Hashable, list[float]] = {}
+    def _seeds(self) -> CommonSeeds:
+        """What runs of one seed have in common."""
+        found = []
         for row in self.rows:
             capped = self._capped(row)
-            variance = self.moderated(row, capped.values())[0] if math.inf not in capped.values() else 0.0
-            mean = _mean(capped.values()) if variance else 0.0
-            for seed, loss in capped.items() if variance and len(capped) > 1 else ():
-                left.setdefault(seed, []).append((loss - mean) / math.sqrt(variance))
-        common = [of for of in left.values() if len(of) > 1]
-        freedom = len(common) - 1
-        rest = sum(len(of) - 1 for of in common) - (max(map(len, common), default=1) - 1)
-        if freedom < 1 or rest < 1:
-            return _Seeds()
-        between = sum(len(of) * _mean(of) ** 2 for of in common)
-        within = sum((each - _mean(of)) ** 2 for of in common for each in of)
-        if not within:
-            return _Seeds(0.0, 0.0, rest)
-        alone = min(1.0, 2 * float(special.fdtrc(freedom, rest, between / freedom / (within / rest))) / TOGETHER)
-        return _Seeds(alone, min(1.0, within / rest / ((between + within) / (freedom + rest))), rest)
+            variance, d = self.moderated(row, capped.values()) if math.inf not in capped.values() else (0.0, 0.0)
+            if variance and d:
+                mean, sd = fmean(capped.values()), math.sqrt(variance)
+                found.append({seed: (loss - mean) / sd for seed, loss in capped.items()})
+        return CommonSeeds.of(found)
 
     def louder(self, row: Row) -> float:
         """Standard deviation of a row relative to a typical one's, 1 if it is lower or unknown."""
@@ -208,7 +194,7 @@ class NoiseModel:
         better = self._side(arm, self.rows[arm], base, self._capped(base))
         if worse is None or better is None:
             return None
-        return Difference(_mean(own.values()) - _mean(others.values()), worse, better)
+        return Difference(fmean(own.values()) - fmean(others.values()), worse, better)
 
     def _is_constant(self, arm: Row, base: Row) -> bool:
         own, others = self.rows[arm], self.rows[base]
@@ -244,24 +230,8 @@ class NoiseModel:
         if not variance > 0:
             return None
         by_seed = share * paired / variance
-        gap = _mean(own.values()) - _mean(others.values())
+        gap = fmean(own.values()) - fmean(others.values())
         return Side(gap, math.sqrt(variance), by_seed * freedom + (1 - by_seed) * welch)
-
-
-@dataclass(frozen=True)
-class _Seeds:
-    """λ, ρ and ν_r: by how much runs of one seed seem independent, the share of their variance that they do not have in
-    common, and its degrees of freedom."""
-
-    alone: float = 1.0
-    rest: float = 1.0
-    freedom: float = 0.0
-
-    def share(self, welch: float) -> tuple[float, float]:
-        """Share of the variance of a difference that common seeds leave, and its degrees of freedom."""
-        weights = self.alone * welch, (1 - self.alone) * min(self.freedom, welch)
-        whole = sum(weights)
-        return (weights[0] + weights[1] * self.rest) / whole, whole
 
 
 def _satterthwaite(*parts: tuple[float, float]) -> float:
@@ -277,10 +247,6 @@ def noise_of_studies(tables: Iterable[SeedLosses]) -> Noise | None:
     if freedom < FEWEST:
         return None
     return Noise(math.exp(sum(noise.freedom * math.log(noise.sd) for noise in known) / freedom), freedom)
-
-
-def _mean(losses: Collection[float]) -> float:
-    return math.fsum(losses) / len(losses)
 
 
 def _square(losses: Collection[float]) -> tuple[float, int]:

@@ -62,7 +62,7 @@ def test_a_margin_tells_no_difference_from_not_knowing(tmp_path: Path) -> None:
     assert near.comparison.p_equivalence == pytest.approx(holm(raw)[0] / 0.8)
     assert near.seeds_needed is far.seeds_needed is None
     assert noisy.seeds_needed is None
-    assert "no difference larger than 0.01 nats (4 seeds, p = 0.016)" in finding_words.sentence(summary, near)
+    assert "no difference larger than 0.01 nats (4 seeds, p = 0.025)" in finding_words.sentence(summary, near)
     assert "nats) shows no difference from base larger than 0.01 nats" in finding_words.headline(summary)
     assert finding_words.verdict(summary, near) == "no difference > 0.01"
     assert "margin" in method_words.method(summary)

@@ -16,7 +16,7 @@ from tests.reports.factory import Arm, StudyOf, typical
 
 def measured(ratios: list[float]) -> Estimate:
     """Ratios of a cost, one for each process; a single one has no interval."""
-    return judge({"cost": [math.log(ratio) for ratio in ratios]})["cost"] if len(ratios) > 1 else single(ratios[0])
+    return judge({"cost": [math.log(ratio) for ratio in ratios]}, str)["cost"] if len(ratios) > 1 else single(ratios[0])
 
 
 def centred(mean: float, half: float) -> Estimate:

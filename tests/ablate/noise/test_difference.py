@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from ablate.noise import Noise
-from ablate.noise.difference import Difference, seed_difference
+from ablate.noise.difference import Difference, Side
 from ablate.noise.penalty import NOTHING, UNBOUNDED, Floats, Penalty, choice_penalty
 
 DRAWS = 1_000_000
@@ -27,13 +27,12 @@ def of_draws(values: Floats) -> Penalty:
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 8])
-def test_paired_differences_alone_have_scipys_t_test(seeds: int) -> None:
+def test_a_mean_with_its_standard_error_has_scipys_t_test(seeds: int) -> None:
     draw = np.random.default_rng(1)
     for _ in range(20):
         base = draw.normal(2.3, 0.1, seeds)
         arm = base + draw.normal(0.005, 0.01, seeds)
-        found = seed_difference(arm - base, None)
-        assert found is not None
+        found = Difference.of(float(np.mean(arm - base)), float(stats.sem(arm - base)), seeds - 1)
         expected = stats.ttest_rel(arm, base)
         assert found.p() == pytest.approx(expected.pvalue)
         for level in LEVELS:
@@ -41,24 +40,35 @@ def test_paired_differences_alone_have_scipys_t_test(seeds: int) -> None:
         above = stats.ttest_1samp(arm - base, -0.02, alternative="greater").pvalue
         below = stats.ttest_1samp(arm - base, 0.02, alternative="less").pvalue
         assert found.p_within(0.02) == pytest.approx(max(above, below))
+        assert found.sign == np.sign(found.value)
 
 
-def test_pooled_noise_has_its_own_degrees_of_freedom() -> None:
-    """σ √(2/n) is the standard error of a difference of two means of n runs."""
-    found = seed_difference(np.array([0.01, 0.03, 0.02]), Noise(0.012, 8))
-    assert found is not None
-    error = 0.012 * math.sqrt(2 / 3)
-    assert (found.value, found.error, found.freedom) == (pytest.approx(0.02), pytest.approx(error), 8)
-    assert found.p() == pytest.approx(2 * stats.t.sf(0.02 / error, 8))
-    assert found.interval(0.05) == pytest.approx(stats.t.interval(0.95, 8, 0.02, error))
+def test_each_end_of_an_interval_is_that_of_its_own_test() -> None:
+    worse, better = Side(0.02, 0.01, 5.5), Side(0.05, 0.04, 3.0)
+    found = Difference(0.05, worse, better)
+    assert found.below(0.0) == pytest.approx(stats.t.sf(2.0, 5.5))
+    assert found.above(0.0) == pytest.approx(stats.t.sf(-1.25, 3.0))
+    assert found.p() == pytest.approx(2 * stats.t.sf(2.0, 5.5)) and found.sign == 1
+    for level in LEVELS:
+        low, high = found.interval(level)
+        assert low == pytest.approx(stats.t.ppf(level / 2, 5.5, 0.02, 0.01))
+        assert high == pytest.approx(stats.t.isf(level / 2, 3.0, 0.05, 0.04))
+    assert (found.error, found.freedom) == (0.04, 3.0)
 
 
-def test_without_scatter_or_with_one_seed_nothing_is_known() -> None:
-    assert seed_difference(np.array([0.1]), Noise(0.012, 8)) is None
-    assert seed_difference(np.array([0.1, 0.1]), Noise(0.012, 8)) is None  # runs that are not independent
-    assert seed_difference(np.array([0.1, 0.2]), Noise(0.0, 8)) is None
-    third = np.array([2.3 + s / 7 for s in range(3)])
-    assert seed_difference((third + 0.1) - third, None) is None  # equal but for rounding
+def test_a_failed_run_leaves_one_test_or_none() -> None:
+    known, arm_fails, base_fails = Side(0.1, 0.02, 8.0), Side(math.inf, 1.0, 1.0), Side(-math.inf, 1.0, 1.0)
+    higher = Difference(0.1, known, arm_fails)
+    assert higher.above(0.0) == 1.0 and higher.sign == 1
+    assert higher.p() == pytest.approx(2 * stats.t.sf(5, 8))
+    assert higher.interval(0.05) == (pytest.approx(stats.t.ppf(0.025, 8, 0.1, 0.02)), math.inf)
+    assert higher.p_within(10.0) == 1.0 and (higher.error, higher.freedom) == (0.02, 8.0)
+    lower = Difference(-0.1, base_fails, replace(known, value=-0.1))
+    assert lower.sign == -1 and lower.p() == pytest.approx(higher.p())
+    assert lower.interval(0.05) == pytest.approx((-math.inf, -higher.interval(0.05)[0]))
+    neither = Difference(0.1, base_fails, arm_fails)
+    assert (neither.p(), neither.interval(0.05), neither.error) == (1.0, (-math.inf, math.inf), math.inf)
+    assert neither.room(0.05) == higher.room(0.05) == 0.0
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 12, 200])
@@ -67,7 +77,7 @@ def test_an_error_that_seeds_share_adds_to_theirs(freedom: int, shared: float) -
     """From small beside the error of seeds to a hundred times as large."""
     draw = np.random.default_rng(freedom)
     total = 0.03 + 0.01 * draw.standard_t(freedom, DRAWS) + shared * draw.normal(size=DRAWS)
-    found = Difference(0.03, 0.01, freedom, shared)
+    found = replace(Difference.of(0.03, 0.01, freedom), shared=shared)
     for level in LEVELS:
         for end, tail in zip(found.interval(level), (level / 2, 1 - level / 2), strict=True):
             assert np.mean(total < end) == pytest.approx(tail, abs=4 * math.sqrt(level / 2 / DRAWS))
@@ -81,7 +91,7 @@ def test_what_choices_may_have_lost_moves_each_end_by_itself(shared: float) -> N
     draw = np.random.default_rng(2)
     own, other = draw.exponential(0.02, DRAWS), abs(draw.normal(0, 0.01, DRAWS))
     total = 0.03 + 0.01 * draw.standard_t(6, DRAWS) + shared * draw.normal(size=DRAWS)
-    found = Difference(0.03, 0.01, 6, shared, of_draws(own), of_draws(other))
+    found = replace(Difference.of(0.03, 0.01, 6), shared=shared, own=of_draws(own), other=of_draws(other))
     for level in LEVELS:
         low, high = found.interval(level)
         assert low == pytest.approx(np.quantile(total - own, level / 2), abs=0.0015)
@@ -96,7 +106,7 @@ def test_p_is_the_level_at_which_the_interval_ends_at_zero() -> None:
     lost = of_draws(draw.exponential(0.01, 10_000))
     for shared in (0.0, 0.01):
         for value in (0.05, -0.05):
-            found = Difference(value, 0.01, 5, shared, lost, lost)
+            found = replace(Difference.of(value, 0.01, 5), shared=shared, own=lost, other=lost)
             low, high = found.interval(found.p())
             assert (low if value > 0 else high) == pytest.approx(0.0, abs=1e-9)
 
@@ -104,7 +114,7 @@ def test_p_is_the_level_at_which_the_interval_ends_at_zero() -> None:
 def test_room_for_choices_only_widens() -> None:
     draw = np.random.default_rng(4)
     lost = of_draws(draw.exponential(0.01, 10_000))
-    plain = Difference(0.03, 0.01, 6, 0.004)
+    plain = replace(Difference.of(0.03, 0.01, 6), shared=0.004)
     for level in LEVELS:
         low, high = plain.interval(level)
         for own, other in ((lost, NOTHING), (NOTHING, lost), (lost, lost)):
@@ -118,7 +128,7 @@ def test_room_for_choices_only_widens() -> None:
 
 
 def test_an_arm_whose_loss_nothing_bounds_leaves_no_end() -> None:
-    plain = Difference(0.03, 0.01, 6)
+    plain = Difference.of(0.03, 0.01, 6)
     low, high = plain.interval(0.05)
     assert replace(plain, own=UNBOUNDED).interval(0.05) == (-math.inf, high)
     assert replace(plain, other=UNBOUNDED).interval(0.05) == (low, math.inf)
