@@ -24,13 +24,14 @@ from reports.findings.withheld import REPEATED
 from reports.pages.page import render_page
 from reports.statistics.simultaneous import Evidence
 from reports.wording import finding_words, method_words
-from tests.regression import dunnett, holm, pooled
+from tests.moderated import moderated
+from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_verdicts import finished
 
 BASE = [2.400, 2.412, 2.391, 2.405]
 ARMS = {
-    "a": [2.3935, 2.4085, 2.3825, 2.4035],
+    "a": [2.3915, 2.4065, 2.3805, 2.4015],
     "b": [2.402, 2.408, 2.392, 2.408],
     "c": [2.397, 2.414, 2.395, 2.404],
     "d": [2.399, 2.413, 2.385, 2.405],
@@ -56,16 +57,15 @@ def p_of(summary: StudySummary, arm: str) -> float | None:
 
 
 def raw_p(arms: Mapping[str, Sequence[float | None]], arm: str, base: str = "base") -> float:
-    """The p of the t-test with the noise of all these arms and the baseline."""
-    return pooled({"base": BASE, **arms}, arm, base).p
+    """The p of the test with the noise of all these arms and the baseline."""
+    return moderated({"base": BASE, **arms}, arm, base).p
 
 
 def test_dropping_arms_gives_back_nothing(tmp_path: Path) -> None:
-    """Dunnett, at the 4 % of a first judgement."""
+    """Holm over four arms, at the 4 % of a first judgement."""
     raw = [raw_p(ARMS, name) for name in ARMS]
-    freedom = pooled({"base": BASE, **ARMS}, "a", "base").freedom
-    corrected = dunnett(raw, freedom)[0] / 0.8
-    expected = pytest.approx(corrected, rel=1e-3)
+    corrected = holm(raw)[0] / 0.8
+    expected = pytest.approx(corrected)
     assert raw[0] / 0.8 < 0.05 < corrected  # alone it would win
     assert p_of(rendered(tmp_path, dict(ARMS)), "a") == expected
     alone = rendered(tmp_path, {"a": ARMS["a"]})
@@ -87,7 +87,7 @@ def test_an_interval_agrees_with_a_p_that_was_judged_with_other_noise(tmp_path: 
     """A loud arm beside it, and the arm is open; a quiet one later makes it no winner, nor its interval."""
     far = [2.380, 2.394, 2.372, 2.383]
     first = rendered(tmp_path, {"a": far, "loud": [2.46, 2.35, 2.44, 2.36]})
-    assert first.arms[1].verdict == "better"  # split off: its noise is its own
+    assert first.arms[1].verdict == "better"
     p = p_of(first, "a")
     quiet = rendered(tmp_path, {"a": far, "quiet": [2.401, 2.413, 2.392, 2.4061]})
     assert p_of(quiet, "a") == p
@@ -106,7 +106,7 @@ def test_a_page_is_counted_once(tmp_path: Path) -> None:
 
 
 def test_results_that_come_in_are_shown_and_not_judged(tmp_path: Path) -> None:
-    """Noise is pooled over the study, so that it is judged when all of its runs have ended."""
+    """Every arm tells of the noise of the others, so that a study is judged when all of its runs have ended."""
     summary = rendered(tmp_path, {"a": [2.300, 2.313, None, None], "b": ARMS["b"]})
     _, a, b = summary.arms
     assert a.comparison is not None

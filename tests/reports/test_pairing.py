@@ -41,13 +41,14 @@ def test_no_run_is_dropped_whatever_seeds_are_in_common(first: int) -> None:
 
 @pytest.mark.parametrize("seeds", [5, 10])
 def test_seeds_that_explain_nearly_all_leave_about_the_interval_of_a_paired_t_test(seeds: int) -> None:
-    draw = np.random.default_rng(3)
+    draw, ratios = np.random.default_rng(3), []
     for _ in range(20):
         a = 3 + draw.normal(0, 0.5, seeds)
         b = a + 0.01 + draw.normal(0, 0.005, seeds)
         found = ablate.compare(table(a=shifted(a, 0), b=shifted(b, 0))).contrasts.row(0, named=True)
         ends = stats.ttest_rel(b, a).confidence_interval(0.95)
-        assert 0.95 < (found["high"] - found["low"]) / (ends.high - ends.low) < 1.35
+        ratios.append((found["high"] - found["low"]) / (ends.high - ends.low))
+    assert 0.95 < min(ratios) and np.mean(ratios) < 1.25 and max(ratios) < 1.5
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])

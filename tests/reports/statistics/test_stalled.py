@@ -54,6 +54,7 @@ def test_a_failure_of_either_arm_counts() -> None:
 
 
 GOOD = np.array([2.31, 2.30, 2.32, 2.305, 2.315])
+LOW, HIGH = np.array([2.11, 2.12, 2.10, 2.105, 2.117]), np.array([2.51, 2.52, 2.50, 2.505, 2.517])
 
 
 def failing(losses: np.ndarray, *seeds: int) -> np.ndarray:
@@ -63,14 +64,14 @@ def failing(losses: np.ndarray, *seeds: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("arm", "baseline", "verdict"),
     [
-        (GOOD - 0.2, GOOD, "better"),
-        (GOOD + 0.2, GOOD, "worse"),
-        (failing(GOOD - 0.2, 4), GOOD, "inconclusive"),
-        (failing(GOOD + 0.2, 4), GOOD, "worse"),
-        (GOOD - 0.2, failing(GOOD, 0), "better"),
-        (GOOD + 0.2, failing(GOOD, 0), "inconclusive"),
-        (failing(GOOD - 0.2, 4), failing(GOOD, 4), "inconclusive"),
-        (failing(GOOD + 0.2, 2, 4), failing(GOOD, 4), "inconclusive"),
+        (LOW, GOOD, "better"),
+        (HIGH, GOOD, "worse"),
+        (failing(LOW, 4), GOOD, "inconclusive"),
+        (failing(HIGH, 4), GOOD, "worse"),
+        (LOW, failing(GOOD, 0), "better"),
+        (HIGH, failing(GOOD, 0), "inconclusive"),
+        (failing(LOW, 4), failing(GOOD, 4), "inconclusive"),
+        (failing(HIGH, 2, 4), failing(GOOD, 4), "inconclusive"),
         (failing(GOOD, 0, 1, 2, 3, 4), GOOD, "diverged"),
     ],
 )
