@@ -1,0 +1,44 @@
+"""Losses of simple models on the text of each arm: what a loss is worth before it is compared with another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ablate.store.documents import References
+from ablate.store.documents.references import counted_tokens
+
+if TYPE_CHECKING:
+    from reports.reading.documents import StudyDocuments
+
+
+@dataclass(frozen=True)
+class TextReferences:
+    """Losses of simple models on an arm's text, in the unit of the study's losses. `read`: n-gram models of as many
+    training tokens as a run of the arm reads. `whole`: of all training tokens, as far as they are counted."""
+
+    read: References
+    whole: References
+
+    def per_byte(self) -> TextReferences:
+        return TextReferences(self.read.per_byte(), self.whole.per_byte())
+
+
+def text_references(documents: StudyDocuments) -> dict[str, TextReferences]:
+    """Stored references of each arm that predicts the next token of a text."""
+    found = {}
+    for arm in documents.study.arms:
+        meta = documents.corpora.get(arm.data)
+        run = documents.store.read_run(arm.runs[0].digest) if arm.runs and meta else None
+        if meta is None or run is None or "objective" in run.train:
+            continue
+        folder, context = documents.store.data(arm.data), run.train.get("context")
+        stored = [
+            folder.read_references(context, counted_tokens(tokens, meta.tokens.train))
+            for tokens in (round(arm.length.tokens), None)
+            if isinstance(context, int)
+        ]
+        losses = [each.references for each in stored if each is not None]
+        if len(losses) == 2:
+            found[arm.name] = TextReferences(*losses)
+    return found
