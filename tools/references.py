@@ -9,6 +9,7 @@ result whose study has another size or length by now is refused.
 from __future__ import annotations
 
 import argparse
+import itertools
 import shlex
 import sys
 from pathlib import Path
@@ -39,7 +40,7 @@ def main() -> None:
 
 def _references(result: RecordedResult, store: Store) -> dict[str, TextReferences]:
     words = shlex.split(result.command)
-    sets = [word for before, word in zip(words, words[1:], strict=False) if before == "--set"]
+    sets = [word for before, word in itertools.pairwise(words) if before == "--set"]
     plan = ablate.plan(words[2], scale=result.scale, sets=sets, store=store.root).outcome.plan
     arms = {arm.name: arm for arm in plan.arms}
     if arms.keys() != {arm.name for arm in result.arms} and result.baseline not in arms:

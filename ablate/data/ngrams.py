@@ -139,13 +139,13 @@ def _interpolated(grams: _Grams, counts: Ints, below: Floats) -> Floats:
     """Probability of each held-out token given its context, interpolated with `below`. counts: c of each n-gram."""
     ones, twos = (int(np.count_nonzero(counts == each)) for each in (1, 2))
     discount = ones / (ones + 2 * twos) if ones else DISCOUNT
-    totals = np.bincount(grams.of, weights=counts, minlength=1)
-    types = np.bincount(grams.of, weights=counts > 0, minlength=1)
-    # −1 picks the last entry, which the conditions discard; a context in which nothing counts has total 0
-    known = (grams.contexts >= 0) & (grams.contexts < len(totals))
-    contexts = np.where(known, grams.contexts, 0)
-    total = np.where(known, totals[contexts], 0)
-    count = np.where(grams.held_out_ids[1:] >= 0, counts[grams.held_out_ids[1:]], 0)
-    upper = np.maximum(count - discount, 0) + discount * types[contexts] * below
+    size = int(grams.contexts.max(initial=0)) + 1
+    # The 0 at the end is what −1 picks: of contexts and n-grams that training lacks.
+    total, types = (
+        np.append(np.bincount(grams.of, weights=each, minlength=size), 0)[grams.contexts]
+        for each in (counts, counts > 0)
+    )
+    count = np.append(counts, 0)[grams.held_out_ids[1:]]
+    upper = np.maximum(count - discount, 0) + discount * types * below
     found: Floats = np.where(total > 0, upper / np.maximum(total, 1), below)
     return found

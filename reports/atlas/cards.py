@@ -277,5 +277,5 @@ def conditions_of(result: RecordedResult) -> str:
     contexts = () if setting.context is None else (setting.context,)
     read = Inputs(tuple(filter(None, setting.data.split(", "))), setting.vocabularies, contexts)
     length = size_and_length(setting.parameters, setting.tokens_per_parameter)
-    stands = (f"{result.baseline} {result.standing}",) if result.standing else ()
+    stands = (f"baseline {result.standing}",) if result.standing else ()
     return " · ".join((length, f"{setting.seeds} seeds", *inputs(read), *stands))

@@ -109,7 +109,7 @@ def _studies(own: Sequence[Card], answers: bool) -> Iterator[str]:
     for result in results.values():
         outcomes = _outcomes(claims[result.study])
         parts = (f"*{outcomes}*." if outcomes else "", result.answer if answers else "")
-        stands = f", {result.baseline} {result.standing}" if result.standing else ""
+        stands = f" (baseline {result.standing})" if result.standing else ""
         yield f"- {_linked(result.study, result)} at {result.scale}{stands}: {' '.join(filter(None, parts))}"
 
 

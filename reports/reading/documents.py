@@ -92,7 +92,7 @@ class StudyDocuments:
     @cached_property
     def references(self) -> dict[str, TextReferences]:
         """Losses of simple models on the text of each arm, as far as the store has them."""
-        return text_references(self)
+        return text_references(self.study, self.store, self.corpora)
 
     @cached_property
     def chances(self) -> dict[str, float]:

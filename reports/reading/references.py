@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ablate.store.documents import References
+from ablate.store import Store
+from ablate.store.documents import References, StudyDocument, TextMeta
 from ablate.store.documents.references import counted_tokens
-
-if TYPE_CHECKING:
-    from reports.reading.documents import StudyDocuments
 
 
 @dataclass(frozen=True)
@@ -24,15 +22,15 @@ class TextReferences:
         return TextReferences(self.read.per_byte(), self.whole.per_byte())
 
 
-def text_references(documents: StudyDocuments) -> dict[str, TextReferences]:
-    """Stored references of each arm that predicts the next token of a text."""
+def text_references(study: StudyDocument, store: Store, corpora: Mapping[str, TextMeta]) -> dict[str, TextReferences]:
+    """Stored references of each arm that predicts the next token of a text. corpora: the arms' texts by digest."""
     found = {}
-    for arm in documents.study.arms:
-        meta = documents.corpora.get(arm.data)
-        run = documents.store.read_run(arm.runs[0].digest) if arm.runs and meta else None
+    for arm in study.arms:
+        meta = corpora.get(arm.data)
+        run = store.read_run(arm.runs[0].digest) if arm.runs and meta else None
         if meta is None or run is None or "objective" in run.train:
             continue
-        folder, context = documents.store.data(arm.data), run.train.get("context")
+        folder, context = store.data(arm.data), run.train.get("context")
         stored = [
             folder.read_references(context, counted_tokens(tokens, meta.tokens.train))
             for tokens in (round(arm.length.tokens), None)
