@@ -58,8 +58,8 @@ def standing(summary: StudySummary, arm: str) -> str:
 
 
 def baseline_line(summary: StudySummary) -> str:
-    """`pre is worse than bigrams (4.549): of the 420 k tokens that a run reads, unigrams reach 5.977, …`; empty if
-    unknown."""
+    """`pre (4.549) is worse than bigrams: counted over the 420 k tokens that a run reads, unigrams reach 5.977, …`;
+    empty if unknown."""
     known, loss = summary.references.get(summary.baseline), losses_of(summary).get(summary.baseline)
     if known is None or loss is None:
         return ""
@@ -67,10 +67,10 @@ def baseline_line(summary: StudySummary) -> str:
 
 
 def compared(known: TextReferences, per: str) -> str:
-    """`of the 420 k tokens that a run reads, unigrams reach 5.977, …`."""
+    """`counted over the 420 k tokens that a run reads, unigrams reach 5.977, …`."""
     read, whole = known.read, known.whole
     bits = read.bits_per_byte
-    every = "" if read.tokens == whole.tokens else f"; of all {prefixed(whole.tokens)}, bigrams {whole.bigram:.3f}"
+    every = "" if read.tokens == whole.tokens else f"; over all {prefixed(whole.tokens)}, bigrams {whole.bigram:.3f}"
     every += f" and 5-grams {whole.kn5:.3f}" if every else ""
     return (
         f"counted over the {prefixed(read.tokens)} tokens that a run reads, unigrams reach {read.unigram:.3f}, bigrams"

@@ -26,7 +26,7 @@ from reports.reading.references import text_references
 from reports.results import files
 from reports.results.document import RecordedResult
 from reports.results.storing import with_references
-from reports.wording import answers
+from reports.wording import answers, title_words
 from reports.wording.reference_words import AMONG, PAIR, baseline_line, pair_note, qualified, standing
 from tests.documents import text_meta_of
 from tests.reports.factory import Arm, StudyOf, arm_documents
@@ -90,6 +90,7 @@ def test_a_headline_of_arms_below_the_bigrams_begins_with_it(tmp_path: Path) -> 
     assert answers.headline(summary).startswith(f"{AMONG}pre is best: post is 0.106 nats (")
     assert answers.in_full(summary).startswith(AMONG)
     assert standing(summary, "pre") == standing(summary, "post") == "worse than bigrams"
+    assert " · baseline worse than bigrams · 5 seeds · " in title_words.source(summary)  # below an exported picture
 
 
 def test_a_headline_names_a_baseline_below_the_bigrams_if_another_arm_is_above(tmp_path: Path) -> None:
