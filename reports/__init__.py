@@ -118,7 +118,7 @@ def contrasts(summary: StudySummary) -> list[str]:
     """One sentence per declared comparison between arms other than the baseline."""
     from reports.sections.contrasts import sentence as compared  # noqa: PLC0415 (keeps the import cheap)
 
-    return [compared(each) for each in summary.contrasts]
+    return [compared(summary, each) for each in summary.contrasts]
 
 
 def rates(summary: StudySummary) -> str:

@@ -109,6 +109,16 @@ def test_a_headline_of_a_baseline_above_the_bigrams_stays(tmp_path: Path) -> Non
     assert headline == answers.headline(summary_of(tmp_path / "unknown", *arms, references=None))
 
 
+def test_a_contrast_of_two_arms_below_the_bigrams_says_so(tmp_path: Path) -> None:
+    """Even if baseline and best arm are above them."""
+    arms = [Arm(name, losses, steps=600) for name, losses in (("pre", less(PRE, 0.3)), ("post", POST), ("none", PRE))]
+    contrasts = [("post", "none"), ("pre", "none")]
+    study = StudyOf(arms, text=True, measured=False, references=TEXT, contrasts=contrasts)
+    both, one = reports.contrasts(reports.summarise(study.write(tmp_path / "runs")))
+    assert both.startswith("post − none: +0.106 ± ") and f" nats, {PAIR}; " in both
+    assert one.startswith("pre − none: ") and PAIR not in one
+
+
 def test_without_references_nothing_is_said(tmp_path: Path) -> None:
     """Of a store of an earlier version, a synthetic task, or another objective than the next token."""
     summary = summary_of(tmp_path, ("pre", PRE), ("post", POST), references=None)
