@@ -72,15 +72,15 @@ class Prospects:
         return likely_standing(self.outcome.plan, self.store)
 
     def lines(self) -> Iterator[str]:
-        """Lines on losses that will probably be worse than bigrams', on the detectable difference, and on seeds that
-        give no verdict; or on why nothing is judged."""
-        if self.standing and self.standing.line:
-            yield self.standing.line
+        """Lines on the detectable difference, on seeds that give no verdict, or on why nothing is judged; and on losses
+        that will probably be worse than those of bigrams."""
         yield from detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
         if reason := self.unjudged:
             yield reason
         else:
             yield from self.judged.lines({run.seed for run in self.outcome.plan.runs})
+        if self.standing and self.standing.line:
+            yield self.standing.line
 
 
 @dataclass(frozen=True)
