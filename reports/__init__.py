@@ -118,7 +118,7 @@ def contrasts(summary: StudySummary) -> list[str]:
     """One sentence per declared comparison between arms other than the baseline."""
     from reports.sections.contrasts import sentence as compared  # noqa: PLC0415 (keeps the import cheap)
 
-    return [compared(each) for each in summary.contrasts]
+    return [compared(summary, each) for each in summary.contrasts]
 
 
 def rates(summary: StudySummary) -> str:
@@ -129,10 +129,11 @@ def rates(summary: StudySummary) -> str:
 
 
 def notes(summary: StudySummary) -> list[str]:
-    """Lines that the table and the headline leave out; for a run without verdicts, only why it has no speeds."""
+    """Lines that the table and the headline leave out; for a run without verdicts, only where its baseline stands among
+    simple models and why it has no speeds."""
     from ablate.store.documents.study import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
     from reports.claims import claim_words  # noqa: PLC0415
-    from reports.wording import answers, cost_words, method_words  # noqa: PLC0415
+    from reports.wording import answers, cost_words, method_words, reference_words  # noqa: PLC0415
     from reports.wording.registration_words import line as registered  # noqa: PLC0415
     from reports.wording.title_words import small_print  # noqa: PLC0415
 
@@ -148,7 +149,7 @@ def notes(summary: StudySummary) -> list[str]:
             method_words.detectable(summary),
             method_words.look(summary),
         ]
-    return list(filter(None, [*found, cost_words.unmeasured(summary)]))
+    return list(filter(None, [reference_words.baseline_line(summary), *found, cost_words.unmeasured(summary)]))
 
 
 def withheld(summary: StudySummary) -> list[str]:

@@ -173,7 +173,8 @@ def _files_of_run(store: Store, digest: str, weights: bool) -> Iterator[tuple[st
     corpus = store.data(run.data.digest) if run else None
     if corpus is not None and corpus.is_known:
         own = corpus.document_path if corpus.path.is_dir() else corpus.described_path
-        yield _place(store, corpus.described_path), own
+        for path in (own, *own.parent.glob("references-*.json")):
+            yield _place(store, corpus.described_path.with_name(path.name)), path
 
 
 def _ledgers(store: Store, names: set[str]) -> set[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 
+from ablate.api.likely_standing import LikelyStanding, likely_standing
 from ablate.planning.campaign import CampaignOutcome
 from ablate.planning.foresight import Foresight, detectable_lines, foresight
 from ablate.planning.study_document import study_document
@@ -65,13 +66,21 @@ class Prospects:
             return None
         return self.foresight.seeds(self.outcome.plan, difference, self.judged.fresh)
 
+    @cached_property
+    def standing(self) -> LikelyStanding | None:
+        """Where the losses will probably stand among n-gram models of the text; None if no result tells."""
+        return likely_standing(self.outcome.plan, self.store)
+
     def lines(self) -> Iterator[str]:
-        """Lines on the detectable difference, and on seeds that give no verdict; or on why nothing is judged."""
+        """Lines on the detectable difference, on seeds that give no verdict, or on why nothing is judged; and on losses
+        that will probably be worse than those of bigrams."""
         yield from detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
         if reason := self.unjudged:
             yield reason
         else:
             yield from self.judged.lines({run.seed for run in self.outcome.plan.runs})
+        if self.standing and self.standing.line:
+            yield self.standing.line
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,7 @@ class StudyPlan:
             "at_once": self.at_once,
             "seconds": None if self.study.is_search_alone else self.time.document(),
             "detectable": self.detectable,
+            "likely_standing": self.prospects.standing.document() if self.prospects.standing else None,
             "unread": list(self.unread),
             "detectable_source": None if self.detectable is None else self.prospects.foresight.source,
         }

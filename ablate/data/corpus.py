@@ -27,7 +27,7 @@ class Corpus:
     """
 
     def __init__(self, folder: DataFolder, meta: TextMeta) -> None:
-        self.directory, self.meta, self._folder = folder.path, meta, folder
+        self.directory, self.meta, self.folder = folder.path, meta, folder
         self.digest, self.vocab_size, self.eos = meta.digest, meta.vocab_size, meta.eos
         self.train_tokens = meta.tokens.train
         self.tokenizer_path = folder.tokenizer_path
@@ -68,20 +68,25 @@ class Corpus:
             DataError: the part is shorter than one window.
         """
         tokens, sizes = self.held_out_tokens(part)
-        available = (len(tokens) - 1) // context
-        count = min(available, max(1, self.most_tokens(part) // context))
-        if count == 0:
-            raise DataError(
-                f"one window of context {context} takes {context + 1} tokens, but the {part} part of the held-out text"
-                f" has {len(tokens)}: raise data.validation_fraction, or lower the context"
-            )
-        starts = np.arange(count) * available // count * context
-        positions = starts[:, None] + np.arange(context + 1)
+        positions = self.held_out_starts(part, context)[:, None] + np.arange(context + 1)
         windows = tokens[positions].astype(np.int64)
         # Index of each token's document; the `eos` after a document belongs to it.
         found: NDArray[np.int64] = np.searchsorted(self.document_offsets(part), positions, side="right") - 1
         documents = np.maximum(found, 0)  # the `eos` before the first document would be −1
         return [HeldOutRows(windows, documents, sizes[positions])]
+
+    def held_out_starts(self, part: HeldOutPart, context: int) -> NDArray[np.int64]:
+        """(n,): where the windows of a held-out part begin. Raises DataError if it is shorter than one window."""
+        tokens = getattr(self.meta.tokens, part)
+        available = (tokens - 1) // context
+        count = min(available, max(1, self.most_tokens(part) // context))
+        if count == 0:
+            raise DataError(
+                f"one window of context {context} takes {context + 1} tokens, but the {part} part of the held-out text"
+                f" has {tokens}: raise data.validation_fraction, or lower the context"
+            )
+        starts: NDArray[np.int64] = np.arange(count) * available // count * context
+        return starts
 
     def most_tokens(self, part: HeldOutPart) -> int:
         """Maximum number of tokens read from a held-out part."""
@@ -93,11 +98,11 @@ class Corpus:
 
     def held_out_tokens(self, part: HeldOutPart) -> tuple[NDArray[Any], NDArray[np.uint32]]:
         """All tokens of a held-out part, and the number of bytes that each stands for (0 for `eos`)."""
-        return self.tokens(part), self._array(self._folder.bytes_path(part))
+        return self.tokens(part), self._array(self.folder.bytes_path(part))
 
     def held_out(self, part: HeldOutPart) -> list[str]:
         """The documents of a held-out part."""
-        path = self._folder.texts_path(part)
+        path = self.folder.texts_path(part)
         with self._whole(path), path.open("rb") as lines:
             return [json.loads(line)["text"] for line in lines]
 
@@ -106,11 +111,11 @@ class Corpus:
 
     def document_offsets(self, split: str) -> NDArray[np.int64]:
         """(documents + 1,) indices: document i is tokens[offsets[i] : offsets[i + 1] − 1], followed by its `eos`."""
-        return self._array(self._folder.offsets_path(split))
+        return self._array(self.folder.offsets_path(split))
 
     def tokens(self, split: str) -> NDArray[Any]:
         """The tokens of a split, memory-mapped (as a plain array: slicing `np.memmap` costs ten times as much)."""
-        path, count = self._folder.tokens_path(split), getattr(self.meta.tokens, split)
+        path, count = self.folder.tokens_path(split), getattr(self.meta.tokens, split)
         with self._whole(path):
             return np.asarray(np.memmap(path, dtype=self.meta.dtype, mode="r").reshape(count))
 

@@ -1,11 +1,10 @@
-"""Reference losses of a corpus: those of simple statistical models on its test part. numpy only.
+"""Reference losses of a corpus: those of simple models of its training tokens (`ngrams.py`), and of gzip.
 
     uniform   ln V
-    unigram   p(b) = (n(b) + 1) / (N + V)
-    bigram    p(b | a) = (n(ab) + t(a) p(b)) / (n(a) + t(a)); t(a): number of distinct tokens after a
-    gzip      size of the test part under gzip -9, divided by its tokens
+    gzip      size of the test part's documents under gzip -9, which has seen nothing before them, per byte of them
 
-n counts training tokens. The bigram's smoothing (Witten and Bell 1991) has no parameter to tune.
+n-gram models read the training tokens once, or as many of them as a run does, and know the tokens before a held-out one
+even where the window of a neural network begins after these.
 """
 
 from __future__ import annotations
@@ -15,19 +14,25 @@ import math
 import zlib
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ablate.data.corpus import Corpus
+from ablate.data.ngrams import (
+    Floats,
+    Tokens,
+    bigram_probabilities,
+    kneser_ney_probabilities,
+    unigram_probabilities,
+)
 from ablate.data.writing import SplitWriter
 from ablate.store import DataFolder
-from ablate.store.documents import PerSplit, ReferenceLosses
+from ablate.store.documents import PerSplit, ReferenceLosses, References, ReferencesDocument
+from ablate.store.documents.references import COUNTED, counted_tokens
 
-Tokens = NDArray[np.integer]
-Floats = NDArray[np.float64]
-
-COUNTED = 20_000_000
-"""Maximum number of tokens read from each split: more would take minutes and change no loss by 0.01."""
 GZIP_FORMAT = 31
 """zlib's code for a gzip header and its largest window of 32 kB."""
+PIECES = 256
+"""Number of pieces, spread evenly over the training tokens, in which as many tokens are taken as a run reads: its
+windows are spread too, and the first tokens may all be of one author."""
 
 
 def reference_losses(folder: DataFolder, vocab_size: int, size: PerSplit, tokens: PerSplit) -> ReferenceLosses:
@@ -41,46 +46,60 @@ def reference_losses(folder: DataFolder, vocab_size: int, size: PerSplit, tokens
     unigrams = unigram_probabilities(train, vocab_size)
     return ReferenceLosses(
         uniform=math.log(vocab_size),
-        unigram=-float(np.log(unigrams[held_out[1:]]).mean()),
-        bigram=-float(np.log(bigram_probabilities(train, unigrams, held_out)).mean()),
+        unigram=_loss(unigrams[held_out[1:]]),
+        bigram=_loss(bigram_probabilities(train, unigrams, held_out)),
         gzip=bits_per_byte * math.log(2) * size.test / tokens.test,
         gzip_bits_per_byte=bits_per_byte,
     )
 
 
-def unigram_probabilities(train: Tokens, vocab_size: int) -> Floats:
-    """(V,): add-one smoothed frequencies of the training tokens."""
-    return (np.bincount(train, minlength=vocab_size) + 1) / (len(train) + vocab_size)
+def references(corpus: Corpus, context: int, tokens: int | None = None) -> References:
+    """Losses of simple models on the tokens that a run's final loss is the mean of, computed once and then stored with
+    the corpus.
+
+    context: tokens in a window of these runs, on which the choice of held-out tokens depends. tokens: number of
+    training tokens that a run reads, repetitions included; None for all training tokens.
+
+    Raises DataError if the test part is shorter than one window.
+    """
+    count = counted_tokens(tokens, corpus.train_tokens)
+    known = corpus.folder.read_references(context, count)
+    if known is None:
+        known = ReferencesDocument(
+            digest=corpus.digest, context=context, references=_computed(corpus, context, spread(corpus, count))
+        )
+        corpus.folder.write_references(known)
+    return known.references
 
 
-def bigram_probabilities(train: Tokens, unigrams: Floats, held_out: Tokens) -> Floats:
-    """(n − 1,): probability of each held-out token but the first, given the token before it."""
-    vocab_size = len(unigrams)
-    pairs, counts = _counted(_pairs(train, vocab_size), vocab_size)
-    first = pairs // vocab_size
-    followers = np.bincount(first, minlength=vocab_size)
-    seen = np.bincount(first, weights=counts, minlength=vocab_size)
-    before, after = held_out[:-1], held_out[1:]
-    wanted = _pairs(held_out, vocab_size)
-    place = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
-    together = np.where(pairs[place] == wanted, counts[place], 0)
-    # a token that nothing follows in training has followers 0 and seen 0: its successor gets the unigram probability
-    weight = np.where(followers[before], followers[before], 1)
-    found: Floats = (together + weight * unigrams[after]) / (seen[before] + weight)
-    return found
+def spread(corpus: Corpus, count: int) -> Tokens:
+    """`count` training tokens, in `PIECES` pieces spread evenly over the corpus; all in order if it has no more. The
+    n-grams across the joints are counted too: of a million tokens, every thousandth 5-gram."""
+    train = corpus.tokens("train")
+    if count >= len(train):
+        return train
+    ends = np.arange(PIECES + 1) * count // PIECES
+    starts = ends[:-1] + np.arange(PIECES) * (len(train) - count) // (PIECES - 1)
+    return np.concatenate([train[start : start + size] for start, size in zip(starts, np.diff(ends), strict=True)])
 
 
-def _counted(pairs: NDArray[np.int64], vocab_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct pairs in order, and the count of each. A table of all V² pairs is ten times as fast as sorting; it
-    is used if it is no larger than the text."""
-    if vocab_size**2 > len(pairs):
-        return np.unique(pairs, return_counts=True)
-    table = np.bincount(pairs)
-    found = np.flatnonzero(table)
-    return found, table[found]
+def _computed(corpus: Corpus, context: int, train: Tokens) -> References:
+    held_out, sizes = corpus.held_out_tokens("test")
+    starts = corpus.held_out_starts("test", context)
+    judged = (starts[:, None] + np.arange(1, context + 1)).ravel()
+    unigrams = unigram_probabilities(train, corpus.vocab_size)
+    kneser_ney = kneser_ney_probabilities(train, corpus.vocab_size, held_out, (3, 5))
+    bytes_per_token = float(sizes[judged].mean())
+    return References(
+        tokens=len(train),
+        unigram=_loss(unigrams[held_out[judged]]),
+        bigram=_loss(bigram_probabilities(train, unigrams, held_out)[judged - 1]),
+        kn3=_loss(kneser_ney[3][judged]),
+        kn5=_loss(kneser_ney[5][judged]),
+        gzip=corpus.meta.references.gzip_bits_per_byte * math.log(2) * bytes_per_token,
+        bytes_per_token=bytes_per_token,
+    )
 
 
-def _pairs(tokens: Tokens, vocab_size: int) -> NDArray[np.int64]:
-    """(n − 1,): each token and its successor, encoded as one number."""
-    wide = tokens.astype(np.int64)
-    return wide[:-1] * vocab_size + wide[1:]
+def _loss(probabilities: Floats) -> float:
+    return -float(np.log(probabilities).mean())

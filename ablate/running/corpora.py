@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ablate.checkpoints import Checkpoint, CheckpointError
-from ablate.data import AnyCorpus, Corpus, DataError, prepare
+from ablate.data import AnyCorpus, Corpus, DataError, open_corpus, prepare
+from ablate.data.references import references
 from ablate.data.sources import Progress, TextSource
 from ablate.data.splitting import SHARES
+from ablate.planning.plan import Plan
 from ablate.store import Store
 from ablate.study.arms import Arm
 from ablate.study.study import Study
+from ablate.training.objectives.next_token import NextToken
 
 
 def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyCorpus]:
@@ -27,6 +30,16 @@ def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyC
             _check_validation(study, arm, corpus)
         found.append(corpus)
     return found
+
+
+def prepare_references(plan: Plan, store: Store) -> None:
+    """Compute the losses of simple models on the text of every arm that predicts the next token, unless the store has
+    them: for as many training tokens as a run reads, and for all. A second for each million tokens."""
+    for arm in plan.arms:
+        corpus = open_corpus(store.data(arm.identity.digest).path)
+        if isinstance(corpus, Corpus) and arm.train.objective == NextToken():
+            for tokens in (round(arm.length.tokens), None):
+                references(corpus, arm.train.context, tokens)
 
 
 def prepare_checkpoints(study: Study, store: Store, say: Callable[[str], None]) -> None:

@@ -19,7 +19,7 @@ from ablate.planning.speed import speed_for
 from ablate.planning.study_document import study_document
 from ablate.readable import clock
 from ablate.running.context import RunContext
-from ablate.running.corpora import prepare_checkpoints, prepare_corpora
+from ablate.running.corpora import prepare_checkpoints, prepare_corpora, prepare_references
 from ablate.running.costing import Costing
 from ablate.running.engines import Event
 from ablate.running.progress import Progress
@@ -170,6 +170,7 @@ class StudyRunner:
                 lambda digest: not self.to_train.get(digest, False) and self.store.outcome(digest) is not None,
             )
             folder.write(self._before)
+            prepare_references(stage.outcome.plan, self.store)
             for line in length_lines(stage.outcome.plan, prepared(self.store, stage.outcome.plan)):
                 progress.say(line)
         if todo := [self.context.request(plan, run.identity) for plan, run in runs.values() if missing[run.digest]]:

@@ -33,7 +33,7 @@ _TRAVELS = re.compile(
     rf"{_RUN}/({_DOCUMENTS}|{_LOGS}|model/({'|'.join(map(re.escape, MODEL_FILES))}))"
     rf"|studies/{_NAME}/(study\.json|judged\.json|registered\.ndjson|costs-{_REQUEST}\.json)"
     rf"|ledger/{_NAME}\.ndjson"
-    rf"|described/{_RUN}/meta\.json"
+    rf"|described/{_RUN}/(meta\.json|references-[0-9]{{1,12}}-[0-9]{{1,12}}\.json)"
 )
 """Paths within a store that an archive may contain."""
 MOST_FILES = 200_000

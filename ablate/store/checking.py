@@ -12,7 +12,7 @@ from typing import Any
 
 from ablate.store import answers, checksum, jsonfile, sums
 from ablate.store.files import StoreError
-from ablate.store.folders import SearchFolder, StudyFolder
+from ablate.store.folders import DataFolder, SearchFolder, StudyFolder
 from ablate.store.paths import FOLDERS
 from ablate.store.seals import SealedLog
 from ablate.store.stamps import WholeFolders, stamp
@@ -74,6 +74,7 @@ class Check:
         for corpus in (each for each in described if not each.path.is_dir()):  # others: checked with their text
             document = corpus.described_path
             yield from self._document(document, f"remove {document.parent}", corpus.read)
+            yield from self._references(corpus)
         for path in sorted(store.root.glob("checkpoints/[!.]*")):
             again = self._folder(path, f"remove {path}, and run the study again")
             yield from self._unless_known(known, f"checkpoints/{path.name}", again)
@@ -180,8 +181,14 @@ class Check:
     def _of_corpus(self, digest: str) -> Iterator[str]:
         folder = self.store.data(digest)
         yield from self._document(folder.document_path, f"remove {folder.path} to prepare the data again", folder.read)
+        yield from self._references(folder)
         yield from self._readable(folder.check, True)
         self._note_unbound(folder.path / sums.NAME)
+
+    def _references(self, folder: DataFolder) -> Iterator[str]:
+        for each in folder.known_references():
+            path = folder.references_path(*each)
+            yield from self._document(path, "remove it, and run the study again", folder.read_references, *each)
 
     def _folder(self, path: Path, remedy: str) -> Iterator[str]:
         yield from self._readable(sums.check, path, remedy, True)

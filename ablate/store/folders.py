@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from ablate.store.documents import (
     CostsDocument,
     DataDocument,
     JudgedDocument,
+    ReferencesDocument,
     RegistrationRecord,
     SearchDocument,
     StudyDocument,
@@ -23,6 +25,8 @@ from ablate.store.documents import (
 from ablate.store.files import StoreError, remove_leftovers, replacing, write_text
 from ablate.store.logs import LogFile
 from ablate.store.seals import SealedLog
+
+REFERENCES_NAME = re.compile(r"references-([1-9][0-9]{0,11})-([1-9][0-9]{0,11})\.json")
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,29 @@ class DataFolder:
         """Number of bytes of each token."""
         return self.path / f"{split}.bytes.npy"
 
+    def references_path(self, context: int, tokens: int) -> Path:
+        """Losses of simple models; beside the document, so of text in another store too."""
+        folder = self.described_path.parent if self.is_elsewhere else self.path
+        return folder / f"references-{context}-{tokens}.json"
+
+    def known_references(self) -> list[tuple[int, int]]:
+        """(context, tokens) of the stored losses of simple models, sorted."""
+        paths = self.references_path(0, 0).parent.glob("references-*.json")
+        found = (REFERENCES_NAME.fullmatch(path.name) for path in paths)
+        return sorted((int(each[1]), int(each[2])) for each in found if each)
+
+    def read_references(self, context: int, tokens: int) -> ReferencesDocument | None:
+        path = self.references_path(context, tokens)
+        return jsonfile.read(path, ReferencesDocument, "remove it, and run the study again")
+
+    def write_references(self, found: ReferencesDocument) -> None:
+        jsonfile.write(self.references_path(found.context, found.references.tokens), found)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether only its document is here, since its text is in another store."""
+        return not self.path.is_dir() and self.described_path.exists()
+
     @contextmanager
     def making(self) -> Iterator[DataFolder | None]:
         """An empty folder that becomes this one after the block; None if this one exists already.
@@ -201,8 +228,7 @@ class DataFolder:
 
     def read(self) -> TextMeta | SyntheticMeta:
         """The document of the corpus. Raises StoreError if it is missing or half-written."""
-        is_described = not self.path.is_dir() and self.described_path.exists()
-        path = self.described_path if is_described else self.document_path
+        path = self.described_path if self.is_elsewhere else self.document_path
         remedy = f"remove {path.parent} to prepare the data again"
         kind = jsonfile.read(path, _Kind, remedy)
         shape: type[TextMeta] | type[SyntheticMeta] = SyntheticMeta if kind and kind.kind == "synthetic" else TextMeta

@@ -36,6 +36,7 @@ MODULES = (
     "campaign",
     "search",
     "data",
+    "references",
     "imported",
     "sums",
     "calibration",

@@ -18,6 +18,7 @@ from reports.results.document import RecordedArm, RecordedInterval, RecordedResu
 from reports.results.sizes import size_and_length
 from reports.wording import words
 from reports.wording.input_words import inputs
+from reports.wording.reference_words import pair_note
 
 Standing = Literal["holds", "does not hold", "depends", "cannot tell", "not tested", "not run", "measured"]
 """Outcome of a claim over all its results: `depends` if it holds in some and not in others. `measured` marks a question
@@ -46,6 +47,8 @@ class CardRow:
     reason: str = ""
     seeds: tuple[float, ...] = ()
     """Paired differences by seed."""
+    note: str = ""
+    """What the effect must not be read without: `both worse than bigrams`."""
 
 
 @dataclass(frozen=True)
@@ -185,10 +188,18 @@ def _question(name: str, results: Sequence[RecordedResult], study: StatedStudy |
 def _arm_rows(result: RecordedResult) -> Iterator[CardRow]:
     """Effects, or arms against the baseline; the first row has the conditions of all."""
     compared = [arm for arm in result.arms if arm.name != result.baseline and not result.effects]
+    every = [arm.name for arm in result.arms]
     rows = [
-        *(CardRow(effect.name, "", effect.difference, effect.verdict) for effect in result.effects),
+        *(CardRow(each.name, "", each.difference, each.verdict, note=_note(result, every)) for each in result.effects),
         *(
-            CardRow(f"{arm.name} against {result.baseline}", "", arm.difference, arm.verdict, seeds=paired(result, arm))
+            CardRow(
+                f"{arm.name} against {result.baseline}",
+                "",
+                arm.difference,
+                arm.verdict,
+                seeds=paired(result, arm),
+                note=_note(result, (arm.name, result.baseline)),
+            )
             for arm in compared
         ),
     ]
@@ -223,20 +234,26 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[CardRow]:
     judged = next((each for each in result.claims if _identity(each) == _identity(claim)), None)
     arm = result.arm(claim.arm) if claim.arm else None
     on_loss = claim.measure == LOSS and arm is not None and claim.against in (None, result.baseline)
+    compared = claim.order or (claim.arm or result.baseline, claim.against or result.baseline)
+    note = _note(result, compared) if claim.measure == LOSS else ""
     for rung in result.rungs if on_loss else ():
         if arm is not None and arm.name in rung.differences:
             size = size_and_length(rung.parameters, rung.tokens_per_parameter)
-            yield CardRow(f"{result.scale}, {rung.name}", size, rung.differences[arm.name], "not judged")
+            yield CardRow(f"{result.scale}, {rung.name}", size, rung.differences[arm.name], "not judged", note=note)
     seeds = paired(result, arm) if on_loss and arm else ()
     if judged is not None:
         digits = words.decimals(judged.seen)
         unseen = judged.seen and judged.outcome == "cannot tell"
         seen = f" (smallest detectable: {judged.seen:.{digits}f})" if unseen else ""
         reason = f"{judged.reason}{seen}{'; stated or changed after a result' * judged.edited}"
-        yield CardRow(result.scale, conditions_of(result), judged.effect, judged.outcome, reason, seeds)
+        yield CardRow(result.scale, conditions_of(result), judged.effect, judged.outcome, reason, seeds, note)
     elif any(name in {each.name for each in result.arms} for name in (claim.arm, *claim.order)):
         effect = arm.difference if on_loss and arm else None
-        yield CardRow(result.scale, conditions_of(result), effect, "not tested", UNSTATED, seeds)
+        yield CardRow(result.scale, conditions_of(result), effect, "not tested", UNSTATED, seeds, note)
+
+
+def _note(result: RecordedResult, arms: Iterable[str]) -> str:
+    return pair_note(arms, result.losses, result.references_by_arm)
 
 
 def paired(result: RecordedResult, arm: RecordedArm) -> tuple[float, ...]:
@@ -260,4 +277,5 @@ def conditions_of(result: RecordedResult) -> str:
     contexts = () if setting.context is None else (setting.context,)
     read = Inputs(tuple(filter(None, setting.data.split(", "))), setting.vocabularies, contexts)
     length = size_and_length(setting.parameters, setting.tokens_per_parameter)
-    return " · ".join((length, f"{setting.seeds} seeds", *inputs(read)))
+    stands = (f"baseline {result.standing}",) if result.standing else ()
+    return " · ".join((length, f"{setting.seeds} seeds", *inputs(read), *stands))

@@ -19,6 +19,7 @@ from reports.atlas.forest import said
 from reports.errors import ReportError
 from reports.results.document import RecordedArm, RecordedResult
 from reports.results.sizes import size_of
+from reports.wording.reference_words import pair_note
 from reports.wording.table import NONE
 from reports.wording.words import decimals
 
@@ -82,7 +83,9 @@ def _arms(result: RecordedResult) -> Iterator[str]:
     for arm in result.arms:
         failed = len(arm.stalled) + len(arm.diverged)
         seeds = f": {failed} of {len(arm.seeds) + failed} seeds did not train" if failed else ""
-        yield f"| `{arm.name}` | {_loss(arm)} | {said(arm.difference) or NONE} | {arm.verdict}{seeds} |"
+        note = pair_note((arm.name, result.baseline), result.losses, result.references_by_arm)
+        verdict = f"{arm.verdict}{seeds}{f' ({note})' if note and arm.difference else ''}"
+        yield f"| `{arm.name}` | {_loss(arm)} | {said(arm.difference) or NONE} | {verdict} |"
     yield ""
     yield f"**{result.answer}**"
     yield ""

@@ -14,11 +14,13 @@ from reports.findings.costs import ArmCosts
 from reports.findings.study_summary import ArmSummary, EffectSummary, MeanScore, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval, ends_as_json
+from reports.wording.reference_words import standing
 
 
 def documents(summary: StudySummary) -> JsonObject:
     return {
-        "arms": [_arm(arm) for arm in summary.arms],
+        "references": _references(summary),
+        "arms": [{**_arm(arm), "standing": standing(summary, arm.name) or None} for arm in summary.arms],
         "effects": [_effect(each) for each in summary.effects],
         "claims": [claim_document(each) for each in summary.claims],
         "changes": [each.document() for each in summary.changes],
@@ -36,6 +38,16 @@ def claim_document(found: JudgedClaim) -> JsonObject:
         "seen": found.seen,
         "reason": found.reason,
     }
+
+
+def _references(summary: StudySummary) -> JsonObject | None:
+    """Losses of simple models on the baseline's text: of as many tokens as a run reads, with `bits_per_byte`, and in
+    `whole` of all training tokens. Null if unknown."""
+    known = summary.references.get(summary.baseline)
+    if known is None:
+        return None
+    read, whole = ({**each.model_dump(), "bits_per_byte": each.bits_per_byte} for each in (known.read, known.whole))
+    return {**read, "whole": whole}
 
 
 def _arm(arm: ArmSummary) -> JsonObject:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar, get_args
 
 import polars as pl
@@ -15,6 +15,7 @@ from reports.claims.judged_claim import JudgedClaim
 from reports.findings.comparison import Comparison, Judgement, seeds_needed
 from reports.ladders.rungs import Change
 from reports.reading.inputs import NO_INPUTS, Inputs
+from reports.reading.references import TextReferences
 from reports.scores.items import ItemDifference
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval
@@ -203,6 +204,8 @@ class StudySummary:
     """Outcomes of the study's claims, in its order."""
     inputs: Inputs = NO_INPUTS
     """Training data, vocabularies and contexts of the arms."""
+    references: Mapping[str, TextReferences] = field(default_factory=dict)
+    """Losses of simple models on the text of each arm, as far as known."""
     store_option: str = ""
     """The option that points commands to its store."""
     began: str | None = None

@@ -85,6 +85,7 @@ def summarise(data: Collected) -> StudySummary:
         unmeasured=costs.reason,
         grouped=data.grouped,
         inputs=data.inputs,
+        references=data.references,
         store_option=data.store_option,
         began=data.began,
         sections={name: section for name, section in found.items() if section is not None},

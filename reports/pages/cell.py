@@ -8,6 +8,7 @@ from reports.findings.study_summary import StudySummary
 from reports.pages.ranking import ranked
 from reports.pages.templating import environment, source
 from reports.wording.answers import headline, qualifiers
+from reports.wording.reference_words import baseline_line
 from reports.wording.title_words import small_print
 
 SCOPE = ".ablate-result"
@@ -24,6 +25,7 @@ def render_cell(summary: StudySummary) -> str:
             style=Markup(style),
             answer=headline(summary),
             small_print=small_print(summary),
+            standing=baseline_line(summary),
             ranked=ranked(summary),
             qualifiers=list(qualifiers(summary)),
         )

@@ -29,6 +29,7 @@ from reports.wording import (
     matching_words,
     method_words,
     rate_words,
+    reference_words,
     registration_words,
     tables,
     title_words,
@@ -51,6 +52,7 @@ WORDS = {
         matching_words,
         method_words,
         rate_words,
+        reference_words,
         registration_words,
         tables,
     )

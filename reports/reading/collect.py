@@ -75,6 +75,7 @@ def collected(documents: StudyDocuments) -> Collected:
         ledger=store.read_ledger(documents.study.name),
         elsewhere=tuple(store.read_ledger(other) for other in store.ledgers() if other != documents.study.name),
         inputs=Inputs.of(documents),
+        references=documents.references,
         store_option=store.option,
         costs=documents.costs,
         shared=shared_runs(store, study),

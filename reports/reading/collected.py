@@ -14,6 +14,7 @@ from ablate.noise import Noise
 from ablate.store.documents import CostsDocument, Environment, GpuState, LedgerRecord, StudyDocument
 from reports.reading.inputs import NO_INPUTS, Inputs
 from reports.reading.keys import KEYS
+from reports.reading.references import TextReferences
 
 RunCurve = Mapping[str, NDArray[np.float64]]
 """Logged columns of one run, or of several, in the order written; nulls are NaN."""
@@ -42,6 +43,8 @@ class Collected:
     elsewhere: tuple[tuple[LedgerRecord, ...], ...] = ()
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     inputs: Inputs = NO_INPUTS
+    references: Mapping[str, TextReferences] = field(default_factory=dict)
+    """Losses of simple models on the text of each arm."""
     store_option: str = ""
     """The option that points commands to the store (`Store.option`)."""
     costs: CostsDocument | None = None

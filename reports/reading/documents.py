@@ -23,6 +23,7 @@ from reports.errors import ReportError
 from reports.reading.evaluations import EvaluatedRun, read
 from reports.reading.keys import RunKey, keys_of
 from reports.reading.outcomes import ENDED, FAILED, outcomes
+from reports.reading.references import TextReferences, text_references
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,11 @@ class StudyDocuments:
     def corpora(self) -> dict[str, TextMeta]:
         """The text corpora among `data`."""
         return {digest: meta for digest, meta in self.data.items() if isinstance(meta, TextMeta)}
+
+    @cached_property
+    def references(self) -> dict[str, TextReferences]:
+        """Losses of simple models on the text of each arm, as far as the store has them."""
+        return text_references(self.study, self.store, self.corpora)
 
     @cached_property
     def chances(self) -> dict[str, float]:

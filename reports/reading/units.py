@@ -37,6 +37,7 @@ def comparable(data: Collected) -> Collected:
     return replace(
         data,
         study=_tuned_per_byte(data.study, dict(factors.rows())),
+        references={arm: each.per_byte() for arm, each in data.references.items()},
         runs=_scaled(data.runs, (*LOSSES, "uniform"), factors),
         curves=_scaled(data.curves, OF_CURVES, factors),
         scores=_scaled(data.scores, OF_SCORES, factors, losses),

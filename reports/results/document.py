@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from ablate.store.documents import Part, StudyClaim
+from ablate.store.documents import Part, References, StudyClaim
 from ablate.store.documents._document import is_none
 from reports.verdicts import Outcome, Verdict
 
@@ -82,6 +82,8 @@ class RecordedArm(Part):
     tuning: tuple[RecordedTrial, ...] = ()
     curve: RecordedCurve = RecordedCurve()
     costs: dict[str, RecordedCost] = Field(default={})
+    references: References | None = Field(default=None, exclude_if=is_none)
+    """Losses of simple models on its text; absent if they are those of the result."""
 
 
 class RecordedEffect(Part):
@@ -168,6 +170,28 @@ class RecordedResult(Part):
     contrasts: tuple[RecordedContrast, ...] = ()
     rungs: tuple[RecordedRung, ...] = Field(default=(), exclude_if=is_empty)
     claims: tuple[RecordedClaim, ...] = ()
+    references: References | None = Field(default=None, exclude_if=is_none)
+    """Losses of simple models on the baseline's text: n-gram models of as many tokens as a run reads. Absent for
+    synthetic tasks, and in files written before this field existed."""
+    references_whole: References | None = Field(default=None, exclude_if=is_none)
+    """The same, with n-gram models of all training tokens."""
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """Mean loss of each arm that trained."""
+        return {arm.name: arm.loss.mean for arm in self.arms if arm.loss is not None}
+
+    @property
+    def references_by_arm(self) -> dict[str, References]:
+        """Losses of simple models on the text of each arm, as far as known."""
+        known = {arm.name: arm.references or self.references for arm in self.arms}
+        return {name: each for name, each in known.items() if each is not None}
+
+    @property
+    def standing(self) -> str:
+        """Where the baseline stands among them: `between bigrams and trigrams`; empty if unknown."""
+        loss = self.losses.get(self.baseline)
+        return "" if loss is None or self.references is None else self.references.standing(loss)
 
     @property
     def name(self) -> str:

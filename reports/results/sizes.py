@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 def size_of(result: RecordedResult) -> str:
-    """`56 k parameters, 5 seeds`."""
-    return f"{_parameters(result.setting.parameters)}, {result.setting.seeds} seeds"
+    """`56 k parameters, 5 seeds, baseline between bigrams and trigrams`."""
+    stands = f", baseline {result.standing}" if result.standing else ""
+    return f"{_parameters(result.setting.parameters)}, {result.setting.seeds} seeds{stands}"
 
 
 def size_and_length(parameters: tuple[float, float], tokens: tuple[float, float]) -> str:

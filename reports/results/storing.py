@@ -17,6 +17,7 @@ from reports.findings.comparison import Comparison
 from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.findings.summary import summarise_study
 from reports.reading.documents import StudyDocuments
+from reports.reading.references import TextReferences
 from reports.results import files
 from reports.results.document import (
     Plain,
@@ -39,6 +40,7 @@ from reports.sections.rungs import Rungs
 from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import Estimate
 from reports.wording import answers
+from reports.wording.reference_words import qualified
 
 
 def result_of(study_dir: Path, notes: Sequence[str] = ()) -> RecordedResult:
@@ -90,7 +92,7 @@ def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[s
     study, known = summary.study, dict(summary.environment)
     runs = {arm.name: _run_of(documents, arm) for arm in study.arms}
     parts = own_parts(runs)
-    return RecordedResult(
+    found = RecordedResult(
         study=study.name,
         scale=study.scale,
         question=study.question,
@@ -136,6 +138,22 @@ def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[s
             for each in summary.claims
         ),
     )
+    return with_references(found, summary.references)
+
+
+def with_references(result: RecordedResult, known: Mapping[str, TextReferences]) -> RecordedResult:
+    """The result with losses of simple models by arm, and with an answer that says what they imply."""
+    base = known.get(result.baseline)
+    if base is None:
+        return result
+    arms = []
+    for arm in result.arms:
+        own = known[arm.name].read if arm.name in known else None
+        arms.append(arm.model_copy(update={"references": None if own == base.read else own}))
+    update = {"arms": tuple(arms), "references": base.read, "references_whole": base.whole}
+    found = result.model_copy(update=update)
+    answer = qualified(found.answer, found.losses, found.references_by_arm, found.baseline)
+    return found.model_copy(update={"answer": answer})
 
 
 def _joined(environment: Mapping[str, tuple[str, ...]], key: str) -> str:

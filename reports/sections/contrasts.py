@@ -12,6 +12,7 @@ from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording import words
 from reports.wording.failure_words import where_it_trains
+from reports.wording.reference_words import losses_of, pair_note, read_by
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,13 @@ class Contrasts(Section):
         return f"Declared by the study, and corrected together with the comparisons with {summary.baseline}."
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
-        return map(sentence, summary.contrasts)
+        return (sentence(summary, each) for each in summary.contrasts)
 
 
-def sentence(found: Judgement) -> str:
+def sentence(summary: StudySummary, found: Judgement) -> str:
     """`swiglu − geglu: +0.019 ± 0.029 nats; inconclusive (3 seeds, p = 0.2).`"""
+    note = pair_note((found.arm, found.base), losses_of(summary), read_by(summary))
     p = f", {words.p_value(found.comparison.p_holm)}" if found.comparison.p_holm is not None else ""
     ground = f": {found.withheld}" if found.withheld else f" ({words.seed_count(len(found.comparison.seeds))}{p})"
-    said = ", ".join(filter(None, [words.difference(found.comparison), where_it_trains(found.comparison)]))
+    said = ", ".join(filter(None, [words.difference(found.comparison), where_it_trains(found.comparison), note]))
     return f"{found.arm} − {found.base}: {said}; {found.verdict}{ground}."

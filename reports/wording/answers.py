@@ -10,7 +10,7 @@ from reports.designs import effect_words
 from reports.findings.study_summary import RANKS, ArmSummary, EffectSummary, StudySummary
 from reports.findings.withheld import UNDERTRAINED, guesses
 from reports.ladders import rung_words
-from reports.wording import arm_descriptions, failure_words, finding_words, short_answer, tables
+from reports.wording import arm_descriptions, failure_words, finding_words, reference_words, short_answer, tables
 from reports.wording.arm_names import listed
 from reports.wording.length_words import undertrained
 from reports.wording.markup import Prose
@@ -27,8 +27,8 @@ class ArmAnswer:
 
 
 def headline(summary: StudySummary) -> str:
-    """The answer in one sentence of at most 25 words."""
-    return _unanswered(summary) or short_answer.answer(summary)
+    """The answer in one sentence of at most 25 words, and what it must not be read without."""
+    return _unanswered(summary) or _qualified(summary, short_answer.answer(summary))
 
 
 def in_full(summary: StudySummary) -> str:
@@ -36,7 +36,13 @@ def in_full(summary: StudySummary) -> str:
     if said := _unanswered(summary):
         return said
     design = summary.study.design
-    return finding_words.headline(summary) if design is None else effect_words.headline(summary, design)
+    said = finding_words.headline(summary) if design is None else effect_words.headline(summary, design)
+    return _qualified(summary, said)
+
+
+def _qualified(summary: StudySummary, answer: str) -> str:
+    losses, references = reference_words.losses_of(summary), reference_words.read_by(summary)
+    return reference_words.qualified(answer, losses, references, summary.baseline)
 
 
 def qualifiers(summary: StudySummary) -> Iterator[str]:

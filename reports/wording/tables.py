@@ -12,7 +12,7 @@ from ablate.store.documents.costs import CROWDED
 from ablate.store.result_columns import Row
 from reports.findings.comparison import Comparison
 from reports.findings.study_summary import ArmBudget, ArmSummary, StudySummary
-from reports.wording import cost_words, failure_words, finding_words, words
+from reports.wording import cost_words, failure_words, finding_words, reference_words, words
 from reports.wording.table import Columns, Rows, Table
 
 MOST_LISTED = 10_000
@@ -90,6 +90,7 @@ def arms_table(summary: StudySummary) -> Table:
             words.detectable(arm.comparison.detectable) if arm.comparison and arm.comparison.detectable else words.NONE
         ),
         "more seeds to settle it": lambda arm: words.whole(arm.seeds_needed),
+        "among n-gram models": lambda arm: reference_words.standing(summary, arm.name) or words.NONE,
         **ARM_MEASURES,
         "KV cache (bytes/token)": lambda arm: words.whole(arm.kv_bytes_per_token),
         "attention backend": lambda arm: backends.get(arm.name, words.NONE),

@@ -12,6 +12,7 @@ from reports.wording.arm_names import listed
 from reports.wording.input_words import inputs
 from reports.wording.length_words import conditions, scale_of
 from reports.wording.matching_words import continued, matched
+from reports.wording.reference_words import standing
 
 SETTLED = {"no difference": "no relevant difference"}
 """Verdicts whose wording in titles differs."""
@@ -92,5 +93,6 @@ def small_print(summary: StudySummary) -> str:
 def source(summary: StudySummary) -> str:
     """Source and conditions of a picture: `norm_placement, scale cpu · 57 k non-embedding parameters …`."""
     study, seeds = summary.study, max((len(arm.seeds) for arm in summary.arms), default=0)
-    place = f"{study.name}, scale {study.scale}"
-    return f"{place} · {conditions(study)} · {words.seed_count(seeds)} · {study.created[:10]}"
+    stands = standing(summary, summary.baseline)
+    where = (f"{study.name}, scale {study.scale}", conditions(study), f"baseline {stands}" if stands else "")
+    return " · ".join(filter(None, (*where, words.seed_count(seeds), study.created[:10])))

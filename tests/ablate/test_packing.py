@@ -141,6 +141,7 @@ def test_the_same_content_is_the_same_archive(labs: dict[str, Path], tmp_path: P
     assert {Path(name).name for name in zipfile.ZipFile(one.path).namelist()} == {
         *(MANIFEST, "run.json", "result.json", "metrics.ndjson", "losses.ndjson"),
         *("study.json", "judged.json", "tiny.ndjson", "meta.json"),
+        *(path.name for path in labs["a"].glob("data/*/references-*.json")),
     }
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ablate.data import Corpus, parse, prepare
-from ablate.data.references import bigram_probabilities, unigram_probabilities
+from ablate.data import Corpus, open_corpus, parse, prepare
+from ablate.data.ngrams import bigram_probabilities, kneser_ney_probabilities, unigram_probabilities
+from ablate.data.references import PIECES, references, spread
+from ablate.store.documents.references import COUNTED, counted_tokens
 
 
 @pytest.fixture
@@ -86,3 +88,73 @@ def test_a_run_near_the_unigram_loss_has_stalled(corpus: Corpus) -> None:
     found = corpus.meta.references
     assert found.outcome(found.unigram - 0.09) == "stalled"
     assert found.outcome(found.unigram - 0.11) == "trained"
+
+
+def test_references_are_means_over_the_tokens_that_runs_are_judged_on(corpus: Corpus) -> None:
+    """Whose windows and bytes are those of `held_out_rows`, by which runs are judged. Of contexts, all tokens before
+    are known, also those before the window."""
+    context, train = 16, spread(corpus, 2000).tolist()
+    found = references(corpus, context, 2000)
+    held_out = corpus.tokens("test").tolist()
+    (rows,) = corpus.held_out_rows("test", context)
+    targets = [start + at for start in corpus.held_out_starts("test", context) for at in range(1, context + 1)]
+    assert [held_out[at] for at in targets] == rows.rows[:, 1:].ravel().tolist()
+    assert found.bytes_per_token == pytest.approx(rows.sizes[:, 1:].mean())
+    counted = Counted(train, corpus.vocab_size)
+    assert found.unigram == pytest.approx(-np.mean([math.log(counted.unigram(held_out[at])) for at in targets]))
+    bigrams = [math.log(counted.bigram(held_out[at - 1], held_out[at])) for at in targets]
+    assert found.bigram == pytest.approx(-np.mean(bigrams))
+    longer = kneser_ney_probabilities(np.array(train), corpus.vocab_size, np.array(held_out), (3, 5))
+    assert found.kn3 == pytest.approx(-np.log(longer[3][targets]).mean())
+    assert found.kn5 == pytest.approx(-np.log(longer[5][targets]).mean())
+    assert found.gzip / (found.bytes_per_token * math.log(2)) == pytest.approx(
+        corpus.meta.references.gzip_bits_per_byte
+    )
+
+
+def test_references_are_computed_once(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a number of tokens, to two digits, and a context; then they are read from the corpus's folder."""
+    first, whole = references(corpus, 16, 2012), references(corpus, 16)
+    assert (first.tokens, whole.tokens) == (2000, corpus.train_tokens)
+    assert whole.kn5 < first.kn5
+    again = open_corpus(corpus.directory)
+    assert isinstance(again, Corpus)
+    monkeypatch.setattr("ablate.data.references.kneser_ney_probabilities", None)  # raises if it is called
+    assert references(again, 16, 1990) == first
+    assert references(again, 16, 10 * corpus.train_tokens) == whole
+    assert corpus.folder.known_references() == [(16, 2000), (16, corpus.train_tokens)]
+    with pytest.raises(TypeError):
+        references(again, 32, 2000)
+
+
+def test_tokens_are_taken_in_order_from_all_over_the_text(corpus: Corpus) -> None:
+    train = corpus.tokens("train").tolist()
+    taken = spread(corpus, 10 * PIECES).tolist()
+    pieces = [taken[at : at + 10] for at in range(0, len(taken), 10)]
+    assert len(pieces) == PIECES
+    assert pieces[0] == train[:10]
+    assert pieces[-1] == train[-10:]
+    step = (len(train) - 10 * PIECES) / (PIECES - 1)
+    places = [round(10 * number + number * step - 0.5) for number in range(PIECES)]
+    assert all(
+        piece in [train[at + near : at + near + 10] for near in (-1, 0, 1)]
+        for at, piece in zip(places[1:-1], pieces[1:-1], strict=True)
+    )
+    assert spread(corpus, len(train)).tolist() == train
+
+
+@pytest.mark.parametrize(
+    ("read", "available", "counted"),
+    [
+        (1_110_016, 2_952_035, 1_100_000),
+        (417_792, 2_952_035, 420_000),
+        (2_960_000, 2_952_035, 2_952_035),
+        (2_950_000, 2_952_035, 2_952_035),
+        (None, 2_952_035, 2_952_035),
+        (None, 3 * COUNTED, COUNTED),
+        (2 * COUNTED, 3 * COUNTED, COUNTED),
+        (7, 100, 7),
+    ],
+)
+def test_counted_tokens_are_those_of_a_run_to_two_digits(read: int | None, available: int, counted: int) -> None:
+    assert counted_tokens(read, available) == counted

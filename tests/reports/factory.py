@@ -27,6 +27,8 @@ from ablate.store.documents import (
     PrefillPoint,
     ProbeRecord,
     Quartiles,
+    References,
+    ReferencesDocument,
     ResultDocument,
     SampleRecord,
     Score,
@@ -43,12 +45,14 @@ from ablate.store.documents import (
     StudyTuning,
 )
 from ablate.store.documents.costs import Work
+from ablate.store.documents.references import counted_tokens
 from reports.findings.study_summary import StudySummary
 from reports.sections import Section
 from tests.documents import ENVIRONMENT, measure_of, quartiles, result_of, run_of, text_meta_of
 
 CONTEXTS = (64, 128, 256)
 TOKENS_PER_STEP = 2048
+CONTEXT = 128
 JUDGING_EXCESS = 0.01
 """Excess of the loss on the judging part over that on the test part."""
 
@@ -87,6 +91,8 @@ class StudyOf:
     """Number of processes that timed the arms against each other, if it is measured; 0 as in stores of old."""
     text: bool = False
     """Whether the store has the text that runs read: its unigram loss is 5.98."""
+    references: References | None = None
+    """Losses of simple models on that text, whatever number of its tokens they count."""
     margin: float | None = None
     looks: Sequence[Mapping[str, float]] | None = None
     contrasts: Sequence[tuple[str, str]] = ()
@@ -107,6 +113,12 @@ class StudyOf:
         if self.text:
             store.data("data0").path.mkdir(parents=True, exist_ok=True)
             store.data("data0").write(text_meta_of())
+        for tokens in (*(arm.steps * TOKENS_PER_STEP + arm.tokens_before for arm in self.arms), None):
+            if self.references is not None:
+                counted = counted_tokens(tokens, text_meta_of().tokens.train)
+                found = self.references.model_copy(update={"tokens": counted})
+                document = ReferencesDocument(digest="data0", context=CONTEXT, references=found)
+                store.data("data0").write_references(document)
         for arm in self.arms:
             for seed, loss in enumerate(arm.losses):
                 if loss is not None:
@@ -190,7 +202,8 @@ class StudyOf:
     def _write_run(self, store: Store, arm: Arm, seed: int, loss: float) -> None:
         digest = self.digest(arm, seed)
         key = (arm.name, seed)
-        store.write_run(run_of(digest, seed=seed, steps=arm.steps))
+        train = {"context": CONTEXT} if self.references else {}
+        store.write_run(run_of(digest, seed=seed, steps=arm.steps, train=train))
         _merge(store.run_path(digest), self.identities.get(key, {}))
         store.metrics_path(digest).write_bytes(b"".join(_lines(arm, seed, loss)))
         store.write_result(_result(digest, arm, seed, loss))

@@ -23,8 +23,16 @@ LOOKS = [{"seeds": 3, "alpha": 0.02}, {"seeds": 8, "alpha": 0.03}]
 @pytest.mark.parametrize(
     ("post", "seed", "said"),
     [
-        ([4.60, 4.59, 5.39], 2, "Seed 2 of post ended 0.79 nats above its other seeds, and counts like them; without it the difference is −0.0050."),
-        ([3.99, 4.59, 4.60], 0, "Seed 0 of post ended 0.6 nats below its other seeds, and counts like them; without it the difference is −0.0050."),
+        (
+            [4.60, 4.59, 5.39],
+            2,
+            "Seed 2 of post ended 0.79 nats above its other seeds, and counts like them; without it the difference is −0.0050.",
+        ),
+        (
+            [3.99, 4.59, 4.60],
+            0,
+            "Seed 0 of post ended 0.6 nats below its other seeds, and counts like them; without it the difference is −0.0050.",
+        ),
         ([4.60, 4.59, 4.61], None, ""),
         ([4.57, 4.60, 4.625], None, ""),
     ],

@@ -47,6 +47,7 @@ from ablate.store.documents.measure import (
 from ablate.store.documents.packed import MergedRecord, PackDocument, PackedFile
 from ablate.store.documents.published import StudyPublished, StudyPublishedRow
 from ablate.store.documents.records import MetricsRecord, ProbeRecord
+from ablate.store.documents.references import References, ReferencesDocument
 from ablate.store.documents.registered import RegistrationRecord, StudyRegistration
 from ablate.store.documents.result import GradNorm, ItemLoss, LogSums, ResultDocument
 from ablate.store.documents.run import RunData, RunDocument, RunNumerics, RunProbes, RunStart, RunTeacher
@@ -124,6 +125,8 @@ __all__ = [
     "Quartiles",
     "Range",
     "ReferenceLosses",
+    "References",
+    "ReferencesDocument",
     "RegistrationRecord",
     "ResultDocument",
     "RunData",
