@@ -10,12 +10,12 @@ from statistics import fmean
 
 import reports
 from ablate.api.recorded import RESULTS
-from ablate.planning.foresight import ALIKE, STUDIES_READ
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.store import Store
 from ablate.store.documents import JsonObject, References, TextMeta
 from ablate.store.documents.references import counted_tokens
 from ablate.store.documents.study import UNJUDGED
+from ablate.store.like_runs import ALIKE, STUDIES_READ
 from ablate.training.objectives.next_token import NextToken
 from reports.wording.length_words import prefixed
 

@@ -170,14 +170,16 @@ class NoiseModel:
 
     @cached_property
     def odd(self) -> Mapping[Row, Odd]:
-        """The run of a row with three or more that is furthest from their median, if beyond `CAP`."""
+        """The run of a row with three or more that is furthest from their median: beyond `CAP` standard deviations, by
+        the noise of other rows and by that of the row's other runs."""
         found = {}
         for row in self.rows:
             losses, centre = self.finished(row), self.centre(row)
             if len(losses) > 2 and centre is not None:
                 median = float(np.median(list(losses.values())))
                 seed = max(losses, key=lambda seed: abs(losses[seed] - median))
-                if abs(losses[seed] - median) > CAP * math.sqrt(centre):
+                rest, _ = _square([loss for other, loss in losses.items() if other != seed])
+                if abs(losses[seed] - median) > CAP * math.sqrt(max(centre, rest)):
                     found[row] = Odd(seed, losses[seed] - median)
         return found
 
