@@ -144,6 +144,9 @@ class Memory:
 Show = Callable[[], Tensor]
 """Computes an internal, on request."""
 
+JoinedWeights = dict[Any, tuple[Tensor, Tensor | None]]
+"""Concatenated weights and biases that the passes of one cache share (see `zoo.projections`)."""
+
 Tap = Callable[[str, Show], None]
 """Callback that receives an internal's name and a function that computes it, so unused internals cost nothing."""
 
@@ -161,6 +164,7 @@ class ForwardPass:
     shared: modules that belong to the model and serve several layers, by `Position.name_for`.
     losses: terms that layers add to the training objective, already weighted.
     states: state that parts of the stack carry from one layer to the next, by the part's name (see `zoo.features`).
+    joined: concatenated weights, kept for later passes with the same cache; None without one.
     again: whether this recomputes an earlier pass for its gradients, so that nothing may be counted twice.
     """
 
@@ -182,6 +186,7 @@ class ForwardPass:
     prefix: str = ""
     losses: list[Tensor] = field(default_factory=list)
     states: dict[str, Any] = field(default_factory=dict)
+    joined: JoinedWeights | None = None
     again: bool = False
     _memo: dict[Any, Any] = field(default_factory=dict)
 
@@ -196,7 +201,7 @@ class ForwardPass:
         positions in the text, if the layers are to use these."""
         index = torch.arange(start, start + count, device=self.index.device)
         own = ForwardPass(index, places=places, start=start, shared=self.shared, losses=self.losses)
-        own.recorder, own.prefix = self.recorder, self.prefix
+        own.recorder, own.prefix, own.joined = self.recorder, self.prefix, self.joined
         return own
 
     @property

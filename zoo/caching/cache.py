@@ -12,7 +12,7 @@ from typing import Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from zoo.site import Memory
+from zoo.site import JoinedWeights, Memory
 
 Rollback = Callable[[int], None]
 """Rollback function: discards the tokens read since `mark`, except the given number of first ones."""
@@ -67,6 +67,7 @@ class Cache:
     """State of a model: one entry per layer, and the number of tokens seen (padding included).
 
     memory: the encoder's output, as far as it is still needed; its keys and values are in the layers' entries.
+    joined: copies of weights that the passes share, which are not part of the state or of `nbytes`.
     """
 
     def __init__(self, layers: list[LayerCache], batch: int) -> None:
@@ -74,6 +75,7 @@ class Cache:
         self.length = 0
         self.left_pad: Tensor | None = None
         self.memory: Memory | None = None
+        self.joined: JoinedWeights = {}
 
     @property
     def capacity(self) -> int | None:

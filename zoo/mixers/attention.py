@@ -27,6 +27,7 @@ from zoo.mixers._linear import split, split_by
 from zoo.mixers._multi_head import MultiHead
 from zoo.mixers._reuse import borrowed, lend
 from zoo.positions import Queries
+from zoo.projections import project_all
 from zoo.settings.axis import is_off, number
 from zoo.settings.field_tags import HeadFeatures, Supports, ValuesInTests
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
@@ -207,8 +208,11 @@ class AttentionLayer(MixerLayer):
             return Read(self._placed_queries(q, step), *borrowed(step, self.kv))
         # First, since `kept_by` rejects another model's cache before the convolution writes to it.
         tokens, k_places = kept_by(self, cache, TokenCache), step.index
-        q, k = self.q(x), self.k(x)  # (B, T, H·d), (B, T, K·d)
-        v = k if self.keys_as_values else self.v(x)  # (B, T, K·e)
+        if self.keys_as_values:
+            q, k = project_all(x, step, self.q, self.k)  # (B, T, H·d), (B, T, K·d)
+            v = k
+        else:
+            q, k, v = project_all(x, step, self.q, self.k, self.v)  # v: (B, T, K·e)
         if self.conv is not None:
             widths = [part.shape[-1] for part in (q, k, v)]
             q, k, v = self.conv(torch.cat((q, k, v), dim=-1), step, cache).split(widths, dim=-1)

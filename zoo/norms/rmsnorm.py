@@ -58,8 +58,9 @@ class RMSNormLayer(nn.Module):
         self.gain = nn.Parameter(torch.full((dim,), self.initial["gain"])) if spec.gain else None
 
     def forward(self, x: Tensor) -> Tensor:
-        # On CUDA torch's rms_norm is one kernel instead of six. It needs the gain's dtype as input, and rounds once.
-        if device_type(x) == "cuda":
+        # torch's rms_norm is one operation instead of six, on CUDA one kernel, too. It needs the gain's dtype as input,
+        # and rounds once.
+        if x.dtype is torch.float32 or device_type(x) == "cuda":
             gain = self.gain + self.gain_offset if self.gain is not None and self.gain_offset else self.gain
             return rms_norm(x if gain is None else x.to(torch.promote_types(x.dtype, gain.dtype)), gain, self.eps)
         wide = x.float()
