@@ -50,7 +50,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     obstacle = BACKENDS[name].obstacle(needs)
     if obstacle is not None:
         raise ValueError(f"the {name} backend {obstacle}: use plain")
-    note(f"{name} (FlashAttention-3)" if name in HOOKED and fused.is_flash_3() else name, needs.gradient)
+    if _listening:
+        note(f"{name} (FlashAttention-3)" if name in HOOKED and fused.is_flash_3() else name, needs.gradient)
     stand_in = attention()
     if stand_in is not None and name in KERNELS:
         q, k, v = as_autocast_has_it(q, k, v)

@@ -86,12 +86,10 @@ class Block(nn.Module):
                 h = self.gates[name](h)
             if name in self.canon:
                 h = self.canon[name](h, step, parts.get(f"{CANON}.{name}"))
-            out: Tensor = self.depth(self.dropout(part(h, step, parts.get(name))))
-            return out
+            return self._dropped(part(h, step, parts.get(name)))
 
         def look(h: Tensor) -> Tensor:
-            out: Tensor = self.depth(self.dropout(cast(nn.Module, self.cross)(h, step, parts.get(CROSS))))
-            return out
+            return self._dropped(cast(nn.Module, self.cross)(h, step, parts.get(CROSS)))
 
         def mix(h: Tensor) -> Tensor:
             return run(MIXER, self.mixer, h)
@@ -100,6 +98,14 @@ class Block(nn.Module):
             return run(FFN, self.ffn, h)
 
         return self._join(x, mix, look, feed)
+
+    def _dropped(self, update: Tensor) -> Tensor:
+        """A branch's update with dropout and stochastic depth. Calling a module that does nothing takes a microsecond,
+        which counts in decoding."""
+        dropout, depth = self.dropout, self.depth
+        if dropout.p and dropout.training:
+            update = dropout(update)
+        return depth(update) if depth.rate and depth.training else update
 
     def _parts(self, cache: LayerCache | None) -> Mapping[str, LayerCache]:
         """Caches of the parts, by name; only the mixer's if no other part keeps state."""

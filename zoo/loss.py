@@ -136,7 +136,8 @@ class _FusedHeadLoss(torch.autograd.Function):
         rows: Tensor,
         *parameters: Tensor,
     ) -> Sums:
-        found, of_rows = [], torch.empty_like(rows)
+        found: list[Sums] = []
+        of_rows = torch.empty_like(rows)
         of_parameters: list[Tensor] = []
         for piece in _pieces(head, rows):
             with torch.enable_grad():

@@ -9,6 +9,7 @@ than the product.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,29 +18,30 @@ from torch.nn import functional as F
 from zoo.init import Linear
 from zoo.kernels.precision import computed_in
 from zoo.kernels.tracing import is_fake
-from zoo.site import ForwardPass, JoinedWeights
+from zoo.site import ForwardPass
 
 MOST_WEIGHTS = 2**20
 """Most weights that are concatenated: products of larger matrices take so long that issuing them hardly counts."""
 
 
-def project_all(x: Tensor, step: ForwardPass, *layers: Linear) -> Sequence[Tensor]:
+def project_all(x: Tensor, step: ForwardPass, *layers: Linear) -> tuple[Tensor, ...]:
     """`[layer(x) for layer in layers]` to within rounding. x: (…, in) → (…, out) each.
 
     Layers are called one by one if anything else acts on one of them: a hook, an adapter in its place, a quantised or
     sharded weight.
     """
     if not _is_one_product(layers):
-        return [layer(x) for layer in layers]
+        return tuple(layer(x) for layer in layers)
     if torch.is_grad_enabled():
         joined = _concatenated(layers)
-    elif step.joined is not None and not layers[0].weight.is_inference():
-        joined = _kept(step.joined, layers, computed_in(x))
+    elif step.kept is not None and not layers[0].weight.is_inference():
+        joined = _kept(step.kept, layers, computed_in(x))
     elif x.shape[-2] == 1:  # a single token, for which concatenating takes longer than it saves
-        return [layer(x) for layer in layers]
+        return tuple(layer(x) for layer in layers)
     else:
         joined = _concatenated(layers)
-    return F.linear(x, *joined).split([layer.out_features for layer in layers], dim=-1)
+    parts: tuple[Tensor, ...] = F.linear(x, *joined).split([layer.out_features for layer in layers], dim=-1)
+    return parts
 
 
 def _is_one_product(layers: Sequence[Linear]) -> bool:
@@ -66,15 +68,17 @@ def _is_one_product(layers: Sequence[Linear]) -> bool:
 
 
 def _concatenated(layers: Sequence[Linear]) -> tuple[Tensor, Tensor | None]:
-    biases = [layer.bias for layer in layers if layer.bias is not None]
-    return torch.cat([layer.weight for layer in layers]), torch.cat(biases) if biases else None
+    weights: list[Tensor] = [layer.weight for layer in layers]
+    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+    return torch.cat(weights), torch.cat(biases) if biases else None
 
 
-def _kept(kept: JoinedWeights, layers: Sequence[Linear], dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+def _kept(kept: dict[Any, Any], layers: Sequence[Linear], dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     """The concatenated weights in `dtype`, made anew if a parameter has been moved or changed since."""
     parameters = [p for layer in layers for p in (layer.weight, layer.bias) if p is not None]
     key = dtype, *((p.data_ptr(), p._version) for p in parameters)
     if key not in kept:
         weight, bias = _concatenated(layers)
         kept[key] = weight.to(dtype), None if bias is None else bias.to(dtype)
-    return kept[key]
+    joined: tuple[Tensor, Tensor | None] = kept[key]
+    return joined

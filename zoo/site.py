@@ -144,9 +144,6 @@ class Memory:
 Show = Callable[[], Tensor]
 """Computes an internal, on request."""
 
-JoinedWeights = dict[Any, tuple[Tensor, Tensor | None]]
-"""Concatenated weights and biases that the passes of one cache share (see `zoo.projections`)."""
-
 Tap = Callable[[str, Show], None]
 """Callback that receives an internal's name and a function that computes it, so unused internals cost nothing."""
 
@@ -164,7 +161,7 @@ class ForwardPass:
     shared: modules that belong to the model and serve several layers, by `Position.name_for`.
     losses: terms that layers add to the training objective, already weighted.
     states: state that parts of the stack carry from one layer to the next, by the part's name (see `zoo.features`).
-    joined: concatenated weights, kept for later passes with the same cache; None without one.
+    kept: results that passes with the same cache share, by keys that name all they depend on; None without a cache.
     again: whether this recomputes an earlier pass for its gradients, so that nothing may be counted twice.
     """
 
@@ -186,7 +183,7 @@ class ForwardPass:
     prefix: str = ""
     losses: list[Tensor] = field(default_factory=list)
     states: dict[str, Any] = field(default_factory=dict)
-    joined: JoinedWeights | None = None
+    kept: dict[Any, Any] | None = None
     again: bool = False
     _memo: dict[Any, Any] = field(default_factory=dict)
 
@@ -201,7 +198,7 @@ class ForwardPass:
         positions in the text, if the layers are to use these."""
         index = torch.arange(start, start + count, device=self.index.device)
         own = ForwardPass(index, places=places, start=start, shared=self.shared, losses=self.losses)
-        own.recorder, own.prefix, own.joined = self.recorder, self.prefix, self.joined
+        own.recorder, own.prefix, own.kept = self.recorder, self.prefix, self.kept
         return own
 
     @property
@@ -247,6 +244,11 @@ class ForwardPass:
         self.losses += other.losses[len(self.losses) :]
         self._memo |= other._memo
         self.lent = other.lent
+
+    @property
+    def listener(self) -> Tap | None:
+        """`tap`; None without a recorder."""
+        return None if self.recorder is None else self.tap
 
     def tap(self, name: str, show: Show) -> None:
         """Offer an internal to the recorder (see `zoo.taps`). Costs nothing without one."""

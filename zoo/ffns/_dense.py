@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from statistics import NormalDist
@@ -165,14 +164,18 @@ class DenseLayer(FfnLayer):
         parts = self.project(x, step)
         if self.conv is not None:
             parts = self.conv(torch.cat(parts, dim=-1), step, cache).chunk(len(parts), dim=-1)
-        return self.down(self.dropout(self.activation(*parts)))
+        return self.down(self._dropped(self.activation(*parts)))
 
     def weighted(self, x: Tensor, weights: Tensor, step: ForwardPass) -> Tensor:
         """Σ_e w_e FFN_e(x), if the hidden features are a concatenation of several experts' features. weights:
         (B, T, experts)."""
         hidden = self.activation(*self.project(x, step)).unflatten(-1, (weights.shape[-1], -1))
-        return self.down(self.dropout((hidden * weights[..., None].to(hidden.dtype)).flatten(-2)))
+        return self.down(self._dropped((hidden * weights[..., None].to(hidden.dtype)).flatten(-2)))
 
-    def project(self, x: Tensor, step: ForwardPass) -> Sequence[Tensor]:
+    def _dropped(self, hidden: Tensor) -> Tensor:
+        dropout = self.dropout
+        return dropout(hidden) if dropout.p and dropout.training else hidden
+
+    def project(self, x: Tensor, step: ForwardPass) -> tuple[Tensor, ...]:
         """Inputs of the activation: up, or gate and up."""
-        return [self.up(x)] if self.gate is None else project_all(x, step, self.gate, self.up)
+        return (self.up(x),) if self.gate is None else project_all(x, step, self.gate, self.up)

@@ -42,6 +42,6 @@ class ScaledLayer(DenseLayer):
         self.factor = math.sqrt(d_model)
         self.scale_gate, self.scale_up = nn.Parameter(torch.ones(d_ff)), nn.Parameter(torch.ones(d_ff))
 
-    def project(self, x: Tensor, step: ForwardPass) -> list[Tensor]:
+    def project(self, x: Tensor, step: ForwardPass) -> tuple[Tensor, ...]:
         gate, up = super().project(x, step)
-        return [gate * self.scale_gate * self.factor, up * self.scale_up]
+        return gate * self.scale_gate * self.factor, up * self.scale_up

@@ -220,7 +220,9 @@ class AttentionLayer(MixerLayer):
             q, k, v = (part.clamp(-clip, clip) for part in (q, k, v))
         q = self._placed_queries(q, step)
         k = self._placed(k, self.k_norm, self.position.rotate_keys, step)
-        v = self.v_norm(split(v, self.kv_heads))
+        v = split(v, self.kv_heads)
+        if self.spec.v_norm is not None:
+            v = self.v_norm(v)
         v = with_others(v if self.value_scale == 1 else v * self.value_scale, self.values, step)
         kept = [k, v] if self.forget is None else [k, v, self.forget(x, step)]
         if tokens is not None:
@@ -236,6 +238,8 @@ class AttentionLayer(MixerLayer):
 
     def _placed(self, x: Tensor, norm: nn.Module, rotate: Rotate, step: ForwardPass) -> Tensor:
         """(B, T, heads·d) → (B, heads, T, d), with positions applied, and the norm before or after them."""
+        if self.spec.qk_norm is None:
+            return rotate(split_by(x, self.head_dim), step)
         if self._full_norm:
             return rotate(split_by(norm(x), self.head_dim), step)
         if self.spec.qk_norm_after_position:
@@ -254,7 +258,7 @@ class AttentionLayer(MixerLayer):
         dropout = self.spec.dropout if self.training else 0.0
         scale = number(self.spec.scale)
         bias = self.position.bias_for(Queries(q, scale, self.spec.window), step, k_places)
-        return Scoring(scale, self.spec.softcap, bias, self.sinks, dropout, step.tap)
+        return Scoring(scale, self.spec.softcap, bias, self.sinks, dropout, step.listener)
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         slots = self.spec.slots(capacity)

@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zoo.errors import SpecError, UnsupportedError, under
+from zoo.kernels.tracing import is_compiling
 from zoo.positions import Position, PositionLayer
 from zoo.positions.scalings import Scaling, rotation
 from zoo.settings.axis import Choice
@@ -102,8 +103,19 @@ class RotaryLayer(PositionLayer):
         return _turned(x, *table, self.spec.layout)
 
     def _table(self, step: ForwardPass, dtype: torch.dtype, sign: int) -> tuple[Tensor, Tensor]:
-        """`_spread` cosines and sines: (T, 2⌈dim/2⌉), or (B, 1, T, 2⌈dim/2⌉) if rows have their own positions."""
+        """`_table_at` the positions of a pass. Passes with the same cache share one table, which grows by doubling."""
         positions = step.positions
+        if step.kept is None or positions is not step.index or self.spec.by_length:
+            return self._table_at(positions, dtype, sign)
+        key = self.key, dtype, sign, positions.device
+        if key not in step.kept or len(step.kept[key][0]) < step.end:
+            rows = 1 << max(7, (step.end - 1).bit_length())
+            step.kept[key] = self._table_at(torch.arange(rows, device=positions.device), dtype, sign)
+        own, other = step.kept[key]
+        return own[step.start : step.end], other[step.start : step.end]
+
+    def _table_at(self, positions: Tensor, dtype: torch.dtype, sign: int) -> tuple[Tensor, Tensor]:
+        """`_spread` cosines and sines: (T, 2⌈dim/2⌉), or (B, 1, T, 2⌈dim/2⌉) if rows have their own positions."""
         places = (positions if positions.dim() == 1 else positions[:, None])[..., None].float()
         angles = places * self.spec.frequencies(self.dim, positions.max() + 1)
         size = self.amplitude(places, sign)
@@ -128,13 +140,24 @@ def _spread(cos: Tensor, sin: Tensor, layout: str) -> tuple[Tensor, Tensor]:
 
 
 def _turned(x: Tensor, own: Tensor, other: Tensor, layout: str) -> Tensor:
-    """x: (…, d) → x ⊙ own + partners of x ⊙ other in the first features. own, other: from `_spread`.
-
-    Few operations on whole heads take half the time of a product for each half of a pair.
-    """
+    """x: (…, d) → x ⊙ own + partners of x ⊙ other in the first features. own, other: from `_spread`."""
     count = own.shape[-1]
     pairs = x if count == x.shape[-1] else x[..., :count]
-    half = layout == "half"
-    partners = pairs.roll(count // 2, dims=-1) if half else pairs.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
-    turned = torch.addcmul(pairs * own, partners, other)
+    turned = _compiled(pairs, own, other, layout) if is_compiling() else _issued(pairs, own, other, layout)
     return turned if count == x.shape[-1] else torch.cat((turned, x[..., count:]), dim=-1)
+
+
+def _issued(x: Tensor, own: Tensor, other: Tensor, layout: str) -> Tensor:
+    """Three operations on whole heads, which take half the time of one for each half of a pair."""
+    half = layout == "half"
+    partners = x.roll(x.shape[-1] // 2, dims=-1) if half else x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+    return torch.addcmul(x * own, partners, other)
+
+
+def _compiled(x: Tensor, own: Tensor, other: Tensor, layout: str) -> Tensor:
+    """The same for a compiler, which joins any number of operations, but does not vectorise a swap of features."""
+    if layout == "half":
+        (a, b), cos, sin = x.chunk(2, dim=-1), own.chunk(2, dim=-1)[1], other.chunk(2, dim=-1)[1]
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+    a, b, cos, sin = x[..., ::2], x[..., 1::2], own[..., 1::2], other[..., 1::2]
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
