@@ -28,27 +28,32 @@ def project_all(x: Tensor, step: ForwardPass, *layers: Linear) -> tuple[Tensor, 
     """`[layer(x) for layer in layers]` to within rounding. x: (…, in) → (…, out) each.
 
     Layers are called one by one if anything else acts on one of them: a hook, an adapter in its place, a quantised or
-    sharded weight.
+    sharded weight. So is a single token without a cache, for which concatenating takes longer than it saves.
     """
-    if not _is_one_product(layers):
+    parameters, kept = _plain_parameters(layers), step.kept
+    if not parameters:
         return tuple(layer(x) for layer in layers)
     if torch.is_grad_enabled():
-        joined = _concatenated(layers)
-    elif step.kept is not None and not layers[0].weight.is_inference():
-        joined = _kept(step.kept, layers, computed_in(x))
-    elif x.shape[-2] == 1:  # a single token, for which concatenating takes longer than it saves
-        return tuple(layer(x) for layer in layers)
+        joined = _concatenated(parameters)
+    elif kept is not None and not parameters[0][0].is_inference():  # such weights have no version
+        joined = _kept(kept, parameters, computed_in(x))
+    elif x.shape[-2] > 1:
+        joined = _concatenated(parameters)
     else:
-        joined = _concatenated(layers)
-    parts: tuple[Tensor, ...] = F.linear(x, *joined).split([layer.out_features for layer in layers], dim=-1)
+        return tuple(layer(x) for layer in layers)
+    parts: tuple[Tensor, ...] = F.linear(x, *joined).split_with_sizes([len(weight) for weight, _ in parameters], dim=-1)
     return parts
 
 
-def _is_one_product(layers: Sequence[Linear]) -> bool:
-    first = layers[0].weight
-    biased, trained, weights = layers[0].bias is not None, first.requires_grad, 0
+Pair = tuple[nn.Parameter, nn.Parameter | None]
+"""Weight and bias of a layer."""
+
+
+def _plain_parameters(layers: Sequence[Linear]) -> list[Pair]:
+    """Parameters of layers that one product can stand for; empty if it cannot."""
+    pairs: list[Pair] = []
+    weights = 0
     for layer in layers:
-        weight = layer.weight
         if (
             type(layer) is not Linear
             or layer._forward_hooks
@@ -56,29 +61,41 @@ def _is_one_product(layers: Sequence[Linear]) -> bool:
             or layer._backward_hooks
             or layer._backward_pre_hooks
             or "forward" in layer.__dict__
+        ):
+            return []
+        # From the dictionary: `layer.weight` takes longer than all of these conditions.
+        weight, bias = layer._parameters["weight"], layer._parameters["bias"]
+        first, first_bias = pairs[0] if pairs else (weight, bias)
+        if (
+            weight is None
+            or first is None
             or not (type(weight) is nn.Parameter or is_fake(weight))
-            or weight.requires_grad is not trained
+            or weight.requires_grad is not first.requires_grad
             or weight.dtype is not first.dtype
             or weight.device != first.device
-            or (layer.bias is not None) is not biased
+            or (bias is None) is not (first_bias is None)
         ):
-            return False
+            return []
         weights += weight.numel()
-    return weights <= MOST_WEIGHTS
+        pairs.append((weight, bias))
+    return pairs if weights <= MOST_WEIGHTS else []
 
 
-def _concatenated(layers: Sequence[Linear]) -> tuple[Tensor, Tensor | None]:
-    weights: list[Tensor] = [layer.weight for layer in layers]
-    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+def _concatenated(parameters: Sequence[Pair]) -> tuple[Tensor, Tensor | None]:
+    weights: list[Tensor] = [weight for weight, _ in parameters]
+    biases: list[Tensor] = [bias for _, bias in parameters if bias is not None]
     return torch.cat(weights), torch.cat(biases) if biases else None
 
 
-def _kept(kept: dict[Any, Any], layers: Sequence[Linear], dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+def _kept(kept: dict[Any, Any], parameters: Sequence[Pair], dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     """The concatenated weights in `dtype`, made anew if a parameter has been moved or changed since."""
-    parameters = [p for layer in layers for p in (layer.weight, layer.bias) if p is not None]
-    key = dtype, *((p.data_ptr(), p._version) for p in parameters)
-    if key not in kept:
-        weight, bias = _concatenated(layers)
-        kept[key] = weight.to(dtype), None if bias is None else bias.to(dtype)
-    joined: tuple[Tensor, Tensor | None] = kept[key]
-    return joined
+    key: list[Any] = [dtype]
+    for weight, bias in parameters:
+        key += (weight.data_ptr(), weight._version)
+        if bias is not None:
+            key += (bias.data_ptr(), bias._version)
+    found: tuple[Tensor, Tensor | None] | None = kept.get(tuple(key))
+    if found is None:
+        weight, bias = _concatenated(parameters)
+        found = kept[tuple(key)] = weight.to(dtype), None if bias is None else bias.to(dtype)
+    return found
