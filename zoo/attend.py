@@ -47,7 +47,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     offer_taps(q, k, visible, scoring)
     needs = Needs.of(q, k, v, visible, scoring)
     name = _forced[-1] if _forced else pick(device_type(q), computed_in(q), needs)
-    obstacle = BACKENDS[name].obstacle(needs)
+    obstacle = BACKENDS[name].obstacle(needs) if _forced else None
     if obstacle is not None:
         raise ValueError(f"the {name} backend {obstacle}: use plain")
     if _listening:

@@ -46,6 +46,7 @@ class Block(nn.Module):
         self.gates = spec.gated_norm.build(site.d_model) if spec.gated_norm else nn.ModuleDict()
         self.canon = spec.canon.build(site.d_model) if spec.canon else nn.ModuleDict()
         self.router = DepthRouter(spec.depth_routing, site.d_model) if spec.depth_routing else None
+        self._only_mixer_caches = not (self.canon or self.cross is not None or self.reaches_back)
         self.dropout = nn.Dropout(spec.dropout)
         self.depth = StochasticDepth(spec.stochastic_depth, site)
         self._set_initial_scales(spec.norm_placement, site)
@@ -79,13 +80,13 @@ class Block(nn.Module):
         return out
 
     def _run(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> Tensor:
-        parts = self._parts(cache)
+        parts, gates, canon = self._parts(cache), self.gates, self.canon
 
         def run(name: str, part: nn.Module, h: Tensor) -> Tensor:
-            if name in self.gates:
-                h = self.gates[name](h)
-            if name in self.canon:
-                h = self.canon[name](h, step, parts.get(f"{CANON}.{name}"))
+            if name in gates:
+                h = gates[name](h)
+            if name in canon:
+                h = canon[name](h, step, parts.get(f"{CANON}.{name}"))
             return self._dropped(part(h, step, parts.get(name)))
 
         def look(h: Tensor) -> Tensor:
@@ -109,7 +110,7 @@ class Block(nn.Module):
 
     def _parts(self, cache: LayerCache | None) -> Mapping[str, LayerCache]:
         """Caches of the parts, by name; only the mixer's if no other part keeps state."""
-        if not (self.canon or self.cross is not None or self.reaches_back):
+        if self._only_mixer_caches:
             return {} if cache is None else {MIXER: cache}
         kept = kept_by(self, cache, PartsCache)
         return {} if kept is None else kept.parts

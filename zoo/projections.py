@@ -30,9 +30,18 @@ def project_all(x: Tensor, step: ForwardPass, *layers: Linear) -> tuple[Tensor, 
     Layers are called one by one if anything else acts on one of them: a hook, an adapter in its place, a quantised or
     sharded weight. So is a single token without a cache, for which concatenating takes longer than it saves.
     """
+    whole = joint_product(x, step, layers)
+    if whole is None:
+        return tuple(layer(x) for layer in layers)
+    parts: tuple[Tensor, ...] = whole.split_with_sizes([layer.out_features for layer in layers], dim=-1)
+    return parts
+
+
+def joint_product(x: Tensor, step: ForwardPass, layers: Sequence[Linear]) -> Tensor | None:
+    """Outputs of the layers side by side, (…, Σ out); None if they must be called one by one, as in `project_all`."""
     parameters, kept = _plain_parameters(layers), step.kept
     if not parameters:
-        return tuple(layer(x) for layer in layers)
+        return None
     if torch.is_grad_enabled():
         joined = _concatenated(parameters)
     elif kept is not None and not parameters[0][0].is_inference():  # such weights have no version
@@ -40,9 +49,8 @@ def project_all(x: Tensor, step: ForwardPass, *layers: Linear) -> tuple[Tensor, 
     elif x.shape[-2] > 1:
         joined = _concatenated(parameters)
     else:
-        return tuple(layer(x) for layer in layers)
-    parts: tuple[Tensor, ...] = F.linear(x, *joined).split_with_sizes([len(weight) for weight, _ in parameters], dim=-1)
-    return parts
+        return None
+    return F.linear(x, *joined)
 
 
 Pair = tuple[nn.Parameter, nn.Parameter | None]
@@ -96,6 +104,6 @@ def _kept(kept: dict[Any, Any], parameters: Sequence[Pair], dtype: torch.dtype) 
             key += (bias.data_ptr(), bias._version)
     found: tuple[Tensor, Tensor | None] | None = kept.get(tuple(key))
     if found is None:
-        weight, bias = _concatenated(parameters)
-        found = kept[tuple(key)] = weight.to(dtype), None if bias is None else bias.to(dtype)
+        weights, biases = _concatenated(parameters)
+        found = kept[tuple(key)] = weights.to(dtype), None if biases is None else biases.to(dtype)
     return found

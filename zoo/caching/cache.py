@@ -189,7 +189,7 @@ class TokenCache:
 
     def decode(self, kept: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
         """Stored tensors → keys, values, …, in the dtypes of `like`."""
-        return [x.to(y.dtype) for x, y in zip(kept, like, strict=True)]
+        return [x if x.dtype is y.dtype else x.to(y.dtype) for x, y in zip(kept, like, strict=True)]
 
     def extend(self, new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]:
         """Store the new tokens and return all that they may attend to.
@@ -238,7 +238,7 @@ class TokenCache:
         count, first = end - start, start % self.slots
         head = min(count, self.slots - first)
         for buffer, tokens in zip(self.buffers, new, strict=True):
-            kept = tokens.detach()
+            kept = tokens.detach() if tokens.requires_grad else tokens
             kept = kept if kept.shape[2] == count else kept.narrow(2, kept.shape[2] - count, count)
             if head == count:
                 buffer.narrow(2, first, count).copy_(kept)

@@ -65,7 +65,8 @@ class RMSNormLayer(nn.Module):
             if gain is None:
                 return rms_norm(x, None, self.eps)
             gain = gain + self.gain_offset if self.gain_offset else gain
-            return rms_norm(x.to(torch.promote_types(x.dtype, gain.dtype)), gain, self.eps)
+            wide = x if x.dtype is gain.dtype else x.to(torch.promote_types(x.dtype, gain.dtype))
+            return rms_norm(wide, gain, self.eps)
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
         if gain is None:

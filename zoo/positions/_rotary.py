@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -75,6 +75,8 @@ class Rotary(Position):
 
 class RotaryLayer(PositionLayer):
     """x: (B, H, T, d) → (B, H, T, d). Angles are float32 whatever the input's type."""
+
+    rotates_alike: ClassVar[bool] = True
 
     def __init__(self, spec: Rotary, head_dim: int) -> None:
         super().__init__()
