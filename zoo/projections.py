@@ -22,6 +22,9 @@ from zoo.site import ForwardPass
 
 MOST_WEIGHTS = 2**20
 """Most weights that are concatenated: products of larger matrices take so long that issuing them hardly counts."""
+MOST_INPUTS = 2**22
+"""Most numbers in their input, for the same reason. The outputs share memory: a layer that keeps one for the backward
+pass keeps all."""
 
 
 def project_all(x: Tensor, step: ForwardPass, *layers: Linear) -> tuple[Tensor, ...]:
@@ -40,7 +43,7 @@ def project_all(x: Tensor, step: ForwardPass, *layers: Linear) -> tuple[Tensor, 
 def joint_product(x: Tensor, step: ForwardPass, layers: Sequence[Linear]) -> Tensor | None:
     """Outputs of the layers side by side, (…, Σ out); None if they must be called one by one, as in `project_all`."""
     parameters, kept = _plain_parameters(layers), step.kept
-    if not parameters:
+    if not parameters or x.numel() > MOST_INPUTS:
         return None
     if torch.is_grad_enabled():
         joined = _concatenated(parameters)

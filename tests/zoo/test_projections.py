@@ -151,3 +151,13 @@ def test_inference_mode_and_autocast_decode_as_whole_texts() -> None:
             parts = [model(part, cache=cache) for part in tokens.split([5, 1, 1, 2], dim=1)]
             torch.testing.assert_close(torch.cat(parts, dim=1), model(tokens), rtol=2e-2, atol=2e-2)
             assert cache.kept
+
+
+def test_a_long_text_is_decoded_in_blocks_of_kept_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoo.positions._rotary.KEPT", 4)
+    for edits in ({}, {"block.mixer.position": {"kind": "xpos"}}):
+        model, tokens = model_of(**edits).double(), tokens_of(length=14)
+        with torch.no_grad():
+            cache = model.new_cache(2, 14)
+            parts = [model(part, cache=cache) for part in tokens.split([3, 1, 1, 2, 5, 1, 1], dim=1)]
+            torch.testing.assert_close(torch.cat(parts, dim=1), model(tokens))

@@ -16,6 +16,9 @@ from zoo.settings.axis import Choice
 from zoo.settings.field_tags import ValuesInTests
 from zoo.site import ForwardPass
 
+KEPT = 1024
+"""Positions whose rotations are kept while decoding; the table starts at a multiple of this number."""
+
 
 class Rotary(Position):
     """Pair i of a query or key at position m is rotated by m·θ_i, θ_i = base^(−2i/d), or θ' of `scaling`.
@@ -105,16 +108,17 @@ class RotaryLayer(PositionLayer):
         return _turned(x, *table, self.spec.layout)
 
     def _table(self, step: ForwardPass, dtype: torch.dtype, sign: int) -> tuple[Tensor, Tensor]:
-        """`_table_at` the positions of a pass. Passes with the same cache share one table, which grows by doubling."""
-        positions = step.positions
-        if step.kept is None or positions is not step.index or self.spec.by_length:
+        """`_table_at` the positions of a pass. Passes with the same cache share a table of `KEPT` positions."""
+        positions, start = step.positions, step.start % KEPT
+        end = start + step.end - step.start
+        if step.kept is None or positions is not step.index or self.spec.by_length or end > KEPT:
             return self._table_at(positions, dtype, sign)
-        key = self.key, dtype, sign, positions.device
-        if key not in step.kept or len(step.kept[key][0]) < step.end:
-            rows = 1 << max(7, (step.end - 1).bit_length())
-            step.kept[key] = self._table_at(torch.arange(rows, device=positions.device), dtype, sign)
-        own, other = step.kept[key]
-        return own[step.start : step.end], other[step.start : step.end]
+        key, first = (self.key, dtype, sign, positions.device), step.start - start
+        if key not in step.kept or step.kept[key][0] != first:
+            places = torch.arange(first, first + KEPT, device=positions.device)
+            step.kept[key] = first, self._table_at(places, dtype, sign)
+        own, other = step.kept[key][1]
+        return own[start:end], other[start:end]
 
     def _table_at(self, positions: Tensor, dtype: torch.dtype, sign: int) -> tuple[Tensor, Tensor]:
         """`_spread` cosines and sines: (T, 2⌈dim/2⌉), or (B, 1, T, 2⌈dim/2⌉) if rows have their own positions."""
