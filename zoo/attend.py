@@ -47,10 +47,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     offer_taps(q, k, visible, scoring)
     needs = Needs.of(q, k, v, visible, scoring)
     name = _forced[-1] if _forced else pick(device_type(q), computed_in(q), needs)
-    obstacle = BACKENDS[name].obstacle(needs)
+    obstacle = BACKENDS[name].obstacle(needs) if _forced else None
     if obstacle is not None:
         raise ValueError(f"the {name} backend {obstacle}: use plain")
-    note(f"{name} (FlashAttention-3)" if name in HOOKED and fused.is_flash_3() else name, needs.gradient)
+    if _listening:
+        note(f"{name} (FlashAttention-3)" if name in HOOKED and fused.is_flash_3() else name, needs.gradient)
     stand_in = attention()
     if stand_in is not None and name in KERNELS:
         q, k, v = as_autocast_has_it(q, k, v)

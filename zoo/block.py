@@ -46,6 +46,7 @@ class Block(nn.Module):
         self.gates = spec.gated_norm.build(site.d_model) if spec.gated_norm else nn.ModuleDict()
         self.canon = spec.canon.build(site.d_model) if spec.canon else nn.ModuleDict()
         self.router = DepthRouter(spec.depth_routing, site.d_model) if spec.depth_routing else None
+        self._only_mixer_caches = not (self.canon or self.cross is not None or self.reaches_back)
         self.dropout = nn.Dropout(spec.dropout)
         self.depth = StochasticDepth(spec.stochastic_depth, site)
         self._set_initial_scales(spec.norm_placement, site)
@@ -79,19 +80,17 @@ class Block(nn.Module):
         return out
 
     def _run(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> Tensor:
-        parts = self._parts(cache)
+        parts, gates, canon = self._parts(cache), self.gates, self.canon
 
         def run(name: str, part: nn.Module, h: Tensor) -> Tensor:
-            if name in self.gates:
-                h = self.gates[name](h)
-            if name in self.canon:
-                h = self.canon[name](h, step, parts.get(f"{CANON}.{name}"))
-            out: Tensor = self.depth(self.dropout(part(h, step, parts.get(name))))
-            return out
+            if name in gates:
+                h = gates[name](h)
+            if name in canon:
+                h = canon[name](h, step, parts.get(f"{CANON}.{name}"))
+            return self._dropped(part(h, step, parts.get(name)))
 
         def look(h: Tensor) -> Tensor:
-            out: Tensor = self.depth(self.dropout(cast(nn.Module, self.cross)(h, step, parts.get(CROSS))))
-            return out
+            return self._dropped(cast(nn.Module, self.cross)(h, step, parts.get(CROSS)))
 
         def mix(h: Tensor) -> Tensor:
             return run(MIXER, self.mixer, h)
@@ -101,9 +100,17 @@ class Block(nn.Module):
 
         return self._join(x, mix, look, feed)
 
+    def _dropped(self, update: Tensor) -> Tensor:
+        """A branch's update with dropout and stochastic depth. Calling a module that does nothing takes a microsecond,
+        which counts in decoding."""
+        dropout, depth = self.dropout, self.depth
+        if dropout.p and dropout.training:
+            update = dropout(update)
+        return depth(update) if depth.rate and depth.training else update
+
     def _parts(self, cache: LayerCache | None) -> Mapping[str, LayerCache]:
         """Caches of the parts, by name; only the mixer's if no other part keeps state."""
-        if not (self.canon or self.cross is not None or self.reaches_back):
+        if self._only_mixer_caches:
             return {} if cache is None else {MIXER: cache}
         kept = kept_by(self, cache, PartsCache)
         return {} if kept is None else kept.parts

@@ -19,8 +19,10 @@ IGNORED = -100
 LOGITS_AT_ONCE = 2**28 + 2**24
 """Most logits held at a time: 1 GiB in float32, with room for the few tokens that an objective adds to a power-of-two
 vocabulary."""
-ROWS_ON_CPU = 256
-"""Rows read out at a time on a CPU, few enough that their logits stay in the processor's cache."""
+LOGITS_ON_CPU = 2**20
+"""Logits read out at a time on a CPU, few enough that they stay in the processor's cache."""
+LEAST_ROWS_ON_CPU = 256
+"""Rows read out at a time on a CPU whatever the vocabulary: the products of fewer rows are slow."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,9 @@ class Head:
     parameters: Sequence[nn.Parameter] = ()
 
     def rows_at_once(self, rows: Tensor) -> int:
-        return ROWS_ON_CPU if device_type(rows) == "cpu" else max(1, LOGITS_AT_ONCE // self.vocabulary)
+        if device_type(rows) == "cpu":
+            return max(LEAST_ROWS_ON_CPU, LOGITS_ON_CPU // self.vocabulary)
+        return max(1, LOGITS_AT_ONCE // self.vocabulary)
 
 
 @dataclass(frozen=True)
@@ -132,17 +136,18 @@ class _FusedHeadLoss(torch.autograd.Function):
         rows: Tensor,
         *parameters: Tensor,
     ) -> Sums:
-        found, of_rows = [], torch.empty_like(rows)
-        of_parameters = [torch.zeros_like(parameter) for parameter in parameters]
+        found: list[Sums] = []
+        of_rows = torch.empty_like(rows)
+        of_parameters: list[Tensor] = []
         for piece in _pieces(head, rows):
             with torch.enable_grad():
                 # view_as gives a non-leaf: hooks of torch's FLOP counter reject leaves that require a gradient.
                 given = rows[piece].detach().requires_grad_().view_as(rows[piece])
                 logits = head.read_out(given).float()
             sums, gradient = _with_gradient(logits.detach(), goals[piece], z_loss, _at(soft, piece))
-            of_rows[piece], *of_each = torch.autograd.grad(logits, (given, *parameters), gradient)
-            for of_whole, of_piece in zip(of_parameters, of_each, strict=True):
-                of_whole.add_(of_piece)
+            of_rows[piece], *of_piece = torch.autograd.grad(logits, (given, *parameters), gradient)
+            sums_so_far = zip(of_parameters, of_piece, strict=True)
+            of_parameters = [whole.add_(part) for whole, part in sums_so_far] if found else of_piece
             found.append(sums)
         ctx.save_for_backward(of_rows, *of_parameters)
         whole = _total(iter(found))
@@ -168,15 +173,17 @@ def _with_gradient(
     """
     counts = goals != IGNORED
     goal, weight = goals.where(counts, 0)[:, None], counts.to(logits.dtype)
-    log_p = logits.log_softmax(dim=-1)
-    nats = -log_p.gather(1, goal).squeeze(1).where(counts, 0.0).sum()
+    # The largest p is 1 / Σ exp(logits − largest logit), which gives log Z without a second pass of exponentials.
+    p, largest = logits.softmax(dim=-1), logits.amax(dim=-1)
+    log_sum = -p.amax(dim=-1).log()
+    nats = (largest - logits.gather(1, goal).squeeze(1) + log_sum).where(counts, 0.0).sum()
     share = 1.0 if soft is None else 1.0 - soft.weight
     objective, of_p = nats if soft is None else share * nats, share * weight
     if z_loss:
-        log_z = logits.logsumexp(dim=-1)
+        log_z = largest + log_sum
         objective = objective + z_loss * (weight * log_z.square()).sum()
         of_p = of_p + 2 * z_loss * weight * log_z
-    gradient = log_p.exp_().mul_(of_p[:, None]).scatter_add_(1, goal, -share * weight[:, None])
+    gradient = p.mul_(of_p[:, None]).scatter_add_(1, goal, -share * weight[:, None])
     if soft is not None:
         theirs = soft.log_p()
         objective = objective + soft.divergence(logits, counts, theirs)

@@ -85,6 +85,7 @@ class Decoder(Stack):
             piece, told = tokens[:, start:end], of_piece(given, start, end)
             step = self.step(piece, cache.length, cache.left_pad, told)
             step.memory = cache.memory = self._memory(told, cache.memory, step)
+            step.kept = cache.kept
             parts.append(self._run(self.embed(piece, step), step, cache))
             cache.length += end - start
             cache.forget_encoder()

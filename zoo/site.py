@@ -161,6 +161,7 @@ class ForwardPass:
     shared: modules that belong to the model and serve several layers, by `Position.name_for`.
     losses: terms that layers add to the training objective, already weighted.
     states: state that parts of the stack carry from one layer to the next, by the part's name (see `zoo.features`).
+    kept: results that passes with the same cache share, by keys that name all they depend on; None without a cache.
     again: whether this recomputes an earlier pass for its gradients, so that nothing may be counted twice.
     """
 
@@ -182,6 +183,7 @@ class ForwardPass:
     prefix: str = ""
     losses: list[Tensor] = field(default_factory=list)
     states: dict[str, Any] = field(default_factory=dict)
+    kept: dict[Any, Any] | None = None
     again: bool = False
     _memo: dict[Any, Any] = field(default_factory=dict)
 
@@ -196,7 +198,7 @@ class ForwardPass:
         positions in the text, if the layers are to use these."""
         index = torch.arange(start, start + count, device=self.index.device)
         own = ForwardPass(index, places=places, start=start, shared=self.shared, losses=self.losses)
-        own.recorder, own.prefix = self.recorder, self.prefix
+        own.recorder, own.prefix, own.kept = self.recorder, self.prefix, self.kept
         return own
 
     @property
@@ -242,6 +244,11 @@ class ForwardPass:
         self.losses += other.losses[len(self.losses) :]
         self._memo |= other._memo
         self.lent = other.lent
+
+    @property
+    def listener(self) -> Tap | None:
+        """`tap`; None without a recorder."""
+        return None if self.recorder is None else self.tap
 
     def tap(self, name: str, show: Show) -> None:
         """Offer an internal to the recorder (see `zoo.taps`). Costs nothing without one."""

@@ -69,7 +69,7 @@ def test_loss_is_mean_negative_log_likelihood_and_z_loss_is_the_mean_square_of_l
     log_z = [math.log(sum(math.exp(v) for v in row)) for row, _ in kept]
     nats = sum(z - row[goal] for z, (row, goal) in zip(log_z, kept, strict=True)) / 3
     for grad, at_once in itertools.product((True, False), (1, 3, 256)):
-        monkeypatch.setattr("zoo.loss.ROWS_ON_CPU", at_once)
+        monkeypatch.setattr(Head, "rows_at_once", lambda _head, _rows, at_once=at_once: at_once)
         with torch.set_grad_enabled(grad):
             objective, measured = next_token_loss(Head(lambda rows: rows, 5), logits, targets, z_loss=0.1)
         assert measured.item() == pytest.approx(nats, rel=1e-5)
@@ -158,7 +158,7 @@ def test_the_loss_read_out_in_pieces_has_autograds_gradients(
         nats = F.cross_entropy(logits, goals, reduction="sum")
         return Sums(nats + z_loss * logits[goals != -100].logsumexp(-1).square().sum(), nats.detach())
 
-    monkeypatch.setattr("zoo.loss.ROWS_ON_CPU", at_once)
+    monkeypatch.setattr(Head, "rows_at_once", lambda _head, _rows, at_once=at_once: at_once)
     found = []
     for reference in (False, True):
         if reference:

@@ -89,6 +89,20 @@ def test_inside_a_compiled_program_it_is_the_same() -> None:
             assert torch.get_float32_matmul_precision() == "medium"
 
 
+def test_a_program_compiled_at_the_default_has_no_nodes_and_is_compiled_again_after_a_change() -> None:
+    targets: list[str] = []
+
+    def record(graph: torch.fx.GraphModule, _: list[Tensor]) -> torch.fx.GraphModule:
+        targets.append(" ".join(str(node.target) for node in graph.graph.nodes))
+        return graph
+
+    program = torch.compile(lambda x: at_default_precision(lambda y: y * 2, x), backend=record, fullgraph=True)
+    for setting in ("highest", "medium"):
+        torch.set_float32_matmul_precision(setting)
+        program(torch.ones(3))
+    assert ["begin_default_precision" in each for each in targets] == [False, True]
+
+
 @pytest.mark.parametrize("needs", [(True, True, True), (False, True, False)])
 def test_attention_and_its_gradients_are_unchanged(needs: tuple[bool, ...]) -> None:
     draw = torch.Generator().manual_seed(0)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -12,8 +11,7 @@ from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 
 
-@dataclass(frozen=True)
-class Needs:
+class Needs(NamedTuple):
     """queries, keys: their numbers. features: widths of a head's queries and values, the smaller first.
 
     aligned, everything: as in `Visible`. gradient: whether a backward pass follows. ordered: whether sums must be

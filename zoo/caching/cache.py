@@ -7,7 +7,7 @@ A layer's cache takes the keys and values of new tokens and returns those that t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -67,6 +67,7 @@ class Cache:
     """State of a model: one entry per layer, and the number of tokens seen (padding included).
 
     memory: the encoder's output, as far as it is still needed; its keys and values are in the layers' entries.
+    kept: results that the passes share (`zoo.site.ForwardPass`); not part of the state or of `nbytes`.
     """
 
     def __init__(self, layers: list[LayerCache], batch: int) -> None:
@@ -74,6 +75,7 @@ class Cache:
         self.length = 0
         self.left_pad: Tensor | None = None
         self.memory: Memory | None = None
+        self.kept: dict[Any, Any] = {}
 
     @property
     def capacity(self) -> int | None:
@@ -89,16 +91,17 @@ class Cache:
         and for padding or a prefix after the first chunk, or a prefix that the first pass cannot hold."""
         if batch != self.batch:
             raise ValueError(f"the cache is for {self.batch} rows, not {batch}")
-        if self.capacity is not None and self.length + tokens > self.capacity:
-            raise ValueError(f"{tokens} more tokens do not fit: the cache has {self.length} of at most {self.capacity}")
+        capacity = self.capacity
+        if capacity is not None and self.length + tokens > capacity:
+            raise ValueError(f"{tokens} more tokens do not fit: the cache has {self.length} of at most {capacity}")
         if left_pad is not None and self.length:
             raise ValueError("left_pad belongs to the first chunk only")
-        at_once = self.readable(tokens)
-        ends = None if prefix is None else prefix + (0 if left_pad is None else left_pad)
-        if ends is not None and (self.length or int(ends.max()) > at_once):
-            raise ValueError(
-                f"the first chunk must contain the whole prefix: at most {at_once} tokens are read in one pass"
-            )
+        if prefix is not None:
+            at_once, ends = self.readable(tokens), prefix + (0 if left_pad is None else left_pad)
+            if self.length or int(ends.max()) > at_once:
+                raise ValueError(
+                    f"the first chunk must contain the whole prefix: at most {at_once} tokens are read in one pass"
+                )
         if left_pad is not None:
             for layer in self.layers:
                 layer.pad(left_pad)
@@ -186,7 +189,7 @@ class TokenCache:
 
     def decode(self, kept: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
         """Stored tensors → keys, values, …, in the dtypes of `like`."""
-        return [x.to(y.dtype) for x, y in zip(kept, like, strict=True)]
+        return [x if x.dtype is y.dtype else x.to(y.dtype) for x, y in zip(kept, like, strict=True)]
 
     def extend(self, new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]:
         """Store the new tokens and return all that they may attend to.
@@ -228,21 +231,25 @@ class TokenCache:
         return self.buffers, index - (index - slot) % self.slots
 
     def _live(self, live: int) -> list[Tensor]:
-        return [buffer[:, :, :live] for buffer in self.buffers]
+        return [buffer.narrow(2, 0, live) for buffer in self.buffers]
 
     def _write(self, new: Sequence[Tensor], start: int, end: int) -> None:
         """Store the last tokens of `new`, those from `start` to `end`."""
-        first = start % self.slots
-        head = min(end - start, self.slots - first)
+        count, first = end - start, start % self.slots
+        head = min(count, self.slots - first)
         for buffer, tokens in zip(self.buffers, new, strict=True):
-            kept = tokens[:, :, tokens.shape[2] - (end - start) :].detach()
-            buffer[:, :, first : first + head] = kept[:, :, :head]
-            buffer[:, :, : kept.shape[2] - head] = kept[:, :, head:]  # wraps around to slot 0
+            kept = tokens.detach() if tokens.requires_grad else tokens
+            kept = kept if kept.shape[2] == count else kept.narrow(2, kept.shape[2] - count, count)
+            if head == count:
+                buffer.narrow(2, first, count).copy_(kept)
+            else:  # wraps around to slot 0
+                buffer.narrow(2, first, head).copy_(kept.narrow(2, 0, head))
+                buffer.narrow(2, 0, count - head).copy_(kept.narrow(2, head, count - head))
 
     def _places(self, end: int, live: int, index: Tensor) -> Tensor:
         """(live,): index of the token that each slot holds after `end` tokens."""
         slot = torch.arange(live, device=index.device)
-        return end - 1 - (end - 1 - slot) % self.slots
+        return slot if end <= self.slots else end - 1 - (end - 1 - slot) % self.slots
 
     def reorder(self, rows: Tensor) -> None:
         self.buffers = [buffer[rows] for buffer in self.buffers]

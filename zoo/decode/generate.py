@@ -8,6 +8,7 @@ from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from zoo.caching.cache import Cache
 from zoo.decode.compiled import NextLogits, check_given, compiled_step, roomy_cache
@@ -40,10 +41,11 @@ def generate(
     """
     given, sampling = divided(settings)
     how = checked(Sampling, sampling)
-    chosen = tokens[:, :0]
+    start = end = tokens.shape[1]
+    text = F.pad(tokens.long(), (0, new_tokens))  # the prompts, and room for what follows
 
     def choose(logits: Tensor) -> Tensor:
-        return how.choose(logits, torch.cat((tokens, chosen), dim=1), left_pad, generator)
+        return how.choose(logits, text[:, :end], left_pad, generator)
 
     further = None
     if compile:
@@ -51,10 +53,11 @@ def generate(
         further = compiled_step(model)
         cache = cache or roomy_cache(model, tokens.shape[0], tokens.shape[1] + new_tokens)
     for token in steps(model, tokens, new_tokens, choose, left_pad=left_pad, cache=cache, further=further, **given):
-        chosen = torch.cat((chosen, token), dim=1)
-        if stop.sequences and bool(stop.ended(chosen).all()):
+        text[:, end : end + 1] = token
+        end += 1
+        if stop.sequences and bool(stop.ended(text[:, start:end]).all()):
             break
-    return stop.cut(chosen)
+    return stop.cut(text[:, start:end])
 
 
 def steps(

@@ -18,6 +18,7 @@ from zoo.conv import ShortConv, conv_cost
 from zoo.ffns import Ffn, FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation, sparse
 from zoo.init import Linear
+from zoo.projections import project_all
 from zoo.settings.axis import is_off, number
 from zoo.settings.field_tags import Dropout, Fact, Supports, ValuesInTests
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
@@ -160,17 +161,21 @@ class DenseLayer(FfnLayer):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
-        parts = self.project(x)
+        parts = self.project(x, step)
         if self.conv is not None:
             parts = self.conv(torch.cat(parts, dim=-1), step, cache).chunk(len(parts), dim=-1)
-        return self.down(self.dropout(self.activation(*parts)))
+        return self.down(self._dropped(self.activation(*parts)))
 
-    def weighted(self, x: Tensor, weights: Tensor) -> Tensor:
+    def weighted(self, x: Tensor, weights: Tensor, step: ForwardPass) -> Tensor:
         """Σ_e w_e FFN_e(x), if the hidden features are a concatenation of several experts' features. weights:
         (B, T, experts)."""
-        hidden = self.activation(*self.project(x)).unflatten(-1, (weights.shape[-1], -1))
-        return self.down(self.dropout((hidden * weights[..., None].to(hidden.dtype)).flatten(-2)))
+        hidden = self.activation(*self.project(x, step)).unflatten(-1, (weights.shape[-1], -1))
+        return self.down(self._dropped((hidden * weights[..., None].to(hidden.dtype)).flatten(-2)))
 
-    def project(self, x: Tensor) -> list[Tensor]:
+    def _dropped(self, hidden: Tensor) -> Tensor:
+        dropout = self.dropout
+        return dropout(hidden) if dropout.p and dropout.training else hidden
+
+    def project(self, x: Tensor, step: ForwardPass) -> tuple[Tensor, ...]:
         """Inputs of the activation: up, or gate and up."""
-        return [self.up(x)] if self.gate is None else [self.gate(x), self.up(x)]
+        return (self.up(x),) if self.gate is None else project_all(x, step, self.gate, self.up)

@@ -242,7 +242,7 @@ class MoELayer(FfnLayer):
 
     def _from_shared(self, shared: DenseLayer, x: Tensor, routing: Routing, step: ForwardPass) -> Tensor:
         if routing.shared is not None:
-            return shared.weighted(x, routing.shared)
+            return shared.weighted(x, routing.shared, step)
         out: Tensor = shared(x, step)
         return out if self.shared_gate is None else out * self.shared_gate(x).sigmoid()
 

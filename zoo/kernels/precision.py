@@ -42,8 +42,10 @@ def at_default_precision(function: Callable[..., Tensor], *tensors: Tensor) -> T
     if tensors[0].device.type != "cpu":
         return function(*tensors)
     if torch.compiler.is_compiling():
-        from zoo.kernels.precision_nodes import begin, end  # noqa: PLC0415 (torch.library registers them)
+        from zoo.kernels.precision_nodes import begin, end, is_default  # noqa: PLC0415 (torch.library registers them)
 
+        if is_default():
+            return function(*tensors)
         (found,) = end([function(*begin(list(tensors)))])
         return cast(Tensor, found)
     outside = torch.get_float32_matmul_precision()

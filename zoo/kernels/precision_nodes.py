@@ -14,6 +14,13 @@ _outside: list[str] = []
 """Precisions outside the regions that are running, the innermost last."""
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def is_default() -> bool:
+    """Whether the default is already set. A program compiled now then needs no nodes, which copy their tensors; torch
+    compiles again after a change of the setting."""
+    return torch.get_float32_matmul_precision() == DEFAULT
+
+
 @torch.library.custom_op("zoo::begin_default_precision", mutates_args=())
 def begin(tensors: list[Tensor]) -> list[Tensor]:
     """Copies of a region's inputs. Everything computed from them runs after this node of the program."""

@@ -20,6 +20,7 @@ from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._heads import default_head_dim
 from zoo.mixers._scan import STATE, ScanCost
 from zoo.positions import Position
+from zoo.projections import project_all
 from zoo.settings.axis import number
 from zoo.settings.field_tags import HeadFeatures, Heads
 from zoo.site import ForwardPass, PartCost, matmul_cost
@@ -162,7 +163,7 @@ class LinearHeadsLayer(StatefulLayer):
 
     def project(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
         """Project x to q, k: (B, H, T, n), and v: (B, H, T, p), after the convolution if there is one."""
-        parts = self.q(x), self.k(x), self.v(x)
+        parts = project_all(x, step, self.q, self.k, self.v)
         if self.conv is not None:
             parts = self.conv(torch.cat(parts, dim=-1), step, cache).split(self.widths, dim=-1)
         q, k, v = (split(part, self.heads) for part in parts)

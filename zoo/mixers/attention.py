@@ -27,6 +27,7 @@ from zoo.mixers._linear import split, split_by
 from zoo.mixers._multi_head import MultiHead
 from zoo.mixers._reuse import borrowed, lend
 from zoo.positions import Queries
+from zoo.projections import joint_product, project_all
 from zoo.settings.axis import is_off, number
 from zoo.settings.field_tags import HeadFeatures, Supports, ValuesInTests
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
@@ -163,6 +164,8 @@ class AttentionLayer(MixerLayer):
         self.k_norm = nn.Identity() if spec.reuse_kv else self._norm(self.kv_heads)
         self.v_norm = nn.Identity() if spec.v_norm is None else spec.v_norm.build(spec.value_features)
         self.position = spec.position.build(self.head_dim, spec.heads)
+        between = spec.qk_norm or spec.conv or spec.clip_qkv or spec.reuse_kv or keys_as_values
+        self._places_alike = self.position.rotates_alike and not between
         self.gate = OutputGate(spec.gate, d_model, *spec.outputs(), GATE in spec.bias) if spec.gate else None
         self.values = ValueResidual() if spec.value_residual else None
         self.forget = ForgetGate(d_model, self.heads) if forget else None
@@ -201,22 +204,22 @@ class AttentionLayer(MixerLayer):
 
     def _read(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> Read:
         """x: (B, T, D) → queries, and keys and values, cached ones included; a lower layer's with `reuse_kv`."""
-        clip = self.spec.clip_qkv
         if self.spec.reuse_kv:
-            q = self.q(x) if clip is None else self.q(x).clamp(-clip, clip)
+            q, clip = self.q(x), self.spec.clip_qkv
+            q = q if clip is None else q.clamp(-clip, clip)
             return Read(self._placed_queries(q, step), *borrowed(step, self.kv))
         # First, since `kept_by` rejects another model's cache before the convolution writes to it.
         tokens, k_places = kept_by(self, cache, TokenCache), step.index
-        q, k = self.q(x), self.k(x)  # (B, T, H·d), (B, T, K·d)
-        v = k if self.keys_as_values else self.v(x)  # (B, T, K·e)
-        if self.conv is not None:
-            widths = [part.shape[-1] for part in (q, k, v)]
-            q, k, v = self.conv(torch.cat((q, k, v), dim=-1), step, cache).split(widths, dim=-1)
-        if clip is not None:
-            q, k, v = (part.clamp(-clip, clip) for part in (q, k, v))
-        q = self._placed_queries(q, step)
-        k = self._placed(k, self.k_norm, self.position.rotate_keys, step)
-        v = self.v_norm(split(v, self.kv_heads))
+        whole = joint_product(x, step, (self.q, self.k, self.v)) if self._places_alike else None
+        if whole is not None:
+            q, k, v = self._placed_together(whole, step)
+        else:
+            q, k, v = self._projected(x, step, cache)
+            q = self._placed_queries(q, step)
+            k = self._placed(k, self.k_norm, self.position.rotate_keys, step)
+        v = split(v, self.kv_heads)
+        if self.spec.v_norm is not None:
+            v = self.v_norm(v)
         v = with_others(v if self.value_scale == 1 else v * self.value_scale, self.values, step)
         kept = [k, v] if self.forget is None else [k, v, self.forget(x, step)]
         if tokens is not None:
@@ -225,6 +228,28 @@ class AttentionLayer(MixerLayer):
         lend(step, self.kv, k, v, k_places)
         return Read(q, k, v, k_places, *forget)
 
+    def _projected(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
+        """x: (B, T, D) → q: (B, T, H·d), k: (B, T, K·d), v: (B, T, K·e), convolved and clamped."""
+        if self.keys_as_values:
+            q, k = project_all(x, step, self.q, self.k)
+            v = k
+        else:
+            q, k, v = project_all(x, step, self.q, self.k, self.v)
+        if self.conv is not None:
+            widths = [part.shape[-1] for part in (q, k, v)]
+            q, k, v = self.conv(torch.cat((q, k, v), dim=-1), step, cache).split(widths, dim=-1)
+        clip = self.spec.clip_qkv
+        return (q, k, v) if clip is None else (q.clamp(-clip, clip), k.clamp(-clip, clip), v.clamp(-clip, clip))
+
+    def _placed_together(self, whole: Tensor, step: ForwardPass) -> tuple[Tensor, Tensor, Tensor]:
+        """whole: (B, T, (H + K)·d + K·e) → q: (B, H, T, d) and k: (B, K, T, d) with positions applied, and
+        v: (B, T, K·e). Queries and keys are placed as heads of one tensor, in half as many operations."""
+        both, values = (self.heads + self.kv_heads) * self.head_dim, whole.shape[-1]
+        qk, v = whole.split_with_sizes([both, values - both], dim=-1)
+        placed = self.position.rotate_keys(split_by(qk, self.head_dim), step)
+        q, k = placed.split_with_sizes([self.heads, self.kv_heads], dim=1)
+        return q if self.spec.temperature is None else self.spec.temperature.scale(q, step), k, v
+
     def _placed_queries(self, q: Tensor, step: ForwardPass) -> Tensor:
         """(B, T, H·d) → (B, H, T, d), with norm, positions and temperature applied."""
         q = self._placed(q, self.q_norm, self.position.rotate_queries, step)
@@ -232,6 +257,8 @@ class AttentionLayer(MixerLayer):
 
     def _placed(self, x: Tensor, norm: nn.Module, rotate: Rotate, step: ForwardPass) -> Tensor:
         """(B, T, heads·d) → (B, heads, T, d), with positions applied, and the norm before or after them."""
+        if self.spec.qk_norm is None:
+            return rotate(split_by(x, self.head_dim), step)
         if self._full_norm:
             return rotate(split_by(norm(x), self.head_dim), step)
         if self.spec.qk_norm_after_position:
@@ -250,7 +277,7 @@ class AttentionLayer(MixerLayer):
         dropout = self.spec.dropout if self.training else 0.0
         scale = number(self.spec.scale)
         bias = self.position.bias_for(Queries(q, scale, self.spec.window), step, k_places)
-        return Scoring(scale, self.spec.softcap, bias, self.sinks, dropout, step.tap)
+        return Scoring(scale, self.spec.softcap, bias, self.sinks, dropout, step.listener)
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> LayerCache:
         slots = self.spec.slots(capacity)

@@ -20,6 +20,7 @@ from zoo.mixers import MixerLayer
 from zoo.mixers._block_heads import BlockHeads, TextSpans, attend_to_blocks, count_of_chosen, sum_of_chosen
 from zoo.mixers._indexer import chosen
 from zoo.mixers._linear import split
+from zoo.projections import project_all
 from zoo.settings.axis import Examples
 from zoo.settings.field_tags import Fact
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost
@@ -97,9 +98,10 @@ class MixtureOfBlockAttentionLayer(MixerLayer):
         return TokenCache.empty(batch, capacity, self.spec.cached(), self.o.weight, dtype)
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
-        q = self.position.rotate_queries(split(self.q(x), self.heads), step)
-        k = self.position.rotate_keys(split(self.k(x), self.kv_heads), step)
-        v, places = split(self.v(x), self.kv_heads), step.index
+        q, k, v = project_all(x, step, self.q, self.k, self.v)
+        q = self.position.rotate_queries(split(q, self.heads), step)
+        k = self.position.rotate_keys(split(k, self.kv_heads), step)
+        v, places = split(v, self.kv_heads), step.index
         tokens = kept_by(self, cache, TokenCache)
         if tokens is not None:
             (k, v), places = tokens.extend((k, v), step.index)

@@ -34,6 +34,7 @@ from zoo.mixers._block_heads import (
     taken,
 )
 from zoo.mixers._linear import split_by
+from zoo.projections import project_all
 from zoo.settings.axis import Examples, number
 from zoo.settings.field_tags import HeadFeatures, MaxInTests
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
@@ -136,9 +137,9 @@ class NativeSparseAttentionLayer(MixerLayer):
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         kept = kept_by(self, cache, BlockCache)
-        q = self.position.rotate_queries(split_by(self.q(x), self.head_dim), step)
-        keys = self.position.rotate_keys(split_by(self.k(x), self.head_dim), step).chunk(BRANCHES, dim=1)
-        pairs = list(zip(keys, split_by(self.v(x), self.head_dim).chunk(BRANCHES, dim=1), strict=True))
+        q, k, v = (split_by(part, self.head_dim) for part in project_all(x, step, self.q, self.k, self.v))
+        q, k = self.position.rotate_queries(q, step), self.position.rotate_keys(k, step)
+        pairs = list(zip(k.chunk(BRANCHES, dim=1), v.chunk(BRANCHES, dim=1), strict=True))
         text = TextSpans.of(step, cached=kept is not None)
         compressed, weights = self._compressed(q, pairs[0], text, step, kept)
         chosen = self._chosen(q, pairs[1], weights, text, step, kept)

@@ -88,6 +88,9 @@ class Queries(NamedTuple):
 class PositionLayer(nn.Module):
     """Position module of a layer. The base class does nothing (NoPE); schemes override what they need."""
 
+    rotates_alike: ClassVar[bool] = False
+    """Whether `rotate_queries` and `rotate_keys` are the same function of each head: one call can serve both."""
+
     def rotate_queries(self, q: Tensor, step: ForwardPass) -> Tensor:
         """q: (B, H, T, d) → the same shape, with positions applied."""
         return q

@@ -41,6 +41,7 @@ class XPos(Rotary):
 class XPosLayer(RotaryLayer):
     """x: (B, H, T, d) → (B, H, T, d)."""
 
+    rotates_alike: ClassVar[bool] = False
     spec: XPos
 
     def rotate_queries(self, q: Tensor, step: ForwardPass) -> Tensor:

@@ -27,10 +27,11 @@ class Placed(Residual):
 
 
 class PlacedLayer(ResidualLayer):
-    """Stream and branch → stream. Norms outside the subset are the identity; a scale of 1 is skipped."""
+    """Stream and branch → stream. Norms outside the subset are skipped, and so is a scale of 1."""
 
     def __init__(self, places: frozenset[str], norm: MakeNorm, stream_scale: float, branch_scale: float) -> None:
         super().__init__()
+        self.places = places
         self.norm_in = norm() if "norm_in" in places else nn.Identity()
         self.norm_out = norm() if "norm_out" in places else nn.Identity()
         self.norm_after = norm() if "norm_after" in places else nn.Identity()
@@ -38,10 +39,11 @@ class PlacedLayer(ResidualLayer):
         self.branch_scale = branch_scale
 
     def update(self, x: Tensor, branch: Branch) -> Tensor:
-        out: Tensor = self.norm_out(branch(self.norm_in(x)))
+        out = branch(self.norm_in(x) if "norm_in" in self.places else x)
+        if "norm_out" in self.places:
+            out = self.norm_out(out)
         return out if self.branch_scale == 1 else out * self.branch_scale
 
     def join(self, x: Tensor, update: Tensor) -> Tensor:
-        stream = x if self.stream_scale == 1 else x * self.stream_scale
-        out: Tensor = self.norm_after(stream + update)
-        return out
+        out = (x if self.stream_scale == 1 else x * self.stream_scale) + update
+        return self.norm_after(out) if "norm_after" in self.places else out
