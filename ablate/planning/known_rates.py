@@ -147,17 +147,17 @@ def _known(study: Study, arm: ArmPlan, earlier: Sequence[Earlier], store: Store)
 def _is_like(study: Study, arm: ArmPlan, earlier: Earlier, store: Store) -> bool:
     """Whether an earlier arm has the same model, or the same edits in the same study, with settings of training that
     are alike."""
-    run = store.read_run(earlier.arm.runs[0].digest)
+    known = earlier.arm
+    if not (_are_near(_size(arm), known.parameters_non_embedding) and _are_near(arm.tokens, known.tokens)):
+        return False
+    run, own = store.read_run(known.runs[0].digest), arm.runs[0].identity
     if run is None:
         return False
-    is_same_place = earlier.study.name == study.name and _edits(earlier.arm.edits) == _edits(arm.edits)
-    train, other = arm.runs[0].identity.train, run.train
+    is_same_place = earlier.study.name == study.name and _edits(known.edits) == _edits(arm.edits)
     return (
-        (is_same_place or run.model == arm.runs[0].identity.model)
-        and _beside(train) == _beside(other)
-        and _are_near(arm.train.tokens, int(str(other["batch"])) * int(str(other["context"])))
-        and _are_near(_size(arm), earlier.arm.parameters_non_embedding)
-        and _are_near(arm.tokens, earlier.arm.tokens)
+        (is_same_place or run.model == own.model)
+        and _beside(run.train) == _beside(own.train)
+        and _are_near(known.tokens / known.steps, arm.train.tokens)
     )
 
 
