@@ -49,8 +49,6 @@ def compiled(loss: Loss, backend: str = "inductor") -> Loss:
     hold_constants()
     os.environ.setdefault(CACHE, str(user_cache("inductor")))
     torch._dynamo.config.fail_on_recompile_limit_hit = True
-    # Compile the backward pass with the forward pass: a process that forks others must not run one.
-    torch._functorch.config.force_non_lazy_backward_lowering = True
     method = cast(MethodType, loss)
     shared, function = _SHARED[-1] if _SHARED else None, cast(FunctionType, method.__func__)
     own = MethodType(shared.of(function) if shared else distinct_code(function), method.__self__)
@@ -63,14 +61,18 @@ def sharing() -> Iterator[SharedCode]:
     """Inside the block, let models that are compiled share a program where torch finds that it fits: of two models of
     one spec, the second uses the program of the first, as long as the first exists. Guards of torch.compile compare
     shapes, settings and numerics, and compile again if any differs.
+
+    The backward pass is compiled with the forward pass, because a process that forks others must not run one: torch's
+    threads for it would be missing in the fork.
     """
     shared = SharedCode()
     _SHARED.append(shared)
     try:
-        with executed_backends(training=True) as shared.backends:
+        at_once = torch._functorch.config.patch(force_non_lazy_backward_lowering=True)
+        with at_once, executed_backends(training=True) as shared.backends:
             yield shared
     finally:
-        _SHARED.remove(shared)
+        _SHARED.pop()
 
 
 def _noting(program: Loss, shared: SharedCode) -> Loss:
