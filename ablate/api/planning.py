@@ -73,4 +73,5 @@ def plan_in(context: RunContext, asked: Study) -> StudyPlan:
     at_once = context.engine.at_once
     speed = speed_for([rung.plan for rung in outcome.rungs], numerics)
     tuned, tuning = foreseen.tuned, foreseen.tuning
-    return StudyPlan(outcome, tuned, tuning, speed, done, context.store, asked, context.options, room, at_once)
+    store, options = context.store, context.options
+    return StudyPlan(outcome, tuned, tuning, foreseen.starts, speed, done, store, asked, options, room, at_once)

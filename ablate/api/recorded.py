@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TypedDict
 
 import reports
-from ablate.study.written import SHIPPED
+from ablate.study.written import RESULTS, results_beside
 
-RESULTS = SHIPPED / "results"
-"""Recorded results of the shipped studies."""
+__all__ = ["RESULTS", "Recorded", "recorded", "sentence"]
 
 
 class Recorded(TypedDict):
@@ -27,8 +26,7 @@ def recorded(study: Path) -> list[Recorded]:
     Raises:
         ReportError: a file of such a name is not a recorded result.
     """
-    folder = RESULTS if SHIPPED in study.resolve().parents else study.parent / "results"
-    results = map(reports.read_result, sorted(folder.glob(f"{study.stem}@*.json")))
+    results = map(reports.read_result, sorted(results_beside(study).glob(f"{study.stem}@*.json")))
     return [
         {"answer": each.answer, "scale": each.scale, "size": reports.size_of(each), "recorded": each.recorded}
         for each in results

@@ -14,6 +14,7 @@ from ablate.planning.campaign import CampaignOutcome
 from ablate.planning.durations import Duration, duration
 from ablate.planning.exports import Export, export_lines, exports
 from ablate.planning.foresight import Detection
+from ablate.planning.known_rates import Starts
 from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import MemoryNeed, Room, needs, surely_fits, warnings
 from ablate.planning.plan import ArmPlan, Plan
@@ -47,6 +48,7 @@ class StudyPlan:
         tuned: whether tuning is done; if not, arms have the settings that the study gives them.
         tuning: the trials of an unfinished tuning, as far as results determine them; for each run the arm that is
             tried, and whether the run has a result.
+        starts: where the searches for learning rates of an unfinished tuning begin, by arm; empty for grids.
         speed: this machine's measured speed, from which times are estimated.
         done: whether the store has a run's result, by digest.
         asked: the study as it was read, tuning included.
@@ -58,6 +60,7 @@ class StudyPlan:
     outcome: CampaignOutcome
     tuned: bool
     tuning: tuple[tuple[ArmPlan, bool], ...]
+    starts: Starts
     speed: Speed
     done: dict[str, bool]
     store: Store
@@ -139,6 +142,7 @@ class StudyPlan:
             "tuned": self.tuned,
             "tuning": None if self.tuned else {"done": self._tuning_done, "next": len(self.tuning) - self._tuning_done},
             "rates": rates,
+            "starts": {arm: start.model_dump(mode="json") for arm, start in self.starts.items()},
             "recompute": self.execution.recompute,
             "at_once": self.at_once,
             "seconds": None if self.study.is_search_alone else self.time.document(),
@@ -180,7 +184,7 @@ class StudyPlan:
             details: also name the transformers architecture that each arm can be exported as.
         """
         compared = [] if self.study.is_search_alone else [matched_line(self.outcome.plan)]
-        notes = [*brought_lines(self.asked), *compared, *remarks(self.asked, self.tuned)]
+        notes = [*brought_lines(self.asked), *compared, *remarks(self.asked, self.tuned, self.starts)]
         notes += checkpoint_lines(self.asked)
         notes += length_lines(self.outcome.plan, self.corpora)
         for rung in self.outcome.rungs if self._memory_matters else ():
@@ -230,7 +234,7 @@ class StudyPlan:
         if self.tuned or tune is None:
             return 0.0
         arms = [arm for rung in self.outcome.rungs for arm in rung.plan.arms]
-        whole = tuning_runs(tune) * sum(arm.estimated_seconds(self.speed) for arm in arms)
+        whole = tuning_runs(tune, self.starts) * sum(arm.estimated_seconds(self.speed) for arm in arms)
         done, left = (
             sum(arm.estimated_seconds(self.speed) for arm, is_done in self.tuning if is_done is wanted)
             for wanted in (True, False)

@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 
 from ablate.planning.grid import grid
+from ablate.planning.known_rates import NO_STARTS, Starts
 from ablate.planning.ladder import Axis, axis, refuse_unlike
 from ablate.planning.looks import looks
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.sampling import IllegalSpaceError, sampled
 from ablate.planning.trials import Batches, Legal, Settings, Stalls, Tuned
-from ablate.store.documents import StudyLook
+from ablate.store.documents import SearchStart, StudyLook
 from ablate.store.documents.tuning import RATE
 from ablate.study.arms import Arm
 from ablate.study.space import Space
 from ablate.study.study import Study, StudyError
-from ablate.study.tune_spec import BELOW, FINE, Pass, TuneSpec, rates_around
+from ablate.study.tune_spec import BELOW, FINE, Pass, TuneSpec, rates_alone, rates_around
 
 UNTUNED = ("measure", "evals", "probes")
 """Sections that tuning runs omit."""
@@ -32,6 +33,8 @@ LossOf = Callable[[str], float | None]
 MakePlan = Callable[[Study], Plan]
 StallsAbove = Callable[[ArmPlan], float]
 """Arm, whose data are prepared → loss above which a run of it has stalled; infinite if there is no threshold."""
+StartsOf = Callable[[Study, Plan], Starts]
+"""A study and its plan before tuning → where the searches of its arms begin."""
 
 
 class UnfinishedError(Exception):
@@ -45,6 +48,8 @@ class Tuning:
     arm: str
     passes: tuple[TuningPass, ...]
     """Passes in order; the last one determines the settings."""
+    start: SearchStart | None = None
+    """Where the search began, if at known rates."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +101,17 @@ Stages = Generator[Stage, Sequence[str], CampaignOutcome]
 """Generator of stages. After a stage with an outcome, send the names of the arms that more seeds could settle."""
 
 
-def campaign(study: Study, plan: MakePlan, losses: LossOf, stalls_above: StallsAbove = lambda arm: math.inf) -> Stages:
+def campaign(
+    study: Study,
+    plan: MakePlan,
+    losses: LossOf,
+    stalls_above: StallsAbove = lambda arm: math.inf,
+    starts: StartsOf = lambda study, plan: NO_STARTS,
+) -> Stages:
     """The stages of a study. Raises StudyError, and UnfinishedError if a result that determines the next is missing."""
     rungs = *study.smaller, study
     refuse_unlike(rungs, plan)
-    tuned = yield from _tuned(rungs, plan, losses, stalls_above)
+    tuned = yield from _tuned(rungs, plan, losses, stalls_above, starts)
     schedule = looks(study.auto_seeds.start, study.auto_seeds.cap) if study.auto_seeds else ()
     study, tunings = tuned[-1]
     smaller = tuple(RungStudy(plan(rung), tried, axis(rung, study)) for rung, tried in tuned[:-1])
@@ -130,15 +141,19 @@ Tried = tuple[Study, tuple[Tuning, ...]]
 
 
 def _tuned(
-    rungs: Sequence[Study], plan: MakePlan, losses: LossOf, stalls_above: StallsAbove
+    rungs: Sequence[Study], plan: MakePlan, losses: LossOf, stalls_above: StallsAbove, starts: StartsOf
 ) -> Generator[Stage, Sequence[str], Sequence[Tried]]:
     """Tune all arms of all rungs concurrently, in rounds. Arms that start from others, or have them as teachers, come
     after those, so as to use them at their tuned settings. Each length is tuned separately: the best rate of a long
     run may fail to train a short one."""
     tried: list[Tried] = [(rung, ()) for rung in rungs]
+    begun = [starts(rung, plan(rung)) if rung.tune else NO_STARTS for rung in rungs]
     rounds = count(1)
     for needy in (False, True):
-        jobs = [[_Job(rung, arm) for arm in rung.arms if rung.tune and bool(arm.sources) == needy] for rung, _ in tried]
+        jobs = [
+            [_Job(rung, arm, start.get(arm.name)) for arm in rung.arms if rung.tune and bool(arm.sources) == needy]
+            for (rung, _), start in zip(tried, begun, strict=True)
+        ]
         together = list(chain.from_iterable(jobs))
         while waiting := [job for job in together if not job.is_done]:
             asked = {(id(job.study), job.at): job.study for job in waiting}
@@ -151,7 +166,7 @@ def _tuned(
         for place, ((rung, tunings), own) in enumerate(zip(tried, jobs, strict=True)):
             chosen = {job.arm.name: job.passes[-1].tuned.chosen for job in own}
             arms = [rung.builder.tuned(arm, chosen[arm.name]) if arm.name in chosen else arm for arm in rung.arms]
-            found = (Tuning(job.arm.name, tuple(job.passes)) for job in own)
+            found = (Tuning(job.arm.name, tuple(job.passes), job.start) for job in own)
             tried[place] = replace(rung, arms=tuple(arms)), (*tunings, *found)
     return tried
 
@@ -184,25 +199,26 @@ def propose(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls = lambda 
 
 
 class _Job:
-    """Tunes one arm of one rung, pass by pass."""
+    """Tunes one arm of one rung, pass by pass. start: known rates, with which the last pass begins at once."""
 
-    def __init__(self, study: Study, arm: Arm) -> None:
+    def __init__(self, study: Study, arm: Arm, start: SearchStart | None) -> None:
         if study.tune is None:
             raise ValueError("the study tunes nothing")
-        self.study, self.arm, self.spec = study, arm, study.tune
+        self.study, self.arm, self.spec, self.start = study, arm, study.tune, start
         self.passes: list[TuningPass] = []
+        self._planned = self.spec.passes if start is None else self.spec.passes[-1:]
         self._stalled_above = math.inf
-        self._begin(self.spec.space_around(arm.train.lr))
+        self._begin(self.spec.space_around(arm.train.lr) if start is None else rates_alone(start.rates))
 
     @property
     def at(self) -> Pass:
         """The current pass."""
-        return self.spec.passes[len(self.passes)]
+        return self._planned[len(self.passes)]
 
     @property
     def is_done(self) -> bool:
         """Whether all passes are done, or every trial of one diverged, which leaves nothing to refine."""
-        return len(self.passes) == len(self.spec.passes) or any(math.isinf(each.tuned.least) for each in self.passes)
+        return len(self.passes) == len(self._planned) or any(math.isinf(each.tuned.least) for each in self.passes)
 
     def _begin(self, space: Space) -> None:
         self._runs: list[tuple[str, ...]] = []

@@ -10,6 +10,7 @@ from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.claims import study_claims
+from ablate.planning.known_rates import NO_STARTS, Starts
 from ablate.planning.lengths import NO_CORPORA, Corpora, epochs
 from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
@@ -163,7 +164,7 @@ def matched_line(plan: Plan) -> str:
     return f"Matched: {plan.study.budget.matched}. In brackets: the difference from {plan.study.baseline}."
 
 
-def remarks(study: Study, tuned: bool) -> Iterator[str]:
+def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[str]:
     """Remarks below a plan's table: the design, claims, teachers, valid but probably unintended settings, tuning and
     its cost, and seeds whose number depends on results."""
     if study.screen is not None:
@@ -180,11 +181,14 @@ def remarks(study: Study, tuned: bool) -> Iterator[str]:
         yield untuned(study_rates(study))
     elif tune is not None and not tuned:
         noun = "rates" if tune.is_rate_alone else "settings"
-        passes = [trials([_settings(tune, each)], noun, len(each.seeds), each.fraction) for each in tune.passes]
+        planned = tune.passes[-1:] if starts else tune.passes
+        passes = [trials([_settings(tune, each, starts)], noun, len(each.seeds), each.fraction) for each in planned]
         unsure = " or not clearly better than its neighbours" if tune.is_rate_alone else ""
         more = f", more where the best is at an edge{unsure}" if tune.is_grid and tune.extend else ""
-        runs = tuning_runs(tune)
+        runs = tuning_runs(tune, starts)
         yield f"first, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
+        if starts:
+            yield f"tuning begins around known rates: {'; '.join(_start_texts(starts))}"
         yield f"tuning costs as much as {runs:g} runs of every arm{', at every rung' * bool(study.smaller)}"
         for name in dict.fromkeys(name for arm in study.arms for name in arm.sources):
             yield f"{name}, on which other arms depend, is tuned before them and trained in full for each tuning seed"
@@ -202,14 +206,26 @@ def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:
         yield f"Error of effects: from the {screen.spare} contrasts without an effect, because each run is tuned."
 
 
-def tuning_runs(tune: TuneSpec) -> float:
+def _start_texts(starts: Starts) -> Iterator[str]:
+    """`pre 0.024, post 0.024 (the best of pre), from norms@cpu in this store` for each source: the middle rates."""
+    by_source: dict[str, list[str]] = {}
+    for arm, start in starts.items():
+        middle = f"{arm} {sorted(start.rates)[len(start.rates) // 2]:g}"
+        text = middle if arm == start.arm else f"{middle} (the best of {start.arm})"
+        by_source.setdefault(start.source, []).append(text)
+    for source, texts in by_source.items():
+        yield f"{', '.join(texts)}, from {source}"
+
+
+def tuning_runs(tune: TuneSpec, starts: Starts = NO_STARTS) -> float:
     """Cost of an arm's tuning in full-length runs, as far as known in advance."""
-    return sum(_settings(tune, each) * len(each.seeds) * each.fraction for each in tune.passes)
+    passes = tune.passes[-1:] if starts else tune.passes
+    return sum(_settings(tune, each, starts) * len(each.seeds) * each.fraction for each in passes)
 
 
-def _settings(tune: TuneSpec, at: Pass) -> int:
+def _settings(tune: TuneSpec, at: Pass, starts: Starts) -> int:
     """Number of settings that a pass tries."""
-    if tune.is_grid and at != tune.passes[0]:
+    if starts or (tune.is_grid and at != tune.passes[0]):
         return len(FINE)
     if tune.space is None:
         return len(COARSE)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import Clock
 from ablate.planning.campaign import CampaignOutcome, Stages, campaign
+from ablate.planning.known_rates import Starts, search_starts
 from ablate.planning.make_plan import Identify, make_plan
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.store import Store
@@ -27,18 +28,21 @@ class Foreseen:
     tuning: tuple[tuple[ArmPlan, bool], ...] = ()
     """Runs of an unfinished tuning, up to the first stage without all results: (arm tried, whether the run has a
     result). Runs of arms that others depend on are left out."""
+    starts: Starts = field(default_factory=dict)
+    """Where the searches of an unfinished tuning begin, on the last rung."""
 
 
 @dataclass(frozen=True)
 class Planner:
     """Plans a study. numerics: part of a run's identity, except for the dtype. clock: step times, for budgets in
-    seconds."""
+    seconds. keeps_starts: write down where searches for learning rates begin, since they begin now."""
 
     study: Study
     store: Store
     numerics: Numerics
     identify: Identify
     clock: Clock | None
+    keeps_starts: bool = False
 
     def plan(self, study: Study) -> Plan:
         found = self.numerics
@@ -47,7 +51,11 @@ class Planner:
         )
 
     def stages(self) -> Stages:
-        return campaign(self.study, self.plan, self.loss, self.stalls_above)
+        return campaign(self.study, self.plan, self.loss, self.stalls_above, self.starts)
+
+    def starts(self, study: Study, plan: Plan) -> Starts:
+        """Where the searches for the learning rates of a study's arms begin."""
+        return search_starts(study, plan, self.store, keep=self.keeps_starts)
 
     def stalls_above(self, arm: ArmPlan) -> float:
         """The loss above which a run of the arm has stalled, near the unigram loss; infinite unless the arm learns
@@ -80,7 +88,9 @@ class Planner:
             if not all(known.values()):
                 break
         untuned = (stage.outcome for stage in replace(self, study=_without_tuning(self.study)).stages())
-        return Foreseen(next(filter(None, untuned)), tuned=False, tuning=tuple(trials.values()))
+        outcome = next(filter(None, untuned))
+        starts = self.starts(self.study, outcome.plan)
+        return Foreseen(outcome, tuned=False, tuning=tuple(trials.values()), starts=starts)
 
 
 def _without_tuning(study: Study) -> Study:

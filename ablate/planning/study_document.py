@@ -117,6 +117,7 @@ def study_tuning(tuning: Tuning) -> StudyTuning:
         fraction=last.fraction,
         trials=_of_pass(last),
         coarse=tuple(StudyPass(fraction=each.fraction, trials=_of_pass(each)) for each in coarse),
+        start=tuning.start,
     )
 
 

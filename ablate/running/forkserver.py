@@ -4,6 +4,8 @@
 Loading torch and lm-eval takes seconds, forking takes milliseconds, and each run still has a process of its own. The
 server reads paths of requests from standard input, one at a time, and answers each on file descriptor N with the
 worker's exit status (negative: the signal that ended it). Server and worker end when standard input closes.
+
+Workers of runs with a compiled program are forked from a process that has loaded it (`program_server`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import gc
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import IO
 
 # Slow to load. Otherwise each worker would load these two itself, when its training begins and when it ends.
@@ -21,6 +24,8 @@ import torch._dynamo  # noqa: F401
 import ablate.running.phases  # noqa: F401
 from ablate.running import worker
 from ablate.running.child_process import answers_to
+from ablate.running.program_server import Programs, forked, has_program
+from ablate.running.request import Request
 from evals.evaluations import load_imports
 
 
@@ -29,13 +34,11 @@ def main(answers: IO[str]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent to the whole group: the worker ends, and we wait for it
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end if nobody reads the answers
     gc.freeze()  # a worker's garbage collection would scan, and so copy, the loaded modules: 0.25 s each
+    programs = Programs(_work, answers.fileno())
     while path := sys.stdin.readline().rstrip("\n"):
-        child = os.fork()
-        if child == 0:
-            os.close(answers.fileno())
-            os._exit(_work(path))
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), file=answers)
+        request = Request.read(Path(path))
+        status = programs.run(request, path) if has_program(request) else forked(_work, path, answers.fileno())
+        print(status, file=answers)
     os._exit(0)  # an orderly teardown of the loaded modules takes seconds
 
 

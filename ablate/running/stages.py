@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -79,7 +79,8 @@ class StudyRunner:
         blind: bool = False,
     ) -> None:
         self.study, self.context, self.store, self._before = study, context, context.store, before
-        self.planner, self._open_arms, self._foretell = context.planner(study), open_arms, foretell
+        self.planner = replace(context.planner(study), keeps_starts=True)
+        self._open_arms, self._foretell = open_arms, foretell
         self._forecast, self._blind = forecast, blind
         self.to_train: dict[str, bool] = {}
         """Whether each run, by digest, was still to be trained when first encountered."""

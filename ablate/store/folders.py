@@ -18,6 +18,7 @@ from ablate.store.documents import (
     ReferencesDocument,
     RegistrationRecord,
     SearchDocument,
+    StartsDocument,
     StudyDocument,
     SyntheticMeta,
     TextMeta,
@@ -88,6 +89,17 @@ class StudyFolder(_ReportedFolder):
 
     def write_judged(self, judged: JudgedDocument) -> None:
         jsonfile.write(self.judged_path, judged)
+
+    @property
+    def starts_path(self) -> Path:
+        """Where the searches for learning rates began."""
+        return self.path / "starts.json"
+
+    def read_starts(self) -> StartsDocument | None:
+        return jsonfile.read(self.starts_path, StartsDocument, "remove it, and run the study again")
+
+    def write_starts(self, found: StartsDocument) -> None:
+        jsonfile.write(self.starts_path, found)
 
     @property
     def registrations(self) -> LogFile[RegistrationRecord]:

@@ -77,6 +77,9 @@ class TuneSpec(Spec):
     """optuna's sampler of settings if the space has ranges: `tpe` (tree-structured Parzen estimator) or `random`."""
     at_once: PositiveInt = 4
     """Number of settings of an arm that the sampler proposes before it gets their losses."""
+    known: bool = True
+    """Whether the search for a learning rate begins at full length around the best rate of a like arm, if the store or
+    the study's recorded result has one for the baseline."""
 
     @model_validator(mode="after")
     def _heard(self) -> Self:
@@ -115,6 +118,11 @@ class TuneSpec(Spec):
         return (Pass(fraction, self.seed_numbers),)
 
     @property
+    def begins_at_known(self) -> bool:
+        """Whether the search may begin at known rates: the study lists no values."""
+        return self.known and self.space is None
+
+    @property
     def count(self) -> int:
         """Number of settings that the sampler tries."""
         return self.trials or TRIALS_PER_AXIS * len(self.paths)
@@ -132,7 +140,17 @@ class TuneSpec(Spec):
 
 def rates_around(rate: float, factors: Sequence[float]) -> Space:
     """The space of these multiples of a learning rate."""
-    return {RATE: Categorical(choice=tuple(float(f"{factor * rate:.6g}") for factor in factors))}
+    return rates_alone(rates_times(rate, factors))
+
+
+def rates_times(rate: float, factors: Sequence[float]) -> tuple[float, ...]:
+    """These multiples of a learning rate, to six digits."""
+    return tuple(float(f"{factor * rate:.6g}") for factor in factors)
+
+
+def rates_alone(rates: Sequence[float]) -> Space:
+    """The space of these learning rates."""
+    return {RATE: Categorical(choice=tuple(rates))}
 
 
 class Carried(Spec):

@@ -19,6 +19,8 @@ from ablate.study.yamlfile import Keys, YamlDocument, parse_yaml, read_text
 from zoo.errors import did_you_mean
 
 SHIPPED = PROJECT / "studies"
+RESULTS = SHIPPED / "results"
+"""Recorded results of the shipped studies."""
 NOWHERE = Place("")
 """Place of a study written in Python: messages show only dotted paths."""
 
@@ -70,6 +72,11 @@ def read_study(source: str | Path | Mapping[str, object]) -> Written:
         reason = "the file is empty" if document.data is None else "must be a map, with a question, a base and arms"
         raise StudyError([Problem(document.values[()], "", reason)])
     return Written(path.stem, text, document, path.resolve().parent, path)
+
+
+def results_beside(study: Path) -> Path:
+    """The folder of the recorded results of a study file."""
+    return RESULTS if SHIPPED in study.resolve().parents else study.parent / "results"
 
 
 def shipped() -> list[str]:

@@ -63,6 +63,13 @@ class Accumulation:
             nats.append(of_part.detach())
         return nats[0] if len(nats) == 1 else torch.stack(nats).sum()
 
+    def compile(self, loss: Loss, batch: Batch, autocast: Callable[[], AbstractContextManager[object]]) -> None:
+        """Run the forward pass of a part of the batch, whose result is not used, so that a compiled loss has a program
+        for parts of this shape."""
+        part, given = self._parts(batch)[0]
+        with autocast():
+            loss(part.tokens, part.targets, **given, **part.given)
+
     def halve(self, batch: Batch, error: RuntimeError | MemoryError) -> None:
         """Use fewer rows per pass from now on. Raises `error` if it is not about memory, or this is not possible."""
         rows = self.rows_of(batch)

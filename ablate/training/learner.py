@@ -74,6 +74,11 @@ class Learner:
                 self.average.update(step)
         return learnt
 
+    def compile(self, batch: Batch) -> None:
+        """Compile the loss, if it is to be compiled, for batches of this shape. Weights do not change, and no backward
+        pass runs."""
+        self.accumulation.compile(self.loss, batch, self.numerics.autocast)
+
     def _gradients(self, step: int, batch: Batch) -> Tensor:
         """Compute gradients, and return nats per scored target. Weights do not change, so that a pass that runs out of
         memory can start over with fewer rows."""

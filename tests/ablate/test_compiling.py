@@ -15,10 +15,11 @@ from torch._dynamo.exc import FailOnRecompileLimitHit
 import zoo
 from ablate.store import Store
 from ablate.training import compiling
-from ablate.training.compiling import compiled
+from ablate.training.compiling import compiled, sharing
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
 from tests.ablate.conftest import metrics_without_clock
+from zoo.attend import executed_backends
 
 
 class Counting:
@@ -80,6 +81,24 @@ def test_one_program_per_shape_and_no_silence_where_there_are_too_many(backend):
     assert backend.compiled == 8
     with pytest.raises(FailOnRecompileLimitHit):
         loss(*windows(10))
+
+
+def test_models_of_one_spec_share_a_program_and_others_do_not(backend):
+    with sharing():
+        first, second = tiny(), zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1), seed=7)
+        compiled(first.loss, backend)(*windows(8))
+        with executed_backends(training=True) as names:
+            torch.testing.assert_close(compiled(second.loss, backend)(*windows(8)), second.loss(*windows(8)))
+        assert (backend.compiled, backend.ran, names) == (1, 2, {"fused"})
+        torch.testing.assert_close(compiled(second.loss, backend)(*windows(6)), second.loss(*windows(6)))
+        assert backend.compiled == 2, "another shape"
+        for number, edits in enumerate(({"d_model": 32}, {"block.norm_placement": "post"}, {"z_loss": 1e-3})):
+            other = zoo.build(zoo.load("small", **{"vocab_size": 16, "d_model": 16, "n_layers": 1, **edits}))
+            torch.testing.assert_close(compiled(other.loss, backend)(*windows(8)), other.loss(*windows(8)))
+            assert backend.compiled == 3 + number, edits
+    third = tiny()
+    torch.testing.assert_close(compiled(third.loss, backend)(*windows(8)), third.loss(*windows(8)))
+    assert backend.compiled == 6, "sharing has ended"
 
 
 def test_a_compiled_run_has_one_program_and_the_losses_of_an_eager_one(

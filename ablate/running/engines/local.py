@@ -27,6 +27,8 @@ RESTARTS = 2
 """Maximum number of restarts of a run whose process hangs."""
 START_SECONDS = 300.0
 """Seconds that a process may take to load its libraries, on slow machines."""
+COMPILE_SECONDS = 1800.0
+"""Seconds that it may take to compile a run's program, too."""
 
 
 def device_here(options: Options) -> str:
@@ -164,7 +166,8 @@ class Slot:
         """Whether the worker, or the server that should have started it, has sent no heartbeat for too long."""
         holder = self._watch.holder()
         if holder is None:
-            return self._watch.silent_seconds > max(START_SECONDS, request.execution.stall_timeout)
+            patience = START_SECONDS + (COMPILE_SECONDS if request.identity.train.get("compile") else 0.0)
+            return self._watch.silent_seconds > max(patience, request.execution.stall_timeout)
         if holder.host != processes.here() or processes.group(holder.pid) != group:
             return False  # claimed by another command: our worker waits for it, and takes over when it is gone
         return self._watch.is_silent(holder, request.execution.stall_timeout)

@@ -73,7 +73,14 @@ from ablate.store.documents.study import (
     StudyRung,
 )
 from ablate.store.documents.study_arm import CacheBytes, StudyArm, StudyRun
-from ablate.store.documents.tuning import StudyPass, StudyRates, StudyTrial, StudyTuning
+from ablate.store.documents.tuning import (
+    SearchStart,
+    StartsDocument,
+    StudyPass,
+    StudyRates,
+    StudyTrial,
+    StudyTuning,
+)
 
 __all__ = [
     "AliasRecord",
@@ -139,9 +146,11 @@ __all__ = [
     "Score",
     "SearchBase",
     "SearchDocument",
+    "SearchStart",
     "Section",
     "SpeedPoint",
     "SpentBudget",
+    "StartsDocument",
     "StudyArm",
     "StudyClaim",
     "StudyContrast",

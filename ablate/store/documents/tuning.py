@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeGuard
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
-from ablate.store.documents._document import JsonObject, NatsPerToken, Part, Unit
+from ablate.store.documents._document import Document, JsonObject, NatsPerToken, Part, Unit, is_none
 
 RATE = "train.lr"
 """Path of the learning rate."""
@@ -63,6 +63,26 @@ class StudyPass(Part):
         return tuple(trial for trial in known if not trial.stalled) or known
 
 
+class SearchStart(Part):
+    """Learning rates at which an arm's search began at full length, because a like arm's best rate was known."""
+
+    rates: tuple[float, ...]
+    """The rates tried first."""
+    arm: str
+    """The arm whose best rate was known: this one or a like one, else the baseline."""
+    source: str
+    """Where it was tuned: `norm_placement@cpu in this store`."""
+
+
+class StartsDocument(Document):
+    """`studies/<name>-<scale>/starts.json`: where the searches for learning rates began, so that an interrupted one
+    continues as it began, whatever the store has learned since."""
+
+    searches: dict[str, dict[str, SearchStart]]
+    """Starts by arm, for each set of arms that was searched, by the digest of the arms' identities. Empty for a set
+    that began at grids."""
+
+
 class StudyTuning(StudyPass):
     """Tuning of one arm: the deciding pass, and its choice."""
 
@@ -79,6 +99,8 @@ class StudyTuning(StudyPass):
     """Why there is no such curve, if the learning rate was tuned alone."""
     coarse: tuple[StudyPass, ...]
     """Shorter runs that narrowed the values tried, if any."""
+    start: SearchStart | None = Field(default=None, exclude_if=is_none)
+    """Where the search began, if at known rates instead of a grid."""
 
     @property
     def rate(self) -> float:
