@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ablate.noise import Noise
 from ablate.noise.curve import RateCurve
-from ablate.noise.scatter import Noise
 from ablate.planning.campaign import propose
 from ablate.planning.grid import rate_losses
 from ablate.planning.trials import Tuned
