@@ -44,7 +44,7 @@ def test_headline_and_figures_say_undertrained(tmp_path: Path) -> None:
     )
     marked = [title for title in titles(summary) if title.endswith("(undertrained)")]
     assert marked == [
-        "post: +0.100 ± 0.028 nats, the same training speed, 3 seeds: worse (undertrained)",
+        "post: +0.100 ± 0.031 nats, the same training speed, 3 seeds: worse (undertrained)",
         "Loss against pre: post worse (undertrained)",
     ]
 

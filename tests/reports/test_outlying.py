@@ -26,12 +26,12 @@ LOOKS = [{"seeds": 3, "alpha": 0.02}, {"seeds": 8, "alpha": 0.03}]
         (
             [4.60, 4.59, 5.39],
             2,
-            "Seed 2 of post ended 0.79 nats above its other seeds, and counts like them; without it the difference is −0.0050.",
+            "Seed 2 of post ended 0.79 nats above its other seeds",
         ),
         (
             [3.99, 4.59, 4.60],
             0,
-            "Seed 0 of post ended 0.6 nats below its other seeds, and counts like them; without it the difference is −0.0050.",
+            "Seed 0 of post ended 0.6 nats below its other seeds",
         ),
         ([4.60, 4.59, 4.61], None, ""),
         ([4.57, 4.60, 4.625], None, ""),
@@ -43,7 +43,9 @@ def test_the_odd_seed_is_in_the_headline(tmp_path: Path, post: list[float], seed
     found = summary.arms[2].outlier
     assert (found and found.seed) == seed
     assert [arm.name for arm in summary.arms if arm.outlier] == (["post"] if said else [])
-    assert said in finding_words.headline(summary)
+    headline = finding_words.headline(summary)
+    assert said in headline
+    assert ("and counts like them; without it the difference is −0.0050." in headline) == bool(said)
 
 
 def test_a_difference_keeps_the_odd_seed_and_says_so(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ class AttentionLayer(MixerLayer):
         self.k_norm = nn.Identity() if spec.reuse_kv else self._norm(self.kv_heads)
         self.v_norm = nn.Identity() if spec.v_norm is None else spec.v_norm.build(spec.value_features)
         self.position = spec.position.build(self.head_dim, spec.heads)
-        between = spec.qk_norm or spec.conv or spec.clip_qkv or spec.reuse_kv or keys_as_values
+        between = spec.conv or spec.clip_qkv or spec.reuse_kv or keys_as_values
         self._places_alike = self.position.rotates_alike and not between
         self.gate = OutputGate(spec.gate, d_model, *spec.outputs(), GATE in spec.bias) if spec.gate else None
         self.values = ValueResidual() if spec.value_residual else None
@@ -210,7 +210,8 @@ class AttentionLayer(MixerLayer):
             return Read(self._placed_queries(q, step), *borrowed(step, self.kv))
         # First, since `kept_by` rejects another model's cache before the convolution writes to it.
         tokens, k_places = kept_by(self, cache, TokenCache), step.index
-        whole = joint_product(x, step, (self.q, self.k, self.v)) if self._places_alike else None
+        alike = self._places_alike and _is_nothing(self.q_norm) and _is_nothing(self.k_norm)
+        whole = joint_product(x, step, (self.q, self.k, self.v)) if alike else None
         if whole is not None:
             q, k, v = self._placed_together(whole, step)
         else:
@@ -218,7 +219,7 @@ class AttentionLayer(MixerLayer):
             q = self._placed_queries(q, step)
             k = self._placed(k, self.k_norm, self.position.rotate_keys, step)
         v = split(v, self.kv_heads)
-        if self.spec.v_norm is not None:
+        if not _is_nothing(self.v_norm):
             v = self.v_norm(v)
         v = with_others(v if self.value_scale == 1 else v * self.value_scale, self.values, step)
         kept = [k, v] if self.forget is None else [k, v, self.forget(x, step)]
@@ -257,7 +258,7 @@ class AttentionLayer(MixerLayer):
 
     def _placed(self, x: Tensor, norm: nn.Module, rotate: Rotate, step: ForwardPass) -> Tensor:
         """(B, T, heads·d) → (B, heads, T, d), with positions applied, and the norm before or after them."""
-        if self.spec.qk_norm is None:
+        if _is_nothing(norm):
             return rotate(split_by(x, self.head_dim), step)
         if self._full_norm:
             return rotate(split_by(norm(x), self.head_dim), step)
@@ -301,6 +302,11 @@ class AttentionLayer(MixerLayer):
             raise UnsupportedError("mixer.forget", "dropped tokens' forget gates would be lost")
         keys, values = kept
         return [self.position.moved(keys, by), values]
+
+
+def _is_nothing(norm: nn.Module) -> bool:
+    """Whether a norm is the identity, whose call takes a microsecond."""
+    return type(norm) is nn.Identity
 
 
 def without_own_value(heads: Tensor, v: Tensor, visible: Visible) -> Tensor:

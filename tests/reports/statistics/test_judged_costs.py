@@ -1,4 +1,5 @@
-"""Costs judged together, against t-tests of moderated variances and Holm's rule written out, and how often identical arms differ."""
+"""Costs judged together, against t-tests of moderated variances and Holm's rule written out, and how often identical
+arms differ."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_which_verdicts_failures_leave(arm: np.ndarray, baseline: np.ndarray, ve
 
 
 def test_of_arms_that_fail_in_a_tenth_of_seeds_those_are_better_in_which_none_happened_to() -> None:
-    """What they gain where they train is what failures cost: 0.9^n of studies are called better, and no rule can know."""
+    """What they gain where they train is what failures cost: 0.9^n are called better, and no rule can know."""
     draw, studies, seeds = np.random.default_rng(0), 300, 3
     fails = draw.random((studies, seeds)) < 0.1
     arms = np.where(fails, math.inf, draw.normal(2.08, 0.01, (studies, seeds)))
