@@ -10,7 +10,7 @@ from typing import Any
 
 from scipy import special, stats
 
-PRIOR, RELEASE, LOUD, LEAST = 9, 0.8, 0.02, 0.001
+PRIOR, RELEASE, UNUSUAL, LEAST = 9, 0.8, 0.02, 0.001
 SPREAD, HISTORY_SPREAD = 0.25, 0.5
 TOGETHER, CAP = 0.1, 4
 
@@ -42,7 +42,7 @@ class Reference:
 
     @property
     def p(self) -> float:
-        return min(1.0, 2 * min(self._at_most(0.0), self._at_least(0.0)))
+        return min(1.0, 2 * (self._at_most(0.0) if self.mean > 0 else self._at_least(0.0)))
 
     def p_within(self, margin: float) -> float:
         """The larger p-value of two one-sided tests."""
@@ -51,9 +51,11 @@ class Reference:
     def interval(self, level: float) -> tuple[float, float]:
         low, high = -math.inf, math.inf
         if self.worse is not None:
-            low = self.worse.mean - float(stats.t.isf(level / 2, self.worse.freedom)) * self.worse.error
+            low = min(self.mean, self.worse.mean - float(stats.t.isf(level / 2, self.worse.freedom)) * self.worse.error)
         if self.better is not None:
-            high = self.better.mean + float(stats.t.isf(level / 2, self.better.freedom)) * self.better.error
+            high = max(
+                self.mean, self.better.mean + float(stats.t.isf(level / 2, self.better.freedom)) * self.better.error
+            )
         return low, high
 
     def _at_most(self, value: float) -> float:
@@ -99,8 +101,9 @@ def usual_variance(rows: Mapping[Any, Runs], name: Any, history: float | None = 
             says[other] = 1.0
             if expected is not None:
                 seen, freedom = variance(finished(runs)), len(finished(runs)) - 1
-                probability = float(stats.f.sf(seen / expected, freedom, PRIOR))
-                says[other] = min(1.0, max(LEAST, probability / LOUD))
+                more = float(stats.f.sf(seen / expected, freedom, PRIOR))
+                less = float(stats.f.cdf(seen / expected, freedom, PRIOR))
+                says[other] = min(1.0, max(LEAST, min(more, less) / UNUSUAL))
     return _geometric_mean(rows, name, says, history)
 
 
@@ -118,6 +121,7 @@ def moderated_variance(seen: float, freedom: int, usual: float | None) -> tuple[
     if usual is None:
         return seen, freedom
     weight = PRIOR * min(1.0, float(stats.f.sf(seen / usual, freedom, PRIOR)) / RELEASE)
+    weight *= min(1.0, float(stats.f.cdf(seen / usual, freedom, PRIOR)) / UNUSUAL) ** 2
     return (weight * usual + freedom * seen) / (weight + freedom), weight + freedom
 
 
@@ -157,7 +161,9 @@ def _one_sided(
     alone, left, within = shared_by_seeds(rows, history)
     weights = [alone * welch, (1 - alone) * min(within, welch)]
     freedom = sum(weights)
-    share = (weights[0] + weights[1] * left) / freedom
+    gaps = [own[seed] - others[seed] for seed in own if seed in others]
+    apart = variance(gaps) / (v_a + v_b) if len(gaps) > 1 else 1.0
+    share = (weights[0] + weights[1] * max(left, min(1.0, apart))) / freedom
     # Var(mean_a − mean_b) = V_a/n_a + V_b/n_b − 2·Cov·m/(n_a·n_b), where a seed's difference has the variance
     # V_a + V_b − 2·Cov = share·(V_a + V_b)
     common = len([seed for seed in own if seed in others])
@@ -191,6 +197,8 @@ def shared_by_seeds(rows: Mapping[Any, Runs], history: float | None) -> tuple[fl
         return 1.0, 1.0, 0
     between = sum(len(values) * mean(values) ** 2 for values in groups)
     within = sum((value - mean(values)) ** 2 for values in groups for value in values)
+    if not within:
+        return 1.0, 1.0, 0
     ratio = (between / between_freedom) / (within / within_freedom)
     alone = min(1.0, 2 * float(stats.f.sf(ratio, between_freedom, within_freedom)) / TOGETHER)
     mean_square = (between + within) / (between_freedom + within_freedom)

@@ -140,7 +140,7 @@ FIRST_LOOK = 3
 WITHHELD: dict[str, Any] = {"low": None, "high": None, "p": None, "detectable": None, "verdict": "no verdict"}
 RERUN = (
     "judge a table once: judged anew with every seed from 3 to 10, until a difference shows, it shows a false one in "
-    "about 15 % of cases; --planned-seeds N gives a growing table looks that share the 5 %"
+    "12 to 15 % of cases; --planned-seeds N gives a growing table looks that share the 5 %"
 )
 
 

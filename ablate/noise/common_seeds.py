@@ -5,6 +5,9 @@ within, with ν_r degrees of freedom. Seeds leave the share ρ = MS_r / MS of th
 more, the less independent runs would have so large an MS_s: with f degrees of freedom for independent runs,
 
     share = (λ·f + (1 − λ)·ν·ρ) / (λ·f + (1 − λ)·ν)     λ = min(1, 2·P(F > MS_s / MS_r) / TOGETHER)     ν = min(ν_r, f)
+
+A pair whose own differences scatter more, s_p² > ρ·(V_a + V_b), has s_p² / (V_a + V_b) in place of ρ, at most 1: arms
+that nearly copy each other have their seeds in common with each other, and not with a third.
 """
 
 from __future__ import annotations
@@ -41,15 +44,18 @@ class CommonSeeds:
             return cls()
         between = sum(len(of) * fmean(of) ** 2 for of in common)
         within = sum((each - fmean(of)) ** 2 for of in common for each in of)
-        if not within:
-            return cls(0.0, 0.0, rest)
+        if not within:  # losses rounded so that they move together
+            return cls()
         tail = float(special.fdtrc(freedom, rest, between / freedom / (within / rest)))
         left = within / rest / ((between + within) / (freedom + rest))
         return cls(min(1.0, 2 * tail / TOGETHER), min(1.0, left), rest)
 
-    def share(self, independent: float) -> tuple[float, float]:
-        """Share of the variance of a difference that common seeds leave, and its degrees of freedom, given those of
-        independent runs."""
+    def share(self, independent: float, own: float = 0.0) -> tuple[float, float]:
+        """Share of the variance of a difference that common seeds leave, and its degrees of freedom.
+
+        independent: those of independent runs. own: the variance of the pair's own differences, as a share of that of
+        independent runs.
+        """
         weights = self.alone * independent, (1 - self.alone) * min(self.freedom, independent)
         whole = sum(weights)
-        return (weights[0] + weights[1] * self.rest) / whole, whole
+        return (weights[0] + weights[1] * max(self.rest, min(1.0, own))) / whole, whole

@@ -71,12 +71,6 @@ class Difference:
         """Degrees of freedom of `error`."""
         return self._wider.freedom
 
-    @property
-    def sign(self) -> float:
-        """1 if the evidence is rather that the arm is worse, −1 if that it is better: the difference's sign, unless
-        runs failed."""
-        return 1.0 if self.below(0.0) <= self.above(0.0) else -1.0
-
     def below(self, value: float) -> float:
         """P(T − P_own < value): one-sided p of a difference of `value` or less."""
         return self._tail(value, self.worse, self.own, 1.0)
@@ -97,22 +91,23 @@ class Difference:
         return float(penalty.weights @ special.ndtr(centre[:, None] / scale[None, :]) @ weights)
 
     def p(self) -> float:
-        """Two-sided p of no difference."""
-        return min(1.0, 2 * min(self.below(0.0), self.above(0.0)))
+        """Two-sided p of no difference, in the direction of the estimate."""
+        return min(1.0, 2 * (self.below(0.0) if self.value > 0 else self.above(0.0)))
 
     def p_within(self, margin: float) -> float:
         """p of two one-sided tests: small where the difference lies within ± `margin` (Schuirmann 1987)."""
         return max(self.below(-margin), self.above(margin))
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Ends of the interval at this level; infinite on the side of an unbounded penalty or of a failed run."""
+        """Ends of the interval at this level, around the estimate; infinite on the side of an unbounded penalty or of a
+        failed run."""
         low, high = -math.inf, math.inf
         if self.own.is_bounded and math.isfinite(self.worse.value):
             last = self.worse.value - self._reach(self.worse, self.own, level)
-            low = _root(lambda value: self.below(value) - level / 2, last, self.worse.value)
+            low = min(self.value, _root(lambda value: self.below(value) - level / 2, last, self.worse.value))
         if self.other.is_bounded and math.isfinite(self.better.value):
             last = self.better.value + self._reach(self.better, self.other, level)
-            high = _root(lambda value: level / 2 - self.above(value), self.better.value, last)
+            high = max(self.value, _root(lambda value: level / 2 - self.above(value), self.better.value, last))
         return low, high
 
     def _reach(self, side: Side, penalty: Penalty, level: float) -> float:
@@ -123,7 +118,7 @@ class Difference:
         """Nats by which the penalties widen the interval at one end, the larger of the two; may be infinite."""
         plain = replace(self, own=NOTHING, other=NOTHING).interval(level)
         ends = zip(plain, self.interval(level), strict=True)
-        return max(0.0, *(abs(wide - end) for end, wide in ends if math.isfinite(end)))
+        return max((abs(wide - end) for end, wide in ends if math.isfinite(end)), default=0.0)
 
 
 def _root(rising: Callable[[float], float], low: float, high: float) -> float:

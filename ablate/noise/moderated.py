@@ -3,10 +3,13 @@
 Smyth 2004 (doi:10.2202/1544-6115.1027) draws variances with few degrees of freedom towards what is usual; Phipson et
 al. 2016 (doi:10.1214/16-AOAS920) let go of those that are unusual. Here, for an arm with d = n − 1,
 
-    V = (w·c + d·s²) / (w + d)     w = d₀ · min(1, P(F(d, d₀) > s²/c) / RELEASE)     w + d degrees of freedom
+    V = (w·c + d·s²) / (w + d)     w = d₀ · min(1, P(F > s²/c) / RELEASE) · min(1, P(F < s²/c) / UNUSUAL)²
+
+with w + d degrees of freedom and F ~ F(d, d₀).
 
 c is the geometric mean of the *other* arms' s², each without the bias of its logarithm and weighted by its precision,
-and of the noise of like runs if that is known. An arm that is too noisy for its own c has little say about the others.
+and of the noise of like runs if that is known. An arm that is too noisy or
+too quiet for its own c has little say about the others.
 
 A difference of means has Welch's error and Satterthwaite's degrees of freedom, less what runs of one seed have in
 common (`ablate.noise.common_seeds`).
@@ -41,10 +44,10 @@ HISTORY_SPREAD = 0.5
 """Variance of ln σ² between an arm and like runs of other studies."""
 RELEASE = 0.8
 """P(F) below which an arm is drawn less towards the others."""
-LOUD = 0.02
-"""P(F) below which an arm has less say about the noise of others."""
+UNUSUAL = 0.02
+"""P(F) below which an arm has less say about the noise of others, and below which it is too quiet to be drawn up."""
 LEAST_SAY = 1e-3
-"""Share of its say that the loudest arm keeps: it may be the only one."""
+"""Smallest factor on the say of an unusual arm: if no other arm is known, it decides."""
 FEWEST = 4
 """Degrees of freedom from which the noise of other studies is known well enough."""
 CAP = 4.0
@@ -114,7 +117,7 @@ class NoiseModel:
 
         def say(row: Row) -> float:
             usual, (square, d) = known.usual(row), self._scatter[row]
-            return 1.0 if usual is None else min(1.0, max(LEAST_SAY, _above(square / usual, d) / LOUD))
+            return 1.0 if usual is None else min(1.0, max(LEAST_SAY, min(_tails(square / usual, d)) / UNUSUAL))
 
         return _Votes(logs, {row: vote * say(row) for row, vote in precise.items()}, self.history)
 
@@ -141,7 +144,7 @@ class NoiseModel:
         if self.typical is None:
             return None
         share, _ = self._seeds.share(self.typical.freedom)
-        return Noise(self.typical.sd * math.sqrt(share), self.typical.freedom)
+        return Noise(self.typical.sd * math.sqrt(share), self.typical.freedom) if share > 0 else None
 
     @cached_property
     def _seeds(self) -> CommonSeeds:
@@ -161,21 +164,22 @@ class NoiseModel:
         return max(1.0, math.sqrt(variance) / self.typical.sd) if self.typical else 1.0
 
     def moderated(self, row: Row, losses: Collection[float] | None = None) -> tuple[float, float]:
-        """V of a row with its degrees of freedom; of these losses in place of its own, if given."""
+        """V and its degrees of freedom, of these losses of a row or of all that did not fail."""
         (square, d), centre = _square(self.finished(row).values() if losses is None else losses), self.centre(row)
         if centre is None or not d:
             return square, d
-        weight = PRIOR * min(1.0, _above(square / centre, d) / RELEASE)
+        above, below = _tails(square / centre, d)
+        weight = PRIOR * min(1.0, above / RELEASE) * min(1.0, below / UNUSUAL) ** 2
         return (weight * centre + d * square) / (weight + d), weight + d
 
     @cached_property
     def odd(self) -> Mapping[Row, Odd]:
-        """The run of a row with three or more that is furthest from their median: beyond `CAP` standard deviations, by
+        """The run of a row with four or more that is furthest from their median: beyond `CAP` standard deviations, by
         the noise of other rows and by that of the row's other runs."""
         found = {}
         for row in self.rows:
             losses, centre = self.finished(row), self.centre(row)
-            if len(losses) > 2 and centre is not None:
+            if len(losses) > 3 and centre is not None:
                 median = float(np.median(list(losses.values())))
                 seed = max(losses, key=lambda seed: abs(losses[seed] - median))
                 rest, _ = _square([loss for other, loss in losses.items() if other != seed])
@@ -186,11 +190,11 @@ class NoiseModel:
     def difference(self, arm: Row, base: Row) -> Difference | None:
         """Mean of `arm` − mean of `base` over the runs that did not fail, with its noise.
 
-        None with fewer than two of these in either, without scatter, and if every seed gives the same difference: then
-        the arms compute the same, or the losses are rounded.
+        None with fewer than two of these in either, without scatter, and if the arms have the same loss at every seed:
+        then they compute the same.
         """
         own, others = self.finished(arm), self.finished(base)
-        if min(len(own), len(others)) < 2 or self._is_constant(arm, base):
+        if min(len(own), len(others)) < 2 or self._are_equal(arm, base):
             return None
         worse = self._side(arm, self._capped(arm), base, self.rows[base])
         better = self._side(arm, self.rows[arm], base, self._capped(base))
@@ -198,12 +202,12 @@ class NoiseModel:
             return None
         return Difference(fmean(own.values()) - fmean(others.values()), worse, better)
 
-    def _is_constant(self, arm: Row, base: Row) -> bool:
+    def _are_equal(self, arm: Row, base: Row) -> bool:
         own, others = self.rows[arm], self.rows[base]
-        if own.keys() != others.keys():
-            return False
-        gaps = [own[seed] - others[seed] for seed in own if math.isfinite(own[seed] - others[seed])]
-        return len(gaps) < 2 or float(np.ptp(gaps)) <= ROUNDING
+        equal = all(
+            loss == others[seed] or abs(loss - others[seed]) <= ROUNDING for seed, loss in own.items() if seed in others
+        )
+        return own.keys() == others.keys() and equal
 
     def _capped(self, row: Row) -> Mapping[Hashable, float]:
         """Losses of a row in the test that it is worse."""
@@ -223,11 +227,14 @@ class NoiseModel:
         (square, d), (base_square, base_d) = (
             self.moderated(row, losses.values()) for row, losses in ((arm, own), (base, others))
         )
-        n, base_n, common = len(own), len(others), len(own.keys() & others.keys())
+        n, base_n, alone = len(own), len(others), square + base_square
+        if not alone:
+            return None
         welch = _satterthwaite((square / n, d), (base_square / base_n, base_d))
-        share, freedom = self._seeds.share(welch)
+        gaps = [own[seed] - others[seed] for seed in own.keys() & others.keys()]
+        share, freedom = self._seeds.share(welch, _square(gaps)[0] / alone if len(gaps) > 1 else 1.0)
         # V_a/n_a + V_b/n_b − 2·Cov·m/(n_a·n_b), where 2·Cov = (1 − share)·(V_a + V_b)
-        paired = common / (n * base_n) * (square + base_square)
+        paired = len(gaps) / (n * base_n) * alone
         variance = square / n + base_square / base_n - (1 - share) * paired
         if not variance > 0:
             return None
@@ -259,9 +266,9 @@ def _square(losses: Collection[float]) -> tuple[float, int]:
     return 0.0 if np.ptp(values) <= ROUNDING else float(values.var(ddof=1)), len(losses) - 1
 
 
-def _above(ratio: float, d: int) -> float:
-    """P(F(d, d₀) > ratio)."""
-    return float(special.fdtrc(d, PRIOR, ratio))
+def _tails(ratio: float, d: int) -> tuple[float, float]:
+    """P(F(d, d₀) > ratio) and P(F(d, d₀) < ratio)."""
+    return float(special.fdtrc(d, PRIOR, ratio)), float(special.fdtr(d, PRIOR, ratio))
 
 
 @lru_cache

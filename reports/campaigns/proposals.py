@@ -61,8 +61,7 @@ def compared(base: ArmLosses, change: ArmLosses, noise: StudyNoise, scale: str, 
     (found,) = judge((base, change), [(change.name, base.name)], noise)
     one_sided = None
     if found.p is not None and found.difference is not None:
-        gap = noise.difference(change.name, base.name)
-        one_sided = found.p / 2 if gap and gap.sign < 0 else 1 - found.p / 2
+        one_sided = found.p / 2 if found.difference < 0 else 1 - found.p / 2
     return ProposalTest(
         scale=scale,
         study=study,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from statistics import fmean, geometric_mean, median
 from typing import TypeVar
 
@@ -146,7 +145,7 @@ def judged_ratios(data: Collected, contrasts: Mapping[Name, Mapping[str, float]]
         values = _log_memory(data.runs, weights)
         if len(values) >= FEWEST_RUNS:
             logs[name, MEMORY] = values
-    return judge(logs, itemgetter(1))
+    return judge(logs)
 
 
 def _log_speeds(costs: CostsDocument, work: Work, weights: Mapping[str, float]) -> Iterator[float]:

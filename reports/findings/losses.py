@@ -109,7 +109,7 @@ def judge(
             continue
         seen = _detectable(gap, alpha / len(pairs)) + gap.room(alpha / len(pairs))
         found = replace(found, low=ends.low, high=ends.high, p=p, detectable=seen if math.isfinite(seen) else None)
-        found = replace(found, verdict=verdict_of(gap.sign, p, tie if margin else None))
+        found = replace(found, verdict=verdict_of(gap.value, p, tie if margin else None))
         contrasts.append(replace(found, reason="; ".join(_reasons(found, arm, base, noise, margin, sign))))
     return contrasts
 

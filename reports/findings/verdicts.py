@@ -185,8 +185,7 @@ def decide(comparison: Comparison, *, withheld: bool = False) -> Verdict:
         return "no verdict"
     if comparison.difference is None or comparison.p_holm is None:
         return "cannot tell"
-    sign = comparison.gap.sign if comparison.gap else comparison.difference.mean
-    return verdict_of(sign, comparison.p_holm, comparison.p_equivalence)
+    return verdict_of(comparison.difference.mean, comparison.p_holm, comparison.p_equivalence)
 
 
 FEWEST = 10

@@ -21,7 +21,6 @@ import numpy as np
 import polars as pl
 import scipy  # loads its submodules on first use
 
-from ablate.noise.moderated import NoiseModel
 from ablate.store.documents import JsonObject, LedgerTest
 from reports.findings.judging import difference_claim, differences, score_test
 from reports.reading.collected import Collected
@@ -94,40 +93,23 @@ def item_differences(
     # Scores that are sums over items. A score of a task without samples is included, with a reason.
     metrics = data.scores.select("task", "metric").unique(maintain_order=True).iter_rows()
     compared = [pair for pair in metrics if pair in summed or pair[0] not in sampled]
-    known: dict[Key, ItemDifference] = {}
-    tables: dict[Key, Crossed] = {}
-    for arm, (task, metric) in itertools.product(arms, compared):
-        difference, table = _compare(data, arm.name, task, metric)
-        if difference is not None:
-            known[arm.name, task, metric] = difference
-        if table is not None:
-            tables[arm.name, task, metric] = table
-    drawn = _moderated({key: (known[key], table) for key, table in tables.items()})
-    evidence = {key: _evidence(table, levels[key[0]]) for key, table in drawn.items() if key[0] not in withheld}
     found: dict[Key, ItemDifference] = {}
-    for (name, task, metric), each in known.items():
-        key = name, task, metric
-        score, p = f"{task} {metric}, {each.items} items", evidence[key].p if key in evidence else None
-        test = score_test(data.study, data.study.arm(name), score, each.seeds, p, grouped=task in data.grouped)
-        found[key] = replace(each, test=test)
+    evidence: dict[Key, Evidence] = {}
+    for arm, (task, metric) in itertools.product(arms, compared):
+        known, table = _compare(data, arm.name, task, metric)
+        if known is None:
+            continue
+        key = arm.name, task, metric
+        if table is not None and arm.name not in withheld:
+            evidence[key] = _evidence(table, levels[arm.name])
+        score, p = f"{task} {metric}, {known.items} items", evidence[key].p if key in evidence else None
+        test = score_test(data.study, arm, score, known.seeds, p, grouped=task in data.grouped)
+        found[key] = replace(known, test=test)
     shown = {key: each for key, each in found.items() if key[1] not in data.grouped}
     inner = {key: each for key, each in found.items() if key[1] in data.grouped}
     for family in filter(None, (shown, inner)):
         found |= _corrected(data, family, evidence)
     return {arm.name: tuple(value for (of, _, _), value in found.items() if of == arm.name) for arm in arms}
-
-
-def _moderated(tables: Mapping[Key, tuple[ItemDifference, Crossed]]) -> dict[Key, Crossed]:
-    """Tables whose scatter over seeds is drawn towards that of the other arms at the same task (`ablate.noise`)."""
-    rows: dict[tuple[str, str], dict[Key, dict[int, float]]] = {}
-    for key, (difference, _) in tables.items():
-        rows.setdefault(key[1:], {})[key] = dict(enumerate(difference.by_seed))
-    models = {task: NoiseModel(of) for task, of in rows.items()}
-    found = {}
-    for key, (difference, table) in tables.items():
-        (variance, freedom), own = models[key[1:]].moderated(key), float(np.var(difference.by_seed, ddof=1))
-        found[key] = replace(table, row_square=table.row_square * variance / own, row_freedom=freedom)
-    return found
 
 
 def _corrected(

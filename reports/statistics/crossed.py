@@ -40,12 +40,10 @@ class Crossed:
     row_square: float
     column_square: float
     residual_square: float
-    row_freedom: float
-    """Degrees of freedom of `row_square`."""
 
     def interval(self, alpha: float = ALPHA) -> Interval:
         """Confidence interval of the mean over the populations of rows and columns."""
-        row, column = (float(-special.stdtrit(freedom, alpha / 2)) for freedom in (self.row_freedom, self.shape[1] - 1))
+        row, column = (float(-special.stdtrit(count - 1, alpha / 2)) for count in self.shape)
         beyond = max(self.column_square - self.residual_square, 0.0)
         root = math.hypot(row * math.sqrt(self.row_square), column * math.sqrt(beyond))
         half = root / math.sqrt(math.prod(self.shape))
@@ -97,5 +95,4 @@ def crossed(table: ArrayLike, weights: ArrayLike | None = None) -> Crossed:
         float(columns * by_row.var(ddof=1)),
         float(rows * by_column.var(ddof=1)),
         float(np.square(left).sum() / ((rows - 1) * (columns - 1))),
-        rows - 1,
     )

@@ -35,21 +35,19 @@ Correction = Literal["holm", "benjamini_hochberg"]
 class Evidence:
     """An arm's estimate, the p of its test, and the interval of that test at any level.
 
-    p is below `level` where `interval(level)`, two-sided, excludes zero. sign: side of zero for which the evidence is,
-    if not that of the value.
+    p is below `level` where `interval(level)`, two-sided, excludes zero on the side of the value.
     """
 
     value: float
     p: float
     interval: Callable[[float], tuple[float, float]]
-    sign: float = 0.0
 
     @classmethod
     def of(cls, gap: Difference | None, looks: float = 1.0) -> Evidence:
         """Evidence of a difference at one of several looks, for which its p is multiplied by `looks`."""
         if gap is None:
             return cls.of_p(None)
-        return cls(gap.value, min(1.0, looks * gap.p()), lambda level: gap.interval(level / looks), gap.sign)
+        return cls(gap.value, min(1.0, looks * gap.p()), lambda level: gap.interval(level / looks))
 
     @classmethod
     def of_p(cls, p: float | None) -> Evidence:
@@ -78,7 +76,7 @@ def difference_intervals(tests: Sequence[Evidence], alpha: float = ALPHA) -> tup
     for test, p in zip(tests, holm([test.p for test in tests]), strict=True):
         low, high = test.interval(alpha / len(tests))
         if p < alpha:
-            low, high = (max(low, 0.0), high) if (test.sign or test.value) > 0 else (low, min(high, 0.0))
+            low, high = (max(low, 0.0), high) if test.value > 0 else (low, min(high, 0.0))
         elif low > 0 or high < 0:  # the p-value was computed with another noise estimate
             low, high = min(low, 0.0), max(high, 0.0)
         found.append(Interval(test.value, low, high))

@@ -35,12 +35,14 @@ def p_values(y: Losses, history: float | None = None) -> Losses:
         return np.asarray(np.exp((total - weights * logs) / (weight - weights)))
 
     equal = np.full_like(square, 1 / (float(special.polygamma(1, d / 2)) + 0.25))
-    loud = stats.f.sf(square / mean_of_others(equal), d, 9)
-    centre = mean_of_others(equal * np.clip(loud / 0.02, 1e-3, 1.0))
+    ratio = square / mean_of_others(equal)
+    unusual = np.minimum(stats.f.sf(ratio, d, 9), stats.f.cdf(ratio, d, 9))
+    centre = mean_of_others(equal * np.clip(unusual / 0.02, 1e-3, 1.0))
 
     def moderated(of: Losses) -> tuple[Losses, Losses]:
         own = of.var(axis=-1, ddof=1)
         prior = 9 * np.clip(stats.f.sf(own / centre, d, 9) / 0.8, 0, 1)
+        prior = prior * np.clip(stats.f.cdf(own / centre, d, 9) / 0.02, 0, 1) ** 2
         return (prior * centre + d * own) / (prior + d), prior + d
 
     capped = np.minimum(y, (np.median(y, axis=-1) + 4 * np.sqrt(centre))[..., None])
@@ -59,12 +61,14 @@ def p_values(y: Losses, history: float | None = None) -> Losses:
         freedom = (a + b) ** 2 / (a**2 / arm[2][:, 1:] + b**2 / base[2][:, :1])
         paired = (1 - alone) * np.minimum(rest, freedom)
         whole = alone * freedom + paired
-        variance = (a + b) * (alone * freedom + paired * left) / whole
+        own = (arm[0][:, 1:] - base[0][:, :1]).var(axis=-1, ddof=1) / (a + b)
+        variance = (a + b) * (alone * freedom + paired * np.maximum(left, np.minimum(own, 1))) / whole
         gaps = arm[0][:, 1:].mean(-1) - base[0][:, :1].mean(-1)
         return gaps / np.sqrt(variance / y.shape[-1]), whole
 
     worse, better = t_of(cut, whole), t_of(whole, cut)
-    return np.minimum(1, 2 * np.minimum(stats.t.sf(*worse), stats.t.cdf(*better)))
+    is_worse = y[:, 1:].mean(-1) > y[:, :1].mean(-1)
+    return np.minimum(1, 2 * np.where(is_worse, stats.t.sf(*worse), stats.t.cdf(*better)))
 
 
 def holm(p: Losses) -> Losses:
@@ -317,6 +321,39 @@ def test_a_failed_run_counts_like_a_bad_one(seed: int) -> None:
             assert one == other
 
 
+@pytest.mark.parametrize("seeds", [4, 5, 9])
+def test_a_bad_run_of_the_loser_hides_no_difference_of_two_arms(seeds: int) -> None:
+    """The bad run's arm is the only one that tells what noise is usual."""
+    draw = np.random.default_rng(seeds)
+    y = draw.normal(0, SD, (2, seeds)) + np.array([0, 0.1])[:, None]
+    for bad in (0.5, 1.0, 5.0, 1000.0, np.nan):
+        y[1, 0] = bad
+        assert verdicts(named(y)) == {"arm 1": "worse"}, bad
+
+
+def test_losses_that_differ_by_one_amount_at_every_seed_are_told_apart_as_if_unpaired() -> None:
+    base, arm = [4.00, 4.01, 3.99], [5.00, 5.01, 4.99]
+    assert verdicts({"base": dict(enumerate(base)), "arm": dict(enumerate(arm))}) == {"arm": "worse"}
+    failed = verdicts({"base": dict(enumerate(base)), "arm": {0: 5.0, 1: 5.01, 2: math.nan}})
+    assert failed == {"arm": "worse"}
+    assert verdicts({"base": dict(enumerate(base)), "arm": dict(enumerate(base))}) == {"arm": "cannot tell"}
+
+
+def test_an_arm_whose_good_runs_are_better_is_not_worse_for_its_failures() -> None:
+    base = [4.007, 4.016, 3.991, 4.02, 3.997, 4.019, 3.995, 3.991, 4.003]
+    arm = [3.995, 3.997, 4.001, 4.000, *[math.nan] * 5]
+    losses = {"base": dict(enumerate(base)), "arm": dict(enumerate(arm))}
+    row = ablate.compare(frame(losses)).contrasts.row(0, named=True)
+    assert row["verdict"] == "inconclusive" and row["low"] <= row["difference"] <= row["high"]
+
+
+def test_failed_runs_of_both_arms_leave_it_open() -> None:
+    losses = {"base": {0: 4.0, 1: 4.01, 2: math.nan}, "arm": {0: 4.06, 1: 4.05, 2: math.nan}}
+    row = ablate.compare(frame(losses)).contrasts.row(0, named=True)
+    assert (row["verdict"], row["p"]) == ("inconclusive", 1.0)
+    assert (row["low"], row["high"]) == (-math.inf, math.inf)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_worse_run_never_improves_a_verdict(seed: int) -> None:
     draw = np.random.default_rng(seed)
@@ -351,7 +388,7 @@ def test_a_growing_table_is_judged_at_planned_numbers_of_seeds() -> None:
         else:
             assert found["verdict"] == "no verdict" and f"{seeds} seeds are no planned look" in found["reason"]
     note = ablate.compare(frame(named(y))).notes[-1]
-    assert "about 15 % of cases" in note
+    assert "12 to 15 % of cases" in note
 
 
 @pytest.mark.parametrize("arms", [2, 3, 5])
@@ -361,5 +398,5 @@ def test_judging_a_growing_table_until_something_shows(arms: int) -> None:
     least = {seeds: holm(p_values(y[:, :, :seeds])).min(axis=-1) for seeds in range(3, 11)}
     shown = np.mean(np.any([p < LEVEL for p in least.values()], axis=0))
     planned = np.mean(np.any([least[seeds] < LEVEL / 4 for seeds in (3, 5, 8, 10)], axis=0))
-    assert 0.125 < shown < 0.175
+    assert 0.115 < shown < 0.16
     assert planned < LEVEL + 0.008
