@@ -50,8 +50,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     obstacle = BACKENDS[name].obstacle(needs) if _forced else None
     if obstacle is not None:
         raise ValueError(f"the {name} backend {obstacle}: use plain")
-    if _listening:
-        note(f"{name} (FlashAttention-3)" if name in HOOKED and fused.is_flash_3() else name, needs.gradient)
+    note(f"{name} (FlashAttention-3)" if name in HOOKED and fused.is_flash_3() else name, needs.gradient)
     stand_in = attention()
     if stand_in is not None and name in KERNELS:
         q, k, v = as_autocast_has_it(q, k, v)

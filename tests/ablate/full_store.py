@@ -93,6 +93,7 @@ KINDS = [
     Kind("searches/*/journal.log"),
     Kind("imports/*.json", removed="imported again"),
     Kind("data/*/*"),
+    Kind("data/*/references-*.json", removed=AGAIN),
     Kind("checkpoints/*/*"),
     Kind("described/*/meta.json", removed="the report says less of its text"),
     Kind("calibration/*.json", removed=AGAIN),
@@ -239,7 +240,9 @@ def _keep_elsewhere(store: Store, digest: str, number: int) -> None:
     store.studies()[number].write_costs(costs)
     if number:
         corpus, other = store.data(run.data.digest), store.data("other")
-        shutil.copytree(corpus.path, other.path, ignore=shutil.ignore_patterns("sums.json", "checked-*"))
+        shutil.copytree(
+            corpus.path, other.path, ignore=shutil.ignore_patterns("sums.json", "checked-*", "references-*")
+        )
         (other.path / "train.bin").write_bytes((corpus.path / "train.bin").read_bytes()[::-1])
         other.write(corpus.read())
 

@@ -261,7 +261,7 @@ def test_tuning_runs_may_be_histories() -> None:
         )
     )
     assert found.contrasts.equals(plain.contrasts)
-    assert found.notes == ("6 runs have several rows: the last one with a loss, by `step`, counts",)
+    assert found.notes == ("6 runs have several rows: the last one with a loss, by `step`, counts", *plain.notes)
 
 
 @pytest.mark.parametrize("cell", ["0", "-3", "inf"])

@@ -23,8 +23,8 @@ def test_more_may_be_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     (more,), (less,) = (each.contrasts.to_dicts() for each in (up, down))
     assert (more["difference"], more["low"], more["high"]) == (-less["difference"], -less["high"], -less["low"])
     assert more["p"] == less["p"] and more["verdict"] == less["verdict"]
-    assert more["difference"] > 0 and "above the value expected for its arm" in less["reason"]
-    assert "below the value expected for its arm" in more["reason"] and "the difference is +" in more["reason"]
+    assert more["difference"] > 0 and "seed 5 of b ended 0.21 above the others" in less["reason"]
+    assert "seed 5 of b ended 0.21 below the others" in more["reason"] and "the difference is +" in more["reason"]
     assert up.arms["loss"].to_list() == pytest.approx([sum(values) / 6 for values in arms.values()])
     assert up.notes[0] == "higher `acc` counts as better"
     path = saved(tmp_path, CSV.replace("loss", "accuracy"))

@@ -47,8 +47,12 @@ def two_steps(spec: zoo.ModelSpec, train: TrainSpec, rows: int | None, recompute
     numerics = Numerics(device, train.dtype, "highest")
     learner = Learner(model.loss, optimizer, train, numerics, 0, Accumulation(rows, spec.couples_rows))
     tokens = torch.randint(spec.vocab_size, (train.batch, train.context + 1))
+    batch = Batch.next_token(tokens).to(device)
     for step in (1, 2):
-        learner.learn(step, 1e-3, Batch.next_token(tokens).to(device))
+        learner.learn(step, 1e-3, batch)
+    model.eval()
+    with torch.no_grad():  # validation takes whole batches, whatever training takes
+        learner.loss(batch.tokens, batch.targets, **batch.given)
 
 
 def allocated(work: Any) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from scipy import stats
 import ablate
 from ablate.cli import main
 from ablate.store import Store, StudyFolder
+from tests.moderated import moderated
 from tests.reports.factory import Arm, StudyOf
 
 BASE = [2.50, 2.51, 2.49, 2.52, 2.50]
@@ -65,17 +65,15 @@ def test_a_summary_over_stores(stores: list[Path], capsys: pytest.CaptureFixture
 
 
 def test_the_error_of_a_store_is_that_of_its_interval(stores: list[Path]) -> None:
-    """Against a two-way analysis of variance of the losses, whose runs share one scatter."""
+    """That of a normal distribution whose 95 % interval is as wide as the rule's, written out."""
     found = ablate.compare_stores("question", stores[:2])
     row = found.by_store.row(0, named=True)
-    table = [BASE, [x - 0.1 + e for x, e in zip(BASE, NOISE, strict=True)]]
-    table.append([x + e for x, e in zip(BASE, reversed(NOISE), strict=True)])
-    means, seeds = [sum(arm) / 5 for arm in table], [sum(column) / 3 for column in zip(*table, strict=True)]
-    grand = sum(means) / 3
-    left = sum((table[i][j] - means[i] - seeds[j] + grand) ** 2 for i in range(3) for j in range(5))
-    error = math.sqrt(left / 8 * 2 / 5) * stats.t.isf(0.025, 8) / stats.norm.isf(0.025)
-    assert row["difference"] == pytest.approx(means[1] - means[0])
-    assert row["error"] == pytest.approx(error, rel=0.02)
+    losses = {"base": BASE, "a": [x - 0.1 + e for x, e in zip(BASE, NOISE, strict=True)]}
+    losses["b"] = [x + e for x, e in zip(BASE, reversed(NOISE), strict=True)]
+    expected = moderated(losses, "a", "base")
+    low, high = expected.interval(0.05)
+    assert row["difference"] == pytest.approx(expected.mean)
+    assert row["error"] == pytest.approx((high - low) / 2 / stats.norm.isf(0.025))
 
 
 def test_stores_that_share_runs_are_to_be_merged(tmp_path: Path, stores: list[Path]) -> None:

@@ -16,7 +16,7 @@ from tests.moderated import moderated
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_verdicts import finished
 
-BASE, LIKE = [4.60, 4.61, 4.59], [4.58, 4.60, 4.575]
+BASE, LIKE = [4.60, 4.61, 4.59, 4.60], [4.58, 4.60, 4.575, 4.585]
 LOOKS = [{"seeds": 3, "alpha": 0.02}, {"seeds": 8, "alpha": 0.03}]
 
 
@@ -24,21 +24,22 @@ LOOKS = [{"seeds": 3, "alpha": 0.02}, {"seeds": 8, "alpha": 0.03}]
     ("post", "seed", "said"),
     [
         (
-            [4.60, 4.59, 5.39],
+            [4.60, 4.59, 5.39, 4.595],
             2,
             "Seed 2 of post ended 0.79 nats above its other seeds",
         ),
         (
-            [3.99, 4.59, 4.60],
+            [3.99, 4.59, 4.60, 4.595],
             0,
             "Seed 0 of post ended 0.6 nats below its other seeds",
         ),
-        ([4.60, 4.59, 4.61], None, ""),
-        ([4.57, 4.60, 4.625], None, ""),
+        ([4.60, 4.59, 4.61, 4.60], None, ""),
+        ([4.57, 4.60, 4.625, 4.61], None, ""),
+        ([4.20, 4.60, 5.00, 4.70], None, ""),
     ],
 )
 def test_the_odd_seed_is_in_the_headline(tmp_path: Path, post: list[float], seed: int | None, said: str) -> None:
-    arms = [Arm("base", BASE), Arm("like", LIKE), Arm("post", post), Arm("also", [4.55, 4.57, 4.55])]
+    arms = [Arm("base", BASE), Arm("like", LIKE), Arm("post", post), Arm("also", [4.55, 4.57, 4.55, 4.56])]
     summary = reports.summarise(StudyOf(arms, measured=False, looks=LOOKS).write(tmp_path))
     found = summary.arms[2].outlier
     assert (found and found.seed) == seed

@@ -176,7 +176,7 @@ def test_only_an_arm_that_is_judged_beats_another(tmp_path: Path) -> None:
         "judged": [2.31, 2.32, 2.30],
         "a seed failed": [2.31, 2.32, 2.30, 9.0],
         "still running": [2.31, 2.32, 2.30, None],
-        "all seeds differ alike": [2.30, 2.312, 2.291],
+        "the same losses": [2.4, 2.412, 2.391],
     }
     base = [2.4, 2.412, 2.391, 2.40]
     beaten = {}

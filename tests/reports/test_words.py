@@ -16,7 +16,7 @@ from tests.reports.factory import Arm, StudyOf, typical
 
 def measured(ratios: list[float]) -> Estimate:
     """Ratios of a cost, one for each process; a single one has no interval."""
-    return judge({"cost": [math.log(ratio) for ratio in ratios]}, str)["cost"] if len(ratios) > 1 else single(ratios[0])
+    return judge({"cost": [math.log(ratio) for ratio in ratios]})["cost"] if len(ratios) > 1 else single(ratios[0])
 
 
 def centred(mean: float, half: float) -> Estimate:
@@ -82,14 +82,14 @@ def test_scores() -> None:
 def test_sentences_of_a_study(tmp_path: Path) -> None:
     summary = reports.summarise(typical(4).write(tmp_path))
     assert finding_words.headline(summary) == (
-        "At equal FLOPs, pre (−0.090 ± 0.024 nats, training 3 % faster, decoding 2 % faster) reached a lower loss "
+        "At equal FLOPs, pre (−0.090 ± 0.024 nats, training 2 % faster, decoding 2 % faster) reached a lower loss "
         "than post; double (+0.001 ± 0.025 nats) is inconclusive against post (750 k non-embedding parameters, "
         "5.3 tokens per parameter, learning rates not tuned)."
     )
     post, pre, double = (finding_words.sentence(summary, arm) for arm in summary.arms)
     assert post == "the baseline: 2.401 ± 0.026 nats per token (95 % interval over 3 seeds)."
     assert pre.startswith(
-        "−0.090 ± 0.024 nats at equal FLOPs, training 3 % faster, decoding 2 % faster; better (3 seeds, p"
+        "−0.090 ± 0.024 nats at equal FLOPs, training 2 % faster, decoding 2 % faster; better (3 seeds, p"
     )
     assert double.startswith(
         "+0.001 ± 0.025 nats at equal FLOPs, training 3 % slower, decoding 3 % slower, 15 % more peak memory, "
