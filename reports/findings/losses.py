@@ -155,8 +155,8 @@ def _why_untested(arm: ArmLosses, base: ArmLosses) -> str:
     few = [each.name for each in (arm, base) if len(each.finished) < 2]
     if few:
         return f"fewer than two finished seeds in {' and '.join(few)}: seed noise is unknown"
-    if arm.finished.keys() == base.finished.keys():
-        return "every seed gives the same difference, as rounded losses can: seed noise is unknown"
+    if arm.finished == base.finished:
+        return "both arms have the same loss at every seed: they compute the same"
     return "all seeds of an arm have the same loss: seed noise is unknown"
 
 

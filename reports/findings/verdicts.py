@@ -180,7 +180,7 @@ def judgement(pair: Pair, runs: pl.DataFrame, found: Comparison, reason: str | N
 
 
 def decide(comparison: Comparison, *, withheld: bool = False) -> Verdict:
-    """The verdict on a comparison: cannot tell with fewer than two seeds, or if all give the same difference."""
+    """The verdict on a comparison: cannot tell with fewer than two seeds, and if both arms have the same losses."""
     if withheld:
         return "no verdict"
     if comparison.difference is None or comparison.p_holm is None:
