@@ -48,8 +48,8 @@ class LikelyStanding:
 
 
 def likely_standing(plan: Plan, store: Store) -> LikelyStanding | None:
-    """That of the stored or recorded baseline nearest in size and length to the plan's; None if none is within a factor
-    of two in both, or the study predicts no text."""
+    """Return that of the stored or recorded baseline nearest in size and length to the plan's; None if none is within a
+    factor of two in both, or the study predicts no text."""
     base = next(arm for arm in plan.arms if arm.name == plan.study.baseline)
     if plan.study.scale in UNJUDGED or base.train.objective != NextToken():
         return None
@@ -59,7 +59,7 @@ def likely_standing(plan: Plan, store: Store) -> LikelyStanding | None:
 
 
 def _factors(base: ArmPlan, found: LikelyStanding) -> tuple[float, float]:
-    """By how much the two differ in size and in length, at least 1."""
+    """Factors by which the two differ in size and in length, at least 1."""
     pairs = ((found.parameters, base.length.parameters), (found.tokens, base.length.tokens))
     one, other = (max(a, b) / max(1, min(a, b)) for a, b in pairs)
     return one, other
@@ -71,7 +71,7 @@ def _stored(base: ArmPlan, store: Store) -> Iterator[LikelyStanding]:
     meta = folder.read() if folder.is_known else None
     if not isinstance(meta, TextMeta):
         return
-    for document in islice(store.study_documents(), STUDIES_READ):
+    for document in islice(store.readable_studies(), STUDIES_READ):
         arm = document.baseline_arm
         tokens = counted_tokens(round(arm.length.tokens), meta.tokens.train)
         known = folder.read_references(base.train.context, tokens) if arm.data == base.identity.digest else None

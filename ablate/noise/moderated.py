@@ -148,7 +148,7 @@ class NoiseModel:
 
     @cached_property
     def _seeds(self) -> CommonSeeds:
-        """What runs of one seed have in common."""
+        """Noise that runs of one seed have in common."""
         found = []
         for row in self.rows:
             capped = self._capped(row)

@@ -121,7 +121,7 @@ def _found(study: Study, plan: Plan, store: Store) -> Starts:
 
 def _earlier(store: Store) -> Iterator[Earlier]:
     """Every arm in the store whose best rate was found between others, the newest first."""
-    newest = sorted(store.study_documents(), key=lambda each: (each.created, each.name, each.scale), reverse=True)
+    newest = sorted(store.readable_studies(), key=lambda each: (each.created, each.name, each.scale), reverse=True)
     for document in newest:
         for arms, tunings in _rungs(document):
             by_name = {arm.name: arm for arm in arms}

@@ -9,7 +9,6 @@ from itertools import islice
 
 from ablate.store.documents import StudyArm, StudyDocument
 from ablate.store.documents.study import UNJUDGED
-from ablate.store.files import StoreError
 from ablate.store.store import Store
 
 ALIKE = 2.0
@@ -34,7 +33,7 @@ class Likeness:
 
 def like_tables(store: Store, like: Likeness, without: Collection[str]) -> Iterator[Mapping[str, Mapping[int, float]]]:
     """Losses by arm and seed of each judged study of like runs. without: digests of runs that are left out."""
-    for study in islice(_readable(store), STUDIES_READ):
+    for study in islice(store.readable_studies(), STUDIES_READ):
         if study.scale not in UNJUDGED and like.has(study.baseline_arm):
             table = {arm.name: _losses(store, arm, without) for arm in study.arms}
             if any(table.values()):
@@ -50,7 +49,7 @@ def shared_runs(store: Store, study: StudyDocument) -> dict[str, dict[int, float
     own = {arm.identity for arm in study.arms}
     base = study.baseline_arm
     seen, found = {run.seed for run in base.runs}, {}
-    for other in _readable(store):
+    for other in store.readable_studies():
         same = [arm for arm in other.arms if arm.identity in own]
         if (other.name, other.scale) == (study.name, study.scale) or [arm.identity for arm in same] != [base.identity]:
             continue
@@ -59,17 +58,6 @@ def shared_runs(store: Store, study: StudyDocument) -> dict[str, dict[int, float
             found[f"{other.name}@{other.scale}"] = losses
             seen |= losses.keys()
     return found
-
-
-def _readable(store: Store) -> Iterator[StudyDocument]:
-    """Documents of the store's studies but for damaged ones, which their own pages and `ablate check` name."""
-    for folder in store.studies():
-        try:
-            study = folder.read()
-        except StoreError:
-            continue
-        if study is not None:
-            yield study
 
 
 def _losses(store: Store, arm: StudyArm, without: Collection[str]) -> dict[int, float]:

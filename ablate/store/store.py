@@ -86,6 +86,16 @@ class Store(RunFiles):
         """Documents of the planned studies."""
         return filter(None, (folder.read() for folder in self.studies()))
 
+    def readable_studies(self) -> Iterator[StudyDocument]:
+        """Documents of the planned studies but for damaged ones, which their own pages and `ablate check` name."""
+        for folder in self.studies():
+            try:
+                study = folder.read()
+            except StoreError:
+                continue
+            if study is not None:
+                yield study
+
     def searches(self) -> list[SearchFolder]:
         """Folders of searches with results, sorted."""
         return [folder for path in sorted(self.root.glob("searches/*")) if (folder := SearchFolder(path)).exists]

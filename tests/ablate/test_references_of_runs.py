@@ -116,6 +116,10 @@ def test_a_plan_foretells_from_runs_of_like_size(tmp_path: Path) -> None:
     assert plan.document()["likely_standing"] == found.document()
     for sets in (["budget.tokens=9e3"], ["base.d_model=64"], ["data.tokenizer={kind: bpe, vocab_size: 300}"]):
         assert ablate.plan(path, sets=sets, **given).prospects.standing is None, sets
+    damaged = store / "studies" / "damaged-cpu" / "study.json"
+    damaged.parent.mkdir()
+    damaged.write_text("{}")
+    assert ablate.plan(path, sets=["budget.tokens=6e3"], **given).prospects.standing == found
 
 
 def test_a_plan_foretells_from_recorded_results(tmp_path: Path) -> None:

@@ -242,13 +242,16 @@ def named(y: Losses) -> dict[str, dict[int, float]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("history", [None, SD], ids=["alone", "with like runs"])
 @pytest.mark.parametrize("name", NULLS)
-def test_compare_names_a_winner_where_the_rule_does(name: str, history: float | None) -> None:
-    """Table by table, so that the false verdicts counted above, over more tables, are those of `ablate.compare`."""
+def test_compare_seldom_names_a_winner(name: str, history: float | None) -> None:
+    """Where the arrays name one, table by table. Of near-copies, the case in which this fails, 5.2 % over 100,000
+    tables are false and 6.8 % of these."""
+    null, tables = NULLS[name], 1000
     options = {} if history is None else {"sigma": history}
-    drawn = NULLS[name].draw(np.random.default_rng(4), 1000)
-    expected = holm(p_values(drawn, history)).min(axis=-1) < LEVEL
+    drawn = null.draw(np.random.default_rng(4), tables)
     found = [bool({"better", "worse"} & set(verdicts(named(y), **options).values())) for y in drawn]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(found, holm(p_values(drawn, history)).min(axis=-1) < LEVEL)
+    wrong = sum(found)
+    assert wrong / tables <= null.most + 2 * math.sqrt(null.most / tables), f"{100 * wrong / tables:.1f} %"
 
 
 @pytest.mark.slow
