@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from ablate.store.documents import SearchDocument
     from reports.atlas.findings import findings_files
     from reports.atlas.readme import tables_file
     from reports.atlas.sources import Sources
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from reports.wording.answers import headline
     from reports.wording.cost_words import unmeasured
     from reports.wording.finding_words import sentence
+    from store.documents import SearchDocument
 
 # Lazy, so that `import reports` is cheap.
 _HOME = {
@@ -131,11 +131,11 @@ def rates(summary: StudySummary) -> str:
 def notes(summary: StudySummary) -> list[str]:
     """Lines that the table and the headline leave out; for a run without verdicts, only where its baseline stands among
     simple models and why it has no speeds."""
-    from ablate.store.documents.study import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
     from reports.claims import claim_words  # noqa: PLC0415
     from reports.wording import answers, cost_words, method_words, reference_words  # noqa: PLC0415
     from reports.wording.registration_words import line as registered  # noqa: PLC0415
     from reports.wording.title_words import small_print  # noqa: PLC0415
+    from store.documents.study import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
 
     found = []
     if summary.study.scale not in UNJUDGED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ablate.store import AblateError
+from store import AblateError
 
 
 class ReportError(AblateError):

@@ -11,9 +11,9 @@ from ablate.planning.campaign import CampaignOutcome
 from ablate.planning.foresight import Foresight, detectable_lines, foresight
 from ablate.planning.study_document import study_document
 from ablate.planning.unjudged import seeds_line, unjudged
-from ablate.store import Store
-from ablate.store.documents import StudyDocument
 from ablate.study.study import Study
+from store import Store
+from store.documents import StudyDocument
 
 
 @dataclass(frozen=True)

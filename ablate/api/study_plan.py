@@ -30,10 +30,10 @@ from ablate.planning.plan_shown import (
 from ablate.planning.study_document import study_rates
 from ablate.running.corpora import checkpoint_lines
 from ablate.running.options import Options
-from ablate.store import Store
-from ablate.store.documents import JsonObject
 from ablate.study.study import Study
 from evals.costs.machine import Speed
+from store import Store
+from store.documents import JsonObject
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ablate.commands import DONE, SOME_FAILED, add_json, add_store, given, print_json, print_table
-from ablate.errors import ArgumentError
+from store.errors import ArgumentError
 
 if TYPE_CHECKING:
     from ablate import Scores

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from ablate.noise import Noise
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.readable import clock
-from ablate.store import Store
-from ablate.store.documents.shell import fresh_seeds
-from ablate.store.like_runs import Likeness, like_tables
 from ablate.study.tune_spec import TuneSpec
+from store import Store
+from store.documents.shell import fresh_seeds
+from store.like_runs import Likeness, like_tables
 
 MEASURED = (
     (0.056e6, 0.0120, "nine five-seed studies of 0.06 M parameters on a CPU"),

@@ -21,9 +21,9 @@ from ablate.planning.trials import (
     best,
     trials_of,
 )
-from ablate.store.documents.tuning import RATE, is_number
 from ablate.study.space import Categorical, Space
 from ablate.study.tune_spec import TuneSpec
+from store.documents.tuning import RATE, is_number
 
 if TYPE_CHECKING:
     from ablate.noise.curve import RateCurve

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ablate.store.documents import StudyClaim
-from ablate.store.documents.claims import COSTS, LOSS, size, statement
 from reports.atlas.sources import StatedStudy, year_of
 from reports.atlas.topics import topics_of
 from reports.reading.inputs import Inputs
@@ -19,6 +17,8 @@ from reports.results.sizes import size_and_length
 from reports.wording import words
 from reports.wording.input_words import inputs
 from reports.wording.reference_words import pair_note
+from store.documents import StudyClaim
+from store.documents.claims import COSTS, LOSS, size, statement
 
 Standing = Literal["holds", "does not hold", "depends", "cannot tell", "not tested", "not run", "measured"]
 """Outcome of a claim over all its results: `depends` if it holds in some and not in others. `measured` marks a question

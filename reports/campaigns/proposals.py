@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ablate.store.documents import JsonObject, ProposalRecord, ProposalTest, StudyArm
-from ablate.store.documents.campaign import Decision
 from reports.campaigns.online_fdr import saffron
 from reports.findings.losses import ArmLosses, judge
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.study_summary import StudySummary
+from store.documents import JsonObject, ProposalRecord, ProposalTest, StudyArm
+from store.documents.campaign import Decision
 
 FALSE_DISCOVERIES = 0.1
 """α: the expected share of kept changes that are no improvement."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ablate.store.documents.claims import COSTS, LOSS, origin, statement
 from reports.claims.judged_claim import JudgedClaim
 from reports.statistics.estimates import Estimate
 from reports.wording import words
+from store.documents.claims import COSTS, LOSS, origin, statement
 
 INTRODUCTION = (
     "Stated in the study before it ran, unless marked otherwise. “Does not hold” applies to this size and these data"

@@ -14,8 +14,6 @@ import numpy as np
 from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.noise.power import detectable
-from ablate.store.documents.claims import ACCURACY, COSTS, LOSS
-from ablate.store.documents.study import UNJUDGED
 from reports.findings.comparison import Comparison, Judgement
 from reports.findings.costs import ArmCosts, cache_ratio
 from reports.findings.study_summary import StudySummary
@@ -25,6 +23,8 @@ from reports.reading.outcomes import FAILED
 from reports.statistics.estimates import Estimate, estimate, exact
 from reports.statistics.stalled import Failures
 from reports.verdicts import Verdict
+from store.documents.claims import ACCURACY, COSTS, LOSS
+from store.documents.study import UNJUDGED
 
 SAME_COST = 1.005
 """Factor below which declared costs count as equal."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablate.store.documents import StudyClaim
 from reports.statistics.estimates import Estimate
 from reports.verdicts import Outcome
 from reports.wording.markup import Prose
+from store.documents import StudyClaim
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 
-from ablate.store.documents import StudyClaim
-from ablate.store.documents.claims import COSTS, LOSS, size
 from reports.claims.evidence import ClaimEvidence, evidence
 from reports.claims.judged_claim import JudgedClaim
 from reports.findings.study_summary import StudySummary
 from reports.findings.withheld import why_withheld
 from reports.verdicts import Outcome, Verdict
 from reports.wording.markup import Prose
+from store.documents import StudyClaim
+from store.documents.claims import COSTS, LOSS, size
 
 GRAVITY: tuple[Outcome, ...] = ("does not hold", "not tested", "cannot tell", "holds")
 """Precedence of outcomes among the pairs of an order: the first that occurs decides."""

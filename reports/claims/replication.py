@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ablate.noise.power import power_at
-from ablate.store.documents import StudyPublishedRow
 from reports.claims.judged_claim import JudgedClaim
 from reports.findings.study_summary import StudySummary
 from reports.verdicts import Outcome
+from store.documents import StudyPublishedRow
 
 Agreement: TypeAlias = Literal["agrees", "disagrees", "cannot tell"]
 AGREEMENT: Mapping[Outcome, Agreement] = {

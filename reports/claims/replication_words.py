@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ablate.store.documents import StudyPublished, StudyPublishedRow
 from reports.claims import claim_words
 from reports.claims.replication import ReplicatedRow
+from store.documents import StudyPublished, StudyPublishedRow
 
 HEADER = ("row", "published", "their difference", "ours", "", "power", "why")
 FOUND = {"better": "better", "worse": "worse", "same": "no difference", "stalls": "does not train"}

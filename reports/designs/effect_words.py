@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ablate.store.documents import StudyDesign, StudyEffect
 from reports.findings.study_summary import EffectSummary, StudySummary
 from reports.wording import matching_words, rate_words, words
 from reports.wording.arm_names import listed
@@ -12,6 +11,7 @@ from reports.wording.cost_words import clear_costs, costs
 from reports.wording.failure_words import left_out
 from reports.wording.length_words import conditions, undertrained
 from reports.wording.table import Columns, Table
+from store.documents import StudyDesign, StudyEffect
 
 CORRECTIONS = {
     "holm": "With probability 95 %, every effect ever reported as better or worse for this question is right: p-values "

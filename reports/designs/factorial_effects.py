@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from ablate.store.documents import LedgerTest, StudyDesign, StudyDocument, StudyEffect
 from reports.designs.contrasts import EffectTest, effect_tests, seed_effects
 from reports.findings.comparison import Comparison
 from reports.findings.costs import NO_COSTS, effect_costs
@@ -23,6 +22,7 @@ from reports.statistics.estimates import Estimate, Floats
 from reports.statistics.ledger import LedgerClaim
 from reports.statistics.stalled import Failures
 from reports.verdicts import ALPHA
+from store.documents import LedgerTest, StudyDesign, StudyDocument, StudyEffect
 
 FEWEST_SEEDS = 2
 

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 import polars as pl
 
-from ablate.store.documents import EvalsDocument, JsonObject, JsonScalar
-from ablate.store.documents import Section as Stored
-from ablate.store.result_columns import Row, Schema
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS
 from reports.sections import Section, sections
 from reports.wording import words
+from store.documents import EvalsDocument, JsonObject, JsonScalar
+from store.documents import Section as Stored
+from store.result_columns import Row, Schema
 
 Lines = Iterator[tuple[str, str, str]]
 """Task, metric, and reason for a missing score."""

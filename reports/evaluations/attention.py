@@ -9,7 +9,6 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.figures.base import Figure, Switch, SwitchOption
 from reports.figures.drawing import Drawing
@@ -17,6 +16,7 @@ from reports.figures.style import ArmStyle, blank, label
 from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
 from reports.wording.table import frame_table
+from store.result_columns import Schema
 
 COLUMNS = 4
 SIDE = 230

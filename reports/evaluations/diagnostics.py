@@ -10,8 +10,6 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.store.documents import JsonObject, JsonScalar
-from ablate.store.result_columns import Row, Schema
 from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional, short
 from reports.figures.style import ArmStyle, blank, label
@@ -21,6 +19,8 @@ from reports.reading.curves import Curve, CurvePoint
 from reports.statistics.estimates import combined_stderr
 from reports.wording import words
 from reports.wording.table import frame_table
+from store.documents import JsonObject, JsonScalar
+from store.result_columns import Row, Schema
 
 COLUMNS = ("arm", "accuracy", "lowest seed", "highest seed", "standard error", "chance")
 

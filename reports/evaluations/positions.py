@@ -8,8 +8,6 @@ from typing import Any, ClassVar, Self
 
 import polars as pl
 
-from ablate.store.documents import JsonObject, JsonScalar
-from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.figures.base import (
     NEUTRAL,
@@ -30,6 +28,8 @@ from reports.reading.curves import Curve, CurvePoint, over_seeds
 from reports.statistics.estimates import combined_stderr
 from reports.wording import words
 from reports.wording.table import frame_table
+from store.documents import JsonObject, JsonScalar
+from store.result_columns import Schema
 
 SHOWN = 16
 """The loss axis leaves out positions before 1/SHOWN of the training context, where all models know little."""

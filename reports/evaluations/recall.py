@@ -8,8 +8,6 @@ from typing import Any, ClassVar, Self
 
 import polars as pl
 
-from ablate.store.documents import JsonObject, JsonScalar
-from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.evaluations._recall_figure import RecallCurve, Targets, figure_of
 from reports.figures.base import Figure
@@ -19,6 +17,8 @@ from reports.reading.collected import Collected
 from reports.reading.curves import over_seeds
 from reports.reading.documents import StudyDocuments
 from reports.statistics.estimates import estimate, score_half_width
+from store.documents import JsonObject, JsonScalar
+from store.result_columns import Schema
 
 PLACE = ["part", "first", "last"]
 

@@ -7,10 +7,10 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.store.documents import Section as Stored
-from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.reading.collected import Collected
+from store.documents import Section as Stored
+from store.result_columns import Schema
 
 
 @dataclass(frozen=True)

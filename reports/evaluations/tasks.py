@@ -10,8 +10,6 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.store.documents import EvalsDocument
-from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.figures.base import NEUTRAL, Figure, beside_row, optional, short, two_lines
 from reports.figures.drawing import Drawing
@@ -21,6 +19,8 @@ from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.reading.keys import KEYS
 from reports.wording.table import frame_table
+from store.documents import EvalsDocument
+from store.result_columns import Schema
 
 MOST = 80
 """Most tasks drawn: those in which arms differ most."""

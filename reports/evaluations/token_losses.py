@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ablate.store.result_columns import Schema
 from reports.evaluations import EvaluationSection
 from reports.reading.collected import Collected
 from reports.wording import words
 from reports.wording.table import Table, frame_table
+from store.result_columns import Schema
 
 Floats = NDArray[np.float64]
 Pieces = tuple[tuple[str, ...], ...]

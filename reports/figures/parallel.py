@@ -11,11 +11,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from ablate.store.documents import TrialRecord
 from reports.figures.base import short
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.setting_axes import SettingAxis, score_axis
 from reports.figures.style import GRID, PALETTE, blank
+from store.documents import TrialRecord
 
 AXIS_PIXELS = 104
 """Width in pixels that an axis needs; a narrower screen scrolls."""

@@ -10,7 +10,6 @@ from typing import Literal
 import optuna
 import plotly.graph_objects as go
 
-from ablate.store.documents import TrialRecord
 from reports.figures.base import Figure
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.parallel import parallel
@@ -22,6 +21,7 @@ from reports.searches.search import SearchSummary
 from reports.searches.search_tables import closing_table, objective_title
 from reports.wording.arm_names import setting_name
 from reports.wording.table import Table
+from store.documents import TrialRecord
 
 FEWEST = 3
 """Fewest scored trials for a figure."""

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ablate.store.documents import Choices, TrialRecord
 from reports.figures.base import short
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import PALETTE, blank, label
 from reports.searches.search_tables import setting_text
 from reports.wording.arm_names import setting_name
+from store.documents import Choices, TrialRecord
 
 MOST_TICKS = 5
 LONGEST_TICK = 12

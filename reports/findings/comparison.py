@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 from ablate.noise.difference import Difference
-from ablate.store.documents import LedgerTest
 from reports.findings.costs import NO_COSTS, ArmCosts
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval
 from reports.statistics.stalled import Failures
 from reports.verdicts import ALPHA, Verdict
+from store.documents import LedgerTest
 
 SHOWN = 4
 """Most decimals shown for losses in nats."""

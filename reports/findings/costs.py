@@ -14,13 +14,13 @@ from typing import TypeVar
 
 import polars as pl
 
-from ablate.store.documents import CostPoint, CostsDocument, StudyArm, StudyDesign
-from ablate.store.documents.costs import CROWDED, FEWEST_PROCESSES, Work
-from ablate.store.documents.study import UNJUDGED
 from reports.findings.judging import Pair
 from reports.reading.collected import Collected
 from reports.statistics.costs import judge
 from reports.statistics.estimates import Estimate
+from store.documents import CostPoint, CostsDocument, StudyArm, StudyDesign
+from store.documents.costs import CROWDED, FEWEST_PROCESSES, Work
+from store.documents.study import UNJUDGED
 
 TIMED: tuple[Work, ...] = ("training", "decoding")
 MEMORY = "memory"

@@ -7,7 +7,6 @@ import json
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
-from ablate.store.documents import JsonObject, StudyClaim
 from reports.claims.judged_claim import JudgedClaim
 from reports.findings.comparison import Comparison
 from reports.findings.costs import ArmCosts
@@ -15,6 +14,7 @@ from reports.findings.study_summary import ArmSummary, EffectSummary, MeanScore,
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval, ends_as_json
 from reports.wording.reference_words import standing
+from store.documents import JsonObject, StudyClaim
 
 
 def documents(summary: StudySummary) -> JsonObject:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
-from ablate.store.documents import LedgerRecord, LedgerTest
 from reports.campaigns.online_fdr import Decision, lord, saffron
 from reports.findings.judging import difference_claim, joined, judgements, questions
 from reports.statistics.ledger import LedgerClaim, corrected, rounds
 from reports.verdicts import ALPHA
+from store.documents import LedgerRecord, LedgerTest
 
 Rule = Literal["lord", "saffron"]
 RULES: tuple[str, ...] = get_args(Rule)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ablate.store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
-from ablate.store.documents.ledger import LOSS
 from reports.statistics.interval import Interval
 from reports.statistics.ledger import Contrast, Judged, Ledger, LedgerClaim, corrected, rounds, share
 from reports.statistics.simultaneous import Correction, Evidence, together
 from reports.verdicts import ALPHA
+from store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
+from store.documents.ledger import LOSS
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from ablate.noise import Noise
 from ablate.noise.difference import Difference
 from ablate.noise.moderated import NoiseModel
 from ablate.noise.power import ALPHA, detectable
-from ablate.store.documents import StudyTrial, StudyTuning
-from ablate.store.documents.tuning import RATE
 from reports.findings.noise import StudyNoise, tuning_rows
 from reports.statistics.estimates import holm
 from reports.statistics.simultaneous import Evidence, together
 from reports.verdicts import Verdict, verdict_of
+from store.documents import StudyTrial, StudyTuning
+from store.documents.tuning import RATE
 
 HISTORY_FREEDOM = 9
 """Degrees of freedom of a noise that is known beforehand."""

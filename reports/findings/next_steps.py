@@ -10,16 +10,16 @@ from pydantic import JsonValue
 
 from ablate.noise import Noise
 from ablate.noise.power import ALPHA, POWER, seeds_for
-from ablate.store.documents.length import wanting
-from ablate.store.documents.shell import budget_option, fresh_seeds, seeds_option
-from ablate.store.documents.study import UNJUDGED, StudyDocument
-from ablate.store.documents.study_arm import StudyArm, all_undertrained
-from ablate.store.documents.tuning import RATE, StudyTuning
 from reports.findings.judging import as_one, looks_at
 from reports.findings.study_summary import ArmSummary, StudySummary
 from reports.findings.withheld import guesses
 from reports.reading.outcomes import FAILED
 from reports.statistics.ledger import share
+from store.documents.length import wanting
+from store.documents.shell import budget_option, fresh_seeds, seeds_option
+from store.documents.study import UNJUDGED, StudyDocument
+from store.documents.study_arm import StudyArm, all_undertrained
+from store.documents.tuning import RATE, StudyTuning
 
 WANTED = 0.02
 """Difference in nats worth settling if the study gives no margin."""

@@ -15,11 +15,11 @@ from ablate.noise.curve import RateCurve
 from ablate.noise.difference import Difference
 from ablate.noise.moderated import NoiseModel, Odd
 from ablate.noise.penalty import NOTHING, UNBOUNDED, Penalty, choice_penalty
-from ablate.store.documents import StudyTrial, StudyTuning
-from ablate.store.documents.tuning import RATE
 from reports.reading.collected import Collected
 from reports.reading.outcomes import FAILED
 from reports.statistics.interval import Interval
+from store.documents import StudyTrial, StudyTuning
+from store.documents.tuning import RATE
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import polars as pl
 
 from ablate.noise import Noise
 from ablate.noise.moderated import Odd
-from ablate.store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
 from reports.claims.judged_claim import JudgedClaim
 from reports.findings.comparison import Comparison, Judgement, seeds_needed
 from reports.ladders.rungs import Change
@@ -20,6 +19,7 @@ from reports.scores.items import ItemDifference
 from reports.statistics.estimates import Estimate
 from reports.statistics.interval import Interval
 from reports.verdicts import Verdict
+from store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
 
 Shown = TypeVar("Shown", bound="SectionSummary")
 

@@ -15,10 +15,6 @@ import polars as pl
 from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.noise import Noise
-from ablate.store import Store
-from ablate.store.documents import StudyArm
-from ablate.store.documents.costs import CROWDED
-from ablate.store.result_columns import NUMBERS
 from reports.claims.judging import judge_claims
 from reports.designs.factorial_effects import judge_effects
 from reports.errors import ReportError
@@ -39,6 +35,10 @@ from reports.scores.items import ItemDifference, item_differences, unpaired
 from reports.sections import sections
 from reports.statistics.estimates import Estimate, combined_stderr, estimate, score_half_width
 from reports.verdicts import ALPHA, Verdict
+from store import Store
+from store.documents import StudyArm
+from store.documents.costs import CROWDED
+from store.result_columns import NUMBERS
 
 SPEEDS = ("tokens_per_second", "mfu", "mfu_published", "matmul_flops_per_second")
 """Columns of speed that are dropped for runs that shared their machine."""

@@ -25,7 +25,6 @@ import polars as pl
 from ablate.noise.difference import Difference
 from ablate.noise.penalty import NOTHING
 from ablate.noise.power import FIRST_SHARE, seeds_needed
-from ablate.store.documents import LedgerRecord, StudyArm, StudyDocument
 from reports.findings.comparison import Comparison, Judgement
 from reports.findings.judging import Pair, Standing, difference_claim, differences, ledger_test, ties
 from reports.findings.noise import StudyNoise, study_noise
@@ -37,6 +36,7 @@ from reports.statistics.estimates import Estimate, estimate
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures
 from reports.verdicts import ALPHA, Verdict, verdict_of
+from store.documents import LedgerRecord, StudyArm, StudyDocument
 
 
 def level(study: StudyDocument, *arms: StudyArm) -> float:

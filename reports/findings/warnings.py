@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from ablate.store.documents import StudyArm
 from reports.reading.collected import Collected
 from reports.reading.outcomes import FAILED
 from reports.sections import sections
 from reports.wording.arm_names import listed
+from store.documents import StudyArm
 
 BUDGET_TOLERANCE = 0.01
 SECONDS_TOLERANCE = 0.05

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from ablate.store.documents import StudyDocument
-from ablate.store.documents.length import LIMITS
-from ablate.store.documents.study import UNJUDGED
-from ablate.store.documents.study_arm import all_undertrained
+from store.documents import StudyDocument
+from store.documents.length import LIMITS
+from store.documents.study import UNJUDGED
+from store.documents.study_arm import all_undertrained
 
 PILOT = (
     "a pilot only estimates and spends none of the 5 % error rate: judge the question on other seeds, without "

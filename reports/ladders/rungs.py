@@ -23,7 +23,6 @@ import polars as pl
 
 from ablate.noise import ROUNDING
 from ablate.noise.difference import Difference
-from ablate.store.documents import JsonObject, StudyRung
 from reports.findings.noise import StudyNoise, study_noise
 from reports.findings.withheld import REPEATED, why_withheld
 from reports.reading.collected import Collected
@@ -32,6 +31,7 @@ from reports.statistics.estimates import Estimate, estimate, holm
 from reports.statistics.interval import ends_as_json
 from reports.statistics.simultaneous import Evidence, difference_intervals
 from reports.verdicts import ALPHA
+from store.documents import JsonObject, StudyRung
 
 FRAME = "ladder"
 """Name of the frame of all rungs' runs, collected by the section of that name."""

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from ablate.store import Store
-from ablate.store.documents import ProposalOutcome, ProposalRecord
-from ablate.store.files import write_text
 from reports.campaigns.proposals import kept, latest
 from reports.pages.ranked import Axis, RankedRow
 from reports.pages.templating import render_plain
 from reports.statistics.estimates import Estimate
 from reports.verdicts import Verdict
 from reports.wording import words
+from store import Store
+from store.documents import ProposalOutcome, ProposalRecord
+from store.files import write_text
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
-from ablate.store import AblateError, write_text
 from reports.figures import Figure
 from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
@@ -19,6 +18,7 @@ from reports.pages.templating import render
 from reports.sections import draw
 from reports.wording import answers, tables, title_words
 from reports.wording.markup import latex, markdown
+from store import AblateError, write_text
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDTH = 760

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ablate.store import Store
-from ablate.store.documents.study import UNJUDGED
 from reports.figures.base import Figure, Switch, SwitchOption, optional, short
 from reports.figures.drawing import Drawing
 from reports.figures.labels import WIDE, label_places
@@ -23,6 +21,8 @@ from reports.statistics.estimates import Estimate, single
 from reports.wording import words
 from reports.wording.arm_names import listed
 from reports.wording.table import Columns, Table
+from store import Store
+from store.documents.study import UNJUDGED
 
 COSTS = ("parameters", "KV cache, bytes per token", "decoding, ms per token")
 HERE, ELSEWHERE = ("circle", PALETTE[0]), ("star-diamond", PALETTE[1])

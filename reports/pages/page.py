@@ -7,9 +7,6 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from ablate.store import Store, StudyFolder
-from ablate.store.documents import LedgerRecord, StudyDocument
-from ablate.store.documents.study import UNJUDGED
 from reports.claims import claim_words
 from reports.designs import effect_words
 from reports.figures import CONFIG, Figure
@@ -38,6 +35,9 @@ from reports.wording import (
 from reports.wording.arm_names import brief, grouped
 from reports.wording.markup import latex, markdown
 from reports.wording.method_words import TERMS
+from store import Store, StudyFolder
+from store.documents import LedgerRecord, StudyDocument
+from store.documents.study import UNJUDGED
 
 SCRIPTS = (*FIGURES, "choice.js", "tables.js", "contents.js")
 WORDS = {

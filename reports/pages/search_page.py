@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ablate.store import SearchFolder
-from ablate.store.documents import JsonObject, TrialRecord
 from reports.figures import CONFIG
 from reports.figures.search import draw_search
 from reports.pages.page import drawn
@@ -14,6 +12,8 @@ from reports.pages.templating import render as render_template
 from reports.searches import search_tables, search_words
 from reports.searches.importance import importances
 from reports.searches.search import SearchSummary, read_search
+from store import SearchFolder
+from store.documents import JsonObject, TrialRecord
 
 
 def render(folder: Path) -> Path:

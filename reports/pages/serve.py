@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from ablate.store import SearchFolder, Store, StoreError, StudyFolder
-from ablate.store.tables import SOURCES
 from reports.errors import ReportError
 from reports.pages.page import render_page
 from reports.pages.site import IndexEntry, entry_of, link_to, render_index, search_entry, trade_offs_of
@@ -20,6 +18,8 @@ from reports.reading.documents import StudyDocuments
 from reports.reading.imports import read_imports
 from reports.reading.progress import StudyProgress, study_progress
 from reports.searches.search import SearchSummary, read_search
+from store import SearchFolder, Store, StoreError, StudyFolder
+from store.tables import SOURCES
 
 LOCALHOST = "127.0.0.1"
 NAMES = (LOCALHOST, "localhost")

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from ablate.store import SearchFolder, Store, StoreError, StudyFolder
-from ablate.store.documents import SearchDocument, StudyDocument
 from reports.errors import ReportError
 from reports.findings.study_summary import RANKS, StudySummary
 from reports.findings.summary import summarise
@@ -25,6 +23,8 @@ from reports.reading.imports import Imports, read_imports
 from reports.reading.progress import StudyProgress, study_progress
 from reports.searches.search import read_search
 from reports.wording import answers, tables, words
+from store import SearchFolder, Store, StoreError, StudyFolder
+from store.documents import SearchDocument, StudyDocument
 
 SCRIPTS = ("index.js",)
 MOST_ROWS = 6

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import pstdev
 
-from ablate.store.documents.study import UNJUDGED
 from reports.figures import CONFIG
 from reports.figures.against import Against, LossDifferences, Ratios
 from reports.figures.base import Figure
@@ -21,6 +20,7 @@ from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import Estimate
 from reports.wording.arm_names import listed
 from reports.wording.table import frame_table
+from store.documents.study import UNJUDGED
 
 SCRIPTS = (*FIGURES, "trade_offs.js")
 COSTS = {

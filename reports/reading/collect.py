@@ -11,17 +11,17 @@ import numpy as np
 import polars as pl
 
 from ablate.noise.moderated import noise_of_studies
-from ablate.store import Store
-from ablate.store.documents import Environment, GpuState, Part
-from ablate.store.documents.costs import CROWDED
-from ablate.store.like_runs import Likeness, like_tables, shared_runs
-from ablate.store.result_columns import RESULT, Schema
 from reports.reading import evaluations
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.reading.inputs import Inputs
 from reports.reading.keys import KEYS, RunKey
 from reports.sections import sections
+from store import Store
+from store.documents import Environment, GpuState, Part
+from store.documents.costs import CROWDED
+from store.like_runs import Likeness, like_tables, shared_runs
+from store.result_columns import RESULT, Schema
 
 RUNS: Schema = (
     KEYS

@@ -11,10 +11,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ablate.noise import Noise
-from ablate.store.documents import CostsDocument, Environment, GpuState, LedgerRecord, StudyDocument
 from reports.reading.inputs import NO_INPUTS, Inputs
 from reports.reading.keys import KEYS
 from reports.reading.references import TextReferences
+from store.documents import CostsDocument, Environment, GpuState, LedgerRecord, StudyDocument
 
 RunCurve = Mapping[str, NDArray[np.float64]]
 """Logged columns of one run, or of several, in the order written; nulls are NaN."""

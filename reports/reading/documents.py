@@ -7,23 +7,23 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from ablate.store import Store, StudyFolder
-from ablate.store.documents import (
+from reports.errors import ReportError
+from reports.reading.evaluations import EvaluatedRun, read
+from reports.reading.keys import RunKey, keys_of
+from reports.reading.outcomes import ENDED, FAILED, outcomes
+from reports.reading.references import TextReferences, text_references
+from store import Store, StudyFolder
+from store.documents import (
     CostsDocument,
     MeasureDocument,
     StudyDocument,
     SyntheticMeta,
     TextMeta,
 )
-from ablate.store.documents.result import Outcome
-from ablate.store.result_columns import Row
-from ablate.store.store import Status
-from ablate.store.tables import RunTables
-from reports.errors import ReportError
-from reports.reading.evaluations import EvaluatedRun, read
-from reports.reading.keys import RunKey, keys_of
-from reports.reading.outcomes import ENDED, FAILED, outcomes
-from reports.reading.references import TextReferences, text_references
+from store.documents.result import Outcome
+from store.result_columns import Row
+from store.store import Status
+from store.tables import RunTables
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from ablate.store import Store
-from ablate.store.documents import EvalsDocument, JsonObject, SampleRecord, Section, StudyDocument, TaskGroup
-from ablate.store.result_columns import Row
 from reports.reading.keys import KEYS, RunKey
+from store import Store
+from store.documents import EvalsDocument, JsonObject, SampleRecord, Section, StudyDocument, TaskGroup
+from store.result_columns import Row
 
 SCORES = KEYS | {
     "task": pl.String,

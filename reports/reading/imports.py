@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablate.store import Store, StoreError
-from ablate.store.documents import ImportDocument, MeasureDocument, ResultDocument, RunDocument, TextMeta
+from store import Store, StoreError
+from store.documents import ImportDocument, MeasureDocument, ResultDocument, RunDocument, TextMeta
 
 Text = tuple[str, float | None, int | None]
 """Properties that two losses per byte must share to be comparable: the documents, and the fraction or number of them

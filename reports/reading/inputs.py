@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablate.store.documents import SyntheticMeta
 from reports.reading.documents import StudyDocuments
+from store.documents import SyntheticMeta
 
 
 @dataclass(frozen=True)

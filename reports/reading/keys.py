@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ablate.store.documents import StudyDocument
-from ablate.store.result_columns import Row, Schema
+from store.documents import StudyDocument
+from store.result_columns import Row, Schema
 
 KEYS: Schema = {"arm": pl.String, "seed": pl.Int64, "digest": pl.String}
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from statistics import fmean, median
 
-from ablate.store.documents import ReferenceLosses, ResultDocument, StudyArm, StudyDocument, TextMeta
-from ablate.store.documents.data import NEAR_UNIGRAM
-from ablate.store.documents.result import Outcome
-from ablate.store.documents.study import UNJUDGED
-from ablate.store.result_columns import Row
+from store.documents import ReferenceLosses, ResultDocument, StudyArm, StudyDocument, TextMeta
+from store.documents.data import NEAR_UNIGRAM
+from store.documents.result import Outcome
+from store.documents.study import UNJUDGED
+from store.result_columns import Row
 
 ENDED = ("finished", "diverged")
 FAILED = ("stalled", "diverged")

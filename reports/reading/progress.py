@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 
-from ablate.store import Store
-from ablate.store.documents import StudyDocument
-from ablate.store.store import Status
 from reports.reading.outcomes import ENDED
+from store import Store
+from store.documents import StudyDocument
+from store.store import Status
 
 STALLED_SECONDS = 120.0
 """A study counts as not running after this many seconds without a write."""

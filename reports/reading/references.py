@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ablate.store import Store
-from ablate.store.documents import References, StudyDocument, TextMeta
-from ablate.store.documents.references import counted_tokens
+from store import Store
+from store.documents import References, StudyDocument, TextMeta
+from store.documents.references import counted_tokens
 
 
 @dataclass(frozen=True)

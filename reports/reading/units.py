@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import polars as pl
 
-from ablate.store.documents import StudyDocument, StudyTrial
-from ablate.store.result_columns import LOSSES
 from reports.evaluations import twins
 from reports.reading.collected import Collected
 from reports.sections import sections
+from store.documents import StudyDocument, StudyTrial
+from store.result_columns import LOSSES
 
 OF_CURVES = ("loss", "validation_loss")
 OF_SCORES = ("value", "stderr")

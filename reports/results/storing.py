@@ -8,10 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ablate.store import Store, StudyFolder
-from ablate.store.documents import StudyArm, StudyDocument
-from ablate.store.documents.study import UNJUDGED
-from ablate.store.documents.tuning import RATE, untuned
 from reports.errors import ReportError
 from reports.findings.comparison import Comparison
 from reports.findings.study_summary import ArmSummary, StudySummary
@@ -41,6 +37,10 @@ from reports.sections.trade_off import TradeOff
 from reports.statistics.estimates import Estimate
 from reports.wording import answers
 from reports.wording.reference_words import qualified
+from store import Store, StudyFolder
+from store.documents import StudyArm, StudyDocument
+from store.documents.study import UNJUDGED
+from store.documents.tuning import RATE, untuned
 
 
 def result_of(study_dir: Path, notes: Sequence[str] = ()) -> RecordedResult:

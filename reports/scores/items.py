@@ -21,7 +21,6 @@ import numpy as np
 import polars as pl
 import scipy  # loads its submodules on first use
 
-from ablate.store.documents import JsonObject, LedgerTest
 from reports.findings.judging import difference_claim, differences, score_test
 from reports.reading.collected import Collected
 from reports.statistics.crossed import Crossed, crossed
@@ -29,6 +28,7 @@ from reports.statistics.estimates import Floats
 from reports.statistics.simultaneous import Evidence
 from reports.statistics.stalled import Failures
 from reports.verdicts import ALPHA, Verdict, verdict_of
+from store.documents import JsonObject, LedgerTest
 
 RESAMPLES = 1999
 SEED = 0

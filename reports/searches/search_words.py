@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from ablate.store.documents import Range, TrialRecord
 from reports.searches.importance import FEWEST, Importance
 from reports.searches.search import SearchSummary
 from reports.searches.search_tables import setting_text, signed
@@ -13,6 +12,7 @@ from reports.searches.selection_bias import DECLARED, selection_bias
 from reports.searches.standings import SearchStanding
 from reports.wording.arm_names import listed
 from reports.wording.words import decimals
+from store.documents import Range, TrialRecord
 
 MOST_SETTINGS = 4
 """Most settings of a trial that the headline lists; the table has them all."""

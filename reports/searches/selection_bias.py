@@ -8,11 +8,11 @@ from types import MappingProxyType
 
 import polars as pl
 
-from ablate.store import Store
 from reports.reading.collect import collect
 from reports.reading.collected import Collected
 from reports.reading.units import judging
 from reports.statistics.estimates import Estimate, estimate
+from store import Store
 
 DECLARED = ("parameters", "flops_per_token", "kv_bytes_per_token")
 """Objectives that depend on the model alone, not on the seed."""

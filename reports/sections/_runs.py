@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ablate.store.documents import StudyArm
 from reports.reading.collected import ArmLogs, Collected, RunCurve
 from reports.reading.curves import Floats, bin_starts
+from store.documents import StudyArm
 
 POINTS = 20_000
 """Most points on a page, over all runs."""

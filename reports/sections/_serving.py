@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from ablate.store.documents import Measured, MeasuredPoint, Quartiles, SpeedPoint
-from ablate.store.documents.costs import CROWDED
-from ablate.store.result_columns import Row
 from reports.reading.keys import KEYS, RunKey
+from store.documents import Measured, MeasuredPoint, Quartiles, SpeedPoint
+from store.documents.costs import CROWDED
+from store.result_columns import Row
 
 MEASURES = KEYS | {
     "kind": pl.String,

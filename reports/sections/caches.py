@@ -8,8 +8,6 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.store.documents import LossThroughCache, Measured, MeasureDocument
-from ablate.store.result_columns import Row
 from reports.figures.base import Figure
 from reports.figures.style import ArmStyle
 from reports.findings.study_summary import StudySummary
@@ -21,6 +19,8 @@ from reports.sections import Section
 from reports.sections._kinds_of_cache import AddedLoss, CacheCost, KindsOfCache, figure_of
 from reports.sections._serving import MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
 from reports.statistics.estimates import score_half_width
+from store.documents import LossThroughCache, Measured, MeasureDocument
+from store.result_columns import Row
 
 CACHES = MEASURES | {"cache": pl.String}
 """Measurements of every kind of cache, including plain, if other kinds were measured."""

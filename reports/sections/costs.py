@@ -9,7 +9,6 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.store.documents.costs import FEWEST_PROCESSES
 from reports.figures.base import Figure, Switch, SwitchOption, line, short
 from reports.figures.drawing import Drawing
 from reports.figures.style import ArmStyle, blank
@@ -22,6 +21,7 @@ from reports.sections import Section
 from reports.sections._serving import ALONE, MEASURES, PLAIN, SERVING, bound_by_overhead, measured_rows, wrong_bytes
 from reports.wording import cost_words, words
 from reports.wording.table import frame_table
+from store.documents.costs import FEWEST_PROCESSES
 
 MIB = 2**20
 Points = tuple[tuple[float, float], ...]

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar, Self
 
-from ablate.store.documents import StudyDesign
-from ablate.store.documents.design import structure
 from reports.designs import effect_words
 from reports.figures.base import (
     MOST_SEEDS,
@@ -23,6 +21,8 @@ from reports.sections import Section
 from reports.wording import cost_words, title_words, words
 from reports.wording.failure_words import mark
 from reports.wording.table import frame_table
+from store.documents import StudyDesign
+from store.documents.design import structure
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from ablate.store.documents import StudyArm
 from reports.figures.base import NEUTRAL, Figure, reach, short
 from reports.figures.style import ArmStyle, blank, label, looks
 from reports.findings.study_summary import ArmSummary, StudySummary
@@ -16,6 +15,7 @@ from reports.statistics.estimates import NO_DIFFERENCE, Estimate
 from reports.wording import arm_descriptions, words
 from reports.wording.arm_names import listed
 from reports.wording.table import frame_table
+from store.documents import StudyArm
 
 
 @dataclass(frozen=True)

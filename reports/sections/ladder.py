@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.store.result_columns import Row
 from reports.figures.base import Figure, mean_point, short
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank
@@ -25,6 +24,7 @@ from reports.statistics.estimates import single
 from reports.wording import words
 from reports.wording.arm_names import listed
 from reports.wording.table import frame_table
+from store.result_columns import Row
 
 LADDER = KEYS | {
     "rung": pl.String,

@@ -8,12 +8,12 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.store.documents import ReferenceLosses
 from reports.findings.study_summary import StudySummary
 from reports.reading.collected import Collected
 from reports.reading.documents import StudyDocuments
 from reports.sections import Section
 from reports.wording import length_words
+from store.documents import ReferenceLosses
 
 LOSSES = tuple(ReferenceLosses.model_fields)
 CORPORA = {"data": pl.String, "train_tokens": pl.Int64, **dict.fromkeys(LOSSES, pl.Float64)}

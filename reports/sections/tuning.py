@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from ablate.store.documents import StudyPass, StudyTuning
-from ablate.store.documents.tuning import is_number, share
 from reports.figures.base import Figure, short
 from reports.figures.drawing import Attributes, Drawing
 from reports.figures.style import ArmStyle, blank, label
@@ -18,6 +16,8 @@ from reports.reading.collected import Collected
 from reports.sections import Section
 from reports.wording import rate_words, words
 from reports.wording.table import frame_table
+from store.documents import StudyPass, StudyTuning
+from store.documents.tuning import is_number, share
 
 Points = tuple[tuple[float, float], ...]
 

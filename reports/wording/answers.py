@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ablate.store.documents.study import UNJUDGED
 from reports.designs import effect_words
 from reports.findings.study_summary import RANKS, ArmSummary, EffectSummary, StudySummary
 from reports.findings.withheld import UNDERTRAINED, guesses
@@ -15,6 +14,7 @@ from reports.wording.arm_names import listed
 from reports.wording.length_words import undertrained
 from reports.wording.markup import Prose
 from reports.wording.table import Rows, Table
+from store.documents.study import UNJUDGED
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from ablate.store.documents import StudyEffect
 from reports.findings.study_summary import ArmSummary, StudySummary
+from store.documents import StudyEffect
 
 BLOCK = "block."
 """Prefix of most paths, omitted from descriptions."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ablate.store.documents import StudyArm, StudyDocument, length
-from ablate.store.documents.study_arm import taught_by
 from reports.wording.arm_names import listed
 from reports.wording.rate_words import rates
+from store.documents import StudyArm, StudyDocument, length
+from store.documents.study_arm import taught_by
 
 
 def undertrained(study: StudyDocument) -> str:

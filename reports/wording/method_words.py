@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ablate.store.documents import LedgerRecord, LedgerTest
-from ablate.store.documents.length import LIMITS
 from reports.designs import effect_words
 from reports.findings.judging import as_one, looks_at
 from reports.findings.study_summary import StudySummary
@@ -14,6 +12,8 @@ from reports.statistics.ledger import share
 from reports.verdicts import ALPHA
 from reports.wording import failure_words, words
 from reports.wording.arm_names import listed
+from store.documents import LedgerRecord, LedgerTest
+from store.documents.length import LIMITS
 
 
 def bars(summary: StudySummary) -> str:

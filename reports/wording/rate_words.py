@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from ablate.store.documents import StudyDocument, StudyPass, StudyTuning
-from ablate.store.documents.tuning import RATE, share, trials, untuned
 from reports.statistics.interval import Interval
 from reports.wording.arm_names import listed
+from store.documents import StudyDocument, StudyPass, StudyTuning
+from store.documents.tuning import RATE, share, trials, untuned
 
 
 def rates(study: StudyDocument) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ablate.store.documents import References
 from reports.findings.study_summary import StudySummary
 from reports.reading.references import TextReferences
 from reports.wording.length_words import prefixed
+from store.documents import References
 
 AMONG = "Among models worse than a bigram table: "
 """Opening of a headline if even the best arm is worse than the bigrams of the text that it read."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ablate.store.documents import StudyRegistration
 from reports.findings.study_summary import StudySummary
 from reports.wording.words import moment
+from store.documents import StudyRegistration
 
 MOST = 5
 """Most changes listed."""

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import polars as pl
 
-from ablate.store.documents.costs import CROWDED
-from ablate.store.result_columns import Row
 from reports.findings.comparison import Comparison
 from reports.findings.study_summary import ArmBudget, ArmSummary, StudySummary
 from reports.wording import cost_words, failure_words, finding_words, reference_words, words
 from reports.wording.table import Columns, Rows, Table
+from store.documents.costs import CROWDED
+from store.result_columns import Row
 
 MOST_LISTED = 10_000
 """Most runs listed on a page, whose table shows a few hundred at a time; more would make the page too large."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ablate.store.documents.tuning import untuned
 from reports.findings.study_summary import RANKS, ArmSummary, StudySummary
 from reports.statistics.estimates import Estimate
 from reports.wording import cost_words, words
@@ -13,6 +12,7 @@ from reports.wording.input_words import inputs
 from reports.wording.length_words import conditions, scale_of
 from reports.wording.matching_words import continued, matched
 from reports.wording.reference_words import standing
+from store.documents.tuning import untuned
 
 SETTLED = {"no difference": "no relevant difference"}
 """Verdicts whose wording in titles differs."""

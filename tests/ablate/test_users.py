@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from ablate.store import Store
-from ablate.store.files import replacing
+from store import Store
+from store.files import replacing
 
 OWNER = 2001
 SERVE = """

@@ -17,7 +17,7 @@ import torch
 import zoo
 from ablate.cli import main
 from ablate.data import open_corpus
-from ablate.store import Store
+from store import Store
 from ablate.study.reading import load_study
 from ablate.study.study import StudyError
 

@@ -18,9 +18,6 @@ import pytest
 from ablate.api.atlas import gathered, known_sources, study_files
 from ablate.api.recorded import RESULTS
 from ablate.cli import main
-from ablate.store.documents import StudyClaim
-from ablate.store.documents.handbook import HandbookClaim
-from ablate.store.files import write_texts
 from reports.atlas.cards import Card, cards
 from reports.atlas.findings import MOST_WORDS, findings, findings_files, picture, words_in
 from reports.atlas.forest import axis_over, forest, ratio_ticks
@@ -37,6 +34,9 @@ from reports.pages.ranking import ranked
 from reports.results import files
 from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
 from reports.results.storing import result_of
+from store.documents import StudyClaim
+from store.documents.handbook import HandbookClaim
+from store.files import write_texts
 from tests.reports.browsing import no_chromium, visit, wait_until
 from tests.reports.factory import Arm, StudyOf
 from tests.test_imports import ROOT

@@ -15,9 +15,6 @@ from scipy import stats
 
 import reports
 from ablate.noise.penalty import UNBOUNDED
-from ablate.store import Store
-from ablate.store.documents import StudyTrial, StudyTuning
-from ablate.store.documents.tuning import RATE
 from reports.designs.contrasts import EffectTest
 from reports.figures.base import GOES_ON
 from reports.findings.comparison import Comparison
@@ -28,6 +25,9 @@ from reports.findings.summary import open_arms
 from reports.findings.verdicts import decide
 from reports.wording import finding_words, rate_words
 from reports.wording.markup import LATEX
+from store import Store
+from store.documents import StudyTrial, StudyTuning
+from store.documents.tuning import RATE
 from tests.reports.browsing import unpacked
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_tuned import Curve, judging, tune

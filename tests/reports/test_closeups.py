@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from ablate.store import Store
-from ablate.store.documents import EvalsDocument, Section
 from reports.evaluations import EvaluationSection
 from reports.evaluations.samples import Samples
 from reports.evaluations.token_losses import TokenLosses, class_of
@@ -18,6 +16,8 @@ from reports.pages.page import render_page
 from reports.reading.evaluations import EvaluatedRun
 from reports.reading.keys import RunKey
 from reports.sections import draw
+from store import Store
+from store.documents import EvalsDocument, Section
 from tests.reports.factory import HOSTILE, Arm, StudyOf, changed
 
 PIECES = [["import", " x", "\n", "4"], [" the", "ory", ".", HOSTILE]]

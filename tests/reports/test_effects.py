@@ -11,8 +11,6 @@ import pytest
 
 import reports
 from ablate.planning.study_document import design_document
-from ablate.store import Store
-from ablate.store.documents import StudyClaim, StudyDesign, StudyTrial, StudyTuning
 from ablate.study.design_spec import DesignSpec, Screen, screen
 from reports.claims.judging import judge_claims
 from reports.findings.study_summary import EffectSummary, StudySummary
@@ -21,6 +19,8 @@ from reports.pages.page import record, render_page
 from reports.pages.ranking import ranked
 from reports.statistics.ledger import FIRST_SHARE
 from reports.wording import answers
+from store import Store
+from store.documents import StudyClaim, StudyDesign, StudyTrial, StudyTuning
 from tests.regression import Regression, holm
 from tests.reports.factory import Arm, StudyOf
 

@@ -13,8 +13,6 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.store import Store
-from ablate.store.documents import LedgerRecord
 from reports.claims.evidence import UNDECIDED
 from reports.findings.study_summary import StudySummary
 from reports.reading.collect import collect
@@ -22,6 +20,8 @@ from reports.scores.items import ItemDifference, _over_items, item_differences
 from reports.sections import draw
 from reports.sections.items import verdict
 from reports.statistics.crossed import crossed
+from store import Store
+from store.documents import LedgerRecord
 from tests.reports.factory import Arm, StudyOf, arm_documents, typical
 from tests.reports.test_claims import claim
 

@@ -14,8 +14,6 @@ from scipy import stats
 import ablate
 import reports
 from ablate.cli import main
-from ablate.store import Store, StoreError
-from ablate.store.documents import LedgerRecord, LedgerTest, StudyContrast, StudyDocument, StudyRun
 from reports.findings.history import history
 from reports.findings.judging import difference_claim, differences
 from reports.findings.study_summary import StudySummary
@@ -24,6 +22,8 @@ from reports.findings.withheld import REPEATED
 from reports.pages.page import render_page
 from reports.statistics.simultaneous import Evidence
 from reports.wording import finding_words, method_words
+from store import Store, StoreError
+from store.documents import LedgerRecord, LedgerTest, StudyContrast, StudyDocument, StudyRun
 from tests.moderated import moderated
 from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf

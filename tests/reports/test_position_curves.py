@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ablate.store import Store, StudyFolder
 from reports.evaluations.positions import PositionCurve, Positions
 from reports.figures import Figure
 from reports.figures.drawing import Drawing
@@ -17,6 +16,7 @@ from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
 from reports.pages.page import render_page
 from reports.sections import draw
+from store import Store, StudyFolder
 from tests.reports.factory import Arm, StudyOf, changed, shown
 
 CONTEXT = 64

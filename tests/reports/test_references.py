@@ -16,8 +16,6 @@ import ablate
 import reports
 from ablate.api.atlas import gathered
 from ablate.api.recorded import RESULTS
-from ablate.store import Store
-from ablate.store.documents import References
 from reports.atlas.cards import cards
 from reports.atlas.findings import findings, picture, unclaimed
 from reports.atlas.readme import with_tables
@@ -28,6 +26,8 @@ from reports.results.document import RecordedResult
 from reports.results.storing import with_references
 from reports.wording import answers, title_words
 from reports.wording.reference_words import AMONG, PAIR, baseline_line, pair_note, qualified, standing
+from store import Store
+from store.documents import References
 from tests.documents import text_meta_of
 from tests.reports.factory import Arm, StudyOf, arm_documents
 

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 import reports
-from ablate.store import Store
-from ablate.store.documents import ProbeRecord
 from reports.figures import Figure
 from reports.findings.study_summary import StudySummary
 from reports.findings.summary import summarise_study
@@ -18,6 +16,8 @@ from reports.reading.curves import CurvePoint
 from reports.sections import galleries
 from reports.sections._probe_figures import SHOWN, WORDS, ProbeCurves
 from reports.sections.stability import Stability
+from store import Store
+from store.documents import ProbeRecord
 from tests.reports.factory import HOSTILE, PROBE_LAYERS, SEEN, Arm, StudyOf, probe_value, shown
 
 OF_THE_MODEL = ("log_z", "chunk_length")

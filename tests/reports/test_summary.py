@@ -12,7 +12,6 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.store import Store, StoreError
 from reports.errors import ReportError
 from reports.figures.style import looks
 from reports.findings.study_summary import ArmSummary, StudySummary
@@ -21,6 +20,7 @@ from reports.sections.difference_curves import DifferenceCurves
 from reports.sections.losses import Losses
 from reports.wording import finding_words
 from reports.wording.tables import ARM_MEASURES
+from store import Store, StoreError
 from tests.documents import quartiles
 from tests.moderated import moderated
 from tests.regression import holm
