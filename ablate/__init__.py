@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
     from ablate.study.study import Study
-    from reports.errors import ReportError
+    from reports.judge.errors import ReportError
     from store import AblateError, StoreError
     from store.documents.handbook import HandbookClaim
     from store.errors import ArgumentError, DataError
@@ -84,7 +84,7 @@ _HOME = {
     "Problem": "ablate.study.problems",
     "Registration": "ablate.api.registering",
     "Replication": "ablate.api.replicating",
-    "ReportError": "reports.errors",
+    "ReportError": "reports.judge.errors",
     "Runs": "ablate.api.browsing",
     "ScaleUp": "ablate.api.scaling",
     "Scores": "ablate.api.evaluating",

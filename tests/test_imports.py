@@ -16,9 +16,10 @@ MAY_IMPORT = {
     "zoo": ("zoo",),
     "store": ("store",),
     "evals": ("zoo", "store", "evals"),
-    "ablate": ("zoo", "store", "evals", "ablate"),
-    "ablate/noise": ("ablate.noise",),
-    "reports": ("store", "reports", "ablate.noise"),
+    "ablate": ("zoo", "store", "evals", "reports.judge.noise", "ablate"),
+    "reports": ("store", "reports"),
+    "reports/judge": ("store", "reports.judge"),
+    "reports/judge/noise": ("reports.judge.noise",),
 }
 PACKAGES = {package for package in MAY_IMPORT if "/" not in package}
 
@@ -88,7 +89,7 @@ def loaded_after(statement: str) -> set[str]:
 
 
 def test_reports_and_the_store_load_no_torch() -> None:
-    loaded = loaded_after("import reports, reports.pages.page, reports.findings.summary, store")
+    loaded = loaded_after("import reports, reports.page.html.page, reports.judge.findings.summary, store")
     assert not loaded & {"torch", "optuna"}
     assert "polars" in loaded
 

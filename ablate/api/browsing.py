@@ -9,7 +9,7 @@ import polars as pl
 
 import reports
 from ablate.api.frames import ledger_frame
-from reports.findings.history import RULES, Rule, history
+from reports.judge.findings.history import RULES, Rule, history
 from store import Store, StoreError
 from store.documents import JsonObject, SearchDocument, StudyDocument
 from store.errors import ArgumentError

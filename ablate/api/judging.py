@@ -19,7 +19,6 @@ import reports
 from ablate.api.proposal_looks import FIRST_SEED, Case, Looks
 from ablate.api.study_names import StudyLike
 from ablate.machine.environment import PROJECT
-from ablate.noise.power import POWER
 from ablate.readable import now
 from ablate.running.context import open_context
 from ablate.running.options import RunOptions, documented
@@ -34,6 +33,7 @@ from reports.campaigns.proposals import (
     kept,
     latest,
 )
+from reports.judge.noise.power import POWER
 from store import write_text
 from store.documents import JsonObject, ProposalOutcome, ProposalRecord, ProposalTest
 from store.errors import ArgumentError

@@ -18,7 +18,7 @@ from ablate.machine.environment import project_version
 from ablate.planning.identity import recomputed
 from ablate.readable import now
 from ablate.training.spec import TrainSpec
-from reports.findings.judging import share_runs
+from reports.judge.findings.judging import share_runs
 from store import SearchFolder, Store, StoreError, StudyFolder, archive, checksum, jsonfile
 from store.documents import MergedRecord, PackDocument, RunDocument, StudyDocument
 from store.errors import ArgumentError

@@ -9,7 +9,7 @@ from typing import Any
 from ablate.study.promoting import confirming, refuse_edited, write_study
 from ablate.study.study import Study
 from ablate.study.yamlfile import StudyMap
-from reports.findings.study_summary import StudySummary
+from reports.judge.findings.study_summary import StudySummary
 from store.errors import ArgumentError
 from zoo.settings.edits import merge
 

@@ -13,8 +13,8 @@ import polars as pl
 import reports
 from ablate.api.frames import arms_frame, changes_frame, contrasts_frame, effects_frame, runs_frame, scores_frame
 from ablate.running.stages import Failure, StudyRunner
-from reports.findings.next_steps import NextStep
-from reports.findings.study_summary import ArmSummary, StudySummary
+from reports.judge.findings.next_steps import NextStep
+from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from store import Store, StudyFolder
 from store.documents import JsonObject
 from store.errors import ArgumentError

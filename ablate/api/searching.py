@@ -40,7 +40,7 @@ from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Count
-from reports.optuna_log import silenced
+from reports.searches.optuna_log import silenced
 from store.documents import JsonObject, SearchDocument
 from store.documents.tuning import RATE
 

@@ -261,7 +261,7 @@ class StudyPlan:
         return f"<StudyPlan {self.study.name} at {self.study.scale}: {len(self.planned)} arms, {len(self.done)} runs>"
 
     def _repr_html_(self) -> str:
-        from reports.wording.markup import html_table  # noqa: PLC0415 (statistics are slow to load)
+        from reports.page.wording.markup import html_table  # noqa: PLC0415 (statistics are slow to load)
 
         parts = [f"<p><strong>{escape(self.study.question)}</strong></p>"]
         for rung, rows in self.tables():

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
 def show(found: Scores) -> None:
     """Print the results of an evaluation."""
-    from reports.evaluations import lines, printed
+    from reports.page.evaluations import lines, printed
 
     if table := lines(found.found):
         print_table([("task", "metric", "value", "± standard error", "chance"), *table])

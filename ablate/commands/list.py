@@ -84,7 +84,7 @@ def _stored(store: str, words: Sequence[str]) -> Iterator[ListedStudy]:
 def _answer(store: Store, name: str, scale: str) -> str:
     """A study's headline, or the reason why it has none."""
     import reports
-    from reports.errors import ReportError
+    from reports.judge.errors import ReportError
     from store import StoreError
 
     try:

@@ -25,7 +25,7 @@ from zoo.settings.explain import unknown
 
 COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of an arm's own learning rate that `auto` tries first. Losses at rates further apart than a factor of 2
-leave too much to interpolation (`ablate.noise.curve`)."""
+leave too much to interpolation (`reports.judge.noise.curve`)."""
 FINE = (0.5, 1.0, 2.0)
 """Multiples of the best rate of short runs that are tried at full length."""
 BELOW = (0.5, 0.5**0.5, 1.0)

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from reports.verdicts import Outcome, Verdict
+from reports.judge.verdicts import Outcome, Verdict
 from store.documents import Part, References, StudyClaim
 from store.documents._document import is_none
 

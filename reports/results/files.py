@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reports.errors import ReportError
+from reports.judge.errors import ReportError
 from reports.results.document import RecordedCurve, RecordedResult
 from store import StoreError, jsonfile
 from store.files import read_regular, write_text

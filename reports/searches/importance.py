@@ -25,8 +25,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, json
 from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.study import StudyDirection
 
-from reports.optuna_log import silenced
 from reports.searches import additive
+from reports.searches.optuna_log import silenced
 from reports.searches.search import SearchSummary
 from reports.searches.selection_bias import DECLARED
 from store.documents import Choices, JsonScalar, SearchDocument, TrialRecord

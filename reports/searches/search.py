@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from reports.errors import ReportError
+from reports.judge.errors import ReportError
 from reports.searches.selection_bias import FreshScore, fresh_scores
 from reports.searches.standings import SearchStanding, standings
 from store import SearchFolder, Store

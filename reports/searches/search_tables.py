@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from reports.page.wording import words
+from reports.page.wording.table import NONE, Columns, Table
 from reports.searches.importance import Importance
 from reports.searches.search import SearchSummary
 from reports.searches.selection_bias import DECLARED, FreshScore
 from reports.searches.standings import SearchStanding
-from reports.wording import words
-from reports.wording.table import NONE, Columns, Table
 from store.documents import TrialRecord
 
 TITLES = {

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special  # scipy.stats takes seconds to load
 
+from reports.judge.statistics.estimates import Floats
 from reports.searches.selection_bias import FreshScore
-from reports.statistics.estimates import Floats
 from store.documents import SearchDocument
 
 LEVEL = 0.05

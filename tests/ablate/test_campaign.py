@@ -17,7 +17,7 @@ from ablate.planning.plan_shown import remarks
 from ablate.planning.study_document import study_document
 from ablate.study.reading import load_study
 from ablate.study.study import Study, StudyError
-from reports.wording.rate_words import carried_lines
+from reports.page.wording.rate_words import carried_lines
 from store.documents.tuning import RATE
 
 DATA = DataIdentity("d" * 32, 257, "")

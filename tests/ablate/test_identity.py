@@ -18,7 +18,7 @@ from ablate.planning.adoption import adopt
 from ablate.study.sections import StudySections
 from ablate.training.optimizers.adamw import AdamW
 from ablate.training.spec import TrainSpec
-from reports.findings.judging import difference_claim
+from reports.judge.findings.judging import difference_claim
 from store import Store
 from store.checking import Check
 from store.documents import JsonObject

@@ -26,7 +26,7 @@ from ablate.training.objectives.prefix import Prefix
 from ablate.training.objectives.span_corruption import SpanCorruption
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
-from reports.wording.method_words import method
+from reports.page.wording.method_words import method
 from store import Store
 from store.documents import StudyObjective
 from tests.ablate.conftest import TinyCorpus

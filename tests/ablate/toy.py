@@ -19,7 +19,7 @@ from ablate.running.request import Request
 from ablate.running.worker import carry_out
 from ablate.study.reading import load_study
 from ablate.study.study import Study
-from reports.findings.study_summary import StudySummary
+from reports.judge.findings.study_summary import StudySummary
 from store import Store
 
 TOY = """

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 import reports
-from reports.findings.study_summary import StudySummary
-from reports.sections import Section
+from reports.judge.findings.study_summary import StudySummary
+from reports.page.sections import Section
 from store import Store
 from store.documents import (
     CacheBytes,

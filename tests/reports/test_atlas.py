@@ -28,9 +28,9 @@ from reports.atlas.site import atlas_pages
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
 from reports.atlas.topics import topics_of
 from reports.atlas.variants import variants_in
-from reports.errors import ReportError
-from reports.findings.summary import summarise_study as summarise
-from reports.pages.ranking import ranked
+from reports.judge.errors import ReportError
+from reports.page.html.ranking import ranked
+from reports.page.summarising import summarise_study as summarise
 from reports.results import files
 from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
 from reports.results.storing import result_of

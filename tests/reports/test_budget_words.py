@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import reports
-from reports.findings.study_summary import StudySummary
-from reports.pages.page import render_page
-from reports.wording import finding_words, matching_words, tables
+from reports.judge.findings.study_summary import StudySummary
+from reports.page.html.page import render_page
+from reports.page.wording import finding_words, matching_words, tables
 from store import StudyFolder
 from store.documents import SpentBudget, StudyArm, StudyLook
 from tests.reports.factory import Arm, StudyOf, arm_documents

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 import reports
-from reports.findings.study_summary import StudySummary
-from reports.findings.verdicts import document_error
-from reports.wording import method_words
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.findings.verdicts import document_error
+from reports.page.wording import method_words
 from store import Store
 from store.documents import ItemLoss
 from tests.moderated import moderated

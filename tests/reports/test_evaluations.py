@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from reports.evaluations.tasks import Tasks
-from reports.reading import evaluations
-from reports.reading.evaluations import EvaluatedRun
-from reports.reading.keys import RunKey
+from reports.judge.reading import evaluations
+from reports.judge.reading.evaluations import EvaluatedRun
+from reports.judge.reading.keys import RunKey
+from reports.page.evaluations.tasks import Tasks
 from store.documents import EvalsDocument, SampleRecord, TaskGroup
 
 SCORES = {"a": [1.0, 0.0, 1.0, 1.0], "b": [0.0, 1.0]}

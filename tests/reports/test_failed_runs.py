@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import reports
-from reports.pages.page import render_page
-from reports.pages.ranking import ranked
+from reports.page.html.page import render_page
+from reports.page.html.ranking import ranked
 from store import Store
 from tests.reports.factory import Arm, StudyOf
 

@@ -14,7 +14,7 @@ import pytest
 import reports
 from ablate.api.result import StudyResult
 from ablate.cli import main
-from reports.findings.next_steps import NextStep, next_steps, promise, step_words
+from reports.judge.findings.next_steps import NextStep, next_steps, promise, step_words
 from store import Store
 from store.documents.study import ScaleForecast
 from store.documents.tuning import StudyPass, StudyRates, StudyTrial, StudyTuning

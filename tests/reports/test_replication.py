@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.noise.power import detectable, power_at
 from ablate.study.published_spec import PublishedTable
-from reports.claims import replication_words
-from reports.findings.study_summary import StudySummary
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.noise.power import detectable, power_at
+from reports.page.wording import replication_words
 from store import StudyFolder
 from store.documents import StudyClaim
 from tests.reports.factory import Arm, StudyOf

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.figures import Figure
-from reports.findings.summary import summarise_study
-from reports.sections import draw
-from reports.sections.caches import Caches
-from reports.sections.trade_off import TradeOff
-from reports.wording.tables import closing_table
+from reports.page.figures import Figure
+from reports.page.sections import draw
+from reports.page.sections.caches import Caches
+from reports.page.sections.trade_off import TradeOff
+from reports.page.summarising import summarise_study
+from reports.page.wording.tables import closing_table
 from store import Store, StudyFolder
 from tests.reports.factory import Arm, StudyOf, changed, costs_of, shown
 
