@@ -12,6 +12,7 @@ import importlib
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ablate import wings as _wings
 from ablate.names import warn_of_clashes
 
 if TYPE_CHECKING:
@@ -19,20 +20,14 @@ if TYPE_CHECKING:
     from ablate.api.benching import bench
     from ablate.api.browsing import Runs
     from ablate.api.browsing import open_store as open
-    from ablate.api.checking import check
     from ablate.api.claims import claims
-    from ablate.api.comparing import LossComparison, compare
     from ablate.api.evaluating import Scores, evaluate
     from ablate.api.exporting import export
     from ablate.api.foretelling import Foretold, plan_on
     from ablate.api.generating import Generated, generate
     from ablate.api.importing import Imported, import_model
-    from ablate.api.judging import Judgement, judge
     from ablate.api.logs import logs
-    from ablate.api.merging import Merged, merge
-    from ablate.api.packing import Packed, pack
     from ablate.api.planning import plan
-    from ablate.api.pooling import StoresCompared, compare_stores
     from ablate.api.preparing import prepare
     from ablate.api.registering import Registration, register
     from ablate.api.replicating import Replication, replicate
@@ -61,6 +56,19 @@ if TYPE_CHECKING:
 
     __version__: str
 
+    # Types for editors. A wing that is deleted takes its lines with it; nothing is imported here when a program runs.
+    from ablate.wings.archive.checking import check as check
+    from ablate.wings.archive.merging import Merged as Merged
+    from ablate.wings.archive.merging import merge as merge
+    from ablate.wings.archive.packing import Packed as Packed
+    from ablate.wings.archive.packing import pack as pack
+    from ablate.wings.campaign.judging import Judgement as Judgement
+    from ablate.wings.campaign.judging import judge as judge
+    from ablate.wings.compare.comparing import LossComparison as LossComparison
+    from ablate.wings.compare.comparing import compare as compare
+    from ablate.wings.compare.pooling import StoresCompared as StoresCompared
+    from ablate.wings.compare.pooling import compare_stores as compare_stores
+
 # Lazy, so that `import ablate` loads neither torch nor pydantic.
 _HOME = {
     "AblateError": "store",
@@ -76,11 +84,7 @@ _HOME = {
     "Generated": "ablate.api.generating",
     "HandbookClaim": "store.documents.handbook",
     "Imported": "ablate.api.importing",
-    "Judgement": "ablate.api.judging",
-    "LossComparison": "ablate.api.comparing",
-    "Merged": "ablate.api.merging",
     "MissingPackageError": "ablate.searching.samplers",
-    "Packed": "ablate.api.packing",
     "Problem": "ablate.study.problems",
     "Registration": "ablate.api.registering",
     "Replication": "ablate.api.replicating",
@@ -91,7 +95,6 @@ _HOME = {
     "SearchResult": "ablate.api.searching",
     "StorageError": "ablate.searching.storage",
     "StoreError": "store",
-    "StoresCompared": "ablate.api.pooling",
     "Study": "ablate.study.study",
     "StudyError": "ablate.study.problems",
     "StudyPlan": "ablate.api.study_plan",
@@ -99,23 +102,17 @@ _HOME = {
     "Verdict": "ablate.api.result",
     "atlas": "ablate.api.atlas",
     "bench": "ablate.api.benching",
-    "check": "ablate.api.checking",
     "claims": "ablate.api.claims",
-    "compare": "ablate.api.comparing",
-    "compare_stores": "ablate.api.pooling",
     "evaluate": "ablate.api.evaluating",
     "export": "ablate.api.exporting",
     "export_report": "ablate.api.reporting",
     "fit": "ablate.api.scaling",
     "generate": "ablate.api.generating",
     "import_model": "ablate.api.importing",
-    "judge": "ablate.api.judging",
     "load_study": "ablate.study.reading",
     "logs": "ablate.api.logs",
-    "merge": "ablate.api.merging",
     "new": "ablate.api.starting",
     "open": "ablate.api.browsing:open_store",
-    "pack": "ablate.api.packing",
     "plan": "ablate.api.planning",
     "plan_on": "ablate.api.foretelling",
     "plug_in": "ablate.plugins",
@@ -144,11 +141,7 @@ __all__ = [
     "Generated",
     "HandbookClaim",
     "Imported",
-    "Judgement",
-    "LossComparison",
-    "Merged",
     "MissingPackageError",
-    "Packed",
     "Problem",
     "Registration",
     "Replication",
@@ -159,7 +152,6 @@ __all__ = [
     "SearchResult",
     "StorageError",
     "StoreError",
-    "StoresCompared",
     "Study",
     "StudyError",
     "StudyPlan",
@@ -168,23 +160,17 @@ __all__ = [
     "__version__",
     "atlas",
     "bench",
-    "check",
     "claims",
-    "compare",
-    "compare_stores",
     "evaluate",
     "export",
     "export_report",
     "fit",
     "generate",
     "import_model",
-    "judge",
     "load_study",
     "logs",
-    "merge",
     "new",
     "open",
-    "pack",
     "plan",
     "plan_on",
     "plug_in",
@@ -198,6 +184,9 @@ __all__ = [
     "search",
     "study_schema",
 ]
+
+_HOME |= _wings.face()
+__all__.extend(sorted(_wings.face()))
 
 warn_of_clashes()
 

@@ -37,7 +37,7 @@ Exit status: 0 done, 1 some runs failed or tasks were skipped (they are named), 
 
 
 class Command(Protocol):
-    """A module of `ablate.commands`. Its docstring is its help."""
+    """A module of `ablate.commands`, here or in a wing. Its docstring is its help."""
 
     __doc__: str | None
 
@@ -208,8 +208,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-V", "--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        module = cast(Command, importlib.import_module(f"ablate.commands.{name}"))
+    for name, place in COMMANDS.items():
+        module = cast(Command, importlib.import_module(place))
         text = module.__doc__ or ""
         sub = commands.add_parser(
             name,

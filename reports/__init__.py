@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from reports.judge.claims.replication import replicated
     from reports.judge.findings.next_steps import next_steps, step_words
     from reports.judge.findings.study_summary import StudySummary
-    from reports.page.html.campaign import render_campaign
     from reports.page.html.cell import render_cell as notebook_cell
     from reports.page.html.export import export_study
     from reports.page.html.page import record_look
@@ -47,7 +46,6 @@ _HOME = {
     "record_look": "reports.page.html.page",
     "record_result": "reports.results.storing",
     "render": "reports.page.html.page:render_study",
-    "render_campaign": "reports.page.html.campaign",
     "render_search": "reports.page.html.search_page:render",
     "render_site": "reports.page.html.site",
     "replicated": "reports.judge.claims.replication",
@@ -78,7 +76,6 @@ __all__ = [
     "record_look",
     "record_result",
     "render",
-    "render_campaign",
     "render_search",
     "render_site",
     "replicated",

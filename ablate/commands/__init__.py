@@ -10,12 +10,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ablate import wings
 from store import DEFAULT_STORE, AblateError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-COMMANDS = (
+OF_THE_CORE = (
     "list",
     "status",
     "new",
@@ -30,23 +31,18 @@ COMMANDS = (
     "report",
     "atlas",
     "claims",
-    "compare",
-    "judge",
     "replicate",
     "ledger",
     "logs",
     "serve",
-    "check",
-    "pack",
-    "merge",
     "zoo",
     "schema",
     "export",
     "bench",
-    "mcp",
     "completion",
 )
-"""Commands in the order of the help."""
+COMMANDS = {name: f"{__name__}.{name}" for name in OF_THE_CORE} | wings.commands()
+"""Module of each command, in the order of the help."""
 PIPE_WIDTH = 200
 """Maximum width of tables, in characters, if the output is no terminal."""
 

@@ -54,7 +54,7 @@ def _words(line: Sequence[str]) -> Iterable[str]:
     if line[0] not in COMMANDS:
         return ()
     parser = argparse.ArgumentParser(prog=line[0])
-    importlib.import_module(f"ablate.commands.{line[0]}").configure(parser)
+    importlib.import_module(COMMANDS[line[0]]).configure(parser)
     actions = parser._actions
     before = next((action for action in actions if line[-2] in action.option_strings and action.nargs != 0), None)
     if line[-1].startswith("-") and before is None:

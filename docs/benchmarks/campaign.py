@@ -23,7 +23,7 @@ import numpy as np
 
 import ablate
 from ablate.study.promoting import CHANGE
-from reports.campaigns.proposals import kept, latest
+from ablate.wings.campaign.proposals import kept, latest
 from store import Store
 from store.documents import ProposalRecord
 

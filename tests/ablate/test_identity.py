@@ -18,9 +18,9 @@ from ablate.planning.adoption import adopt
 from ablate.study.sections import StudySections
 from ablate.training.optimizers.adamw import AdamW
 from ablate.training.spec import TrainSpec
+from ablate.wings.archive.file_checks import Check
 from reports.judge.findings.judging import difference_claim
 from store import Store
-from store.checking import Check
 from store.documents import JsonObject
 from tests.ablate.pinned import FILE, digests, first_defaults
 from tests.unpacking import unpack

@@ -73,7 +73,7 @@ def options() -> list[tuple[str, str]]:
     found = []
     for name in COMMANDS:
         parser = argparse.ArgumentParser(add_help=False)
-        importlib.import_module(f"ablate.commands.{name}").configure(parser)
+        importlib.import_module(COMMANDS[name]).configure(parser)
         found += [(name, option) for action in parser._actions for option in action.option_strings]
     return found
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import ablate
-from reports.campaigns.proposals import kept, latest
+from ablate.wings.campaign.proposals import kept, latest
 from store import Store
 from tests.ablate.toy import toy_study
 from tests.guides.guide import ROOT

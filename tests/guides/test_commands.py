@@ -117,9 +117,9 @@ ELSEWHERE = {
     r"docs/atlas\.md: ablate (run studies/norm_placement\.yaml|report|atlas)": "tests/reports/test_atlas.py",
     r"docs/atlas\.md: ablate claims": "tests/ablate/test_handbook.py",
     r"docs/search\.md: ablate (plan|search|run|report) small": "tests/guides/test_search.py",
-    r"docs/agents\.md: ablate judge": "tests/ablate/test_judge.py",
-    r"docs/sharing\.md: ablate (pack|merge)": "tests/ablate/test_packing.py",
-    r"docs/sharing\.md: ablate compare": "tests/ablate/test_pooling.py",
+    r"docs/agents\.md: ablate judge": "tests/ablate/wings/campaign/test_judge.py",
+    r"docs/sharing\.md: ablate (pack|merge)": "tests/ablate/wings/archive/test_packing.py",
+    r"docs/sharing\.md: ablate compare": "tests/ablate/wings/compare/test_pooling.py",
     r"docs/sharing\.md: ablate register": "tests/ablate/test_registering.py",
     r"docs/sharing\.md: ablate replicate": "tests/ablate/test_replicating.py",
     r"docs/benchmarks/memory_cpu\.md: ablate (plan|run) memory\.yaml": "tests/ablate/test_memory.py",
@@ -168,7 +168,7 @@ def test_every_command_is_executed_by_a_test_or_there_is_a_reason() -> None:
 def parser_of(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(name)
     parser.add_argument("--plugin")
-    importlib.import_module(f"ablate.commands.{name}").configure(parser)
+    importlib.import_module(COMMANDS[name]).configure(parser)
     return parser
 
 

@@ -9,9 +9,10 @@ import re
 import zlib
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 FIGURES = ("rows.js", "stamp.js", "labels.js", "figures.js")
@@ -23,9 +24,11 @@ MOST_ROWS = 200
 
 
 @cache
-def environment() -> Environment:
+def environment(own: Path | None = None) -> Environment:
+    """Templates by name: those of the folder `own`, and those beside this file."""
+    shared = PackageLoader("reports.page.html")
     found = Environment(
-        loader=PackageLoader("reports.page.html"),
+        loader=ChoiceLoader([FileSystemLoader(own), shared]) if own else shared,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -42,11 +45,11 @@ def coded(sentence: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(sentence))))
 
 
-def source(name: str) -> str:
+def source(name: str, own: Path | None = None) -> str:
     """Text of a template file, unrendered."""
-    loader = environment().loader
+    loader = environment(own).loader
     assert loader is not None
-    return loader.get_source(environment(), name)[0]
+    return loader.get_source(environment(own), name)[0]
 
 
 def render(template: str, scripts: tuple[str, ...], data: Any, **context: Any) -> str:
@@ -72,14 +75,17 @@ def render(template: str, scripts: tuple[str, ...], data: Any, **context: Any) -
     )
 
 
-def render_plain(template: str, styles: tuple[str, ...], script: str = "", **context: Any) -> str:
-    """A page without figures: a template with its styles in addition to the common ones, and an optional script."""
+def render_plain(
+    template: str, styles: tuple[str, ...], script: str = "", own: Path | None = None, **context: Any
+) -> str:
+    """A page without figures: a template with its styles in addition to the common ones, and an optional script. own:
+    the folder of templates that are not beside this file."""
     return (
-        environment()
+        environment(own)
         .get_template(template)
         .render(
             **context,
-            style=Markup("".join(map(source, (*STYLES, *styles)))),
+            style=Markup("".join(source(name, own) for name in (*STYLES, *styles))),
             script=Markup(script),
             policy=_policy(*filter(None, [script])),
         )

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from pydantic import JsonValue
 
-from ablate.api.logs_of_others import ended, is_pattern, read_logs
-from ablate.api.loss_metrics import facing, notes_on
-from ablate.api.loss_table import LossTable, read_table
 from ablate.planning.looks import ALPHA, looks
+from ablate.wings.compare.logs_of_others import ended, is_pattern, read_logs
+from ablate.wings.compare.loss_metrics import facing, notes_on
+from ablate.wings.compare.loss_table import LossTable, read_table
 from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
 from reports.page.wording.arm_names import listed_seeds
 from store.documents import JsonObject
@@ -76,7 +76,7 @@ def compare(
             `rate` (the learning rate), `split` (`tuning` for runs that chose the rate, `judging` for the others) and
             `cost` (FLOPs, seconds, dollars …). What arms share on common seeds cancels. In a history, with several
             rows per run and a column such as `step`, the last row with a loss counts. Or a pattern that names the logs
-            of other trainers: `logs/{arm}-s{seed}/trainer_state.json`; see `ablate.api.logs_of_others`.
+            of other trainers: `logs/{arm}-s{seed}/trainer_state.json`; see `ablate.wings.compare.logs_of_others`.
         baseline: the arm that others are compared with (default: the first one).
         metric: the name of the loss in such logs, or of its column. By default `loss` in a table; else the first of the
             names that trainers use: `eval_loss`, `eval/loss`, `val_loss` and `val loss`.

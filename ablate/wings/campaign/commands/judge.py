@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     import ablate
 
     if options.init:
-        from ablate.api.judging import write_instructions
+        from ablate.wings.campaign.judging import write_instructions
 
         print(write_instructions(options.study, options.scale))
         return DONE

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from reports.campaigns.proposals import (
+from ablate.wings.campaign.campaign_page import campaign_page, headline, steps
+from ablate.wings.campaign.proposals import (
     LEAST_SEEDS,
     MOST_SEEDS,
     compared,
@@ -20,9 +21,8 @@ from reports.campaigns.proposals import (
     p_values,
     rule,
 )
-from reports.campaigns.proposals import tested as proposal_test
+from ablate.wings.campaign.proposals import tested as proposal_test
 from reports.judge.findings.losses import ArmLosses, noise_of
-from reports.page.html.campaign import campaign_page, headline, steps
 from store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyTrial, StudyTuning
 from tests.moderated import moderated
 from tests.reports.browsing import no_chromium, playwright, visit

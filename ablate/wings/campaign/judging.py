@@ -15,8 +15,6 @@ from filelock import FileLock, Timeout
 from pydantic import JsonValue
 from scipy import special
 
-import reports
-from ablate.api.proposal_looks import FIRST_SEED, Case, Looks
 from ablate.api.study_names import StudyLike
 from ablate.machine.environment import PROJECT
 from ablate.readable import now
@@ -27,7 +25,9 @@ from ablate.study.promoting import Edits, changes, proposal, refuse_unfair
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
-from reports.campaigns.proposals import (
+from ablate.wings.campaign.campaign_page import render_campaign
+from ablate.wings.campaign.proposal_looks import FIRST_SEED, Case, Looks
+from ablate.wings.campaign.proposals import (
     FALSE_DISCOVERIES,
     MOST_SEEDS,
     kept,
@@ -198,7 +198,7 @@ def _judged(case: Case, progress: Wanted, options: RunOptions) -> Judgement:
     outcome = looks.outcome()
     record = record.model_copy(update={"outcome": outcome, "at": now()})
     log.append([record])
-    page = reports.render_campaign(case.store, case.campaign)
+    page = render_campaign(case.store, case.campaign)
     everything = latest(case.store.read_campaign(case.campaign))
     return Judgement(
         campaign=case.campaign,

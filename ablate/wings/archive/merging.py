@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.api.packing import unpacked
 from ablate.api.prospects import JudgedBefore
 from ablate.api.sizes import size_in_bytes
+from ablate.wings.archive.joining import merge as merge_stores
+from ablate.wings.archive.packing import unpacked
 from store import Store
 from store.documents import JsonObject, StudyDocument
 from store.documents.shell import seeds_option
-from store.merging import merge as merge_stores
 
 LIMIT = "16GiB"
 

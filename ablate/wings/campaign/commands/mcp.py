@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.api.tools import tool_server
+    from ablate.wings.campaign.tools import tool_server
 
     tool_server(options.store).run()
     return DONE

@@ -12,8 +12,8 @@ import polars as pl
 from scipy import special
 
 import reports
-from ablate.api.comparing import frame_rows
 from ablate.api.named import named_folder
+from ablate.wings.compare.comparing import frame_rows
 from reports.judge.statistics.estimates import holm
 from reports.judge.statistics.random_effects import random_effects
 from reports.judge.verdicts import ALPHA

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from store.checking import Check, run_folders
+from ablate.wings.archive.file_checks import Check, run_folders
 from store.documents import MergedRecord, PackDocument, ResultDocument, StudyDocument
 from store.documents.registered import checksum_of
 from store.files import StoreError, move

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ablate.api.logs_of_others import LOSSES, STEPS, ended
-from ablate.api.loss_files import Table, read_any
+from ablate.wings.compare.logs_of_others import LOSSES, STEPS, ended
+from ablate.wings.compare.loss_files import Table, read_any
 from store.errors import ArgumentError
 from zoo.errors import did_you_mean
 

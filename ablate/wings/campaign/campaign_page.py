@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from reports.campaigns.proposals import kept, latest
+from ablate.wings.campaign.proposals import kept, latest
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.verdicts import Verdict
 from reports.page.html.ranked import Axis, RankedRow
@@ -44,6 +44,7 @@ def campaign_page(name: str, records: Sequence[ProposalRecord]) -> str:
     return render_plain(
         "campaign.html.j2",
         ("campaign.css",),
+        own=Path(__file__).parent,
         name=name,
         alpha=records[0].alpha if records else None,
         headline=headline(decided),

@@ -18,11 +18,11 @@ from ablate.machine.environment import project_version
 from ablate.planning.identity import recomputed
 from ablate.readable import now
 from ablate.training.spec import TrainSpec
+from ablate.wings.archive.joining import verify
 from reports.judge.findings.judging import share_runs
 from store import SearchFolder, Store, StoreError, StudyFolder, archive, checksum, jsonfile
 from store.documents import MergedRecord, PackDocument, RunDocument, StudyDocument
 from store.errors import ArgumentError
-from store.merging import verify
 from store.paths import CAMPAIGN_STUDY
 from zoo.errors import SpecError
 from zoo.settings.registry import changed

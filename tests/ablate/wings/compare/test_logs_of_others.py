@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import ablate
-from ablate.api.logs_of_others import read_logs
 from ablate.cli import main
+from ablate.wings.compare.logs_of_others import read_logs
 
 LOSSES = {("pre", 0): 3.10, ("pre", 1): 3.12, ("pre", 2): 3.11, ("post", 0): 3.30, ("post", 1): 3.33, ("post", 2): 3.31}
 

@@ -9,7 +9,7 @@ import pytest
 
 import ablate
 from ablate.cli import main
-from tests.ablate.test_loss_files import CSV, FRAME, saved
+from tests.ablate.wings.compare.test_loss_files import CSV, FRAME, saved
 
 
 def test_more_may_be_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

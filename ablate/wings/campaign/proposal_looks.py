@@ -18,7 +18,7 @@ from ablate.running.options import PlanOptions, RunOptions
 from ablate.running.progress import Wanted
 from ablate.study.promoting import CHANGE, Edits, proposal
 from ablate.study.study import Study
-from reports.campaigns.proposals import (
+from ablate.wings.campaign.proposals import (
     LEAST_SEEDS,
     MOST_SEEDS,
     WORTH,

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import ablate
-from ablate.api.tools import tool_server
 from ablate.cli import main
+from ablate.wings.campaign.tools import tool_server
 
 mcp = pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol is not installed")
 

@@ -10,8 +10,8 @@ from filelock import FileLock
 
 import ablate
 from ablate.cli import main
-from ablate.commands.judge import DISCARD
-from reports.campaigns.proposals import LEAST_SEEDS, latest
+from ablate.wings.campaign.commands.judge import DISCARD
+from ablate.wings.campaign.proposals import LEAST_SEEDS, latest
 from store import Store, StoreError
 from tests.ablate.toy import toy_study
 
@@ -22,7 +22,7 @@ MOST_SEEDS = 4
 @pytest.fixture(autouse=True)
 def _few_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of a toy take longer to begin than to train."""
-    monkeypatch.setattr("ablate.api.proposal_looks.MOST_SEEDS", MOST_SEEDS)
+    monkeypatch.setattr("ablate.wings.campaign.proposal_looks.MOST_SEEDS", MOST_SEEDS)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_one_that_was_interrupted_goes_on_with_the_same_seeds(
     change = {"block.norm": "layernorm"}
     given = {"store": tmp_path, "scale": "cpu", "engine": "inprocess", "progress": False, "budget": 600}
     with monkeypatch.context() as patched:
-        patched.setattr("ablate.api.proposal_looks.run", interrupted)
+        patched.setattr("ablate.wings.campaign.proposal_looks.run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ablate.judge(path, change=change, **given)
     begun = latest(Store(tmp_path).read_campaign(CAMPAIGN))

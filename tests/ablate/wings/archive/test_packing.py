@@ -19,8 +19,8 @@ import pytest
 import ablate
 import reports
 from ablate.cli import main
+from ablate.wings.archive.archive_file import MANIFEST
 from store import Store, StoreError, checksum, files, jsonfile, merging
-from store.archive import MANIFEST
 from store.documents import GpuState, LedgerRecord, PackDocument
 from store.seals import Chain
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ablate.commands import DONE, SOME_FAILED, add_json, print_json
 
 if TYPE_CHECKING:
-    from ablate.api.checking import Damages
+    from ablate.wings.archive.checking import Damages
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

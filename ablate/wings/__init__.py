@@ -1,0 +1,51 @@
+"""What can be taken off: abilities that no study needs to be planned, trained, judged and shown.
+
+A wing is a folder here. It is deleted as a folder, with its tests; nothing else names it. Its `__init__` defines one
+`WING`, plain data that loads nothing heavy:
+
+    WING = Wing(commands=("pack", "merge"), face={"packing": ("pack", "Packed")})
+
+`commands` are files of its folder `commands`, written as those of `ablate/commands`. `face` are the public names of
+`import ablate`, by the module of the wing that has them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+
+@dataclass(frozen=True)
+class Wing:
+    """What a wing adds to the command line and to the Python face."""
+
+    commands: tuple[str, ...] = ()
+    """Commands, in the order of the help."""
+    face: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Public names by module."""
+
+
+@cache
+def wings() -> dict[str, Wing]:
+    """Every wing by the name of its package, in alphabetical order."""
+    names = sorted(f"{__name__}.{each.name}" for each in pkgutil.iter_modules(__path__) if each.ispkg)
+    return {name: importlib.import_module(name).WING for name in names}
+
+
+def commands() -> dict[str, str]:
+    """Module of every command of the wings, by its name."""
+    return {each: f"{name}.commands.{each}" for name, wing in wings().items() for each in wing.commands}
+
+
+def face() -> dict[str, str]:
+    """Module of every public name of the wings."""
+    return dict(_face())
+
+
+def _face() -> Iterator[tuple[str, str]]:
+    for package, wing in wings().items():
+        for module, names in wing.face.items():
+            yield from ((name, f"{package}.{module}") for name in names)

@@ -1,0 +1,10 @@
+"""Stores on the move: runs and studies packed into a file, merged into another store, and checked."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(
+    commands=("check", "pack", "merge"),
+    face={"checking": ("check",), "packing": ("Packed", "pack"), "merging": ("Merged", "merge")},
+)

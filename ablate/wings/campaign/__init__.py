@@ -1,0 +1,7 @@
+"""Many changes to one base: each is kept or discarded, for people and for programs."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(commands=("judge", "mcp"), face={"judging": ("Judgement", "judge")})

@@ -1,0 +1,10 @@
+"""Other people's losses: verdicts on tables, logs and whole stores."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(
+    commands=("compare",),
+    face={"comparing": ("LossComparison", "compare"), "pooling": ("StoresCompared", "compare_stores")},
+)

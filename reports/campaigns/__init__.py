@@ -1,1 +1,0 @@
-"""Decisions on a stream of proposed changes to a base."""

@@ -1,0 +1,73 @@
+"""Every wing can be deleted as a folder: what is left plans, trains, judges and shows a study."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ablate import wings
+from ablate.commands import OF_THE_CORE
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("zoo", "store", "evals", "reports", "ablate", "studies")
+WINGS = [name.rpartition(".")[2] for name in wings.wings()]
+STUDY = ["norm_placement", "--scale", "smoke"]
+
+
+def without(gone: Sequence[str], place: Path) -> Path:
+    """A copy of the packages without these wings."""
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, place / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in gone:
+        shutil.rmtree(place / "ablate" / "wings" / name)
+    return place
+
+
+def ablate(place: Path, *words: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(place)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "ablate", *words],
+        capture_output=True, text=True, check=False, cwd=place, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", WINGS)
+def test_a_wing_that_is_deleted_takes_its_commands_and_nothing_else(name: str, tmp_path: Path) -> None:
+    place = without([name], tmp_path)
+    own = wings.wings()[f"ablate.wings.{name}"]
+    listed = [
+        line.split()[0] for line in ablate(place, "--help").splitlines() if line.startswith("    ") and line.split()
+    ]
+    assert not set(own.commands) & listed and set(OF_THE_CORE) <= listed
+    assert "parameters" in ablate(place, "plan", *STUDY)
+
+
+@pytest.mark.processes
+def test_the_core_alone_runs_a_study(tmp_path: Path) -> None:
+    place = without(WINGS, tmp_path)
+    found = json.loads(ablate(place, "run", *STUDY, "--json"))
+    assert found["trained"] > 0 and found["failed"] == 0
+    assert (place / found["report"]).is_file()
+    assert {arm["name"] for arm in found["arms"]} >= {"pre", "post", "double"}
+
+
+def test_nothing_imports_a_wing_but_itself() -> None:
+    """Except for types, for which `ablate/__init__.py` names what each wing adds to it."""
+    found = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        for name in WINGS
+        if f"ablate.wings.{name}" in line and ROOT / "ablate" / "wings" / name not in path.parents
+    ]
+    assert all(each.startswith("ablate/__init__.py:     from ") for each in found), found
