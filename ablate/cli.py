@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib
 import os
 import signal
@@ -22,9 +21,6 @@ from store import AblateError
 from store.errors import ArgumentError
 
 UNREAD = 141
-GARBAGE = 50_000
-"""New objects between garbage collections. Libraries and plans keep millions of objects alive: scanning these after
-every 700 new ones, as Python does by default, takes a fifth of a command's time."""
 
 EXAMPLES = """examples:
   ablate run studies/norm_placement.yaml                  train, measure, evaluate, report
@@ -48,8 +44,6 @@ class Command(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    if arguments is None:  # the process runs nothing else
-        gc.set_threshold(GARBAGE, 50)
     given = list(sys.argv[1:] if arguments is None else arguments)
     make_writable()
     options = argparse.Namespace(positional={})

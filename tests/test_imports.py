@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "zoo": ("zoo",),
     "store": ("store",),
     "evals": ("zoo", "store", "evals"),
-    "ablate": ("zoo", "store", "evals", "reports.judge.noise", "ablate"),
+    "ablate": ("zoo", "store", "evals", "reports", "ablate"),
     "reports": ("store", "reports"),
     "reports/judge": ("store", "reports.judge"),
     "reports/judge/noise": ("reports.judge.noise",),
@@ -35,18 +35,12 @@ def imports_of(path: Path) -> set[str]:
     return {name for name in found if name.split(".")[0] in PACKAGES}
 
 
-def may_report(path: Path) -> bool:
-    """Whether a file is of the command line or of the Python face."""
-    return path.parent == ROOT / "ablate" or path.parent.name in ("commands", "api")
-
-
 @pytest.mark.parametrize("folder", sorted(MAY_IMPORT))
 def test_imports_go_one_way(folder: str) -> None:
     place = ROOT / folder
     for path in [place] if place.is_file() else place.rglob("*.py"):
-        allowed = (*MAY_IMPORT[folder], *(["reports"] if may_report(path) and folder == "ablate" else []))
         for name in imports_of(path):
-            fits = any(name == package or name.startswith(f"{package}.") for package in allowed)
+            fits = any(name == package or name.startswith(f"{package}.") for package in MAY_IMPORT[folder])
             assert fits, f"{path.relative_to(ROOT)} may not import {name}"
 
 
@@ -115,12 +109,10 @@ HEAVY = {
 
 
 def heavy_after(command: str, store: Path) -> set[str]:
-    """Heavy packages that a command has loaded when it ends; placeholders of torch are none."""
+    """Heavy packages that a command has loaded when it ends."""
     code = (
         "import atexit, sys\n"
-        f"names = {HEAVY - {'torch'}}\n"
-        "atexit.register(lambda: print('LOADED', *names & {*sys.modules}, *(['torch'] if real() else [])))\n"
-        "real = lambda: getattr(sys.modules.get('torch'), '__file__', None) is not None\n"
+        f"atexit.register(lambda: print('LOADED', *{HEAVY} & {{*sys.modules}}))\n"
         "from ablate.cli import main\n"
         "sys.exit(main())"
     )
@@ -136,30 +128,12 @@ def heavy_after(command: str, store: Path) -> set[str]:
         ("list --store STORE", set()),
         ("claims norm", set()),
         ("replicate", set()),
-        ("zoo", {"tokenizers", "huggingface_hub"}),
-        ("zoo alibi", {"tokenizers", "huggingface_hub"}),
-        ("zoo llama3", {"tokenizers"}),
-        ("schema", {"tokenizers"}),
+        ("zoo", set()),
         ("plan norm_placement --scale cpu --store STORE", {"torch", "scipy", "tokenizers"}),
     ],
 )
 def test_each_command_loads_what_it_needs(command: str, loads: set[str], tmp_path: Path) -> None:
     assert heavy_after(command, tmp_path / "runs") == loads
-
-
-def test_specs_without_torch_are_the_same() -> None:
-    code = "import json\n{}from ablate.study.schema import study_schema\nprint(json.dumps(study_schema()))"
-    with_torch, without = (
-        subprocess.run([sys.executable, "-c", code.format(first)], capture_output=True, text=True, check=True, cwd=ROOT)
-        for first in ("", "from zoo.settings.without_torch import pretend\npretend()\n")
-    )
-    assert with_torch.stdout == without.stdout != ""
-
-
-def test_placeholders_compute_nothing() -> None:
-    code = "from zoo.settings.without_torch import pretend; pretend(); import torch; torch.zeros(2)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert "torch.zeros needs torch, which this command does not load" in out.stderr
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NotRequired, TypeAlias, TypedDict, get_args
 
+from ablate.api.published import Row, preset_row
+from ablate.plugins import check_groups
 from ablate.study.sections import StartSpec, TeacherSpec
 from ablate.training.lora import LoraSpec
 from ablate.training.spec import TrainSpec
 from evals.evaluations import evaluations
 from zoo.block_spec import BlockSpec
 from zoo.decode import BeamSearch, Sampling, Speculation, beam_search, generate, lookahead, speculate
+from zoo.presets import names, preset
 from zoo.settings.axis import Spec, Variant, variants
 from zoo.settings.registry import plugins
 from zoo.spec import ModelSpec
@@ -64,6 +68,17 @@ def catalogued() -> dict[str, Mapping[str, tuple[Any, type[Spec]]]]:
     return {**documented, "decoding": DECODING}
 
 
+def whole_catalogue() -> WholeCatalogue:
+    """Every variant and preset, as `ablate zoo --json` prints them. `catalogue.json` beside this file is this document
+    of an installation without plug-ins, so that listing it loads no torch; after a change,
+
+        python -m ablate.api.catalogue > ablate/api/catalogue.json
+    """
+    check_groups()
+    known = {axis: [entry(name, of) for name, (of, _) in each.items()] for axis, each in catalogued().items()}
+    return {"variants": known, "presets": [preset_row(preset(name)) for name in names()]}
+
+
 def axes() -> dict[str, dict[str, type[Spec]]]:
     """Every axis of the zoo with its variants: the packages of `zoo`, nested ones included (`positions.scalings`), that
     define a base class for variants."""
@@ -86,6 +101,12 @@ class DocumentedPart(TypedDict):
     plugin: NotRequired[str]
 
 
+class WholeCatalogue(TypedDict):
+    variants: dict[str, list[DocumentedPart]]
+    """By axis."""
+    presets: list[Row]
+
+
 def entry(name: str, documented: Any) -> DocumentedPart:
     """A name with the first paragraph of its documentation, the first paper that this cites, and the plug-in that it
     comes from, if any."""
@@ -104,3 +125,7 @@ def settings_of(cls: type[Spec]) -> dict[str, object]:
     plain = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
     plain |= {name: value.model_dump(mode="json") for name, value in plain.items() if isinstance(value, Spec)}
     return {name: "required" if fields[name].is_required() else value for name, value in plain.items()}
+
+
+if __name__ == "__main__":
+    print(json.dumps(whole_catalogue(), indent=1, ensure_ascii=False))

@@ -146,14 +146,6 @@ def engine_settings(options: argparse.Namespace) -> dict[str, str]:
     return address | dict(text.split("=", 1) for text in options.slurm)
 
 
-def builds_no_model(options: argparse.Namespace) -> None:
-    """Spare a command that builds no model the import of torch, if the process runs nothing else."""
-    from zoo.settings.without_torch import pretend
-
-    if options.own_process:
-        pretend()
-
-
 def positive(text: str) -> int:
     """Parse an argument that is a whole number from 1."""
     if not text.isdecimal() or int(text) < 1:

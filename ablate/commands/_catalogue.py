@@ -11,37 +11,13 @@ import zoo
 from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, catalogued, entry, settings_of
 from ablate.api.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
-from ablate.commands import OptionError, print_json, print_line, print_table
+from ablate.commands import OptionError, print_json, print_table
 from ablate.commands._building_blocks import names as building_blocks
 from ablate.commands._building_blocks import show_block
-from ablate.plugins import check_groups
 from reports.atlas.models import ASSUMED, COLUMNS
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
 from zoo.settings.descriptions import descriptions
-
-FIRST = ("mixers", "ffns", "norms", "residuals", "positions", "positions.scalings", "sparsities", "parts")
-"""Axes that are listed first: the parts of a model."""
-
-
-def show_all(as_json: bool) -> int:
-    check_groups()
-    catalogue = {axis: [entry(name, of) for name, (of, _) in each.items()] for axis, each in catalogued().items()}
-    if as_json:
-        print_json({"variants": catalogue, "presets": [preset_row(preset(name)) for name in names()]})
-        return 0
-    for axis in sorted(catalogue, key=lambda axis: FIRST.index(axis) if axis in FIRST else len(FIRST)):
-        print(axis)
-        width = max(len(each["name"]) for each in catalogue[axis])
-        for each in catalogue[axis]:
-            plugin = f"(plug-in {each['plugin']}) " if "plugin" in each else ""
-            print_line(f"  {each['name']:{width}}  {plugin}{each['doc']}")
-        print()
-    print(f"`ablate zoo presets` lists {len(names())} published models.")
-    print("`ablate zoo NAME` shows a variant or a preset in full; for `model`, `block`,")
-    print("`train`, `lora`, `start` or `teacher` its settings; for a setting the parts that")
-    print("have it; for a name of zoo.building_blocks its signature and documentation.")
-    return 0
 
 
 def show_presets(form: str, as_json: bool) -> int:

@@ -23,7 +23,6 @@ prefill and decoding time on a device, by a roofline. For example:
 from __future__ import annotations
 
 import argparse
-import time
 from dataclasses import asdict
 from typing import Any
 
@@ -40,7 +39,6 @@ from ablate.commands import (
     print_prose,
     print_table,
 )
-from ablate.commands._torchless import is_planned, keep_planned, without_torch
 
 DTYPES = ("bfloat16", "float16", "float32")
 SETTINGS = ("workers", "workers_per_gpu", "microbatch", "recompute")
@@ -93,8 +91,7 @@ def run(options: argparse.Namespace) -> int:
     if options.hours is not None:
         raise OptionError("--hours needs --on DEVICE")
     if options.at is None:
-        with without_torch(options, likely=not (options.json or options.details) and is_planned(options)):
-            return _show_plan(options)
+        return _show_plan(options)
     return _show_scaleup(options) if options.memory is None else _show_fit(options)
 
 
@@ -103,7 +100,6 @@ def _show_plan(options: argparse.Namespace) -> int:
     import ablate
     from ablate.api.recorded import recorded, sentence
 
-    start = time.perf_counter()
     for name in ("context", "batch", "dtype", "memory"):
         if getattr(options, name) is not None:
             raise OptionError(f"--{name} needs --at PRESET")
@@ -127,7 +123,6 @@ def _show_plan(options: argparse.Namespace) -> int:
         print_table(rows)
     print_prose([*plan.notes(options.details), *([str(detection)] if detection else [])])
     print_prose(f"known: {sentence(each)}" for each in known)
-    keep_planned(options, time.perf_counter() - start)
     return DONE
 
 

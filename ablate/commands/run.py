@@ -23,7 +23,6 @@ from ablate.commands import (
     print_table,
     suggested,
 )
-from ablate.commands._torchless import is_reported, without_torch
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,12 +52,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    workers = options.engine == "local" and not options.trackers
-    with without_torch(options, likely=workers and is_reported(options)):
-        return _run(options)
-
-
-def _run(options: argparse.Namespace) -> int:
     import ablate
 
     result = ablate.run(

@@ -12,7 +12,7 @@ import argparse
 import json
 from pathlib import Path
 
-from ablate.commands import DONE, builds_no_model
+from ablate.commands import DONE
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    builds_no_model(options)
     from ablate.study.schema import study_schema
 
     schema = json.dumps(study_schema(), ensure_ascii=False)  # one line: megabytes, which only editors read

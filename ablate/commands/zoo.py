@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 
-from ablate.commands import OptionError, add_json, builds_no_model
+from ablate.commands import OptionError, add_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,11 +41,14 @@ def run(options: argparse.Namespace) -> int:
         from ablate.commands._catalogue import show_matrix
 
         return show_matrix(options.matrix, options.json)
-    builds_no_model(options)
-    from ablate.commands._catalogue import show_all, show_one, show_presets
+    if options.name is None and options.format == "table":
+        from ablate.commands._whole_catalogue import show_all
+
+        return show_all(options.json)
+    from ablate.commands._catalogue import show_one, show_presets
 
     if options.name == "presets":
         return show_presets(options.format, options.json)
     if options.format != "table":
         raise OptionError("--format needs `ablate zoo presets`")
-    return show_one(options.name, options.small, options.json) if options.name else show_all(options.json)
+    return show_one(options.name, options.small, options.json)

@@ -11,15 +11,22 @@ from pathlib import Path
 import pytest
 
 import zoo
+from ablate.api.catalogue import whole_catalogue
 from ablate.cli import COMMANDS, main
 from ablate.commands import print_prose, print_table
-from ablate.commands._catalogue import FIRST
+from ablate.commands._whole_catalogue import FIRST
 from ablate.study.schema import study_schema
 from zoo.block_spec import BlockSpec
 from zoo.presets import names
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "pydantic", "polars", "rich", "plotly", "numpy", "ruamel", "lm_eval", "zoo", "reports"}
+
+
+def test_the_catalogue_that_ships_is_that_of_the_code() -> None:
+    shipped = json.loads((ROOT / "ablate/api/catalogue.json").read_text(encoding="utf-8"))
+    found = json.loads(json.dumps(whole_catalogue()))
+    assert shipped == found, "run python -m ablate.api.catalogue > ablate/api/catalogue.json"
 
 
 def test_help_loads_nothing_heavy_and_names_every_command():
