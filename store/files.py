@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 
 from store.errors import AblateError
+
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of a file system that has no locks."""
 
 
 class StoreError(AblateError):
@@ -39,6 +44,19 @@ FULL_BYTES = 2**20
 """A disk with less free space counts as full."""
 
 _FENCES: dict[Path, Callable[[], None]] = {}
+
+
+@contextmanager
+def one_at_a_time(file: FileIO) -> Iterator[None]:
+    """Hold an open file among all processes that ask to hold it. Where a file system has no locks nobody waits: there,
+    only the owner of a claim may write (`store.claims`)."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            error.filename = error.filename or str(file.name)
+            raise
+    yield  # closing the file lets go of it
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from store.files import StoreError, check_regular, pass_fence, read_regular
+from store.files import StoreError, check_regular, one_at_a_time, pass_fence, read_regular
 
 _SEAL = re.compile(rb',"seal":"([0-9a-f]{16})"\}\Z')
 _END_BYTES = 2**16
@@ -131,12 +131,13 @@ class SealedLog:
         return seal.encode() not in self.read()[0].seals
 
     def add(self, bodies: Iterable[bytes], sync: bool = False) -> None:
-        """Append JSON objects, all in one write, after cutting off a torn line. A write that fails, as on a full disk,
-        is undone. sync: flush the log to the disk."""
+        """Append JSON objects, after cutting off a line that a kill tore. A write that fails, as on a full disk, is
+        undone. Writers take turns, since the unfinished line of another one looks like a torn line. sync: flush the log
+        to the disk."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             check_regular(self.path)
-        with self.path.open("a+b", buffering=0) as file:
+        with self.path.open("a+b", buffering=0) as file, one_at_a_time(file):
             pass_fence(self.path)  # after opening: a process that takes the run over replaces the file
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 1))

@@ -44,6 +44,11 @@ Status = Literal["absent", "partial", "finished", "diverged"]
 class Store(RunFiles):
     """A folder of runs, studies and corpora; `root` need not exist yet."""
 
+    def __init__(self, root: Path | str) -> None:
+        super().__init__(root)
+        self._merged: tuple[tuple[int, ...], Mapping[str, MergedRecord]] | None = None
+        """The records of `merged`, with the stamp of the log that they are from."""
+
     @classmethod
     def of_study(cls, study_dir: Path | str) -> Store:
         """The store that contains the folder of a study or a search."""
@@ -167,9 +172,12 @@ class Store(RunFiles):
         self.aliases |= stored
         self._run_dirs.clear()
 
-    def merged(self) -> dict[str, MergedRecord]:
-        """The last merge of each run that came in an archive, by its digest."""
-        return {record.run: record for record in self.merged_log.records()}
+    def merged(self) -> Mapping[str, MergedRecord]:
+        """The last merge of each run that came in an archive, by its digest. Read again only if the log has changed."""
+        stamp = file_stamp(str(self.merged_log.path))
+        if self._merged is None or self._merged[0] != stamp:
+            self._merged = stamp, {record.run: record for record in self.merged_log.records()}
+        return self._merged[1]
 
     def came_without_model(self, digest: str) -> bool:
         """Whether a run was trained in another store, and came without its model."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import resource
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +20,10 @@ from ablate.cli import main
 from ablate.searching.storage import open_storage
 from store import SearchFolder, Store, StoreError, checksum
 from store.documents import LedgerRecord
+from store.files import one_at_a_time
 from store.seals import Chain, SealedLog
 from tests.reports.searching import search_of, trials_of
+from tests.test_imports import ROOT
 
 BODIES = [b'{"a":1}', b'{"b":[2.5]}', b'{"c":"d"}']
 
@@ -184,3 +189,51 @@ def test_a_ledger_that_lost_what_a_page_shows_is_noticed(copy: Path, capsys: pyt
 def test_what_is_no_document_has_no_place(text: bytes) -> None:
     found = checksum.unsealed_json(text)
     assert (found.body, found.place) == (text, None)
+
+
+WRITERS, WRITES, RECORDS = 4, 100, 20
+APPENDING = """
+import json, sys
+from pathlib import Path
+from store.seals import SealedLog
+
+log = SealedLog(Path(sys.argv[1]), "mine", "restore it")
+sys.stdin.readline()  # all writers begin together
+for write in range(int(sys.argv[3])):
+    records = ({"writer": int(sys.argv[2]), "record": [write, each]} for each in range(int(sys.argv[4])))
+    log.add([json.dumps(record).encode() for record in records])
+"""
+
+
+@pytest.mark.processes
+def test_writers_that_append_at_once_lose_no_line(log: SealedLog) -> None:
+    """A line that another process is writing looks like one that a kill tore."""
+    command = [sys.executable, "-c", APPENDING, str(log.path)]
+    writers = [
+        subprocess.Popen([*command, str(each), str(WRITES), str(RECORDS)], stdin=subprocess.PIPE, cwd=ROOT)
+        for each in range(WRITERS)
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.close()  # go
+    assert [writer.wait() for writer in writers] == [0] * WRITERS
+    found = [json.loads(body) for body in log.bodies()]
+    assert len(found) == WRITERS * WRITES * RECORDS
+    for number in range(WRITERS):
+        own = [each["record"] for each in found if each["writer"] == number]
+        assert own == [[write, each] for write in range(WRITES) for each in range(RECORDS)]
+
+
+def test_the_unfinished_line_of_another_writer_is_not_cut_off(log: SealedLog) -> None:
+    log.add(BODIES[:1])
+    chain, _ = log.read()
+    line = chain.sealed(BODIES[1])
+    with log.path.open("ab", buffering=0) as other, one_at_a_time(other):
+        other.write(line[:5])
+        waiting = threading.Thread(target=log.add, args=[BODIES[2:]])
+        waiting.start()
+        waiting.join(timeout=0.2)
+        assert waiting.is_alive()
+        other.write(line[5:])
+    waiting.join()
+    assert log.bodies() == BODIES
