@@ -116,6 +116,7 @@ def judge(
     scale: str | None = None,
     sets: Sets = (),
     campaign: str | None = None,
+    campaign_budget: float | None = None,
     alpha: float = FALSE_DISCOVERIES,
     store: str | Path = "runs",
     progress: Wanted = True,
@@ -136,6 +137,7 @@ def judge(
         replicate: a second scale of the study, at which a change must hold too before it is kept.
         scale, sets, store, progress: as in `ablate.run`.
         campaign: the campaign's name (default: the study's name and scale).
+        campaign_budget: seconds that all of its proposals may take together (default: no limit).
         alpha: bound on the expected share of kept changes that are no improvement (false-discovery rate).
         options: see `ablate.running.options`.
 
@@ -164,7 +166,7 @@ def judge(
         with FileLock(path.with_suffix(".lock"), timeout=0):
             name = name or ", ".join(f"{path}={value}" for path, value in edits.items())
             case = Case(study, context, named, edits, name, budget, replicate, alpha)
-            return _judged(case, progress, options)
+            return _judged(case, progress, options, campaign_budget)
     except Timeout as error:
         reason = "another command is judging a proposal of this campaign; wait for it to finish"
         raise ArgumentError("campaign", reason, named) from error
@@ -181,13 +183,17 @@ def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str], arm: s
     return dict(found[arm].edits)
 
 
-def _judged(case: Case, progress: Wanted, options: RunOptions) -> Judgement:
+def _judged(case: Case, progress: Wanted, options: RunOptions, most: float | None) -> Judgement:
     log = case.store.campaign(case.campaign)
     past = latest(case.store.read_campaign(case.campaign))
     if past and past[0].alpha != case.alpha:
         reason = f"the campaign {case.campaign} began with {past[0].alpha:g}: keep that, or name a new campaign"
         raise ArgumentError("alpha", reason, case.alpha)
     decided = [record for record in past if record.outcome is not None]
+    left = math.inf if most is None else most - sum(each.outcome.spent_seconds for each in decided if each.outcome)
+    if case.budget > left:
+        reason = f"the campaign {case.campaign} may take {most:g} s, of which {max(left, 0):.0f} s are left"
+        raise ArgumentError("budget", reason, f"{case.budget:g} s")
     # Resume the same proposal if it was begun and has no outcome yet.
     asked = (case.edits, case.study.scale)
     resumed = next((each for each in past if each.outcome is None and (each.edits, each.scale) == asked), None)

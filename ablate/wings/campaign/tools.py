@@ -1,11 +1,11 @@
-"""Tools of the Model Context Protocol: each is a command with `--json`, in a process of its own."""
+"""Tools of the Model Context Protocol: each gives the document of a command, made in a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
+from asyncio.subprocess import PIPE
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from ablate.commands import BAD_INPUT
+from ablate.study.written import shipped
 from store.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -23,24 +24,30 @@ changes of its settings, one at a time, and rely on its decision. `plan` estimat
 the parts of models, `claims` what courses and papers claim, `studies` the results of the store."""
 
 Found = dict[str, JsonValue]
+CAMPAIGN_SECONDS = 3600.0
+SUFFIXES = (".yaml", ".yml")
 
 
-def tool_server(store: str | Path = "runs") -> MCPServer:
-    """The MCP server; its method `run()` starts it. Raises ArgumentError if the SDK is not installed."""
+def tool_server(store: str | Path = "runs", campaign_seconds: float = CAMPAIGN_SECONDS) -> MCPServer:
+    """The MCP server; its method `run()` starts it. Raises ArgumentError if the SDK is not installed.
+
+    A client names files below the working folder only, and no hidden ones. campaign_seconds: the time that all
+    proposals of a campaign may take together.
+    """
     try:
         from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 (an extra)
     except ImportError as error:
         reason = "needs the SDK of the Model Context Protocol: pip install 'ablate-lm[mcp]'"
         raise ArgumentError("mcp", reason) from error
     server = MCPServer("ablate", instructions=INSTRUCTIONS)
-    place = ["--store", str(store)]
+    place = str(store)
 
     async def plan(study: str, scale: str | None = None, edits: Sequence[str] = ()) -> Found:
         """List the runs that a study would train, their cost, and the difference that they detect; trains nothing.
 
         study: the path of a study file, or the name of one that ships. edits: such as `train.lr=1e-3`.
         """
-        return await _answer("plan", study, *_given("--scale", scale), *_each("--set", edits), *place)
+        return await _answer("plan", study=_study(study), scale=scale, sets=list(edits), store=place)
 
     async def judge(
         study: str,
@@ -54,9 +61,17 @@ def tool_server(store: str | Path = "runs") -> MCPServer:
 
         change: edits of the base, such as `block.ffn.activation=relu2`. replicate: a second scale that must confirm it.
         """
-        options = {"--scale": scale, "--budget": budget, "--replicate": replicate, "--campaign": campaign}
-        given = [word for option, value in options.items() for word in _given(option, value)]
-        return await _answer("judge", study, *_each("--change", change), *given, *place)
+        return await _answer(
+            "judge",
+            study=_study(study),
+            change=list(change),
+            scale=scale,
+            budget=budget,
+            replicate=replicate,
+            campaign=campaign,
+            campaign_budget=f"{campaign_seconds:.0f}s",
+            store=place,
+        )
 
     async def compare(
         file: str,
@@ -70,48 +85,77 @@ def tool_server(store: str | Path = "runs") -> MCPServer:
         file: its path, or a pattern of logs, such as `logs/{arm}-s{seed}/trainer_state.json`. metric: the name of the
         loss in it. higher_is_better: true for metrics such as accuracy.
         """
-        options = {"--baseline": baseline, "--margin": margin, "--metric": metric}
-        given = [word for option, value in options.items() for word in _given(option, value)]
-        return await _answer("compare", file, *given, *(["--higher-is-better"] if higher_is_better else []))
+        return await _answer(
+            "compare",
+            losses=_below_here("file", file),
+            baseline=baseline,
+            margin=margin,
+            metric=metric,
+            higher_is_better=higher_is_better,
+        )
 
     async def zoo(name: str | None = None) -> Found:
         """List all parts that a model can be made of, or show one with its settings, defaults and paper."""
-        return await _answer("zoo", *([] if name is None else [name]))
+        return await _answer("zoo", name=name)
 
     async def claims(words: str = "") -> Found:
         """Find claims of courses and papers about transformers, with their sources and the tests of each claim."""
-        return await _answer("claims", *words.split())
+        return await _answer("claims", words=words.split())
 
     async def studies(words: str = "") -> Found:
         """List the studies of the store with their answers, and those that ship."""
-        return await _answer("list", *words.split(), *place)
+        return await _answer("list", words=words.split(), store=place)
 
     for tool in (plan, judge, compare, zoo, claims, studies):
         server.add_tool(tool)
     return server
 
 
-def _given(option: str, value: object) -> list[str]:
-    return [] if value is None else [option, str(value)]
+def _study(name: str) -> str:
+    """A study's name, or the path of a study file. Raises ToolError for any other file: errors about a study quote
+    it."""
+    if name in shipped():
+        return name
+    if Path(name).suffix not in SUFFIXES:
+        raise _refusal(f"study: {name!r} is neither a study that ships nor a {' or '.join(SUFFIXES)} file")
+    return _below_here("study", name)
 
 
-def _each(option: str, values: Sequence[str]) -> list[str]:
-    return [word for value in values for word in (option, value)]
+def _below_here(argument: str, path: str) -> str:
+    """A path below the working folder, after links. Raises ToolError for any other, and for hidden files."""
+    here = Path.cwd().resolve()
+    try:
+        place = Path(path).resolve().relative_to(here)
+    except (ValueError, OSError, RuntimeError):  # elsewhere; not a path; links in a circle
+        raise _refusal(f"{argument}: {path!r} is not below the working folder") from None
+    if any(part.startswith(".") for part in place.parts):
+        raise _refusal(f"{argument}: {path!r} is hidden")
+    return path
 
 
-async def _answer(*command: str) -> Found:
-    """The JSON object that a command prints with `--json`; a list is wrapped under the command's name. Raises ToolError
-    with the command's message if it fails."""
+def _refusal(message: str) -> Exception:
     from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415 (an extra)
 
-    words = (sys.executable, "-m", "ablate", *command, "--json")
-    process = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE)
+    error: Exception = ToolError(message)
+    return error
+
+
+async def _answer(command: str, **values: object) -> Found:
+    """The JSON object that a command prints with `--json`; a list is wrapped under the command's name. Raises ToolError
+    with the command's message if it fails."""
+    words = (sys.executable, "-P", "-m", "ablate.wings.campaign.answering")
+    process = await asyncio.create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     try:
-        printed, said = await process.communicate()
+        # Standard input stays open until the end: the process ends with this one.
+        process.stdin.write(json.dumps({"command": command, "values": values}).encode() + b"\n")
+        printed, said = await asyncio.gather(process.stdout.read(), process.stderr.read())
+        await process.wait()
     finally:
         if process.returncode is None:  # the client has gone, or cancelled the call
             process.terminate()
+        process.stdin.close()
     if process.returncode == BAD_INPUT or not printed:
-        raise ToolError(said.decode().strip() or f"ended with status {process.returncode}")
+        raise _refusal(said.decode().strip() or f"ended with status {process.returncode}")
     found = json.loads(printed)
-    return found if isinstance(found, dict) else {command[0]: found}
+    return found if isinstance(found, dict) else {command: found}

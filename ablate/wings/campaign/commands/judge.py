@@ -46,6 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--campaign", metavar="NAME", help="name of the campaign (default: the study's name and scale)")
     parser.add_argument(
+        "--campaign-budget", metavar="TIME", help="time that all proposals of the campaign may take (default: no limit)"
+    )
+    parser.add_argument(
         "--alpha", type=float, default=0.1, metavar="X", help="false-discovery rate of kept changes (default: 0.1)"
     )
     parser.add_argument(
@@ -63,12 +66,12 @@ def run(options: argparse.Namespace) -> int:
 
         print(write_instructions(options.study, options.scale))
         return DONE
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", options.budget)
-    if match is None:
-        raise OptionError(f"--budget {options.budget}: expected a time such as 90s, 20m or 2h")
     found = ablate.judge(
         options.study,
-        budget=float(match[1]) * UNITS[match[2]],
+        budget=seconds_of("budget", options.budget),
+        campaign_budget=None
+        if options.campaign_budget is None
+        else seconds_of("campaign-budget", options.campaign_budget),
         **given(options, "change", "arm", "name", "replicate", "campaign", "alpha"),
         **given_run_options(options),
     )
@@ -80,3 +83,11 @@ def run(options: argparse.Namespace) -> int:
             print(f"Next: {found.next[0]}")
         print(found.page)
     return STATUS[found.decision]
+
+
+def seconds_of(option: str, text: str) -> float:
+    """The seconds of `90s`, `20m` or `2h`. Raises OptionError for any other text."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    if match is None:
+        raise OptionError(f"--{option} {text}: expected a time such as 90s, 20m or 2h")
+    return float(match[1]) * UNITS[match[2]]

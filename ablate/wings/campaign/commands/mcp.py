@@ -1,5 +1,6 @@
 """Serve plan, judge, compare, zoo, claims and studies as tools of the Model Context Protocol, over stdin and stdout.
 
+Clients name studies and files below the working folder only, load no plug-ins, and train for `--max-budget` a campaign.
 A client starts it: {"command": "ablate", "args": ["mcp", "--store", "runs"]}. Needs `pip install 'ablate-lm[mcp]'`.
 """
 
@@ -11,11 +12,15 @@ from ablate.commands import DONE, add_store
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-budget", default="1h", metavar="TIME", help="time that a campaign's proposals may take (default: 1h)"
+    )
     add_store(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    from ablate.wings.campaign.commands.judge import seconds_of
     from ablate.wings.campaign.tools import tool_server
 
-    tool_server(options.store).run()
+    tool_server(options.store, seconds_of("max-budget", options.max_budget)).run()
     return DONE

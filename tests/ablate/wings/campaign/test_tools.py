@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import csv
+import importlib
 import json
+import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +19,9 @@ import pytest
 
 import ablate
 from ablate.cli import main
+from ablate.commands import BAD_INPUT, COMMANDS
+from ablate.running.child_process import ENDED_BY_REQUEST
+from ablate.wings.campaign import answering
 from ablate.wings.campaign.tools import tool_server
 
 mcp = pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol is not installed")
@@ -31,8 +38,8 @@ def answer(store: Path, ask: Callable[[Any], Awaitable[Any]]) -> Any:
         return pool.submit(lambda: asyncio.run(asked())).result()
 
 
-def called(store: Path, name: str, **arguments: Any) -> Any:
-    return answer(store, lambda client: client.call_tool(name, arguments))
+def called(store: Path, tool: str, /, **arguments: Any) -> Any:
+    return answer(store, lambda client: client.call_tool(tool, arguments))
 
 
 def test_its_tools_are_described(tmp_path: Path) -> None:
@@ -41,8 +48,11 @@ def test_its_tools_are_described(tmp_path: Path) -> None:
     assert all(tool.description for tool in tools.values())
 
 
-def test_losses_are_judged_as_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "losses.csv"
+def test_losses_are_judged_as_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("losses.csv")
     with path.open("w", newline="") as file:
         csv.writer(file).writerows(
             [
@@ -64,6 +74,79 @@ def test_a_proposal_that_cannot_be_judged_is_an_error_of_one_line(tmp_path: Path
     found = called(tmp_path, "judge", study="norm_placement", change=["seeds=3"], scale="smoke")
     assert found.is_error
     assert "a proposal cannot change seeds: seeds are fresh for every proposal" in found.content[0].text
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a secret, below one with another."""
+    (tmp_path / "outside.yaml").write_text("secret: 1", encoding="utf-8")
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / ".env").write_text("secret=1", encoding="utf-8")
+    (here / "notes.txt").write_text("secret", encoding="utf-8")
+    (here / "link.yaml").symlink_to(tmp_path / "outside.yaml")
+    (here / "plugin.py").write_text("open('executed', 'w').close()", encoding="utf-8")
+    monkeypatch.chdir(here)
+    return here
+
+
+def refused(found: Any, *reasons: str) -> bool:
+    said = found.content[0].text
+    return found.is_error and "secret" not in said and any(reason in said for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/passwd", "../outside.yaml", "link.yaml", ".env", ".env.yaml", "notes.txt", "x\0.yaml", "~/x.yaml"],
+)
+def test_a_study_that_is_no_study_below_the_working_folder_is_refused_unread(path: str, folder: Path) -> None:
+    found = called(folder / "runs", "plan", study=path)
+    assert refused(found, "below the working folder", "is hidden", "neither a study that ships", "No such file")
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../*.csv", "../{arm}/{seed}.json", ".env", "link.yaml"])
+def test_losses_elsewhere_are_refused_unread(path: str, folder: Path) -> None:
+    assert refused(called(folder / "runs", "compare", file=path), "below the working folder", "is hidden")
+
+
+@pytest.mark.parametrize("name", ["--plugin=plugin.py", "--check=rmsnorm", "--matrix=page.html", "-h"])
+def test_text_of_a_client_is_no_option(name: str, folder: Path) -> None:
+    for tool, arguments in {"zoo": {"name": name}, "compare": {"file": name}}.items():
+        found = called(folder / "runs", tool, **arguments)
+        assert found.is_error and name in found.content[0].text, found
+    called(folder / "runs", "claims", words=name)  # -h is a part of words
+    assert {path.name for path in folder.iterdir()} == {".env", "notes.txt", "link.yaml", "plugin.py"}
+
+
+def test_options_of_every_command_are_text_to_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, place in COMMANDS.items():
+        parser = argparse.ArgumentParser(name)
+        importlib.import_module(place).configure(parser)
+        for option in parser._option_string_actions:
+            assert answering.answer("zoo", {"name": option}) == BAD_INPUT
+            assert option in capsys.readouterr().err
+
+
+def test_a_campaign_ends_where_its_time_does(tmp_path: Path) -> None:
+    found = called(tmp_path, "judge", study="norm_placement", change=["d_model=32"], scale="smoke", budget="100000h")
+    assert found.is_error
+    assert "the campaign norm_placement-smoke may take 3600 s, of which 3600 s are left" in found.content[0].text
+
+
+def test_a_call_ends_with_its_server(tmp_path: Path) -> None:
+    """Beside its work, the process waits for the end of standard input."""
+    words = [sys.executable, "-P", "-m", "ablate.wings.campaign.answering"]
+    asked = {
+        "command": "judge",
+        "values": {"study": "norm_placement", "change": ["d_model=32"], "store": str(tmp_path)},
+    }
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        process.stdin.flush()
+        time.sleep(1.0)
+        process.stdin.close()
+        assert process.wait(timeout=60) == ENDED_BY_REQUEST
 
 
 def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
