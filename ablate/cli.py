@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol, cast
 
 from ablate.commands import BAD_INPUT, COMMANDS
 from ablate.commands._streams import make_writable
+from ablate.terminal import visible_streams
 from ablate.training.stop import TO_END, Stopped, as_ctrl_c
 from store import AblateError
 from store.errors import ArgumentError
@@ -44,8 +45,14 @@ class Command(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
     make_writable()
+    with visible_streams():
+        return _ended(arguments)
+
+
+def _ended(arguments: Sequence[str] | None) -> int:
+    """Exit status of one command."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
     options = argparse.Namespace(positional={})
     try:
         try:

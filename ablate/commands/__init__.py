@@ -220,7 +220,9 @@ def print_table(rows: Sequence[Sequence[str]], text_columns: int = 1) -> None:
     """
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    from ablate.terminal import raw
+
+    console = Console(file=raw(sys.stdout), width=None if sys.stdout.isatty() else PIPE_WIDTH)
     table = _table(rows, text_columns)
     unbounded = console.options.update(max_width=10 * PIPE_WIDTH)
     if text_columns == 1 and console.measure(table, options=unbounded).maximum > console.width:
@@ -233,10 +235,12 @@ def _table(rows: Sequence[Sequence[str]], text_columns: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
+    from ablate.terminal import visible
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, title in enumerate(rows[0]):
         justify: Literal["left", "right"] = "left" if number < text_columns else "right"
-        table.add_column(Text(title), justify=justify, overflow="fold")
+        table.add_column(Text(visible(title)), justify=justify, overflow="fold")
     for row in rows[1:]:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from ablate.running.progress.lines import LINE_SECONDS, Tell
+from ablate.terminal import raw, visible
 from evals.counting import listening
 from store.documents.claim import Count
 
@@ -19,11 +21,11 @@ def counts_shown(tell: Tell, on_terminal: bool) -> Iterator[None]:
     """Show the counts that the block reports. tell: receives each line, if the output is not a terminal."""
     if on_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        with Progress(*columns, console=Console(file=raw(sys.stderr)), transient=True) as bars:
             bar = bars.add_task("evaluating", total=None)
 
             def move(count: Count) -> None:
-                bars.update(bar, description=count.what, completed=count.done, total=count.total)
+                bars.update(bar, description=visible(count.what), completed=count.done, total=count.total)
 
             with listening(move):
                 yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ablate.running.progress.following import Progress
+from ablate.terminal import raw, visible
 
 BAR_WIDTH = 20
 
@@ -22,7 +24,7 @@ class ProgressBars(Progress):
     _live: Live | None = field(default=None, init=False)
 
     def __enter__(self) -> Progress:
-        self._live = Live(console=Console(stderr=True), refresh_per_second=8, transient=True)
+        self._live = Live(console=Console(file=raw(sys.stderr)), refresh_per_second=8, transient=True)
         self._live.start()
         return self
 
@@ -30,15 +32,15 @@ class ProgressBars(Progress):
         self._screen().update(f"data: {stage} {share:.0%}")
 
     def say(self, line: str) -> None:
-        self._screen().console.print(Text(line))
+        self._screen().console.print(Text(visible(line)))
 
     def draw(self) -> None:
         table = Table.grid()
-        table.add_row(Text(self.summary(), style="bold"))
+        table.add_row(Text(visible(self.summary()), style="bold"))
         runs = Table.grid(padding=(0, 2))
         for run in self.current.values():
             bar = ProgressBar(total=1.0, completed=run.share, width=BAR_WIDTH)
-            runs.add_row(Text(f"  {run.label}"), bar, Text(run.doing))
+            runs.add_row(Text(visible(f"  {run.label}")), bar, Text(visible(run.doing)))
         table.add_row(runs)
         self._screen().update(table)
 

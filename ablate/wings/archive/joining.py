@@ -7,6 +7,7 @@ merged into one ledger. Archives have no pages: they are rendered again.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from ablate.study.sections import NAME
 from ablate.wings.archive.file_checks import Check, run_folders
 from store.documents import MergedRecord, PackDocument, ResultDocument, StudyDocument
 from store.documents.registered import checksum_of
@@ -29,6 +31,9 @@ DETERMINED = {
     *("parameters", "parameters_embedding", "flops_per_token", "flops"),
 }
 """Fields of a result that follow from the run's digest. The others measure the machine and the moment."""
+
+CELL = re.compile(rf"{NAME.pattern}(\+\w+=[^<>;&|`$\"\n]*)*")
+"""Names of arms, with the settings of a grid's cell: `post+lr=0.001`."""
 
 
 @dataclass
@@ -101,6 +106,9 @@ def _verify_study(incoming: Store, folder: StudyFolder) -> None:
             raise StoreError(f"{folder.registrations.path}: `sha256` does not match `content`")
     _check_time(path, "created", study.created)
     arms = {arm.name for arm in study.arms}
+    for kind, pattern, names in (("study", NAME, {study.name}), ("scale", NAME, {study.scale}), ("arm", CELL, arms)):
+        if wrong := next((name for name in names if not pattern.fullmatch(name)), None):
+            raise StoreError(f"{path}: {wrong!r} is no name of {'an' if kind == 'arm' else 'a'} {kind}")
     if study.baseline not in arms:
         raise StoreError(f"{path}: `baseline` names an arm that does not exist")
     if not {name for each in study.contrasts for name in (each.arm, each.other)} <= arms:

@@ -18,9 +18,10 @@ from ablate.machine.environment import project_version
 from ablate.planning.identity import recomputed
 from ablate.readable import now
 from ablate.training.spec import TrainSpec
+from ablate.wings.archive import archive_file as archive
 from ablate.wings.archive.joining import verify
 from reports.judge.findings.judging import share_runs
-from store import SearchFolder, Store, StoreError, StudyFolder, archive, checksum, jsonfile
+from store import SearchFolder, Store, StoreError, StudyFolder, checksum, jsonfile
 from store.documents import MergedRecord, PackDocument, RunDocument, StudyDocument
 from store.errors import ArgumentError
 from store.paths import CAMPAIGN_STUDY

@@ -19,8 +19,9 @@ import pytest
 import ablate
 import reports
 from ablate.cli import main
+from ablate.wings.archive import joining
 from ablate.wings.archive.archive_file import MANIFEST
-from store import Store, StoreError, checksum, files, jsonfile, merging
+from store import Store, StoreError, checksum, files, jsonfile
 from store.documents import GpuState, LedgerRecord, PackDocument
 from store.seals import Chain
 
@@ -122,7 +123,7 @@ def test_a_merge_that_is_killed_can_be_repeated(
             raise KeyboardInterrupt
         files.move(source, target)
 
-    monkeypatch.setattr(merging, "move", moved)
+    monkeypatch.setattr(joining, "move", moved)
     with pytest.raises(KeyboardInterrupt) if moves < 6 else nullcontext():
         ablate.merge(of_b, store=here)
     monkeypatch.undo()
@@ -322,6 +323,13 @@ POISONED: dict[str, tuple[Callable[[Members], None], str]] = {
         edited("study.json", lambda fields: fields.update(baseline="nobody")),
         "`baseline` names an arm that does not exist",
     ),
+    **{
+        f"arm {name!r}": (
+            edited("study.json", lambda fields, name=name: fields["arms"][-1].update(name=name)),
+            "is no name of an arm",
+        )
+        for name in ("two; touch X", "<script>", "two\x1b[31m", "two\n", "two+lr=$(id)")
+    },
     "unknown field": (edited("run.json", lambda fields: fields.update(evil=1)), "evil: unknown field"),
     "unsealed": (
         lambda members: members.update(
