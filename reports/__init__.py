@@ -138,7 +138,7 @@ def notes(summary: StudySummary) -> list[str]:
         found = [
             small_print(summary),
             registered(summary),
-            *answers.qualifiers(summary),
+            *answers.beside(summary),
             *contrasts(summary),
             *map(claim_words.line, summary.claims),
             *withheld(summary),

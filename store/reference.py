@@ -28,6 +28,7 @@ MODULES = (
     "study_arm",
     "tuning",
     "claims",
+    "caveat",
     "published",
     "costs",
     "design",

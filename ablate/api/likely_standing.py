@@ -12,7 +12,7 @@ import reports
 from ablate.api.recorded import RESULTS
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.training.objectives.next_token import NextToken
-from reports.page.wording.length_words import prefixed
+from reports.judge.sentences import prefixed
 from store import Store
 from store.documents import JsonObject, References, TextMeta
 from store.documents.references import counted_tokens

@@ -65,7 +65,7 @@ def _document(found: ReplicatedRow) -> JsonObject:
         "ours": effect.mean if effect else None,
         "low": effect.low if effect else None,
         "high": effect.high if effect else None,
-        "outcome": found.outcome,
+        "outcome": found.judged.outcome,
         "power": found.power,
         "seen": found.judged.seen,
         "reason": found.judged.reason,
@@ -83,7 +83,7 @@ def replicate(
     trackers: Sequence[str] = (),
     **options: Unpack[RunOptions],
 ) -> Replication:
-    """Replicate a paper's table at an affordable scale: each row agrees, disagrees, or cannot be told.
+    """Replicate a paper's table at an affordable scale: each row agrees, differs, or cannot be told.
 
     Args:
         paper: a study file with a section `published`, the name of one that ships, or its arXiv number: `2002.05202`.

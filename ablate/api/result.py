@@ -229,7 +229,7 @@ class StudyResult:
             **(
                 reports.documents(self.summary)
                 if self.summary
-                else {"arms": [], "effects": [], "claims": [], "changes": []}
+                else {"arms": [], "effects": [], "claims": [], "caveats": [], "changes": []}
             ),
         }
 

@@ -71,6 +71,7 @@ def _lines(entry: HandbookClaim) -> Iterator[str]:
         ("figure", f"{entry.figure}{unchecked}" if entry.figure else None),
         ("source", entry.source),
         ("where", entry.where),
+        ("sizes", " and ".join(f"{size / 1e6:,g} M parameters" for size in entry.sizes)),
         ("literature", f"{entry.standing}: {entry.evidence}" if entry.evidence else entry.standing),
         ("small", entry.grade),
         *((label, command) for command, label in commands.items()),

@@ -1,4 +1,4 @@
-"""Replicate a paper's table: show ours beside it, and whether each row agrees, disagrees, or cannot be told.
+"""Replicate a paper's table: show ours beside it, and whether each row agrees, differs, or cannot be told.
 
 PAPER is a study file with a section `published`, the name of one that ships, or its arXiv number; without PAPER, the
 shipped papers are listed. Rows are judged as claims of the study, at the given scale. --plan shows the cost and the

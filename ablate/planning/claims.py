@@ -9,7 +9,7 @@ from ablate.study.handbook import handbook
 from ablate.study.study import Study
 from store.documents import StudyClaim, StudyDocument
 
-PUBLISHED = ("source", "where")
+PUBLISHED = ("source", "where", "sizes")
 """Fields that a claim takes from the handbook unless the study sets them."""
 
 
@@ -27,7 +27,7 @@ def stated(spec: ClaimSpec, baseline: str, planned: str, *, screens: bool) -> St
     compared = spec.arm is not None and spec.expect != "stalls" and not screens
     against = (spec.against or baseline) if compared else None
     entry = handbook().get(spec.claim or "")
-    published = {name: getattr(spec, name) or getattr(entry, name, None) for name in PUBLISHED}
+    published = {name: getattr(spec, name) or getattr(entry or spec, name) for name in PUBLISHED}
     return StudyClaim(**{**spec.model_dump(), **published, "against": against, "planned": planned})
 
 

@@ -73,6 +73,7 @@ def study_document(
         matched=study.budget.matched,
         contrasts=tuple(StudyContrast(arm=arm, other=other) for arm, other in study.contrasts),
         claims=study_claims(study, now.date().isoformat()),
+        caveats=study.caveats,
         published=study.sections.published.published(study.baseline) if study.sections.published else None,
         margin=study.sections.margin,
         pilot=is_pilot(plan),

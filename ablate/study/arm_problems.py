@@ -21,6 +21,7 @@ from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import StartSpec, StudySections
 from ablate.study.tune_spec import TuneSpec
 from ablate.training.lora import check_lora
+from store.documents import Caveat
 from store.documents.claims import ACCURACY, MEASURES
 from zoo.conversion import check_conversion
 from zoo.errors import SpecError, did_you_mean
@@ -215,14 +216,19 @@ def _conversion_problems(builder: ArmBuilder, arm: Arm, source: ModelSpec, name:
 
 
 Complaint = tuple[Target, str]
-"""A setting inside `claims` or `published`, and what is wrong with it."""
+"""A setting inside `claims`, `caveats` or `published`, and what is wrong with it."""
 
 
 def claim_problems(sections: StudySections, arms: Sequence[str]) -> Iterator[Complaint]:
-    """Problems of claims, which name factors of a design, or else `arms`, and of the published table."""
+    """Problems of claims and caveats, which name factors of a design, or else `arms`, and of the published table."""
     for place, claim in enumerate(sections.claims):
         for setting, reason in _problems(sections, claim, arms):
             yield ("claims", str(place), *setting), reason
+    for place, caveat in enumerate(sections.caveats):
+        known, noun = _known(sections, arms)
+        if isinstance(caveat, Caveat) and caveat.arm is not None and caveat.arm not in known:
+            reason = f"unknown {noun} '{caveat.arm}'" + did_you_mean(caveat.arm, known)
+            yield ("caveats", str(place), "arm"), reason
     table = sections.published
     if table is not None and sections.design:
         yield ("published",), "cannot be combined with `design`: a published table needs arms"
@@ -233,8 +239,13 @@ def claim_problems(sections: StudySections, arms: Sequence[str]) -> Iterator[Com
                 yield ("published", "rows", str(place), key), f"unknown arm '{arm}'" + did_you_mean(arm, arms)
 
 
+def _known(sections: StudySections, arms: Sequence[str]) -> tuple[Sequence[str], str]:
+    """Names that claims and caveats may have, and their noun."""
+    return (tuple(sections.factors), "factor") if sections.design else (arms, "arm")
+
+
 def _problems(sections: StudySections, claim: ClaimSpec, arms: Sequence[str]) -> Iterator[Complaint]:
-    known, noun = (tuple(sections.factors), "factor") if sections.design else (arms, "arm")
+    known, noun = _known(sections, arms)
     for setting, name in claim.named:
         if name not in known:
             yield setting, f"unknown {noun} '{name}'" + did_you_mean(name, known)

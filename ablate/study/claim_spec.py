@@ -8,9 +8,9 @@ from typing import Annotated, Self
 from pydantic import Field, PositiveFloat, field_validator, model_validator
 
 from ablate.study.handbook import handbook
-from store.documents.claims import COSTS, LOSS, MEASURES, Expectation
+from store.documents.claims import COSTS, LOSS, MEASURES, Expectation, Sizes
 from zoo.errors import did_you_mean
-from zoo.settings.axis import Spec
+from zoo.settings.axis import Spec, is_off
 
 Name = Annotated[str, Field(min_length=1)]
 
@@ -38,6 +38,9 @@ class ClaimSpec(Spec):
     """Publication that states it."""
     where: Name | None = None
     """Sizes, data or other conditions under which it was published."""
+    sizes: Sizes = Field(default=(), exclude_if=is_off)
+    """Model sizes at which it was published, in parameters: one, or several. Within a factor of four of them a result
+    can contradict the claim."""
 
     @field_validator("claim")
     @classmethod

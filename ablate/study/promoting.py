@@ -24,7 +24,7 @@ from zoo.settings.identity import digest_of
 
 REPLACED = ("question", "baseline", "arms", "seeds")
 UNEDITED = "# The next --promote replaces this file unless it was edited ({digest})."
-DROPPED = (*REPLACED, "search", "tune", "grid", "ladder", "factors", "design", "contrasts", "claims")
+DROPPED = (*REPLACED, "search", "tune", "grid", "ladder", "factors", "design", "contrasts", "claims", "caveats")
 
 
 def confirming(

@@ -9,8 +9,8 @@ from pydantic import Field, NonNegativeFloat, model_validator
 
 from ablate.study.claim_spec import ClaimSpec
 from store.documents import StudyPublished, StudyPublishedRow
-from store.documents.claims import Expectation
-from zoo.settings.axis import Spec
+from store.documents.claims import Expectation, Sizes
+from zoo.settings.axis import Spec, is_off
 
 Name = Annotated[str, Field(min_length=1)]
 
@@ -45,6 +45,8 @@ class PublishedTable(Spec):
     """Quantity of the figures, in words, with the length of training."""
     where: Name | None = None
     """Sizes and data of the paper."""
+    sizes: Sizes = Field(default=(), exclude_if=is_off)
+    """Model sizes of the paper, in parameters."""
     better: Literal["lower", "higher"] = "lower"
     """Direction in which a figure is better."""
     nats: bool = False
@@ -106,5 +108,11 @@ class PublishedTable(Spec):
         sized = self.nats and row.expect in ("better", "worse") and row.difference is not None
         by = round(abs(row.difference), 6) if sized and row.difference is not None else None
         return ClaimSpec(
-            arm=row.arm, against=row.against, expect=row.expect, by=by, source=self.source, where=self.where
+            arm=row.arm,
+            against=row.against,
+            expect=row.expect,
+            by=by,
+            source=self.source,
+            where=self.where,
+            sizes=self.sizes,
         )

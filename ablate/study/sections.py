@@ -41,6 +41,7 @@ from ablate.training.probes import Probes
 from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
+from store.documents import Caveat
 from zoo.settings.axis import Spec, is_off
 from zoo.settings.explain import yaml
 
@@ -245,6 +246,11 @@ class StudySections(Spec):
     """More comparisons between two arms, as `swiglu - geglu`: judged together with those against the baseline."""
     claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = Field(default=(), exclude_if=is_off)
     """Expected outcomes of the arms, with their sources: the report says which of them hold."""
+    caveats: Annotated[tuple[Caveat | Annotated[str, Field(min_length=1)], ...], Field(strict=False)] = Field(
+        default=(), exclude_if=is_off
+    )
+    """Sentences that the result must not be read without, shown wherever it is: `{arm: lion, text: …}`, or a text alone
+    if about the whole result."""
     published: Annotated[PublishedTable | None, LayerRule(replaced)] = Field(default=None, exclude_if=is_off)
     """A published table that the study replicates: figures of its arms, each of which is a claim."""
     margin: PositiveFloat | None = None

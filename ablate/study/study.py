@@ -22,7 +22,7 @@ from ablate.training.probes import ProbeSpec
 from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
-from store.documents import HeldOutPart
+from store.documents import Caveat, HeldOutPart
 
 __all__ = ["Arm", "Problem", "Study", "StudyError"]
 
@@ -94,6 +94,11 @@ class Study:
         """Expectations of the arms: the claims of the study, then the rows of its published table."""
         published = self.sections.published
         return (*self.sections.claims, *(published.claims(self.baseline) if published else ()))
+
+    @property
+    def caveats(self) -> tuple[Caveat, ...]:
+        """Sentences that the result must not be read without."""
+        return tuple(Caveat(text=each) if isinstance(each, str) else each for each in self.sections.caveats)
 
     @property
     def budget(self) -> Budget:

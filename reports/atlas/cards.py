@@ -11,7 +11,9 @@ from typing import Literal
 
 from reports.atlas.sources import StatedStudy, year_of
 from reports.atlas.topics import topics_of
+from reports.judge.reach.outcomes import distance, outcome_at
 from reports.judge.reading.inputs import Inputs
+from reports.judge.verdicts import Outcome
 from reports.page.wording import words
 from reports.page.wording.input_words import inputs
 from reports.page.wording.reference_words import pair_note
@@ -20,13 +22,15 @@ from reports.results.sizes import size_and_length
 from store.documents import StudyClaim
 from store.documents.claims import COSTS, LOSS, size, statement
 
-Standing = Literal["holds", "does not hold", "depends", "cannot tell", "not tested", "not run", "measured"]
-"""Outcome of a claim over all its results: `depends` if it holds in some and not in others. `measured` marks a question
-without a claim."""
+Standing = Outcome | Literal["depends", "not run", "measured"]
+"""Outcome of a claim over all its results: `depends` if it holds or agrees in some, and not in others. `measured` marks
+a question without a claim."""
 STANDINGS: tuple[Standing, ...] = (
     "does not hold",
     "depends",
+    "differs",
     "holds",
+    "agrees",
     "cannot tell",
     "measured",
     "not tested",
@@ -49,6 +53,13 @@ class CardRow:
     """Paired differences by seed."""
     note: str = ""
     """What the effect must not be read without: `both worse than bigrams`."""
+    distance: str = ""
+    """Where the outcome stands, if not at the sizes of the claim's source: ` at 56 k parameters`."""
+
+    @property
+    def told(self) -> str:
+        """The outcome, with the size at which it stands: `differs at 56 k parameters (published at 220 M)`."""
+        return self.outcome + self.distance
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,12 @@ class Card:
     results: tuple[RecordedResult, ...]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Arms or factors that its claim is about; empty for a question."""
+        claim = self.claim
+        return (*claim.order, *filter(None, (claim.arm, claim.against))) if claim else ()
+
+    @property
     def year(self) -> int | None:
         return year_of(self.source)
 
@@ -76,6 +93,11 @@ class Card:
     def entry(self) -> str:
         """Id of its claim in the handbook; empty if it has none."""
         return (self.claim.claim if self.claim else None) or ""
+
+    @property
+    def told(self) -> str:
+        """The standing, with the sizes at which it stands."""
+        return self.standing + " and".join(dict.fromkeys(r.distance for r in self.rows if r.outcome == self.standing))
 
     @property
     def is_ratio(self) -> bool:
@@ -138,8 +160,9 @@ def _cards_of(name: str, results: Sequence[RecordedResult], study: StatedStudy |
     claims: dict[str, StudyClaim] = {}
     for claim in (*(each for result in results for each in result.claims), *(study.claims if study else ())):
         kept = claims.setdefault(_identity(claim), claim)
-        if kept.claim is None:  # recorded before the study referred to the handbook
-            claims[_identity(claim)] = kept.model_copy(update={"claim": claim.claim})
+        # what the study's file says of the source today may not have been known when the result was recorded
+        today = {name: value for name in ("claim", "sizes") if (value := getattr(claim, name))}
+        claims[_identity(claim)] = kept.model_copy(update=today)
     if results or not claims:
         yield _question(name, results, study)
     for number, claim in enumerate(claims.values(), 1):
@@ -238,15 +261,18 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[CardRow]:
     note = _note(result, compared) if claim.measure == LOSS else ""
     for rung in result.rungs if on_loss else ():
         if arm is not None and arm.name in rung.differences:
-            size = size_and_length(rung.parameters, rung.tokens_per_parameter)
-            yield CardRow(f"{result.scale}, {rung.name}", size, rung.differences[arm.name], "not judged", note=note)
+            at = size_and_length(rung.parameters, rung.tokens_per_parameter)
+            yield CardRow(f"{result.scale}, {rung.name}", at, rung.differences[arm.name], "not judged", note=note)
     seeds = paired(result, arm) if on_loss and arm else ()
     if judged is not None:
         digits = words.decimals(judged.seen)
         unseen = judged.seen and judged.outcome == "cannot tell"
         seen = f" (smallest detectable: {judged.seen:.{digits}f})" if unseen else ""
         reason = f"{judged.reason}{seen}{'; stated or changed after a result' * judged.edited}"
-        yield CardRow(result.scale, conditions_of(result), judged.effect, judged.outcome, reason, seeds, note)
+        size = result.setting.parameters
+        outcome = outcome_at(judged.outcome, size, claim.sizes)
+        far = distance(outcome, size, claim.sizes)
+        yield CardRow(result.scale, conditions_of(result), judged.effect, outcome, reason, seeds, note, far)
     elif any(name in {each.name for each in result.arms} for name in (claim.arm, *claim.order)):
         effect = arm.difference if on_loss and arm else None
         yield CardRow(result.scale, conditions_of(result), effect, "not tested", UNSTATED, seeds, note)
@@ -265,9 +291,9 @@ def paired(result: RecordedResult, arm: RecordedArm) -> tuple[float, ...]:
 
 def _standing(rows: Sequence[CardRow]) -> Standing:
     outcomes = {row.outcome for row in rows}
-    if {"holds", "does not hold"} <= outcomes:
+    if outcomes & {"holds", "agrees"} and outcomes & {"does not hold", "differs"}:
         return "depends"
-    ranked: tuple[Standing, ...] = ("holds", "does not hold", "cannot tell")
+    ranked: tuple[Standing, ...] = ("does not hold", "holds", "differs", "agrees", "cannot tell")
     return next((each for each in ranked if each in outcomes), "not tested")
 
 

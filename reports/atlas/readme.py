@@ -14,12 +14,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from reports.atlas.beside import caveats
 from reports.atlas.cards import conditions_of
 from reports.atlas.forest import said
 from reports.judge.errors import ReportError
+from reports.judge.reach import kept_signs
 from reports.page.wording.reference_words import pair_note
 from reports.page.wording.table import NONE
 from reports.page.wording.words import decimals
+from reports.results.counting_signs import of_result
 from reports.results.document import RecordedArm, RecordedResult
 from reports.results.sizes import size_of
 
@@ -65,9 +68,12 @@ def _answers(results: Sequence[RecordedResult], links: Mapping[str, str], names:
     for result in results:
         if result.name not in names:
             continue
-        answer = result.answer.replace("|", "&#124;") or NONE
+        answer = " ".join(_said(result, result.answer)).replace("|", "&#124;") or NONE
         study = f"[`{result.study}`]({links[result.study]})" if result.study in links else f"`{result.study}`"
         yield f"| {study} | {answer} | `{result.scale}`: {size_of(result)} |"
+    kept = [each for result in results if result.name in names for each in of_result(result).values()]
+    if kept:
+        yield f"\n{kept_signs.KEY} {kept_signs.limits(kept)}"
     more, absent = len(results) - len(names), len(set(links) - {result.study for result in results})
     told = [f"{more} more {'is' if more == 1 else 'are'} recorded"] if more else []
     told += [f"{absent} of the {len(links)} studies that ship have no recorded result yet"] if absent else []
@@ -87,9 +93,14 @@ def _arms(result: RecordedResult) -> Iterator[str]:
         verdict = f"{arm.verdict}{seeds}{f' ({note})' if note and arm.difference else ''}"
         yield f"| `{arm.name}` | {_loss(arm)} | {said(arm.difference) or NONE} | {verdict} |"
     yield ""
-    yield f"**{result.answer}**"
+    yield " ".join(_said(result, f"**{result.answer}**"))
     yield ""
     yield f"`{result.scale}`: {conditions_of(result)} · {result.recorded}"
+
+
+def _said(result: RecordedResult, answer: str) -> Iterator[str]:
+    """The answer, how often such differences kept their sign, and caveats."""
+    yield from filter(None, (answer, kept_signs.short(of_result(result)), *caveats(result)))
 
 
 def _loss(arm: RecordedArm) -> str:

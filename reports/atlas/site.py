@@ -12,6 +12,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from reports.atlas import models as model_table
+from reports.atlas.beside import beside, caveats, signs
 from reports.atlas.cards import STANDINGS, Card, cards, conditions_of
 from reports.atlas.forest import forest
 from reports.atlas.handbook import answers, choices, rows
@@ -19,6 +20,7 @@ from reports.atlas.result_pages import ranked_result
 from reports.atlas.sources import ARXIV, Sources, year_of
 from reports.atlas.topics import TOPICS
 from reports.atlas.variants import by_axis, variant_pages, variants_in
+from reports.judge.reach.outcomes import NEAR
 from reports.page.html.ranked import RING, SHAPES
 from reports.page.html.templating import render_plain, source
 from reports.page.sections.claims import MARKS
@@ -40,6 +42,10 @@ def atlas_pages(
     shared: dict[str, object] = {
         "forest": forest,
         "cited": cited,
+        "caveats": caveats,
+        "signs": signs,
+        "beside": beside,
+        "near": f"{NEAR:g}",
         "shape": lambda standing: SHAPE_OF.get(standing, RING),
         "links": lambda card: [
             (name, known[axis, name]) for axis, name in sorted(variants_in(card.parts) & set(known))

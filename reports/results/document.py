@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field, JsonValue
 
 from reports.judge.verdicts import Outcome, Verdict
-from store.documents import Part, References, StudyClaim
+from store.documents import Caveat, Part, References, StudyClaim
 from store.documents._document import is_none
 
 Range: TypeAlias = tuple[float, float]
@@ -163,6 +163,8 @@ class RecordedResult(Part):
     setting: RecordedSetting
     answer: str
     qualifiers: tuple[str, ...]
+    caveats: tuple[Caveat, ...] = Field(default=(), exclude_if=is_empty)
+    """What the result must not be read without, as its study states it."""
     baseline: str
     unit: str
     arms: tuple[RecordedArm, ...]

@@ -18,7 +18,7 @@ POINTS = (40, 20, 10, 0)
 """Numbers of points of a curve, tried in this order until the file fits."""
 DIGITS = 5
 REMEDY = "write it again: ablate report PATH --record"
-LISTS = ("arms", "effects", "contrasts", "rungs", "claims", "notes", "qualifiers")
+LISTS = ("arms", "caveats", "effects", "contrasts", "rungs", "claims", "notes", "qualifiers")
 """Keys whose entries take one line each."""
 
 

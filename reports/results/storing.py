@@ -108,6 +108,7 @@ def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[s
         setting=_setting(summary),
         answer=answers.headline(summary),
         qualifiers=tuple(answers.qualifiers(summary)),
+        caveats=study.caveats,
         baseline=summary.baseline,
         unit=summary.unit,
         arms=tuple(_arm(summary, arm, runs[arm.name], parts[arm.name]) for arm in summary.arms),
@@ -194,7 +195,7 @@ def _setting(summary: StudySummary) -> RecordedSetting:
     study = summary.study
     contexts = summary.inputs.contexts
     return RecordedSetting(
-        parameters=_range([arm.parameters_non_embedding for arm in study.arms]),
+        parameters=study.parameters,
         tokens_per_parameter=_range([arm.length.tokens_per_parameter for arm in study.arms]),
         context=contexts[0] if len(contexts) == 1 else None,
         matched=study.matched,

@@ -14,6 +14,7 @@ from store.documents._document import (
 from store.documents.alias import AliasRecord
 from store.documents.calibration import CalibrationDocument
 from store.documents.campaign import ProposalOutcome, ProposalRecord, ProposalTest
+from store.documents.caveat import Caveat
 from store.documents.claims import StudyClaim
 from store.documents.costs import CostPoint, CostProcess, CostsDocument
 from store.documents.data import (
@@ -88,6 +89,7 @@ __all__ = [
     "CacheLoss",
     "CachePoint",
     "CalibrationDocument",
+    "Caveat",
     "Choices",
     "CostPoint",
     "CostProcess",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from typing import Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PositiveFloat
 
 from store.documents._document import Part, is_none
 
@@ -16,6 +16,14 @@ COSTS = ("kv_bytes", "decode_time", "train_time", "memory", "parameters")
 """Measures that are compared as a ratio; lower is better."""
 MEASURES = (LOSS, *COSTS, ACCURACY)
 """All measures but the scores of evaluations, which are named `task/metric`."""
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, int | float) else value
+
+
+Sizes: TypeAlias = Annotated[tuple[PositiveFloat, ...], BeforeValidator(_several), Field(strict=False)]
+"""Model sizes in parameters, one or more, as the source counts them: `2.2e8` or `[8e9, 5.4e11]`."""
 
 
 class StudyClaim(Part):
@@ -40,6 +48,8 @@ class StudyClaim(Part):
     """Publication that states it."""
     where: str | None = Field(default=None, exclude_if=is_none)
     """Sizes, data or other conditions under which it was published."""
+    sizes: Sizes = Field(default=(), exclude_if=operator.not_)
+    """Model sizes at which it was published, in parameters; empty if unknown."""
     planned: str
     """Date on which the claim in this form was first planned (ISO 8601)."""
     edited: bool = False

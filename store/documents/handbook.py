@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from store.documents._document import Part
+from store.documents.claims import Sizes
 
 ID = r"[a-z0-9]+(-[a-z0-9]+)*"
 Words = Annotated[str, Field(min_length=1)]
@@ -42,6 +43,8 @@ class HandbookClaim(Part):
     """Papers, with their arXiv identifiers; null if none is known."""
     where: Words | None = None
     """Sizes, data or other conditions under which it was published, or under which it holds."""
+    sizes: Sizes = ()
+    """Model sizes of these papers, in parameters; empty if unknown."""
     standing: Literature = "sound"
     evidence: Words | None = None
     """Evidence that it is disputed or wrong."""

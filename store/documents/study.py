@@ -19,6 +19,7 @@ from store.documents._document import (
     Tokens,
     is_none,
 )
+from store.documents.caveat import Caveat
 from store.documents.claims import StudyClaim
 from store.documents.design import StudyDesign
 from store.documents.published import StudyPublished
@@ -147,6 +148,8 @@ class StudyDocument(Document):
     """Comparisons that the study declares besides those with the baseline."""
     claims: tuple[StudyClaim, ...] = Field(default=(), exclude_if=operator.not_)
     """Expected outcomes of the arms, as the study states them."""
+    caveats: tuple[Caveat, ...] = Field(default=(), exclude_if=operator.not_)
+    """Sentences that its result must not be read without."""
     design: StudyDesign | None = None
     """The factorial design whose runs are the arms; null if arms are compared with the baseline."""
     published: StudyPublished | None = Field(default=None, exclude_if=is_none)
@@ -186,6 +189,12 @@ class StudyDocument(Document):
     def arm(self, name: str) -> StudyArm:
         """The arm of that name."""
         return next(arm for arm in self.arms if arm.name == name)
+
+    @property
+    def parameters(self) -> tuple[float, float]:
+        """Smallest and largest number of non-embedding parameters of its arms."""
+        sizes = [float(arm.parameters_non_embedding) for arm in self.arms]
+        return min(sizes), max(sizes)
 
     @property
     def run_digests(self) -> set[str]:

@@ -97,10 +97,10 @@ def test_a_table_is_replicated(paper: Path, tmp_path: Path, capsys: pytest.Captu
     assert main(["replicate", *options, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert (row["arm"], row["against"], row["difference"], row["expect"]) == ("post", "pre", 0.5, "worse")
-    assert row["outcome"] in ("agrees", "disagrees", "cannot tell")
+    assert row["outcome"] in ("agrees", "differs", "cannot tell")
     contrast = ablate.open(store).result("paper").contrasts.row(0, named=True)
     assert (row["ours"], row["low"], row["high"]) == (contrast["difference"], contrast["low"], contrast["high"])
-    assert row["outcome"] == {"worse": "agrees", "better": "disagrees"}.get(contrast["verdict"], row["outcome"])
+    assert row["outcome"] == {"worse": "agrees", "better": "differs"}.get(contrast["verdict"], row["outcome"])
 
     assert main(["replicate", *options]) == 0
     assert "Rows by outcome: " in capsys.readouterr().out

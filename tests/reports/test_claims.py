@@ -22,6 +22,8 @@ from store.documents import StudyClaim
 from tests.reports.factory import Arm, StudyOf, typical
 
 BASE = [2.400, 2.412, 2.391, 2.405]
+NEAR = (1e6,)
+"""Sizes of a source within a factor of four of the arms' 750 k parameters."""
 ARMS = {
     "base": BASE,
     "near": [2.402, 2.411, 2.392, 2.404],  # within 0.001 of base in the mean
@@ -34,7 +36,9 @@ ARMS = {
 def claim(arm: str | None = None, expect: Any = None, against: str | None = "base", **more: Any) -> StudyClaim:
     if "order" in more or expect == "stalls":
         against = None
-    return StudyClaim(arm=arm, expect=expect, against=against, planned="2026-01-01", **more)
+    return StudyClaim(
+        **{"arm": arm, "expect": expect, "against": against, "planned": "2026-01-01", "sizes": NEAR, **more}
+    )
 
 
 def study_of(claims: Sequence[StudyClaim], **more: Any) -> StudyOf:
@@ -295,5 +299,5 @@ def test_page_notes_and_json_say_each_claim_with_its_outcome(tmp_path: Path) -> 
     assert second.endswith("; stated 2026-01-01, edited after a result.")
     assert [first, second] == [note for note in reports.notes(summary) if note.startswith("Claim")]
     documents: Any = reports.documents(summary)["claims"]
-    assert set(documents[0]) == {*StudyClaim.model_fields, "outcome", "effect", "seen", "reason"}
+    assert set(documents[0]) == {*StudyClaim.model_fields, "outcome", "parameters", "effect", "seen", "reason"}
     assert documents[0]["outcome"] == "holds" and documents[0]["effect"]["mean"] == pytest.approx(-0.1, abs=2e-3)

@@ -66,7 +66,7 @@ def test_claims_of_a_design_name_its_factors(found: tuple[Screen, StudySummary])
     stated = [("gated", "better", "loss"), ("nope", "better", "loss"), ("double", "better", "loss")]
     stated += [("gqa", "same", "kv_bytes"), ("gqa", "better", "accuracy"), ("gqa", "better", "decode_time")]
     claims = tuple(
-        StudyClaim.model_validate({"arm": arm, "expect": expect, "measure": measure, "planned": "2026-01-01"})
+        StudyClaim.model_validate({"arm": arm, "expect": expect, "measure": measure, "planned": "", "sizes": [1e6]})
         for arm, expect, measure in stated
     )
     judged = judge_claims(replace(summary, study=summary.study.model_copy(update={"claims": claims})))

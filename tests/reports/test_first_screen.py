@@ -245,7 +245,9 @@ def test_the_first_screen_of_a_ladder_and_of_a_search(browser: playwright.Browse
     pages = reports.render(ladder.write(tmp_path)), reports.render_search(folder.path)
     for page, first in zip(pages, ("table.ranked", ".drawing"), strict=True):
         found = visit(browser, page)
-        assert len(found.page.text_content(".answer").split()) <= MOST_WORDS
+        answer = found.page.text_content(".answer")
+        assert answer.startswith("With size (small to full), ") == (first == "table.ranked")
+        assert len(answer.rpartition("changes. ")[2].split()) <= MOST_WORDS
         assert found.page.eval_on_selector(first, "e => e.getBoundingClientRect().top") < 500
         assert found.page.evaluate("document.documentElement.scrollWidth") <= 1280
         assert found.messages == []

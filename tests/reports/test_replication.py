@@ -54,11 +54,11 @@ def summarised(folder: Path) -> StudySummary:
     return reports.summarise(path)
 
 
-def test_rows_agree_disagree_or_cannot_be_told(tmp_path: Path) -> None:
+def test_rows_agree_differ_or_cannot_be_told(tmp_path: Path) -> None:
     rows = {each.row.arm: each for each in reports.replicated(summarised(tmp_path))}
-    assert {name: each.outcome for name, each in rows.items()} == {
+    assert {name: each.judged.outcome for name, each in rows.items()} == {
         "gains": "agrees",
-        "opposite": "disagrees",
+        "opposite": "differs",
         "noisy": "cannot tell",
         "tied": "agrees",
     }
@@ -75,7 +75,7 @@ def test_the_table_in_words(tmp_path: Path) -> None:
     assert lines[0][1:3] == ("1.6", "−0.1 against base: better") and "±" in lines[0][3]
     assert lines[3][2] == "+0.009 against base: no difference" and lines[3][5] == "–"
     notes = replication_words.notes(TABLE.published("base"), rows)
-    assert "agrees: 2, disagrees: 1, cannot tell: 1." in notes[1]
+    assert "agrees: 2, differs: 1, cannot tell: 1." in notes[1]
     assert notes[-1].startswith("* quoted from memory")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reports.judge.reach.outcomes import distance
 from reports.judge.sentences import Prose
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.verdicts import Outcome
@@ -24,3 +25,10 @@ class JudgedClaim:
     effect: Estimate | None
     seen: float | None
     reason: Prose
+    parameters: tuple[float, float]
+    """Smallest and largest number of non-embedding parameters of the study's arms."""
+
+    @property
+    def told(self) -> str:
+        """`holds`, `differs at 56 k parameters (published at 220 M)`."""
+        return self.outcome + distance(self.outcome, self.parameters, self.claim.sizes)

@@ -9,11 +9,13 @@ found and could have been missed is *cannot tell*; one that the study does not j
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from reports.judge.claims.evidence import ClaimEvidence, evidence
 from reports.judge.claims.judged_claim import JudgedClaim
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.withheld import why_withheld
+from reports.judge.reach.outcomes import outcome_at
 from reports.judge.sentences import Prose
 from reports.judge.verdicts import Outcome, Verdict
 from store.documents import StudyClaim
@@ -38,14 +40,15 @@ SETTLED: dict[Verdict, Decision] = {
 
 
 def judge_claims(summary: StudySummary) -> tuple[JudgedClaim, ...]:
-    """The outcome of each claim, in the order of the study."""
-    return tuple(_judge(summary, claim) for claim in summary.study.claims)
+    """The outcome of each claim at the size of the study's models, in the order of the study."""
+    found = (_judge(summary, claim) for claim in summary.study.claims)
+    return tuple(replace(each, outcome=outcome_at(each.outcome, each.parameters, each.claim.sizes)) for each in found)
 
 
 def _judge(summary: StudySummary, claim: StudyClaim) -> JudgedClaim:
     if claim.expect == "stalls":
         outcome, reason = _stalls(summary, str(claim.arm))
-        return JudgedClaim(claim, outcome, None, None, Prose(reason))
+        return JudgedClaim(claim, outcome, None, None, Prose(reason), summary.study.parameters)
     return min(
         (_judge_pair(summary, claim, *pair) for pair in claim.pairs), key=lambda each: GRAVITY.index(each.outcome)
     )
@@ -60,7 +63,7 @@ def _judge_pair(summary: StudySummary, claim: StudyClaim, arm: str, against: str
     else:
         outcome, reason = _ahead(found, claim)
     named = f"{arm} against {against}: " if claim.order else ""
-    return JudgedClaim(claim, outcome, found.effect, found.seen, Prose(named + reason))
+    return JudgedClaim(claim, outcome, found.effect, found.seen, Prose(named + reason), summary.study.parameters)
 
 
 def _ahead(found: ClaimEvidence, claim: StudyClaim) -> Decision:

@@ -6,23 +6,12 @@ Each row is a claim of the study and is judged as one (`claims.judging`); there 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from reports.judge.claims.judged_claim import JudgedClaim
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.noise.power import power_at
-from reports.judge.verdicts import Outcome
 from store.documents import StudyPublishedRow
-
-Agreement: TypeAlias = Literal["agrees", "disagrees", "cannot tell"]
-AGREEMENT: Mapping[Outcome, Agreement] = {
-    "holds": "agrees",
-    "does not hold": "disagrees",
-    "cannot tell": "cannot tell",
-    "not tested": "cannot tell",
-}
 
 
 @dataclass(frozen=True)
@@ -33,10 +22,6 @@ class ReplicatedRow:
     row: StudyPublishedRow
     judged: JudgedClaim
     power: float | None
-
-    @property
-    def outcome(self) -> Agreement:
-        return AGREEMENT[self.judged.outcome]
 
 
 def replicated(summary: StudySummary) -> tuple[ReplicatedRow, ...]:

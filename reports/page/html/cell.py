@@ -7,7 +7,7 @@ from markupsafe import Markup
 from reports.judge.findings.study_summary import StudySummary
 from reports.page.html.ranking import ranked
 from reports.page.html.templating import environment, source
-from reports.page.wording.answers import headline, qualifiers
+from reports.page.wording.answers import beside, headline
 from reports.page.wording.reference_words import baseline_line
 from reports.page.wording.title_words import small_print
 
@@ -27,6 +27,6 @@ def render_cell(summary: StudySummary) -> str:
             small_print=small_print(summary),
             standing=baseline_line(summary),
             ranked=ranked(summary),
-            qualifiers=list(qualifiers(summary)),
+            beside=list(beside(summary)),
         )
     )

@@ -11,10 +11,12 @@ from reports.page.sections import Section
 MARKS = {
     "holds": "M-6,0 L-2,5 L6,-5",
     "does not hold": "M-5,-5 L5,5 M5,-5 L-5,5",
+    "agrees": "M-6,0 L-2,5 L6,-5",
+    "differs": "M-6,-2.5 H6 M-6,2.5 H6 M3.5,-6.5 L-3.5,6.5",
     "cannot tell": "M-5.5,0 a5.5,5.5 0 1,0 11,0 a5.5,5.5 0 1,0 -11,0",
     "not tested": "M-6,0 H6",
 }
-"""SVG path of an outcome's mark, in pixels around its centre: a check, a cross, a ring and a dash."""
+"""SVG path of an outcome's mark, in pixels around its centre: checks, a cross, an unequal sign, a ring and a dash."""
 
 
 @dataclass(frozen=True)

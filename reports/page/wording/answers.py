@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from reports.judge.findings.study_summary import RANKS, ArmSummary, EffectSummary, StudySummary
 from reports.judge.findings.withheld import UNDERTRAINED, guesses
+from reports.judge.reach import kept_signs
 from reports.judge.sentences import Prose, listed
 from reports.page.wording import (
     arm_descriptions,
@@ -33,8 +34,11 @@ class ArmAnswer:
 
 
 def headline(summary: StudySummary) -> str:
-    """The answer in one sentence of at most 25 words, and what it must not be read without."""
-    return _unanswered(summary) or _qualified(summary, short_answer.answer(summary))
+    """How differences change along a ladder, the answer in one sentence of at most 25 words, and what both must not be
+    read without."""
+    return _unanswered(summary) or _qualified(
+        summary, f"{rung_words.trend(summary)} {short_answer.answer(summary)}".strip()
+    )
 
 
 def in_full(summary: StudySummary) -> str:
@@ -51,6 +55,15 @@ def _qualified(summary: StudySummary, answer: str) -> str:
     return reference_words.qualified(answer, losses, references, summary.baseline)
 
 
+def beside(summary: StudySummary) -> Iterator[str]:
+    """Sentences to read beside the answer: caveats of the study, how often such differences kept their sign in larger
+    models, and qualifiers."""
+    kept = kept_signs.of_summary(summary)
+    yield from map(str, summary.study.caveats)
+    yield from filter(None, [f"{kept_signs.sentence(kept)} {kept_signs.limits(kept.values())}".strip()])
+    yield from qualifiers(summary)
+
+
 def qualifiers(summary: StudySummary) -> Iterator[str]:
     """Sentences without which the answer would claim too much."""
     if summary.study.scale in UNJUDGED:
@@ -58,7 +71,8 @@ def qualifiers(summary: StudySummary) -> Iterator[str]:
     said_already = any(arm.withheld == UNDERTRAINED for arm in summary.arms)
     yield from filter(None, [failure_words.left_out(summary).strip(), _shared(summary)])
     yield from filter(None, ["" if said_already else undertrained(summary.study).strip()])
-    yield from filter(None, [rung_words.clauses(summary.changes).strip()])
+    if not rung_words.trend(summary):
+        yield from filter(None, [rung_words.clauses(summary.changes)])
     yield from filter(None, (each.answer(summary) for each in summary.sections.values() if not each.is_the_question))
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 
 from reports.judge.claims.judged_claim import JudgedClaim
+from reports.judge.reach.outcomes import NEAR
 from reports.judge.statistics.estimates import Estimate
 from reports.page.wording import words
 from store.documents.claims import COSTS, LOSS, origin, statement
 
 INTRODUCTION = (
-    "Stated in the study before it ran, unless marked otherwise. “Does not hold” applies to this size and these data"
-    " only; “cannot tell” contradicts nothing."
+    "Stated in the study before it ran, unless marked otherwise. A claim holds or does not hold within a factor of"
+    f" {NEAR:g} of the sizes of its source; at other sizes, or if these are unknown, a result agrees or differs at its"
+    " own. “Cannot tell” contradicts nothing."
 )
 
 
@@ -20,7 +22,7 @@ def line(found: JudgedClaim) -> str:
     said = ", ".join(filter(None, (measured(found), could_see(found))))
     after = f" ({said})" if said else ""
     source = f" [{origin(found.claim)}]" if origin(found.claim) else ""
-    outcome = f"{found.outcome}{after}, {found.reason}; {stated(found)}"
+    outcome = f"{found.told}{after}, {found.reason}; {stated(found)}"
     return f"Claim: {statement(found.claim)}{source}: {outcome}."
 
 

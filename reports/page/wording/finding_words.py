@@ -140,10 +140,11 @@ def headline(summary: StudySummary) -> str:
     answer = f"{under[0].upper()}{under[1:]}, {'; '.join(parts)}"
     where = f" ({conditions(summary.study)})"
     qualified = f"{failure_words.left_out(summary)}{undertrained(summary.study)}"
-    first = "".join(f"{section.answer(summary)} " for section in summary.sections.values() if section.is_the_question)
-    others = (section.answer(summary) for section in summary.sections.values() if not section.is_the_question)
-    last = "".join(f" {said}" for said in others if said)
-    return f"{first}{answer}{where}.{qualified}{rung_words.clauses(summary.changes)}{last}"
+    first = [section.answer(summary) for section in summary.sections.values() if section.is_the_question]
+    others = [section.answer(summary) for section in summary.sections.values() if not section.is_the_question]
+    changes = rung_words.clauses(summary.changes)
+    opening, closing = (first, [changes, *others]) if first else ([changes], others)
+    return " ".join(filter(None, (*opening, f"{answer}{where}.{qualified}", *closing)))
 
 
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from reports.judge.sentences import listed
+from reports.judge.sentences import listed, prefixed_range
 from reports.page.wording.rate_words import rates
 from store.documents import StudyArm, StudyDocument, length
 from store.documents.study_arm import taught_by
@@ -27,8 +25,8 @@ def scale_of(study: StudyDocument) -> str:
 
 
 def _size_and_length(study: StudyDocument) -> tuple[str, str]:
-    sizes = _range([arm.parameters_non_embedding for arm in study.arms])
-    lengths = _range([arm.length.tokens_per_parameter for arm in study.arms])
+    sizes = prefixed_range([arm.parameters_non_embedding for arm in study.arms])
+    lengths = prefixed_range([arm.length.tokens_per_parameter for arm in study.arms])
     return f"{sizes} non-embedding parameters", f"{lengths} tokens per parameter"
 
 
@@ -41,20 +39,6 @@ def _checkpoints(study: StudyDocument) -> str:
     every = any(len(names) == len(study.arms) for names in named.values())
     found = (f"{path}{'' if every else f' ({listed(names)})'}" for path, names in named.items())
     return f" on top of the checkpoint {'; '.join(found)}" if named else ""
-
-
-def _range(values: Sequence[float]) -> str:
-    """`57 k`, or `57 k to 60 k`."""
-    low, high = (f"{prefixed(value)}" for value in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
-
-
-def prefixed(value: float) -> str:
-    """Two significant digits, with a decimal prefix."""
-    for unit, scale in ((" G", 1e9), (" M", 1e6), (" k", 1e3)):
-        if value >= scale:
-            return f"{float(f'{value / scale:.2g}'):g}{unit}"
-    return f"{float(f'{value:.2g}'):g}"
 
 
 def trained(arm: StudyArm, train_tokens: int | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.references import TextReferences
-from reports.page.wording.length_words import prefixed
+from reports.judge.sentences import prefixed
 from store.documents import References
 
 AMONG = "Among models worse than a bigram table: "

@@ -27,7 +27,7 @@ def _row(found: ReplicatedRow) -> tuple[str, ...]:
         NONE if row.figure is None else f"{row.figure:g}",
         theirs(row),
         claim_words.measured(found.judged) or NONE,
-        found.outcome,
+        found.judged.told,
         power,
         "; ".join(filter(None, (claim_words.could_see(found.judged), found.judged.reason))),
     )
@@ -42,11 +42,11 @@ def theirs(row: StudyPublishedRow) -> str:
 
 def notes(table: StudyPublished, rows: Sequence[ReplicatedRow]) -> list[str]:
     """Lines below the table: source and conditions, counts of outcomes, and the meaning of marks."""
-    counts = Counter(row.outcome for row in rows)
-    said = ", ".join(f"{outcome}: {counts[outcome]}" for outcome in ("agrees", "disagrees", "cannot tell"))
+    counts = Counter(row.judged.outcome for row in rows)
+    said = ", ".join(f"{outcome}: {count}" for outcome, count in counts.most_common())
     found = [
         f"{table.source}: {table.measure}" + (f" ({table.where})." if table.where else "."),
-        f"Rows by outcome: {said}. They apply to this size and these data only; “cannot tell” contradicts nothing.",
+        f"Rows by outcome: {said}. “Cannot tell” contradicts nothing.",
     ]
     if any(row.power is not None for row in rows):
         found.append("power: the probability that this study finds a difference as large as the published one.")

@@ -78,16 +78,24 @@ def _tuned_at_each_rung(summary: StudySummary) -> bool:
 
 AXES: tuple[Axis, ...] = ("size", "length")
 MOST_NAMED = 6
+MOST_SIZED = 3
+"""Most arms with one verdict whose differences are given."""
 VERBS: dict[Word, str] = {"grows": "grows", "shrinks": "shrinks", "flips": "changes sign", "changes": "changes"}
 
 
-def clauses(changes: Sequence[Change]) -> str:
-    """` With length (half_length to full), the difference of double shrinks; cannot tell for post.`, one sentence per
-    axis.
+def trend(summary: StudySummary) -> str:
+    """`With size (s to l), the difference of double shrinks from +0.08 to +0.03; cannot tell for post.`
 
-    Empty if nothing is judged yet.
+    One sentence per axis, which open the answer unless a section does; empty if nothing is judged yet.
     """
-    return "".join(_clause(axis, list(_farthest(changes, axis))) for axis in AXES)
+    if any(section.is_the_question for section in summary.sections.values()):
+        return ""
+    return clauses(summary.changes)
+
+
+def clauses(changes: Sequence[Change]) -> str:
+    """The sentences of all axes."""
+    return " ".join(filter(None, (_clause(axis, list(_farthest(changes, axis))) for axis in AXES)))
 
 
 def _farthest(changes: Sequence[Change], axis: Axis) -> Iterator[Change]:
@@ -103,10 +111,26 @@ def _farthest(changes: Sequence[Change], axis: Axis) -> Iterator[Change]:
 def _clause(axis: Axis, found: Sequence[Change]) -> str:
     if not found:
         return ""
-    by = {word: [each.arm for each in found if each.word == word] for word in (*VERBS, "cannot tell")}
-    parts = [f"the difference of {listed(by[word])} {verb}" for word, verb in VERBS.items() if by[word]]
-    if by["cannot tell"]:
-        whether = "" if parts else " whether the difference changes"
-        names = by["cannot tell"]
-        parts.append(f"cannot tell{whether} for {listed(names) if len(names) <= MOST_NAMED else f'{len(names)} arms'}")
-    return f" With {axis} ({found[0].rung} to {found[0].last}), {'; '.join(parts)}."
+    by = {word: [each for each in found if each.word == word] for word in (*VERBS, "cannot tell")}
+    parts = [f"the difference of {_named(by[word], verb)}" for word, verb in VERBS.items() if by[word]]
+    if unknown := by["cannot tell"]:
+        names = [each.arm for each in unknown]
+        of = listed(names) if len(names) <= MOST_NAMED else f"{len(names)} arms"
+        ends = f" ({', then '.join(_ends(*unknown))})" if len(found) == 1 and _ends(*unknown) else ""
+        parts.append(f"cannot tell for {of}" if parts else f"cannot tell whether the difference of {of} changes{ends}")
+    return f"With {axis} ({found[0].rung} to {found[0].last}), {'; '.join(parts)}."
+
+
+def _named(found: Sequence[Change], verb: str) -> str:
+    """`double shrinks from +0.08 to +0.03`, `double and post shrinks`: names beyond `MOST_SIZED` without numbers."""
+    if len(found) > MOST_SIZED:
+        return f"{listed([each.arm for each in found])} {verb}"
+    return listed([f"{each.arm} {verb} from {' to '.join(_ends(each))}" for each in found])
+
+
+def _ends(found: Change) -> list[str]:
+    """`+0.08`, `+0.03`: the differences at both rungs, over the same seeds; empty if unknown."""
+    if found.before is None or found.after is None or found.change is None:
+        return []
+    digits = min(3, max(2, words.decimals(found.change.half_width)))
+    return [words.signed(each.mean, digits) for each in (found.before, found.after)]

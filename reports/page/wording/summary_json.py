@@ -11,6 +11,7 @@ from reports.judge.claims.judged_claim import JudgedClaim
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.costs import ArmCosts
 from reports.judge.findings.study_summary import ArmSummary, EffectSummary, MeanScore, StudySummary
+from reports.judge.reach.kept_signs import of_summary
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.statistics.interval import Interval, ends_as_json
 from reports.page.wording.reference_words import standing
@@ -18,11 +19,16 @@ from store.documents import JsonObject, StudyClaim
 
 
 def documents(summary: StudySummary) -> JsonObject:
+    signs = {name: kept.document() for name, kept in of_summary(summary).items()}
     return {
         "references": _references(summary),
-        "arms": [{**_arm(arm), "standing": standing(summary, arm.name) or None} for arm in summary.arms],
-        "effects": [_effect(each) for each in summary.effects],
+        "arms": [
+            {**_arm(arm), "standing": standing(summary, arm.name) or None, "sign_kept": signs.get(arm.name)}
+            for arm in summary.arms
+        ],
+        "effects": [{**_effect(each), "sign_kept": signs.get(each.effect.name)} for each in summary.effects],
         "claims": [claim_document(each) for each in summary.claims],
+        "caveats": [{"text": each.text, "arm": each.arm} for each in summary.study.caveats],
         "changes": [each.document() for each in summary.changes],
     }
 
@@ -34,6 +40,7 @@ def claim_document(found: JudgedClaim) -> JsonObject:
     return {
         **{name: to_jsonable_python(getattr(found.claim, name)) for name in StudyClaim.model_fields},
         "outcome": found.outcome,
+        "parameters": list(found.parameters),
         "effect": {"mean": effect.mean, "low": low, "high": high} if effect else None,
         "seen": found.seen,
         "reason": found.reason,

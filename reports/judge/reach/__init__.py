@@ -1,0 +1,1 @@
+"""How far a verdict travels: results at one model size beside claims and results at others."""
