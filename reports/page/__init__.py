@@ -1,0 +1,1 @@
+"""How a study is shown: sections, figures, wording and HTML."""

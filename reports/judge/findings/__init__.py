@@ -1,0 +1,1 @@
+"""Findings of a study: its arms, differences and verdicts."""

@@ -1,0 +1,1 @@
+"""A study's runs as frames."""
