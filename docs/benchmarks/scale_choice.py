@@ -1,0 +1,130 @@
+"""How well each small scale of scale_choice.yaml predicts its target, and at what price, as Markdown.
+
+    python docs/benchmarks/scale_choice.py STORE [--seconds today=26 bytes=24 ...]
+
+Losses are in bits per byte, so that vocabularies compare. With d_ab the difference of two arms, averaged over seeds:
+
+    foresight   Σ |d_ab| [sign d_ab at the scale = sign d_ab at the target] / Σ |d_ab|     |d_ab|: at the target
+    minutes     2 · runs · seconds / 60, runs = (2.8 σ / d)²: core-minutes after which an arm's own difference from the
+                baseline is found at 5 % with 80 % power; the median over arms
+    σ           √mean((d₁ − d₂)² / 2) over arms, d₁ and d₂ the paired differences of two seeds
+
+An interval of foresight resamples arms, since pairs share them. Seconds are those of one run on an idle core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import defaultdict
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean, median
+
+import numpy as np
+
+from store import Store
+
+TARGET, BASELINE = "target", "base"
+Losses = dict[str, dict[int, float]]
+"""Bits per byte by arm and seed."""
+
+
+def losses(store: Store, scale: str) -> Losses:
+    """The finished runs of a scale."""
+    study = store.study("scale_choice", scale).read()
+    found: Losses = defaultdict(dict)
+    for arm in study.arms if study else ():
+        for run in arm.runs:
+            result = store.read_result(run.digest)
+            if result is not None and result.bits_per_byte is not None:
+                found[arm.name][run.seed] = result.bits_per_byte
+    return dict(found)
+
+
+def means(of: Losses) -> dict[str, float]:
+    return {arm: fmean(seeds.values()) for arm, seeds in of.items()}
+
+
+def foresight(here: dict[str, float], there: dict[str, float], arms: list[str]) -> float:
+    """Share of pairs in the target's order, weighted by their difference there. Arms may be repeated."""
+    right = whole = 0.0
+    for a, b in combinations(arms, 2):
+        gap = there[a] - there[b]
+        whole += abs(gap)
+        right += abs(gap) * ((here[a] - here[b]) * gap > 0)
+    return right / whole if whole else math.nan
+
+
+def interval(here: dict[str, float], there: dict[str, float], arms: list[str]) -> tuple[float, float]:
+    """95 % interval of foresight over resampled arms."""
+    draw = np.random.default_rng(0)
+    drawn = [foresight(here, there, list(draw.choice(arms, len(arms)))) for _ in range(2000)]
+    low, high = np.nanquantile(drawn, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def paired(of: Losses) -> dict[str, list[float]]:
+    """Differences from the baseline by arm, one for each seed that both have."""
+    base = of[BASELINE]
+    return {
+        arm: [loss - base[seed] for seed, loss in seeds.items() if seed in base]
+        for arm, seeds in of.items()
+        if arm != BASELINE
+    }
+
+
+def noise(differences: dict[str, list[float]]) -> float:
+    """Standard deviation of a paired difference."""
+    return math.sqrt(fmean((each[0] - each[1]) ** 2 / 2 for each in differences.values() if len(each) > 1))
+
+
+def rows(store: Store, scales: list[str], seconds: dict[str, float]) -> list[str]:
+    there = means(losses(store, TARGET))
+    found = []
+    for scale in scales:
+        of = losses(store, scale)
+        here = means(of)
+        arms = sorted(here.keys() & there.keys())
+        if len(arms) < 3 or BASELINE not in here:
+            continue
+        differences = paired(of)
+        sd = noise(differences)
+        cost = seconds.get(scale, math.nan)
+        minutes = median(2 * (2.8 * sd / fmean(each)) ** 2 * cost / 60 for each in differences.values() if each)
+        share, (low, high) = foresight(here, there, arms), interval(here, there, arms)
+        seeds = min(len(each) for each in of.values())
+        found.append(
+            f"| {scale} | {len(arms)} | {seeds} | {here[BASELINE]:.3f} | {sd:.4f} | {cost:.0f} | {minutes:.2g} "
+            f"| {share:.0%} ({low:.0%} to {high:.0%}) |"
+        )
+    return found
+
+
+def effects(store: Store, scales: list[str]) -> list[str]:
+    """Difference of each arm from the baseline at every scale, in bits per byte."""
+    known = {scale: paired(losses(store, scale)) for scale in (TARGET, *scales)}
+    arms = list(known[TARGET])
+    head = f"| arm | {' | '.join(known)} |\n|---{'|--:' * len(known)}|"
+    lines = [
+        f"| {arm} | {' | '.join(f'{fmean(of[arm]):+.3f}' if of.get(arm) else '–' for of in known.values())} |"
+        for arm in arms
+    ]
+    return [head, *lines]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--seconds", nargs="*", default=[], metavar="SCALE=SECONDS")
+    asked = parser.parse_args()
+    store = Store(asked.store)
+    seconds = {name: float(value) for name, _, value in (each.partition("=") for each in asked.seconds)}
+    here = [s.scale for s in store.study_documents() if s.name == "scale_choice" and s.scale != TARGET]
+    print("| scale | arms | seeds | base, bits per byte | σ of a difference | seconds | minutes | foresight |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+    print("\n".join([*rows(store, here, seconds), "", *effects(store, here)]))
+
+
+if __name__ == "__main__":
+    main()
