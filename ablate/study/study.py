@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ablate.data.sources import DataSource
 from ablate.store.documents import HeldOutPart
+from ablate.store.documents.study import FORMER_SCALES, SCALES
 from ablate.study.arms import Arm, ArmBuilder
 from ablate.study.budget_spec import Budget
 from ablate.study.claim_spec import ClaimSpec
@@ -78,6 +79,14 @@ class Study:
     def source(self) -> str | None:
         """Source of the question or the claim."""
         return self.sections.source
+
+    @property
+    def shortfall(self) -> str | None:
+        """Why models of this scale are too small for the question; None if the study does not say so."""
+        needs, here = self.sections.needs, FORMER_SCALES.get(self.scale, self.scale)
+        if needs is None or here not in SCALES or SCALES.index(here) >= SCALES.index(needs):
+            return None
+        return f"needs {needs}: models of the scale {self.scale} are too small to answer this question"
 
     @property
     def baseline(self) -> str:
