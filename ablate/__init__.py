@@ -44,37 +44,37 @@ if TYPE_CHECKING:
     from ablate.api.starting import new
     from ablate.api.study_plan import StudyPlan
     from ablate.checkpoints import CheckpointError
-    from ablate.errors import ArgumentError, DataError
     from ablate.plugins import plug_in
     from ablate.running.engines import EngineError
     from ablate.running.rehearsing import CalibrationError
     from ablate.running.stages import Failure
     from ablate.searching.samplers import MissingPackageError
     from ablate.searching.storage import StorageError
-    from ablate.store import AblateError, StoreError
-    from ablate.store.documents.handbook import HandbookClaim
     from ablate.study.problems import Problem, StudyError
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
     from ablate.study.study import Study
-    from reports.errors import ReportError
+    from reports.judge.errors import ReportError
+    from store import AblateError, StoreError
+    from store.documents.handbook import HandbookClaim
+    from store.errors import ArgumentError, DataError
 
     __version__: str
 
 # Lazy, so that `import ablate` loads neither torch nor pydantic.
 _HOME = {
-    "AblateError": "ablate.store",
-    "ArgumentError": "ablate.errors",
+    "AblateError": "store",
+    "ArgumentError": "store.errors",
     "CalibrationError": "ablate.running.rehearsing",
     "CheckpointError": "ablate.checkpoints",
-    "DataError": "ablate.errors",
+    "DataError": "store.errors",
     "EngineError": "ablate.running.engines",
     "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",
     "Fits": "ablate.api.scaling",
     "Foretold": "ablate.api.foretelling",
     "Generated": "ablate.api.generating",
-    "HandbookClaim": "ablate.store.documents.handbook",
+    "HandbookClaim": "store.documents.handbook",
     "Imported": "ablate.api.importing",
     "Judgement": "ablate.api.judging",
     "LossComparison": "ablate.api.comparing",
@@ -84,13 +84,13 @@ _HOME = {
     "Problem": "ablate.study.problems",
     "Registration": "ablate.api.registering",
     "Replication": "ablate.api.replicating",
-    "ReportError": "reports.errors",
+    "ReportError": "reports.judge.errors",
     "Runs": "ablate.api.browsing",
     "ScaleUp": "ablate.api.scaling",
     "Scores": "ablate.api.evaluating",
     "SearchResult": "ablate.api.searching",
     "StorageError": "ablate.searching.storage",
-    "StoreError": "ablate.store",
+    "StoreError": "store",
     "StoresCompared": "ablate.api.pooling",
     "Study": "ablate.study.study",
     "StudyError": "ablate.study.problems",

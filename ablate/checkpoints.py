@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import zoo
 from ablate.data import DataError
 from ablate.data.paths import expanded
-from ablate.store import AblateError, Store, sums
-from ablate.store.documents import JsonObject
+from store import AblateError, Store, sums
+from store.documents import JsonObject
 from zoo.checkpoint import read_json
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import Any, NoReturn, Protocol, cast
 
 from ablate.commands import BAD_INPUT, COMMANDS
 from ablate.commands._streams import make_writable
-from ablate.errors import ArgumentError
-from ablate.store import AblateError
 from ablate.training.stop import TO_END, Stopped, as_ctrl_c
+from store import AblateError
+from store.errors import ArgumentError
 
 UNREAD = 141
 GARBAGE = 50_000

@@ -1,7 +1,7 @@
 """Clashes of this project's top-level packages with other distributions that have the same names, such as `evals`.
 
-The check runs on every `import ablate`, so it imports nothing and reads little: the import specs of three packages,
-pip's list of installed files, and three folder listings.
+The check runs on every `import ablate`, so it imports nothing and reads little: the import specs of four packages,
+pip's list of installed files, and four folder listings.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-SHARED = ("zoo", "evals", "reports")
+SHARED = ("zoo", "store", "evals", "reports")
 
 
 def warn_of_clashes() -> None:

@@ -8,8 +8,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from ablate.errors import ArgumentError
-from ablate.store.files import read_regular
+from store.errors import ArgumentError
+from store.files import read_regular
 
 FOLDERS = (
     *("zoo.norms", "zoo.residuals", "zoo.positions", "zoo.positions.scalings", "zoo.sparsities", "zoo.mixers"),

@@ -32,8 +32,8 @@ def main(arguments: list[str]) -> int:
 def _lm_eval(arguments: list[str]) -> int:
     from lm_eval.__main__ import cli_evaluate  # noqa: PLC0415 (slow to load)
 
-    from ablate.store import StoreError  # noqa: PLC0415
     from evals.harness.lm_eval_model import ModelFolderError  # noqa: PLC0415 (registers the model)
+    from store import StoreError  # noqa: PLC0415
 
     sys.argv = ["lm-eval", *arguments]
     try:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-from ablate.store.documents.claim import Count
+from store.documents.claim import Count
 
 Listener = Callable[[Count], None]
 Item = TypeVar("Item")

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from tokenizers import Tokenizer
 
-from ablate.store.documents import EvalsDocument, SampleRecord, Section
 from evals.counting import counting
 from evals.evaluations.tasks import TasksSpec
 from evals.found import Found
 from evals.spec import EvalSettings
 from evals.subject import Data, Subject
+from store.documents import EvalsDocument, SampleRecord, Section
 from zoo.model import Decoder
 
 

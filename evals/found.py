@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ablate.store.documents import JsonObject, JsonScalar, SampleRecord, Score, TaskGroup
+from store.documents import JsonObject, JsonScalar, SampleRecord, Score, TaskGroup
 
 Scores = Mapping[str, Mapping[str, Score]]
 """Scores by task and metric."""

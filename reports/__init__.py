@@ -10,55 +10,55 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from ablate.store.documents import SearchDocument
     from reports.atlas.findings import findings_files
     from reports.atlas.readme import tables_file
     from reports.atlas.sources import Sources
-    from reports.claims.replication import replicated
-    from reports.findings.documents import documents
-    from reports.findings.next_steps import next_steps, step_words
-    from reports.findings.study_summary import StudySummary
-    from reports.findings.summary import summarise_study as summarise
-    from reports.pages.campaign import render_campaign
-    from reports.pages.cell import render_cell as notebook_cell
-    from reports.pages.export import export_study
-    from reports.pages.page import record_look
-    from reports.pages.page import render_study as render
-    from reports.pages.search_page import render as render_search
-    from reports.pages.site import render_site
+    from reports.judge.claims.replication import replicated
+    from reports.judge.findings.next_steps import next_steps, step_words
+    from reports.judge.findings.study_summary import StudySummary
+    from reports.page.html.campaign import render_campaign
+    from reports.page.html.cell import render_cell as notebook_cell
+    from reports.page.html.export import export_study
+    from reports.page.html.page import record_look
+    from reports.page.html.page import render_study as render
+    from reports.page.html.search_page import render as render_search
+    from reports.page.html.site import render_site
+    from reports.page.summarising import summarise_study as summarise
+    from reports.page.wording.answers import closing_table as table
+    from reports.page.wording.answers import headline
+    from reports.page.wording.cost_words import unmeasured
+    from reports.page.wording.finding_words import sentence
+    from reports.page.wording.summary_json import documents
     from reports.results.document import RecordedResult
     from reports.results.files import read as read_result
     from reports.results.sizes import size_of
     from reports.results.storing import record_result, results_of_store
-    from reports.wording.answers import closing_table as table
-    from reports.wording.answers import headline
-    from reports.wording.cost_words import unmeasured
-    from reports.wording.finding_words import sentence
+    from store.documents import SearchDocument
 
 # Lazy, so that `import reports` is cheap.
 _HOME = {
-    "documents": "reports.findings.documents",
-    "export_study": "reports.pages.export",
+    "documents": "reports.page.wording.summary_json",
+    "export_study": "reports.page.html.export",
     "findings_files": "reports.atlas.findings",
-    "headline": "reports.wording.answers",
-    "next_steps": "reports.findings.next_steps",
-    "notebook_cell": "reports.pages.cell:render_cell",
+    "headline": "reports.page.wording.answers",
+    "next_steps": "reports.judge.findings.next_steps",
+    "notebook_cell": "reports.page.html.cell:render_cell",
     "read_result": "reports.results.files:read",
-    "record_look": "reports.pages.page",
+    "record_look": "reports.page.html.page",
     "record_result": "reports.results.storing",
-    "render": "reports.pages.page:render_study",
-    "render_campaign": "reports.pages.campaign",
-    "render_search": "reports.pages.search_page:render",
-    "render_site": "reports.pages.site",
-    "replicated": "reports.claims.replication",
+    "render": "reports.page.html.page:render_study",
+    "render_campaign": "reports.page.html.campaign",
+    "render_search": "reports.page.html.search_page:render",
+    "render_site": "reports.page.html.site",
+    "replicated": "reports.judge.claims.replication",
     "results_of_store": "reports.results.storing",
-    "sentence": "reports.wording.finding_words",
+    "sentence": "reports.page.wording.finding_words",
     "size_of": "reports.results.sizes",
-    "step_words": "reports.findings.next_steps",
-    "summarise": "reports.findings.summary:summarise_study",
-    "table": "reports.wording.answers:closing_table",
+    "step_words": "reports.judge.findings.next_steps",
+    "summarise": "reports.page.summarising:summarise_study",
+    "table": "reports.page.wording.answers:closing_table",
     "tables_file": "reports.atlas.readme",
-    "unmeasured": "reports.wording.cost_words",
+    "unmeasured": "reports.page.wording.cost_words",
 }
 
 __all__ = [
@@ -116,14 +116,14 @@ def atlas_files(
 
 def contrasts(summary: StudySummary) -> list[str]:
     """One sentence per declared comparison between arms other than the baseline."""
-    from reports.sections.contrasts import sentence as compared  # noqa: PLC0415 (keeps the import cheap)
+    from reports.page.sections.contrasts import sentence as compared  # noqa: PLC0415 (keeps the import cheap)
 
     return [compared(summary, each) for each in summary.contrasts]
 
 
 def rates(summary: StudySummary) -> str:
     """Sentence on the source of the arms' learning rates: `Rates as written, not tuned.`"""
-    from reports.wording import rate_words  # noqa: PLC0415 (keeps the import cheap)
+    from reports.page.wording import rate_words  # noqa: PLC0415 (keeps the import cheap)
 
     return rate_words.line(summary.study)
 
@@ -131,11 +131,10 @@ def rates(summary: StudySummary) -> str:
 def notes(summary: StudySummary) -> list[str]:
     """Lines that the table and the headline leave out; for a run without verdicts, only where its baseline stands among
     simple models and why it has no speeds."""
-    from ablate.store.documents.study import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
-    from reports.claims import claim_words  # noqa: PLC0415
-    from reports.wording import answers, cost_words, method_words, reference_words  # noqa: PLC0415
-    from reports.wording.registration_words import line as registered  # noqa: PLC0415
-    from reports.wording.title_words import small_print  # noqa: PLC0415
+    from reports.page.wording import answers, claim_words, cost_words, method_words, reference_words  # noqa: PLC0415
+    from reports.page.wording.registration_words import line as registered  # noqa: PLC0415
+    from reports.page.wording.title_words import small_print  # noqa: PLC0415
+    from store.documents.study import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
 
     found = []
     if summary.study.scale not in UNJUDGED:
@@ -171,16 +170,16 @@ def figures_of(summary: StudySummary) -> dict[str, go.Figure]:
     """All figures of the study's page by key, in the page's order."""
     import plotly.graph_objects as go  # noqa: PLC0415 (keeps the import cheap)
 
-    from reports.sections import draw  # noqa: PLC0415 (keeps the import cheap)
+    from reports.page.sections import draw  # noqa: PLC0415 (keeps the import cheap)
 
     return {figure.key: go.Figure(figure.drawing.to_plotly_json()) for figure in draw(summary)}
 
 
 def open_arms(study_dir: Path | str) -> tuple[str, ...]:
     """Arms that more seeds could settle, decided on the validation part alone; verdicts compare the test part."""
-    from reports.findings import summary  # noqa: PLC0415 (keeps the import cheap)
-    from reports.reading.collect import collect  # noqa: PLC0415
-    from reports.reading.units import judging  # noqa: PLC0415
+    from reports.judge.findings import summary  # noqa: PLC0415 (keeps the import cheap)
+    from reports.judge.reading.collect import collect  # noqa: PLC0415
+    from reports.judge.reading.units import judging  # noqa: PLC0415
 
     return summary.open_arms(summary.summarise(judging(collect(study_dir))))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ablate.store.documents import (
+from store.documents import (
     Environment,
     GradNorm,
     MeasureDocument,

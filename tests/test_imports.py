@@ -14,12 +14,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 MAY_IMPORT = {
     "zoo": ("zoo",),
-    "evals": ("zoo", "evals", "ablate.store"),
-    "ablate": ("zoo", "evals", "ablate"),
-    "ablate/store": ("ablate.store", "ablate.errors"),
-    "ablate/errors.py": (),
-    "ablate/noise": ("ablate.noise",),
-    "reports": ("reports", "ablate.store", "ablate.noise"),
+    "store": ("store",),
+    "evals": ("zoo", "store", "evals"),
+    "ablate": ("zoo", "store", "evals", "reports.judge.noise", "ablate"),
+    "reports": ("store", "reports"),
+    "reports/judge": ("store", "reports.judge"),
+    "reports/judge/noise": ("reports.judge.noise",),
 }
 PACKAGES = {package for package in MAY_IMPORT if "/" not in package}
 
@@ -89,7 +89,7 @@ def loaded_after(statement: str) -> set[str]:
 
 
 def test_reports_and_the_store_load_no_torch() -> None:
-    loaded = loaded_after("import reports, reports.pages.page, reports.findings.summary, ablate.store")
+    loaded = loaded_after("import reports, reports.page.html.page, reports.judge.findings.summary, store")
     assert not loaded & {"torch", "optuna"}
     assert "polars" in loaded
 

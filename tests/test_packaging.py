@@ -116,7 +116,7 @@ def test_a_start_fits_the_schema_is_planned_and_is_never_overwritten(
 def installed(root: Path) -> Path:
     """A site-packages with our names and pip's list of their files."""
     rows = []
-    for name in ("zoo", "evals", "reports"):
+    for name in ("zoo", "store", "evals", "reports"):
         (root / name).mkdir(parents=True)
         (root / name / "__init__.py").write_text(f'"""{name} of ablate"""', encoding="utf-8")
         rows.append(f"{name}/__init__.py,sha256=x,{(root / name / '__init__.py').stat().st_size}\n")

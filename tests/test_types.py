@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.test_imports import PACKAGES, ROOT
 
 UNNAMED = re.compile(r"(?:dict|Mapping)\[str, Any\]")
-STORE = ROOT / "ablate" / "store"
+STORE = ROOT / "store"
 MOST = 40
 """Places: aliases that say in a docstring what they hold, and keyword arguments of others' functions."""
 

@@ -18,11 +18,11 @@ import ablate
 from ablate.data import Corpus, open_corpus
 from ablate.data.references import references
 from ablate.running.corpora import prepare_corpora, prepare_references
-from ablate.store import Store
-from reports.reading.references import TextReferences
+from reports.judge.reading.references import TextReferences
 from reports.results import files
 from reports.results.document import RecordedResult
 from reports.results.storing import with_references
+from store import Store
 
 
 def main() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ablate.store import Store
-from ablate.store.documents import ResultDocument, RunDocument, StudyArm, StudyDocument, TextMeta
 from ablate.training.spec import TrainSpec
 from evals.reading.causal import obstacle
+from store import Store
+from store.documents import ResultDocument, RunDocument, StudyArm, StudyDocument, TextMeta
 from zoo.hf import REMOTE
 from zoo.spec import parse
 

@@ -11,21 +11,21 @@ from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus, prepare
 from ablate.data.sources import TextSource
 from ablate.data.spec import parse
-from ablate.errors import ArgumentError
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
 from ablate.planning.adoption import adopt
 from ablate.readable import now
 from ablate.running.importing import imported_run, store_imported
 from ablate.running.progress import Wanted, open_progress, teller
-from ablate.store import Store
-from ablate.store.documents import ImportDocument, RunDocument
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from evals.costs.spec import MeasureSpec
 from evals.harness.conventions import Bos
 from evals.spec import EvalSpec
+from store import Store
+from store.documents import ImportDocument, RunDocument
+from store.errors import ArgumentError
 from zoo.errors import SpecError
 from zoo.lengths import longest_text
 from zoo.settings.explain import checked

@@ -10,17 +10,17 @@ import reports
 from ablate.api.catalogue import catalogued, settings_of
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.api.recorded import RESULTS
-from ablate.errors import ArgumentError
 from ablate.planning.claims import stated
 from ablate.plugins import check_groups
-from ablate.store import Store
-from ablate.store.files import write_texts
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.handbook import handbook
 from ablate.study.papers import FOLDER, papers
 from ablate.study.written import SHIPPED, read_study, shipped
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting
 from reports.results.document import Plain, RecordedResult, parts_of
+from store import Store
+from store.errors import ArgumentError
+from store.files import write_texts
 from zoo.presets import names, preset
 from zoo.settings.descriptions import descriptions
 

@@ -10,14 +10,14 @@ import torch
 import zoo
 from ablate.api.public import Device, Dtype
 from ablate.checkpoints import Checkpoint
-from ablate.errors import ArgumentError
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import enforce, pick_device, restored
-from ablate.store import AblateError
 from ablate.study.written import Sets, edit_layers
 from ablate.training.execution import Count
 from evals.costs.bench import BenchDocument, BenchSetting, compare
 from evals.costs.machine import room_bytes
+from store import AblateError
+from store.errors import ArgumentError
 from zoo.errors import SpecError, UnsupportedError
 from zoo.settings.edits import Edits
 

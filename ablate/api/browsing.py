@@ -9,10 +9,10 @@ import polars as pl
 
 import reports
 from ablate.api.frames import ledger_frame
-from ablate.errors import ArgumentError
-from ablate.store import Store, StoreError
-from ablate.store.documents import JsonObject, SearchDocument, StudyDocument
-from reports.findings.history import RULES, Rule, history
+from reports.judge.findings.history import RULES, Rule, history
+from store import Store, StoreError
+from store.documents import JsonObject, SearchDocument, StudyDocument
+from store.errors import ArgumentError
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:

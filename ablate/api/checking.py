@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ablate.store import Store, StoreError
-from ablate.store.checking import Check
+from store import Store, StoreError
+from store.checking import Check
 
 
 class Damages(list[str]):

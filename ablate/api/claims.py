@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ablate.store.documents.handbook import HandbookClaim
 from ablate.study.handbook import matching
+from store.documents.handbook import HandbookClaim
 
 
 def claims(*words: str) -> tuple[HandbookClaim, ...]:

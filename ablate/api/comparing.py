@@ -15,11 +15,11 @@ from pydantic import JsonValue
 from ablate.api.logs_of_others import ended, is_pattern, read_logs
 from ablate.api.loss_metrics import facing, notes_on
 from ablate.api.loss_table import LossTable, read_table
-from ablate.errors import ArgumentError
 from ablate.planning.looks import ALPHA, looks
-from ablate.store.documents import JsonObject
-from reports.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
-from reports.wording.arm_names import listed_seeds
+from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
+from reports.page.wording.arm_names import listed_seeds
+from store.documents import JsonObject
+from store.errors import ArgumentError
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:

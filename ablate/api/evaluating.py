@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from ablate.api._import_request import imported_first
 from ablate.api.runs import find_run
 from ablate.data import AnyCorpus, SyntheticCorpus, open_corpus
-from ablate.errors import ArgumentError
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import restored
 from ablate.planning.checks import conditions
@@ -21,13 +20,14 @@ from ablate.planning.identity import request_digest
 from ablate.running.engines.inprocess import run_here
 from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
-from ablate.store import Store, StoreError
-from ablate.store.documents import EvalsDocument, JsonObject
-from ablate.store.result_columns import Schema
 from ablate.study.complaints import complaints
 from evals.asking import named, section
 from evals.harness.skipped import skipped_lines
 from evals.spec import EvalSpec, EvaluationError
+from store import Store, StoreError
+from store.documents import EvalsDocument, JsonObject
+from store.errors import ArgumentError
+from store.result_columns import Schema
 from zoo.spec import ModelSpec, parse
 
 SCORES: Schema = {

@@ -8,14 +8,14 @@ from typing import Any
 import zoo
 from ablate.api._card import read_card
 from ablate.api.runs import end_token, find_run
-from ablate.errors import ArgumentError
-from ablate.store import Store, StoreError, write_text
-from ablate.store.documents import RunDocument
 from ablate.training.lora import saved_adapters
 from ablate.training.session import initial_model
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_model
 from evals.reading.causal import obstacle
+from store import Store, StoreError, write_text
+from store.documents import RunDocument
+from store.errors import ArgumentError
 from zoo.errors import UnsupportedError
 from zoo.hf import REMOTE, native, save_adapters, save_with_code
 

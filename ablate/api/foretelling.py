@@ -7,13 +7,11 @@ from dataclasses import asdict, dataclass, replace
 
 from ablate.api.study_names import StudyLike
 from ablate.data import DataIdentity, DataSource, vocabulary
-from ablate.errors import ArgumentError
 from ablate.planning.durations import least_seconds
 from ablate.planning.make_plan import Identify, make_plan
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.plan_shown import tuning_runs
 from ablate.readable import clock
-from ablate.store.documents import JsonObject
 from ablate.study.reading import load_study
 from ablate.study.scales import scale_names
 from ablate.study.study import Study
@@ -22,6 +20,8 @@ from ablate.training.step_work import StepWork, step_work
 from evals.costs.devices import Device, DeviceError
 from evals.costs.devices import device as device_named
 from evals.costs.step_roofline import SLOWER, StepSeconds, step_seconds
+from store.documents import JsonObject
+from store.errors import ArgumentError
 from zoo.kernels.fla import WRITTEN_OUT
 
 START_SECONDS = {False: 20.0, True: 30.0}

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from ablate.store.result_columns import Schema
-from reports.findings.comparison import Judgement
-from reports.findings.history import HistoryEntry
-from reports.findings.study_summary import ArmSummary, EffectSummary, StudySummary
-from reports.reading.collect import RUNS
-from reports.statistics.estimates import Estimate
+from reports.judge.findings.comparison import Judgement
+from reports.judge.findings.history import HistoryEntry
+from reports.judge.findings.study_summary import ArmSummary, EffectSummary, StudySummary
+from reports.judge.reading.collect import RUNS
+from reports.judge.statistics.estimates import Estimate
+from store.result_columns import Schema
 
 INTERVALS = ("loss", "bits_per_byte", "accuracy", "excess", "peak_memory_bytes")
 """Means over seeds that have columns for their bounds, too."""

@@ -12,8 +12,6 @@ from tokenizers import Tokenizer
 
 import zoo
 from ablate.api.runs import end_token, find_run
-from ablate.errors import ArgumentError
-from ablate.store import AblateError, StoreError
 from ablate.training.execution import Count
 from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
 from ablate.training.spec import TrainSpec
@@ -22,6 +20,8 @@ from evals.costs.memory import is_out_of_memory
 from evals.harness.conventions import Conventions
 from evals.harness.decode import GenerationRequest, decode
 from evals.reading.causal import obstacle
+from store import AblateError, StoreError
+from store.errors import ArgumentError
 from zoo.decode import Sampling
 from zoo.lengths import longest_text
 from zoo.settings.explain import checked

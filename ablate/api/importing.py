@@ -21,11 +21,11 @@ from ablate.planning.identity import request_digest
 from ablate.running.engines.inprocess import run_here
 from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
-from ablate.store import Store
-from ablate.store.documents import JsonObject, MeasureDocument, ResultDocument, RunDocument
 from ablate.study.written import Sets
 from ablate.training.execution import Count
 from evals.harness.conventions import Bos
+from store import Store
+from store.documents import JsonObject, MeasureDocument, ResultDocument, RunDocument
 from zoo.spec import parse as parse_model
 
 

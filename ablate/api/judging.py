@@ -18,15 +18,11 @@ from scipy import special
 import reports
 from ablate.api.proposal_looks import FIRST_SEED, Case, Looks
 from ablate.api.study_names import StudyLike
-from ablate.errors import ArgumentError
 from ablate.machine.environment import PROJECT
-from ablate.noise.power import POWER
 from ablate.readable import now
 from ablate.running.context import open_context
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
-from ablate.store import write_text
-from ablate.store.documents import JsonObject, ProposalOutcome, ProposalRecord, ProposalTest
 from ablate.study.promoting import Edits, changes, proposal, refuse_unfair
 from ablate.study.reading import load_study
 from ablate.study.study import Study
@@ -37,6 +33,10 @@ from reports.campaigns.proposals import (
     kept,
     latest,
 )
+from reports.judge.noise.power import POWER
+from store import write_text
+from store.documents import JsonObject, ProposalOutcome, ProposalRecord, ProposalTest
+from store.errors import ArgumentError
 from zoo.errors import did_you_mean
 
 BUDGET = 20 * 60.0

@@ -11,13 +11,13 @@ from statistics import fmean
 import reports
 from ablate.api.recorded import RESULTS
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.store import Store
-from ablate.store.documents import JsonObject, References, TextMeta
-from ablate.store.documents.references import counted_tokens
-from ablate.store.documents.study import UNJUDGED
-from ablate.store.like_runs import ALIKE, STUDIES_READ
 from ablate.training.objectives.next_token import NextToken
-from reports.wording.length_words import prefixed
+from reports.page.wording.length_words import prefixed
+from store import Store
+from store.documents import JsonObject, References, TextMeta
+from store.documents.references import counted_tokens
+from store.documents.study import UNJUDGED
+from store.like_runs import ALIKE, STUDIES_READ
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ablate.api.named import named_run
 from ablate.running.runlog import DONE
-from ablate.store import Store
-from ablate.store.files import check_regular
+from store import Store
+from store.files import check_regular
 
 LOOK_SECONDS = 0.2
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from ablate.errors import ArgumentError, reason_of
+from store.errors import ArgumentError, reason_of
 from zoo.errors import did_you_mean
 
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"

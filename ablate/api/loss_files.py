@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ablate.errors import ArgumentError, reason_of
-from ablate.store.files import check_regular, read_regular
+from store.errors import ArgumentError, reason_of
+from store.files import check_regular, read_regular
 
 if TYPE_CHECKING:
     import pandas as pd

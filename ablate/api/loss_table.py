@@ -16,7 +16,7 @@ import polars as pl
 
 from ablate.api.logs_of_others import LOSSES, STEPS, ended
 from ablate.api.loss_files import Table, read_any
-from ablate.errors import ArgumentError
+from store.errors import ArgumentError
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:

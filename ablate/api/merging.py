@@ -9,10 +9,10 @@ from pathlib import Path
 from ablate.api.packing import unpacked
 from ablate.api.prospects import JudgedBefore
 from ablate.api.sizes import size_in_bytes
-from ablate.store import Store
-from ablate.store.documents import JsonObject, StudyDocument
-from ablate.store.documents.shell import seeds_option
-from ablate.store.merging import merge as merge_stores
+from store import Store
+from store.documents import JsonObject, StudyDocument
+from store.documents.shell import seeds_option
+from store.merging import merge as merge_stores
 
 LIMIT = "16GiB"
 

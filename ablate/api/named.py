@@ -6,8 +6,8 @@ import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ablate.store import Store, StoreError
-from ablate.store.documents import SearchDocument, StudyDocument
+from store import Store, StoreError
+from store.documents import SearchDocument, StudyDocument
 from zoo.errors import did_you_mean
 
 

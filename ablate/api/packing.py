@@ -14,16 +14,16 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from ablate.api.named import named_folder, named_run, study_name
-from ablate.errors import ArgumentError
 from ablate.machine.environment import project_version
 from ablate.planning.identity import recomputed
 from ablate.readable import now
-from ablate.store import SearchFolder, Store, StoreError, StudyFolder, archive, checksum, jsonfile
-from ablate.store.documents import MergedRecord, PackDocument, RunDocument, StudyDocument
-from ablate.store.merging import verify
-from ablate.store.paths import CAMPAIGN_STUDY
 from ablate.training.spec import TrainSpec
-from reports.findings.judging import share_runs
+from reports.judge.findings.judging import share_runs
+from store import SearchFolder, Store, StoreError, StudyFolder, archive, checksum, jsonfile
+from store.documents import MergedRecord, PackDocument, RunDocument, StudyDocument
+from store.errors import ArgumentError
+from store.merging import verify
+from store.paths import CAMPAIGN_STUDY
 from zoo.errors import SpecError
 from zoo.settings.registry import changed
 from zoo.spec import parse

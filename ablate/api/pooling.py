@@ -14,16 +14,16 @@ from scipy import special
 import reports
 from ablate.api.comparing import frame_rows
 from ablate.api.named import named_folder
-from ablate.errors import ArgumentError
-from ablate.store.documents import JsonObject, StudyDocument
-from ablate.store.documents.study import UNJUDGED
-from ablate.store.documents.tuning import RATE
-from reports.statistics.estimates import holm
-from reports.statistics.random_effects import random_effects
-from reports.verdicts import ALPHA
+from reports.judge.statistics.estimates import holm
+from reports.judge.statistics.random_effects import random_effects
+from reports.judge.verdicts import ALPHA
+from store.documents import JsonObject, StudyDocument
+from store.documents.study import UNJUDGED
+from store.documents.tuning import RATE
+from store.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from reports.findings.study_summary import StudySummary
+    from reports.judge.findings.study_summary import StudySummary
 
 NUMBERS = ("difference", "low", "high", "p", "tau", "q", "q_p", "i2")
 SCHEMA = {"arm": pl.String, "against": pl.String, "stores": pl.Int64, **dict.fromkeys(NUMBERS, pl.Float64)}

@@ -13,10 +13,10 @@ from ablate.data.sources import TextSource
 from ablate.machine.numerics import pick_device
 from ablate.running.corpora import checkpoint_lines, prepare_corpora
 from ablate.running.progress import Wanted, open_progress
-from ablate.store import Store
-from ablate.store.result_columns import Schema
 from ablate.study.reading import load_study
 from ablate.study.written import Sets
+from store import Store
+from store.result_columns import Schema
 
 _COLUMNS: Schema = {
     "digest": pl.String,

@@ -6,11 +6,11 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from ablate.errors import ArgumentError
 from ablate.study.promoting import confirming, refuse_edited, write_study
 from ablate.study.study import Study
 from ablate.study.yamlfile import StudyMap
-from reports.findings.study_summary import StudySummary
+from reports.judge.findings.study_summary import StudySummary
+from store.errors import ArgumentError
 from zoo.settings.edits import merge
 
 SEEDS = 5

@@ -12,14 +12,10 @@ import polars as pl
 
 from ablate.api.planning import plan
 from ablate.api.running import run
-from ablate.errors import ArgumentError
 from ablate.readable import clock
 from ablate.running.context import RunContext
 from ablate.running.options import PlanOptions, RunOptions
 from ablate.running.progress import Wanted
-from ablate.store import Store
-from ablate.store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyDocument
-from ablate.store.paths import campaign_study
 from ablate.study.promoting import CHANGE, Edits, proposal
 from ablate.study.study import Study
 from reports.campaigns.proposals import (
@@ -34,6 +30,10 @@ from reports.campaigns.proposals import (
     rule,
     tested,
 )
+from store import Store
+from store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyDocument
+from store.errors import ArgumentError
+from store.paths import campaign_study
 
 FIRST_SEED, SEEDS_EACH = 10_000, 100
 """Proposal n has `SEEDS_EACH` seeds from FIRST_SEED + SEEDS_EACH · n on, far from those of studies and searches."""

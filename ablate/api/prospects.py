@@ -11,9 +11,9 @@ from ablate.planning.campaign import CampaignOutcome
 from ablate.planning.foresight import Foresight, detectable_lines, foresight
 from ablate.planning.study_document import study_document
 from ablate.planning.unjudged import seeds_line, unjudged
-from ablate.store import Store
-from ablate.store.documents import StudyDocument
 from ablate.study.study import Study
+from store import Store
+from store.documents import StudyDocument
 
 
 @dataclass(frozen=True)
@@ -100,22 +100,22 @@ class JudgedBefore:
     @classmethod
     def never(cls) -> JudgedBefore:
         """A question that was never judged."""
-        from ablate.noise.power import ALPHA, FIRST_SHARE  # noqa: PLC0415 (a run needs no scipy)
+        from reports.judge.noise.power import ALPHA, FIRST_SHARE  # noqa: PLC0415 (a run needs no scipy)
 
         return cls(frozenset(), FIRST_SHARE * ALPHA, FIRST_SHARE * ALPHA)
 
     @classmethod
     def of(cls, study: StudyDocument, store: Store) -> JudgedBefore:
         """Earlier judgements of a planned study's question, by any study of the store."""
-        from ablate.noise.power import ALPHA  # noqa: PLC0415 (as above)
-        from reports.findings.judging import (  # noqa: PLC0415 (a first plan needs none)
+        from reports.judge.findings.judging import (  # noqa: PLC0415 (a first plan needs none)
             as_one,
             difference_claim,
             differences,
             ledger_test,
             looks_at,
         )
-        from reports.statistics.ledger import share  # noqa: PLC0415 (as above)
+        from reports.judge.noise.power import ALPHA  # noqa: PLC0415 (as above)
+        from reports.judge.statistics.ledger import share  # noqa: PLC0415 (as above)
 
         tests = [ledger_test(study, arm, study.baseline_arm, 1.0) for arm in study.arms if arm.name != study.baseline]
         own = store.read_ledger(study.name)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any, Literal, ParamSpec, TypeVar, get_args
 
-from ablate.errors import AblateError, ArgumentError, reason_of
+from store.errors import AblateError, ArgumentError, reason_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,11 +8,11 @@ from pathlib import Path
 from ablate.api.study_names import StudyLike, refuse_namesake
 from ablate.machine.numerics import pick_device
 from ablate.planning.registration import registration
-from ablate.store import Store, write_text
-from ablate.store.documents import JsonObject
-from ablate.store.documents.registered import hashed_text
 from ablate.study.reading import load_study
 from ablate.study.written import Sets
+from store import Store, write_text
+from store.documents import JsonObject
+from store.documents.registered import hashed_text
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from ablate.api.result import StudyResult
 from ablate.api.running import run
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
-from ablate.store.documents import JsonObject, StudyPublished
 from ablate.study.papers import find_paper
 from ablate.study.written import Sets
-from reports.claims import replication_words
-from reports.claims.replication import ReplicatedRow
+from reports.judge.claims.replication import ReplicatedRow
+from reports.page.wording import replication_words
+from store.documents import JsonObject, StudyPublished
 
 
 @dataclass(frozen=True)

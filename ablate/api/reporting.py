@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 import reports
-from ablate.store import AblateError, SearchFolder, Store, StoreError, StudyFolder
-from ablate.store.documents.shell import from_here
+from store import AblateError, SearchFolder, Store, StoreError, StudyFolder
+from store.documents.shell import from_here
 
 Kind = Literal["study", "search", "store"]
 

@@ -12,12 +12,12 @@ import polars as pl
 
 import reports
 from ablate.api.frames import arms_frame, changes_frame, contrasts_frame, effects_frame, runs_frame, scores_frame
-from ablate.errors import ArgumentError
 from ablate.running.stages import Failure, StudyRunner
-from ablate.store import Store, StudyFolder
-from ablate.store.documents import JsonObject
-from reports.findings.next_steps import NextStep
-from reports.findings.study_summary import ArmSummary, StudySummary
+from reports.judge.findings.next_steps import NextStep
+from reports.judge.findings.study_summary import ArmSummary, StudySummary
+from store import Store, StudyFolder
+from store.documents import JsonObject
+from store.errors import ArgumentError
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:

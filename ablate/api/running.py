@@ -16,19 +16,19 @@ from ablate.api.promoting import promote_effects, refuse_promotion
 from ablate.api.prospects import Prospects
 from ablate.api.result import StudyResult
 from ablate.api.study_names import StudyLike, refuse_namesake
-from ablate.errors import AblateError, ArgumentError
 from ablate.machine.numerics import restored
 from ablate.planning.campaign import CampaignOutcome
 from ablate.running.context import RunContext, open_context
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
-from ablate.store.documents.shell import plugin_options
-from ablate.store.documents.study import ScaleForecast
 from ablate.study.reading import load_study
 from ablate.study.sections import AutoSeeds
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from store.documents.shell import plugin_options
+from store.documents.study import ScaleForecast
+from store.errors import AblateError, ArgumentError
 from zoo.settings.registry import plugin_files
 
 

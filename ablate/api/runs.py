@@ -7,10 +7,10 @@ from pathlib import Path
 from ablate.api.named import named_run
 from ablate.data.tokenizers._encoder import EOS
 from ablate.planning.adoption import adopt
-from ablate.store import Store, StoreError
-from ablate.store.documents import JsonObject, RunDocument, TextMeta
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_tokenizer
+from store import Store, StoreError
+from store.documents import JsonObject, RunDocument, TextMeta
 from zoo.errors import SpecError
 from zoo.settings.axis import Spec
 from zoo.settings.explain import checked

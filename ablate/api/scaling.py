@@ -11,7 +11,6 @@ from pydantic import JsonValue
 from ablate.api.public import Dtype
 from ablate.api.sizes import size_in_bytes
 from ablate.api.study_names import StudyLike
-from ablate.errors import ArgumentError
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.planning.scaleup import (
     PredictionSetting,
@@ -23,7 +22,6 @@ from ablate.planning.scaleup import (
     prediction_document,
     scale_up_arms,
 )
-from ablate.store.documents import JsonObject
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
@@ -33,6 +31,8 @@ from evals.costs.devices import device as device_named
 from evals.costs.fit import Fit
 from evals.costs.machine import this_device
 from evals.costs.roofline import Prediction
+from store.documents import JsonObject
+from store.errors import ArgumentError
 from zoo.errors import SpecError
 from zoo.presets import Preset, preset
 

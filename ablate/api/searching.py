@@ -33,8 +33,6 @@ from ablate.searching.search_document import asked_before, column_of, search_dig
 from ablate.searching.space_check import check_space
 from ablate.searching.storage import Owner, close_storage, open_storage
 from ablate.searching.trial_runner import Job, StudyTrialRunner
-from ablate.store.documents import JsonObject, SearchDocument
-from ablate.store.documents.tuning import RATE
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.promoting import refuse_edited
 from ablate.study.reading import load_study
@@ -42,7 +40,9 @@ from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Count
-from reports.optuna_log import silenced
+from reports.searches.optuna_log import silenced
+from store.documents import JsonObject, SearchDocument
+from store.documents.tuning import RATE
 
 NOTHING_TO_PROMOTE = "nothing is promoted: no scored trial differs from the base in more than its learning rate"
 BEST = {"number", "settings", "values", "runs"}

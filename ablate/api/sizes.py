@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ablate.errors import ArgumentError
 from ablate.study.search_constraints import NUMBER, UNITS
+from store.errors import ArgumentError
 
 
 def size_in_bytes(size: str | float, argument: str) -> float:

@@ -7,9 +7,9 @@ import os
 from importlib import resources
 from pathlib import Path
 
-from ablate.errors import ArgumentError
 from ablate.study.schema import study_schema
 from ablate.study.sections import NAME
+from store.errors import ArgumentError
 
 SCHEMA_FILE = "study.schema.json"
 """Name of the schema file, to which the first line of a new study refers editors."""

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ablate.store import Store
-from reports.reading.progress import STALLED_SECONDS, Running, study_progress
+from reports.judge.reading.progress import STALLED_SECONDS, Running, study_progress
+from store import Store
 
 PURPOSES = {"tuning": "tuning", "judging": "search"}
 """Purpose of a run that no study names yet, by the held-out split of its final loss."""

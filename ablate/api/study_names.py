@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ablate.store import Store
-from ablate.store.documents import SearchDocument, StudyDocument
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.study import Study
+from store import Store
+from store.documents import SearchDocument, StudyDocument
 
 StudyLike = str | Path | Mapping[str, object] | Study
 """A path, the name of a shipped study, a mapping with the keys of a study file, or a `Study`."""

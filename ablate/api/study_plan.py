@@ -30,10 +30,10 @@ from ablate.planning.plan_shown import (
 from ablate.planning.study_document import study_rates
 from ablate.running.corpora import checkpoint_lines
 from ablate.running.options import Options
-from ablate.store import Store
-from ablate.store.documents import JsonObject
 from ablate.study.study import Study
 from evals.costs.machine import Speed
+from store import Store
+from store.documents import JsonObject
 
 if TYPE_CHECKING:
     import polars as pl
@@ -261,7 +261,7 @@ class StudyPlan:
         return f"<StudyPlan {self.study.name} at {self.study.scale}: {len(self.planned)} arms, {len(self.done)} runs>"
 
     def _repr_html_(self) -> str:
-        from reports.wording.markup import html_table  # noqa: PLC0415 (statistics are slow to load)
+        from reports.page.wording.markup import html_table  # noqa: PLC0415 (statistics are slow to load)
 
         parts = [f"<p><strong>{escape(self.study.question)}</strong></p>"]
         for rung, rows in self.tables():

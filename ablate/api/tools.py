@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from ablate.commands import BAD_INPUT
-from ablate.errors import ArgumentError
+from store.errors import ArgumentError
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer

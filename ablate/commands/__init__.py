@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ablate.store import DEFAULT_STORE, AblateError
+from store import DEFAULT_STORE, AblateError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,7 +66,7 @@ class OptionError(AblateError):
 
 def suggested(command: str, options: argparse.Namespace) -> str:
     """A command to suggest, with the store and plug-ins of the current command."""
-    from ablate.store.documents.shell import plugin_options, store_option
+    from store.documents.shell import plugin_options, store_option
 
     store = store_option(Path(getattr(options, "store", DEFAULT_STORE)))
     return " ".join(filter(None, (command, store, plugin_options(options.plugin or ()))))

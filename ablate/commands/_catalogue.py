@@ -125,7 +125,7 @@ def show_matrix(path: str, as_json: bool) -> int:
     if as_json:
         print_json(document())
         return 0
-    from reports.pages.matrix import render_matrix
+    from reports.page.html.matrix import render_matrix
 
     try:
         Path(path).write_text(render_matrix(**document()), encoding="utf-8")

@@ -64,6 +64,6 @@ def _plan_of(options: argparse.Namespace) -> str:
 def is_reported(options: argparse.Namespace) -> bool:
     """Whether the store has a study's report, so that there may be nothing to run."""
     from ablate.api.named import study_name
-    from ablate.store import Store
+    from store import Store
 
     return Store(options.store).study(study_name(options.study), options.scale or "cpu").report_path.exists()

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plot is not None:
         from ablate.commands._benching import PHASES, conditions
         from evals.costs.bench import OURS, THEIRS
-        from reports.figures.bench import bench_page
+        from reports.page.figures.bench import bench_page
 
         options.plot.write_text(bench_page(found, (OURS, THEIRS), PHASES, conditions(found)), encoding="utf-8")
     if options.json:

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ablate.commands import DONE, SOME_FAILED, add_json, add_store, given, print_json, print_table
-from ablate.errors import ArgumentError
+from store.errors import ArgumentError
 
 if TYPE_CHECKING:
     from ablate import Scores
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
 def show(found: Scores) -> None:
     """Print the results of an evaluation."""
-    from reports.evaluations import lines, printed
+    from reports.page.evaluations import lines, printed
 
     if table := lines(found.found):
         print_table([("task", "metric", "value", "± standard error", "chance"), *table])

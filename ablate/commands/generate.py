@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from ablate import Generated
-    from ablate.store.documents import JsonObject
+    from store.documents import JsonObject
 
 SAMPLING = {
     "temperature": (float, "softmax temperature; 0 is greedy decoding (default: 0)"),

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found.document())
         return DONE
-    from reports.wording import words
+    from reports.page.wording import words
 
     result, measured = found.result, found.measured
     size = f"{words.count(result.parameters)} parameters"

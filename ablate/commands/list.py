@@ -16,7 +16,7 @@ from ablate.commands import DONE, add_json, add_store, print_json, print_table
 
 if TYPE_CHECKING:
     from ablate.api.recorded import Recorded
-    from ablate.store import Store
+    from store import Store
 
 WIDTH = 90
 """Maximum length of an answer or a question, in characters."""
@@ -87,8 +87,8 @@ def _stored(store: str, words: Sequence[str]) -> Iterator[ListedStudy]:
 def _answer(store: Store, name: str, scale: str) -> str:
     """A study's headline, or the reason why it has none."""
     import reports
-    from ablate.store import StoreError
-    from reports.errors import ReportError
+    from reports.judge.errors import ReportError
+    from store import StoreError
 
     try:
         return reports.headline(reports.summarise(store.study(name, scale).path, store))

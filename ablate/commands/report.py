@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ablate.commands import DONE, OptionError, add_json, add_store, print_json
 
 if TYPE_CHECKING:
-    from ablate.store.documents import JsonObject
+    from store.documents import JsonObject
 
 BESIDE = Path()
 """Value of --record if no folder is given."""
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     if not reads_only:
         page = ablate.report(options.path)
     else:
-        from ablate.store import Store, StudyFolder
+        from store import Store, StudyFolder
 
         page = Store(folder).index_path if kind == "store" else StudyFolder(folder).report_path
     if options.json:

@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ablate.api.status import running_elsewhere, states
-    from ablate.store import Store
+    from store import Store
 
     store = Store(options.store)
     found = states(store)

@@ -7,7 +7,7 @@ from ablate.data.sources import DataSource, Progress
 from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.spec import DataSpec, parse
 from ablate.data.synthetic import SyntheticCorpus
-from ablate.errors import DataError, UnreachableError
+from store.errors import DataError, UnreachableError
 
 __all__ = [
     "AnyCorpus",

@@ -19,9 +19,9 @@ from ablate.data.splitting import SPLITS, Survey, TextDocument, documents, piece
 from ablate.data.synthetic import SyntheticCorpus, identify_synthetic, synthetic_meta
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
-from ablate.errors import DataError
-from ablate.store import DataFolder
-from ablate.store.documents import PerSplit, TakenText, TextMeta
+from store import DataFolder
+from store.documents import PerSplit, TakenText, TextMeta
+from store.errors import DataError
 
 AnyCorpus: TypeAlias = Corpus | SyntheticCorpus
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ablate.data.examples import HeldOutRows, Windows
 from ablate.data.splitting import SHARES
-from ablate.errors import DataError
-from ablate.store import DataFolder, StoreError
-from ablate.store.documents import HeldOutPart, TextMeta
+from store import DataFolder, StoreError
+from store.documents import HeldOutPart, TextMeta
+from store.errors import DataError
 
 
 class Corpus:

@@ -8,7 +8,7 @@ from typing import Self
 
 from ablate.data.sources import Extent, TextSource
 from ablate.data.splitting import survey
-from ablate.store.documents import TextSplit
+from store.documents import TextSplit
 from zoo.settings.identity import digest_of, identity_of
 
 SCHEMA = 2

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ablate.errors import DataError
+from store.errors import DataError
 
 SHOWN = 5
 """Maximum number of file names that a message lists."""

@@ -24,9 +24,9 @@ from ablate.data.ngrams import (
     unigram_probabilities,
 )
 from ablate.data.writing import SplitWriter
-from ablate.store import DataFolder
-from ablate.store.documents import PerSplit, ReferenceLosses, References, ReferencesDocument
-from ablate.store.documents.references import COUNTED, counted_tokens
+from store import DataFolder
+from store.documents import PerSplit, ReferenceLosses, References, ReferencesDocument
+from store.documents.references import COUNTED, counted_tokens
 
 GZIP_FORMAT = 31
 """zlib's code for a gzip header and its largest window of 32 kB."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from ablate.data.sources import TextSource
-from ablate.errors import DataError
-from ablate.store.documents import HeldOutPart, PerSplit
+from store.documents import HeldOutPart, PerSplit
+from store.errors import DataError
 
 FEWEST_DOCUMENTS = 20
 PIECE_BYTES = 8192

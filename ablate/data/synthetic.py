@@ -13,10 +13,10 @@ from ablate.data.examples import Examples, HeldOutRows
 from ablate.data.identity import DIGITS, DataIdentity
 from ablate.data.sources._synthetic import BLANK, IGNORED, Example, Level, SyntheticSource
 from ablate.data.spec import parse
-from ablate.errors import DataError
-from ablate.store import DataFolder
-from ablate.store.documents import HeldOutPart, SyntheticMeta
 from evals.reading.question import Question
+from store import DataFolder
+from store.documents import HeldOutPart, SyntheticMeta
+from store.errors import DataError
 from zoo.errors import did_you_mean
 from zoo.settings.explain import explain
 from zoo.settings.identity import digest_of, identity_of

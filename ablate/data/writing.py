@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ablate.data.tokenizers._encoder import Encoder
-from ablate.store import DataFolder
+from store import DataFolder
 
 
 class SplitWriter:

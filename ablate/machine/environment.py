@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ablate.store.documents import Environment
+    from store.documents import Environment
 
 SINGLE_THREADED = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 """Environment variables for a process that shares the processor with others."""
@@ -25,7 +25,7 @@ def describe(device: str, threads: int) -> Environment:
     """The environment in which a document is made."""
     import torch  # noqa: PLC0415 (commands without torch use most of this module)
 
-    from ablate.store.documents import Environment  # noqa: PLC0415 (as above)
+    from store.documents import Environment  # noqa: PLC0415 (as above)
 
     git = git_state(PROJECT)
     return Environment(

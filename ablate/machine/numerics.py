@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from ablate.errors import AblateError
-from ablate.store.documents import RunNumerics
 from evals.costs.precision import ProductError, use_fast_float32
+from store.documents import RunNumerics
+from store.errors import AblateError
 from zoo.attending.fused import use_flash_3
 from zoo.kernels.fla import use_fla
 

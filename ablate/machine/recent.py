@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.machine.environment import cpu_instructions, cpu_name, user_cache
-from ablate.store.files import write_text
+from store.files import write_text
 
 HOUR = 3600.0
 """Seconds after which a figure is measured again: the machine may have been busy."""

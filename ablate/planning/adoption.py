@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from ablate.data.spec import parse as parse_data
 from ablate.data.synthetic import synthetic_digest
 from ablate.planning.identity import beside_request, recomputed, request_digest, run_identity
-from ablate.store import Store, StoreError
-from ablate.store.documents import JsonObject, RunDocument, SyntheticMeta
 from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
+from store import Store, StoreError
+from store.documents import JsonObject, RunDocument, SyntheticMeta
 from zoo.errors import SpecError
 from zoo.settings.axis import Spec
 from zoo.settings.identity import DIGITS, digest_of, identity_of

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import NamedTuple
 
-from ablate.store.documents import JsonObject, RunNumerics
 from ablate.study.arms import Arm
 from ablate.study.study import Study
 from ablate.training.lora import flops_change
 from ablate.training.spec import TrainSpec, timeless
+from store.documents import JsonObject, RunNumerics
 from zoo.costs import Cost
 from zoo.settings.identity import identity_of
 from zoo.settings.registry import versions_of

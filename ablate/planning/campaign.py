@@ -18,12 +18,12 @@ from ablate.planning.looks import looks
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.sampling import IllegalSpaceError, sampled
 from ablate.planning.trials import Batches, Legal, Settings, Stalls, Tuned
-from ablate.store.documents import SearchStart, StudyLook
-from ablate.store.documents.tuning import RATE
 from ablate.study.arms import Arm
 from ablate.study.space import Space
 from ablate.study.study import Study, StudyError
 from ablate.study.tune_spec import BELOW, FINE, Pass, TuneSpec, rates_alone, rates_around
+from store.documents import SearchStart, StudyLook
+from store.documents.tuning import RATE
 
 UNTUNED = ("measure", "evals", "probes")
 """Sections that tuning runs omit."""

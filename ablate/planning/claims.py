@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ablate.store.documents import StudyClaim, StudyDocument
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.handbook import handbook
 from ablate.study.study import Study
+from store.documents import StudyClaim, StudyDocument
 
 PUBLISHED = ("source", "where")
 """Fields that a claim takes from the handbook unless the study sets them."""

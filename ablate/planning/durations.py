@@ -9,10 +9,10 @@ from statistics import median
 
 from ablate.planning.plan import Plan
 from ablate.readable import clock
-from ablate.store import Store
-from ablate.store.documents import EvalsDocument, JsonObject, MeasureDocument
 from evals.costs.machine import Speed
 from evals.costs.spec import MeasureSpec
+from store import Store
+from store.documents import EvalsDocument, JsonObject, MeasureDocument
 
 LOOKED_AT = 5
 """Number of stored measurements or evaluations from which a duration is estimated."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablate.noise import Noise
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.readable import clock
-from ablate.store import Store
-from ablate.store.documents.shell import fresh_seeds
-from ablate.store.like_runs import Likeness, like_tables
 from ablate.study.tune_spec import TuneSpec
+from reports.judge.noise import Noise
+from store import Store
+from store.documents.shell import fresh_seeds
+from store.like_runs import Likeness, like_tables
 
 MEASURED = (
     (0.056e6, 0.0120, "nine five-seed studies of 0.06 M parameters on a CPU"),
@@ -37,7 +37,7 @@ class Foresight:
 
         The uncertainty left by tuning comes on top. level: significance level that remains for the question.
         """
-        from ablate.noise.power import detectable_by  # noqa: PLC0415 (a run needs no scipy)
+        from reports.judge.noise.power import detectable_by  # noqa: PLC0415 (a run needs no scipy)
 
         arms, seeds = len(plan.arms), min(len(arm.runs) for arm in plan.arms)
         if arms < 2 or seeds < 2:
@@ -46,7 +46,7 @@ class Foresight:
 
     def seeds(self, plan: Plan, difference: float, level: float) -> int | None:
         """The fewest seeds that detect a difference (nats) at a level; None if a thousand would not, or for one arm."""
-        from ablate.noise.power import seeds_for  # noqa: PLC0415 (a run needs no scipy)
+        from reports.judge.noise.power import seeds_for  # noqa: PLC0415 (a run needs no scipy)
 
         noise, arms = Noise(self.sd, self.known), len(plan.arms)
         return seeds_for(difference, noise, arms, alpha=level) if arms > 1 else None
@@ -112,7 +112,7 @@ def _measured(arm: ArmPlan) -> tuple[float, str]:
 
 
 def _stored(plan: Plan, store: Store) -> tuple[Noise, str] | None:
-    from ablate.noise.moderated import noise_of_studies  # noqa: PLC0415 (a run needs no scipy)
+    from reports.judge.noise.moderated import noise_of_studies  # noqa: PLC0415 (a run needs no scipy)
 
     base = plan.arms[0]
     like = Likeness(base.length.parameters, base.steps, frozenset(arm.identity.digest for arm in plan.arms))

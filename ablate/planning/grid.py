@@ -21,12 +21,12 @@ from ablate.planning.trials import (
     best,
     trials_of,
 )
-from ablate.store.documents.tuning import RATE, is_number
 from ablate.study.space import Categorical, Space
 from ablate.study.tune_spec import TuneSpec
+from store.documents.tuning import RATE, is_number
 
 if TYPE_CHECKING:
-    from ablate.noise.curve import RateCurve
+    from reports.judge.noise.curve import RateCurve
 
 DISSENT = 0.25
 """A rate is clearly worse than the best if at most this share of the tuning seeds does better at it. With two seeds, an
@@ -74,8 +74,8 @@ def _curve(trials: Sequence[Trial]) -> RateCurve | None:
 
     The noise is estimated at the best rate and those below: above, it is often several times as large.
     """
-    from ablate.noise import Noise  # noqa: PLC0415 (scipy takes long, and a plan may tune nothing)
-    from ablate.noise.curve import RateCurve, noise_between  # noqa: PLC0415 (as above)
+    from reports.judge.noise import Noise  # noqa: PLC0415 (scipy takes long, and a plan may tune nothing)
+    from reports.judge.noise.curve import RateCurve, noise_between  # noqa: PLC0415 (as above)
 
     losses = rate_losses(trials)
     least = best(trials).settings[RATE]

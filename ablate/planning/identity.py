@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from ablate.store.documents import JsonObject, RunDocument, RunStart, RunTeacher
 from ablate.training.spec import TrainSpec
 from evals.spec import EvalSettings
+from store.documents import JsonObject, RunDocument, RunStart, RunTeacher
 from zoo.settings.identity import DIGITS, canonical, digest_of, identity_of
 from zoo.settings.registry import versions_of
 from zoo.spec import ModelSpec

@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from ablate.errors import AblateError
 from ablate.planning.identity import run_identity, without_rate
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.store import Store
-from ablate.store.documents import JsonObject, StudyArm, StudyDocument, StudyTuning
-from ablate.store.documents.tuning import RATE, SearchStart, StartsDocument, StudyRates, untuned
 from ablate.study.study import Study
 from ablate.study.tune_spec import FINE, rates_times
 from ablate.study.written import results_beside
+from store import Store
+from store.documents import JsonObject, StudyArm, StudyDocument, StudyTuning
+from store.documents.tuning import RATE, SearchStart, StartsDocument, StudyRates, untuned
+from store.errors import AblateError
 from zoo.settings.identity import digest_of
 
 LIKE = 2.0

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.store import Store
-from ablate.store.documents import TextMeta
-from ablate.store.documents.length import undertrained
 from ablate.training.objectives.next_token import NextToken
+from store import Store
+from store.documents import TextMeta
+from store.documents.length import undertrained
 
 Corpora = Mapping[str, TextMeta]
 """Prepared text by its digest."""

@@ -7,7 +7,7 @@ most 0.05, however the looks depend on each other and whenever the study stops.
 
 from __future__ import annotations
 
-from ablate.store.documents import StudyLook
+from store.documents import StudyLook
 
 ALPHA = 0.05
 WORTH_A_LOOK = 1.25

@@ -12,11 +12,11 @@ from ablate.planning.identity import RunPlan, canonical_model, digests
 from ablate.planning.matching import Matched, match_parameters
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.sources import teacher_models, with_sources
-from ablate.store.documents import RunData, RunDocument, RunNumerics, RunProbes
 from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
 from ablate.training.depth_transfer import depth_refusals
 from ablate.training.transfer import refusals
+from store.documents import RunData, RunDocument, RunNumerics, RunProbes
 from zoo.costs import Cost
 from zoo.settings.edits import flatten
 from zoo.settings.registry import versions_of

@@ -9,12 +9,12 @@ from itertools import zip_longest
 from ablate.data import DataIdentity, DataSource
 from ablate.planning.budgets import StepTime
 from ablate.planning.identity import RunPlan, request_digest
-from ablate.store.documents import JsonObject, Length
 from ablate.study.study import Study
 from ablate.training.spec import TrainSpec
 from evals.costs.machine import Speed
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
+from store.documents import JsonObject, Length
 from zoo.costs import Cost
 from zoo.spec import ModelSpec
 

@@ -16,15 +16,15 @@ from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.study_document import design_document, study_arm, study_rates
 from ablate.readable import clock
-from ablate.store.documents import JsonObject
-from ablate.store.documents.claims import origin, statement
-from ablate.store.documents.design import structure
-from ablate.store.documents.study_arm import taught_by
-from ablate.store.documents.tuning import trials, untuned
 from ablate.study.design_spec import Screen, named
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
 from evals.costs.machine import Speed
+from store.documents import JsonObject
+from store.documents.claims import origin, statement
+from store.documents.design import structure
+from store.documents.study_arm import taught_by
+from store.documents.tuning import trials, untuned
 from zoo.settings.edits import expand
 from zoo.settings.explain import yaml
 

@@ -11,10 +11,10 @@ from ablate.planning.campaign import CampaignOutcome, Stages, campaign
 from ablate.planning.known_rates import Starts, search_starts
 from ablate.planning.make_plan import Identify, make_plan
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.store import Store
-from ablate.store.documents import TextMeta
 from ablate.study.study import Study
 from ablate.training.objectives.next_token import NextToken
+from store import Store
+from store.documents import TextMeta
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
 from ablate.machine.environment import project_version
-from ablate.noise.power import ALPHA, FIRST_SHARE
 from ablate.planning.looks import looks
 from ablate.readable import instant
-from ablate.store.documents import JsonObject, RegistrationRecord, StudyDocument, StudyRegistration
-from ablate.store.documents.registered import checksum_of
 from ablate.study.arms import Arm
 from ablate.study.study import Study
+from reports.judge.noise.power import ALPHA, FIRST_SHARE
+from store.documents import JsonObject, RegistrationRecord, StudyDocument, StudyRegistration
+from store.documents.registered import checksum_of
 from zoo.settings.identity import identity_of
 
 SECTIONS = {

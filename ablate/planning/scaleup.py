@@ -11,12 +11,12 @@ from typing import Generic, TypeVar
 
 from pydantic import JsonValue
 
-from ablate.store.documents import JsonObject
 from ablate.study.arms import SECTIONS
 from ablate.study.study import Study
 from evals.costs.devices import Device
 from evals.costs.fit import Fit, fit
 from evals.costs.roofline import PredictedPhase, Prediction, predict
+from store.documents import JsonObject
 from zoo.errors import SpecError
 from zoo.presets import Preset
 from zoo.settings.edits import expand, merge

@@ -10,9 +10,9 @@ from ablate.checkpoints import Checkpoint
 from ablate.planning.identity import RunPlan, with_start, with_teacher
 from ablate.planning.matching import Matched
 from ablate.planning.plan import ArmPlan
-from ablate.store.documents import RunStart, RunTeacher
 from ablate.study.arms import Arm
 from ablate.study.study import Study
+from store.documents import RunStart, RunTeacher
 from zoo.spec import ModelSpec
 
 

@@ -14,7 +14,14 @@ from ablate.planning.claims import study_claims
 from ablate.planning.identity import run_identity, without_rate
 from ablate.planning.plan import ArmPlan
 from ablate.planning.unjudged import is_pilot
-from ablate.store.documents import (
+from ablate.study.budget_spec import Budget
+from ablate.study.design_spec import Screen
+from ablate.study.factorial import Effect
+from ablate.study.reading import next_scale
+from ablate.study.study import Study
+from ablate.training.objectives.next_token import NextToken
+from evals.costs.prompts import convention
+from store.documents import (
     CacheBytes,
     SpentBudget,
     StudyArm,
@@ -30,14 +37,7 @@ from ablate.store.documents import (
     StudyTrial,
     StudyTuning,
 )
-from ablate.store.documents.tuning import RATE
-from ablate.study.budget_spec import Budget
-from ablate.study.design_spec import Screen
-from ablate.study.factorial import Effect
-from ablate.study.reading import next_scale
-from ablate.study.study import Study
-from ablate.training.objectives.next_token import NextToken
-from evals.costs.prompts import convention
+from store.documents.tuning import RATE
 from zoo.settings.identity import digest_of
 from zoo.settings.registry import plugin_files
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ablate.store.documents.tuning import RATE
+from store.documents.tuning import RATE
 
 Settings = dict[str, Any]
 """Values by dotted path."""

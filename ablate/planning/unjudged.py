@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ablate.planning.plan import Plan
-from ablate.store.documents.length import wanting
-from ablate.store.documents.shell import budget_option
-from ablate.store.documents.study import UNJUDGED
+from store.documents.length import wanting
+from store.documents.shell import budget_option
+from store.documents.study import UNJUDGED
 
 FEWEST_SEEDS = 2
 """Fewest seeds from which the noise between them can be estimated."""

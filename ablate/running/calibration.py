@@ -28,11 +28,11 @@ from ablate.readable import now
 from ablate.running.engines import Engine
 from ablate.running.rehearsal import Rehearsal, Rehearsed, Timed
 from ablate.running.rehearsing import CalibrationError
-from ablate.store import Store
-from ablate.store.documents import CalibrationDocument, CostProcess, JsonObject, RunData, RunDocument
 from ablate.training.spec import timeless
 from evals.costs.alternation import Effort, Pace
 from evals.costs.clock import quartiles
+from store import Store
+from store.documents import CalibrationDocument, CostProcess, JsonObject, RunData, RunDocument
 from zoo.settings.identity import digest_of
 from zoo.settings.registry import versions_of
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ablate.data import DataError, prepare
-from ablate.errors import ArgumentError
 from ablate.machine.gpus import unlike_gpus
 from ablate.machine.numerics import enforce, unused_gpu
 from ablate.machine.recent import recently
@@ -20,11 +19,12 @@ from ablate.running.engines import Engine, load
 from ablate.running.options import Options
 from ablate.running.progress import Progress, Wanted, open_progress, teller
 from ablate.running.request import Request
-from ablate.store import Store
-from ablate.store.documents import RunDocument
 from ablate.study.study import Study
 from ablate.tracking import check
 from evals.costs.precision import relative_error
+from store import Store
+from store.documents import RunDocument
+from store.errors import ArgumentError
 
 
 @dataclass(frozen=True)

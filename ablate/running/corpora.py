@@ -11,10 +11,10 @@ from ablate.data.references import references
 from ablate.data.sources import Progress, TextSource
 from ablate.data.splitting import SHARES
 from ablate.planning.plan import Plan
-from ablate.store import Store
 from ablate.study.arms import Arm
 from ablate.study.study import Study
 from ablate.training.objectives.next_token import NextToken
+from store import Store
 
 
 def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyCorpus]:

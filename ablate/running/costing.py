@@ -17,11 +17,11 @@ from ablate.readable import now
 from ablate.running.calibration import ENDLESS
 from ablate.running.engines import Engine
 from ablate.running.rehearsal import Rehearsal, Rehearsed
-from ablate.store import Store, StudyFolder
-from ablate.store.documents import CostsDocument, JsonObject
 from ablate.training.execution import Execution
 from evals.costs.alternation import Effort, Pace
 from evals.costs.spec import DRAWN, JUDGED, PROCESSES
+from store import Store, StudyFolder
+from store.documents import CostsDocument, JsonObject
 from zoo.settings.identity import digest_of, identity_of
 
 ROUNDS = 8

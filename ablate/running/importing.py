@@ -13,8 +13,6 @@ from ablate.machine.numerics import Numerics
 from ablate.planning.budgets import training_cost
 from ablate.planning.identity import canonical_model, identified
 from ablate.readable import now
-from ablate.store import Store
-from ablate.store.documents import GradNorm, ResultDocument, RunData, RunDocument
 from ablate.training.reader import TrainingReader
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import keep_published, keep_trained
@@ -23,6 +21,8 @@ from evals.costs import matmul
 from evals.costs.memory import peak_memory
 from evals.harness.conventions import Bos, TrainedConventions
 from evals.reading.causal import obstacle
+from store import Store
+from store.documents import GradNorm, ResultDocument, RunData, RunDocument
 from zoo.lengths import longest_text
 
 TOKENS_AT_ONCE = 4096

@@ -15,8 +15,8 @@ from typing import Annotated, Literal, ParamSpec, TypedDict, TypeVar
 
 from pydantic import BeforeValidator, model_validator
 
-from ablate.errors import ArgumentError
 from ablate.training.execution import Count, Execution, Microbatch
+from store.errors import ArgumentError
 from zoo.errors import SpecError
 from zoo.settings.descriptions import descriptions
 from zoo.settings.explain import checked

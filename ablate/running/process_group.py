@@ -21,11 +21,11 @@ from ablate.machine.numerics import enforce_as
 from ablate.running.child_process import ChildProcess, answers_to, end_with_parent, start
 from ablate.running.request import Request
 from ablate.running.scratch import scratch
-from ablate.store import Store
 from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError, joined
 from ablate.training.session import Session
 from ablate.training.stop import ASKING
 from evals.costs.memory import is_out_of_memory
+from store import Store
 
 LOOK_SECONDS = 0.5
 """Seconds between two checks of the other processes."""

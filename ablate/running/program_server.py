@@ -21,10 +21,10 @@ from typing import NoReturn
 from ablate.data import open_corpus
 from ablate.machine.numerics import enforce_as
 from ablate.running.request import Request
-from ablate.store import Store
 from ablate.training.compiling import sharing
 from ablate.training.session import Session
 from ablate.training.spec import timeless
+from store import Store
 
 Work = Callable[[str], int]
 """Path of a request → exit status of carrying it out."""

@@ -21,8 +21,6 @@ import zoo
 from ablate.data import open_corpus
 from ablate.machine.numerics import Numerics, enforce
 from ablate.running.child_process import answers_to, end_with_parent
-from ablate.store import Store
-from ablate.store.documents import CostPoint, CostProcess, Environment, JsonObject, Part, RunDocument
 from ablate.training.execution import DEFAULT, Execution
 from ablate.training.session import Session
 from ablate.training.spec import timeless
@@ -30,6 +28,8 @@ from evals.costs.alternation import TURN_SECONDS, Effort, TakeTurn, alternate, s
 from evals.costs.memory import keep_freed_memory
 from evals.costs.sensors import watched
 from evals.costs.spec import MeasureSpec
+from store import Store
+from store.documents import CostPoint, CostProcess, Environment, JsonObject, Part, RunDocument
 from zoo.model import Decoder
 
 

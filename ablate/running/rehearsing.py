@@ -13,9 +13,9 @@ from ablate.machine.environment import describe
 from ablate.running.child_process import ChildProcess, start
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.scratch import scratch
-from ablate.store import AblateError
-from ablate.store.documents import CostProcess
 from evals.costs.spec import PROCESSES
+from store import AblateError
+from store.documents import CostProcess
 
 FEWEST = 3
 """Minimum number of processes if they measure concurrently, as runs will train."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.store import Store
-from ablate.store.documents import JsonObject, Part, RunDocument
-from ablate.store.store import Status
 from ablate.training.execution import DEFAULT, Execution
+from store import Store
+from store.documents import JsonObject, Part, RunDocument
+from store.store import Status
 
 if TYPE_CHECKING:  # a worker with nothing to do needs no torch
     from ablate.planning.plan import Plan

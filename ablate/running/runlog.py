@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from ablate.store import Store
+from store import Store
 
 LOG = logging.getLogger("ablate")
 DONE = "done"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ablate.store import processes
-from ablate.store.claims import Watch, claimed
+from store import processes
+from store.claims import Watch, claimed
 
 PREFIX = "ablate-"
 

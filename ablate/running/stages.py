@@ -25,14 +25,14 @@ from ablate.running.engines import Event
 from ablate.running.progress import Progress
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request, phases_after
-from ablate.store import Store
-from ablate.store.documents import JsonObject, RunDocument, StudyDocument
-from ablate.store.documents.study import ScaleForecast
-from ablate.store.store import Status
 from ablate.study.study import Study
 from ablate.tracking import Trackers
 from evals.costs.spec import PROCESSES
 from evals.harness.skipped import skipped_lines
+from store import Store
+from store.documents import JsonObject, RunDocument, StudyDocument
+from store.documents.study import ScaleForecast
+from store.store import Status
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from pathlib import Path
 from ablate.running.child_process import end_with_parent
 from ablate.running.request import Request
 from ablate.running.runlog import DONE, logged, redirect_output
-from ablate.store import LostClaimError, Store
 from ablate.training.stop import ENDED_BY_REQUEST, Interrupted, StopSignal
+from store import LostClaimError, Store
 
 LOG = logging.getLogger("ablate.running.worker")  # not __name__, which is __main__ in a worker process
 

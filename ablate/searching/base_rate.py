@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 from ablate.searching.trial_runner import Job, StudyTrialRunner
-from ablate.store.documents.tuning import RATE
 from ablate.study.search_space import SEARCH, edit_of, number_at
 from ablate.study.tune_spec import FINE
+from store.documents.tuning import RATE
 
 BASE_RATE = "base_rate"
 """Attribute of the optuna study: the tuned rate of the base."""

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ablate.searching.trial_runner import StudyTrialRunner
-from ablate.store.documents.tuning import RATE
 from ablate.study.problems import StudyError
 from ablate.study.search_axes import AnyAxis
 from ablate.study.search_space import Params, is_listed, random_value, values_of
+from store.documents.tuning import RATE
 
 MOST = 2048
 """Largest number of combinations that are all computed, at a millisecond each."""

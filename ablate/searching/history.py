@@ -16,12 +16,12 @@ from optuna.trial import TrialState
 from ablate.searching.asking import BEYOND, IMPORTED
 from ablate.searching.storage import Owner
 from ablate.searching.trial_runner import IllegalError, StudyTrialRunner
-from ablate.store.documents import RunDocument
 from ablate.study.arms import edits_in
 from ablate.study.search_axes import AnyAxis, Choice, Ratio, label
 from ablate.study.search_space import Params, SearchSpace, number_at, spread_of
 from ablate.study.study import StudyError
 from ablate.training.spec import TrainSpec
+from store.documents import RunDocument
 from zoo.settings.edits import expand
 from zoo.spec import ModelSpec, parse
 

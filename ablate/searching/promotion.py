@@ -13,7 +13,6 @@ from ablate.searching.repair import middle, repaired
 from ablate.searching.search import Search
 from ablate.searching.search_document import standings_of
 from ablate.searching.trial_runner import StudyTrialRunner
-from ablate.store.documents.tuning import RATE
 from ablate.study.problems import StudyError
 from ablate.study.promoting import confirming, write_study
 from ablate.study.reading import load_study
@@ -22,6 +21,7 @@ from ablate.study.search_space import Params, SearchSpace, is_listed, number_at,
 from ablate.study.study import Study
 from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import StudyMap
+from store.documents.tuning import RATE
 from zoo.settings.edits import Edits
 
 SEEDS = 3

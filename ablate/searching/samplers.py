@@ -15,11 +15,11 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from ablate.store import AblateError
-from ablate.store.documents import JsonObject
 from ablate.study.search_methods import PRUNERS, SAMPLERS
 from ablate.study.search_space import Params, SearchSpace, is_listed
 from ablate.study.search_spec import SearchSpec
+from store import AblateError
+from store.documents import JsonObject
 
 STARTUP = 10
 """Maximum number of random trials before a model-based sampler takes over."""

@@ -20,9 +20,9 @@ from ablate.searching.cost_shares import cost_shares
 from ablate.searching.racing import Standings, standings
 from ablate.searching.samplers import chosen_sampler, ended
 from ablate.searching.trial_runner import IllegalError, StudyTrialRunner
-from ablate.store import SearchFolder
-from ablate.store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState, Values
 from ablate.study.search_spec import NOT_OF_A_SCORE, OF_THE_MODEL, SearchSpec
+from store import SearchFolder
+from store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState, Values
 from zoo.settings.identity import digest_of, identity_of
 
 TrialScores = Sequence[Mapping[int, tuple[float, ...]]]

@@ -26,8 +26,8 @@ from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import TrialState
 
 from ablate.searching.samplers import MissingPackageError, need
-from ablate.store import AblateError, SearchFolder
-from ablate.store.seals import Chain
+from store import AblateError, SearchFolder
+from store.seals import Chain
 
 OWNER = "owner"
 

@@ -13,8 +13,6 @@ from typing import Protocol
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
 from ablate.searching.drafts import Costed, Draft, quantity
-from ablate.store import Store
-from ablate.store.documents import MeasureDocument, ResultDocument, RunDocument, SpeedPoint
 from ablate.study.arms import Arm
 from ablate.study.problems import StudyError
 from ablate.study.search_constraints import MEASURED as LIMITED
@@ -22,6 +20,8 @@ from ablate.study.search_constraints import rule
 from ablate.study.search_space import Params, SearchSpace
 from ablate.study.search_spec import DIRECTIONS, MEASURED, SearchSpec
 from ablate.study.study import Study
+from store import Store
+from store.documents import MeasureDocument, ResultDocument, RunDocument, SpeedPoint
 
 PRUNING_DELAY = 0.3
 """Share of a run during which no trial is pruned."""

@@ -14,7 +14,6 @@ from ablate.data.tokenizers._loaded import LocalTokenizer
 from ablate.data.tokenizers.bytes import BytesTokenizer, byte_tokenizer
 from ablate.data.tokenizers.file import FileTokenizer
 from ablate.data.tokenizers.sentencepiece import SentencePieceTokenizer
-from ablate.store.documents.claims import ACCURACY, MEASURES
 from ablate.study.arms import DATA, START, TEACHER, TRAIN, Arm, ArmBuilder, tuning_edit
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.layers import Origins, Target, common_length
@@ -22,6 +21,7 @@ from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import StartSpec, StudySections
 from ablate.study.tune_spec import TuneSpec
 from ablate.training.lora import check_lora
+from store.documents.claims import ACCURACY, MEASURES
 from zoo.conversion import check_conversion
 from zoo.errors import SpecError, did_you_mean
 from zoo.spec import ModelSpec

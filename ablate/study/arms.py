@@ -11,12 +11,12 @@ from pydantic import ValidationError
 from ablate.data.sources import DataSource, TextSource
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bytes import BytesTokenizer
-from ablate.store.documents import JsonObject
 from ablate.study.complaints import complaints
 from ablate.study.layers import Origins, Target, common_length
 from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import StartSpec, StudySections, TeacherSpec
 from ablate.training.spec import TrainSpec
+from store.documents import JsonObject
 from zoo.errors import SpecError
 from zoo.settings.axis import Choice, Spec
 from zoo.settings.edits import Edits, SpecJson, expand, merge

@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, PositiveFloat, field_validator, model_validator
 
-from ablate.store.documents.claims import COSTS, LOSS, MEASURES, Expectation
 from ablate.study.handbook import handbook
+from store.documents.claims import COSTS, LOSS, MEASURES, Expectation
 from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate.errors import ArgumentError
 from ablate.study.written import SHIPPED, read_study
+from store.errors import ArgumentError
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ablate.store import AblateError
+from store import AblateError
 from zoo.errors import Kind
 
 

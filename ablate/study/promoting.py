@@ -12,13 +12,13 @@ from pathlib import Path
 from pydantic import JsonValue
 from ruamel.yaml import YAML
 
-from ablate.errors import ArgumentError
-from ablate.store import replacing
 from ablate.study.layers import setting_layer
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import derived
 from ablate.study.yamlfile import StudyMap
+from store import replacing
+from store.errors import ArgumentError
 from zoo.settings.edits import merge
 from zoo.settings.identity import digest_of
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from ablate.store.documents import StudyPublished, StudyPublishedRow
-from ablate.store.documents.claims import Expectation
 from ablate.study.claim_spec import ClaimSpec
+from store.documents import StudyPublished, StudyPublishedRow
+from store.documents.claims import Expectation
 from zoo.settings.axis import Spec
 
 Name = Annotated[str, Field(min_length=1)]

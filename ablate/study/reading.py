@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ablate.store.documents.study import FORMER_SCALES, SCALES
 from ablate.study.problems import Problem, StudyError
 from ablate.study.rung_reader import RungReader
 from ablate.study.scales import Rungs, rungs_by_scale, scale_names
 from ablate.study.schema import study_schema
 from ablate.study.study import Study
 from ablate.study.written import Sets, edit_layers, read_study
+from store.documents.study import FORMER_SCALES, SCALES
 from zoo.errors import OTHER_NAMES
 
 ON_A_GPU = ("gpu-hour", "gpu-minutes", "gpu-quick", "gpu")

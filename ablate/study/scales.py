@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ablate.store.documents.study import FORMER_SCALES, SCALES
 from ablate.study.layers import Layer
 from ablate.study.problems import Problem
 from ablate.study.sections import NAME, StudySections, is_share
 from ablate.study.shipped_scales import WHOLE, ShippedScale, offered
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument
+from store.documents.study import FORMER_SCALES, SCALES
 from zoo.errors import did_you_mean
 from zoo.settings.edits import expand
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ablate.store.documents import JsonObject
+from store.documents import JsonObject
 from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec
 from zoo.settings.explain import unknown

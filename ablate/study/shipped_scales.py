@@ -13,10 +13,10 @@ from importlib import resources
 from typing import Any
 
 from ablate.data.sources import TextSource
-from ablate.store.documents.study import SCALES
 from ablate.study.budget_spec import ABSOLUTE
 from ablate.study.layers import Layer
 from ablate.study.yamlfile import YamlDocument, parse_shipped
+from store.documents.study import SCALES
 from zoo.settings.axis import variants
 from zoo.settings.edits import expand
 

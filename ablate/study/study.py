@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ablate.data.sources import DataSource
-from ablate.store.documents import HeldOutPart
-from ablate.store.documents.study import FORMER_SCALES, SCALES
 from ablate.study.arms import Arm, ArmBuilder
 from ablate.study.budget_spec import Budget
 from ablate.study.claim_spec import ClaimSpec
@@ -24,6 +22,8 @@ from ablate.training.probes import ProbeSpec
 from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
+from store.documents import HeldOutPart
+from store.documents.study import FORMER_SCALES, SCALES
 
 __all__ = ["Arm", "Problem", "Study", "StudyError"]
 

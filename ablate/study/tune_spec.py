@@ -15,17 +15,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, PositiveInt, Tag, WithJsonSchema, model_validator
 
-from ablate.store.documents.tuning import RATE
 from ablate.study.layering import LayerRule, space_by_path
 from ablate.study.layers import Layer
 from ablate.study.space import FIRST_SEED, Categorical, Space
+from store.documents.tuning import RATE
 from zoo.settings.axis import Spec
 from zoo.settings.edits import merge
 from zoo.settings.explain import unknown
 
 COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of an arm's own learning rate that `auto` tries first. Losses at rates further apart than a factor of 2
-leave too much to interpolation (`ablate.noise.curve`)."""
+leave too much to interpolation (`reports.judge.noise.curve`)."""
 FINE = (0.5, 1.0, 2.0)
 """Multiples of the best rate of short runs that are tried at full length."""
 BELOW = (0.5, 0.5**0.5, 1.0)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from ablate.errors import ArgumentError
-from ablate.store import Store
-from ablate.store.documents import JsonObject, RunDocument
+from store import Store
+from store.documents import JsonObject, RunDocument
+from store.errors import ArgumentError
 from zoo.errors import did_you_mean
 from zoo.settings.registry import member, members
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ablate.store import AblateError
 from ablate.training.batch import Batch, Loss
 from ablate.training.execution import Microbatch
 from ablate.training.process_group import ALONE, ProcessGroup
 from evals.costs.memory import is_out_of_memory
+from store import AblateError
 from zoo.loss import BatchShare
 
 LOG = logging.getLogger(__name__)

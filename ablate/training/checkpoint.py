@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import torch
 
-from ablate.store import Store, StoreError, checksum
 from evals.costs.memory import is_out_of_memory
+from store import Store, StoreError, checksum
 
 
 @dataclass

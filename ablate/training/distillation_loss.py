@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 import zoo
-from ablate.store import Store
-from ablate.store.documents import RunTeacher
 from ablate.training.batch import Loss
 from ablate.training.trained import source_model
+from store import Store
+from store.documents import RunTeacher
 from zoo.distillation import SoftTargets
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ablate.store.claims import STALL_SECONDS
-from ablate.store.documents import Part
+from store.claims import STALL_SECONDS
+from store.documents import Part
 
 
 def is_count(given: object) -> bool:

@@ -10,11 +10,11 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
-from ablate.store.documents import MetricsRecord
 from ablate.training.batch import Batch
 from ablate.training.laps import CudaLaps, Laps
 from ablate.training.learner import Learner, StepOutput, Watcher
 from ablate.training.schedule import learning_rate
+from store.documents import MetricsRecord
 
 T = TypeVar("T")
 Batches = Callable[[int], Batch]

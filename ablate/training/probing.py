@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 import zoo
-from ablate.store.documents import ProbeRecord
 from ablate.training.batch import Batch
 from ablate.training.probes import ProbeSpec, load
 from ablate.training.probes._kinds import GradientProbe, Parameter, ProbeSite, Reading, TapProbe, UpdateProbe
 from evals.reading.mode import in_evaluation_mode
+from store.documents import ProbeRecord
 from zoo.site import Show
 
 Named = tuple[str, Reading]

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from ablate.store import AblateError
+from store import AblateError
 
 BUCKET_BYTES = 32 * 2**20
 """Bytes of gradients that are summed at a time."""

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ablate.data.examples import Examples, HeldOutRows, Rows, width
-from ablate.store.documents import HeldOutPart
 from ablate.training.batch import Batch
 from ablate.training.spec import TrainSpec
+from store.documents import HeldOutPart
 
 
 class TrainingData(Protocol):

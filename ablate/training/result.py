@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ablate.store.documents import GradNorm, Quartiles
 from ablate.training.spikes import loss_spikes
+from store.documents import GradNorm, Quartiles
 
 if TYPE_CHECKING:
     import polars

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Literal
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.store import Store
-from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
 from ablate.training.accumulation import Accumulation
 from ablate.training.attention_kernels import attention_text
 from ablate.training.average import WeightAverage
@@ -37,6 +35,8 @@ from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.trained import source_model
 from ablate.training.validation import HeldOutScores, Validation
+from store import Store
+from store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
 from zoo.adapting import after_update, counts_of
 from zoo.attend import executed_backends
 

@@ -20,10 +20,10 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 import zoo
-from ablate.store.documents import RunDocument
 from ablate.training.optimizers import Group, StateDict, Updates
 from ablate.training.process_group import ProcessGroup, ProcessGroupError, full_tensor_of
 from ablate.training.spec import TrainSpec
+from store.documents import RunDocument
 from zoo.compatibility.support import unsupported
 from zoo.compatibility.traits import Operation
 

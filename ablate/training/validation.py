@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ablate.machine.numerics import Numerics, deterministic
-from ablate.store.documents import HeldOutPart, ItemLoss
 from ablate.training.average import WeightAverage
 from ablate.training.batch import Batch
 from ablate.training.reader import HeldOut, TrainingReader
+from store.documents import HeldOutPart, ItemLoss
 from zoo.model import Decoder
 
 Autocast = Callable[[], AbstractContextManager[object]]

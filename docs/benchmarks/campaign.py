@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 import ablate
-from ablate.store import Store
-from ablate.store.documents import ProposalRecord
 from ablate.study.promoting import CHANGE
 from reports.campaigns.proposals import kept, latest
+from store import Store
+from store.documents import ProposalRecord
 
 CAPS = (
     2.0,

@@ -20,13 +20,13 @@ import torch._dynamo  # noqa: F401
 from ablate.running import phases
 from ablate.running.context import open_context
 from ablate.running.phases import training
-from ablate.store import Store
 from ablate.study.reading import load_study
 from ablate.training import session
 from ablate.training.learner import Learner
 from ablate.training.reader import TrainingReader
 from ablate.training.stop import StopSignal
 from ablate.training.validation import Validation
+from store import Store
 
 seconds: dict[str, float] = {}
 calls: dict[str, int] = {}

@@ -18,10 +18,10 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import ablate
-from ablate.store import Store, checksum
-from ablate.store.documents import ItemLoss, MetricsRecord, RunDocument
-from ablate.store.documents.sums import SumsDocument
-from ablate.store.seals import Chain
+from store import Store, checksum
+from store.documents import ItemLoss, MetricsRecord, RunDocument
+from store.documents.sums import SumsDocument
+from store.seals import Chain
 from tests.ablate.toy import toy_study
 from tests.documents import result_of
 
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="make the store there, unless it is there, and keep it")
     parser.add_argument("--only", nargs="*", help="commands to measure")
     asked = parser.parse_args()
-    for package in ("ablate", "evals", "reports", "zoo"):  # as in an installed package
+    for package in ("ablate", "evals", "reports", "store", "zoo"):  # as in an installed package
         compileall.compile_dir(ROOT / package, quiet=1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.keep or Path(temporary)

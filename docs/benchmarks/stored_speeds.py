@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from ablate.store import Store
+from store import Store
 
 
 def main(folder: str) -> None:

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ablate.noise import Noise
-from ablate.noise.curve import RateCurve
 from ablate.planning.campaign import propose
 from ablate.planning.grid import rate_losses
 from ablate.planning.trials import Tuned
-from ablate.store.documents.tuning import RATE
 from ablate.study.space import Space
 from ablate.study.tune_spec import BELOW, FINE, TuneSpec, rates_alone, rates_around, rates_times
+from reports.judge.noise import Noise
+from reports.judge.noise.curve import RateCurve
+from store.documents.tuning import RATE
 
 SIGMA, SHIFT = 0.012, 0.1
 CLOSE = 0.25

@@ -14,12 +14,12 @@ from itertools import product
 from random import Random
 from typing import Any, NamedTuple
 
-from ablate.store.documents import CostPoint, Part
-from ablate.store.documents.costs import CROWDED, Work
 from evals.costs.contention import waiting
 from evals.costs.point import Phase, Point
 from evals.costs.spec import MeasureSpec
 from evals.reading.mode import evaluating
+from store.documents import CostPoint, Part
+from store.documents.costs import CROWDED, Work
 from zoo.model import Decoder
 
 SETTLING_SECONDS = 0.01

@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import zoo
-from ablate.store.documents import JsonObject
 from evals.costs.ceilings import Ceilings, measured, share
 from evals.costs.clock import quartiles, seconds_of
 from evals.costs.memory import keep_freed_memory, peak_growth
 from evals.costs.rivals import rivals
 from evals.reading.mode import evaluating
+from store.documents import JsonObject
 from zoo.attend import executed_backends
 from zoo.caching.cache import Cache
 from zoo.decode import compiled_step, roomy_cache

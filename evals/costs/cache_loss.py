@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ablate.store.documents import CacheLoss, LossThroughCache, MeanNats
 from evals.reading.batches import Batches
 from evals.reading.mode import evaluating
 from evals.reading.windows import (
@@ -27,6 +26,7 @@ from evals.reading.windows import (
     target_nats,
     unless_out_of_memory,
 )
+from store.documents import CacheLoss, LossThroughCache, MeanNats
 from zoo.caches import CacheKind
 from zoo.caches.paged import OutOfPagesError
 from zoo.errors import SpecError

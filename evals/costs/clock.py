@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from ablate.store.documents import Quartiles
+from store.documents import Quartiles
 
 Clock = Callable[[], float]
 """Seconds since some moment: `time.perf_counter`, or `time.process_time`, which excludes time of other processes."""

@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 import torch
 
 import zoo
-from ablate.store.documents import CachePoint, DecodePoint, PrefillPoint, SpeedPoint
 from evals.costs.clock import Clock, quartiles
 from evals.costs.memory import available_bytes, peak_memory
 from evals.costs.prompts import beyond_positions
@@ -19,6 +18,7 @@ from evals.costs.spec import NO_CACHE, PLAIN
 from evals.costs.timed_passes import DECODED, TimedPasses
 from evals.reading.mode import evaluating
 from evals.reading.windows import Reason, unless_out_of_memory
+from store.documents import CachePoint, DecodePoint, PrefillPoint, SpeedPoint
 from zoo.attend import executed_backends
 from zoo.caches import CacheKind
 from zoo.caches.paged import OutOfPagesError

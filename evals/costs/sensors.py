@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import torch
 
-from ablate.store.documents import GpuState
 from evals.costs.clock import quartiles
+from store.documents import GpuState
 
 SAMPLE_SECONDS = 1.0
 """Seconds between two samples: drivers average over about as long."""

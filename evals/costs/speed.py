@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 
-from ablate.store.documents import Measured, MeasureDocument
 from evals.costs.bandwidth import copy_bytes_per_second
 from evals.costs.cache_loss import loss_by_cache
 from evals.costs.memory import keep_freed_memory
@@ -14,6 +13,7 @@ from evals.counting import counted, counting
 from evals.reading.causal import obstacle
 from evals.reading.mode import evaluating
 from evals.reading.windows import Reason, Text
+from store.documents import Measured, MeasureDocument
 from zoo.model import Decoder
 
 _TURNS = 3

@@ -1,7 +1,7 @@
 """Evaluations: one file each, without another registry.
 
 Every file here that does not begin with `_` is an evaluation: it defines one `EvaluationSpec`, whose settings are in
-the `evals:` section of a study under the file's name. A file of the same name in `reports/evaluations` shows its
+the `evals:` section of a study under the file's name. A file of the same name in `reports/page/evaluations` shows its
 results. docs/adding_an_evaluation.md is a guide.
 """
 

@@ -10,12 +10,12 @@ import torch
 from pydantic import Field, JsonValue
 
 import zoo
-from ablate.store.documents import JsonObject
 from evals.evaluations import EvaluationSpec
 from evals.evaluations._passages import nothing, obstacle, plain, starts_of
 from evals.found import Found
 from evals.reading.mode import evaluating
 from evals.subject import HeldOutText, Subject
+from store.documents import JsonObject
 
 
 class AttentionSpec(EvaluationSpec):

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from pydantic import BeforeValidator, Field, PositiveInt
 
-from ablate.store.documents import JsonObject, SampleRecord, Score
 from evals.conditions import Conditions
 from evals.evaluations import EvaluationSpec
 from evals.found import Found
@@ -25,6 +24,7 @@ from evals.reading.mode import evaluating
 from evals.reading.question import Question
 from evals.reading.windows import Floats
 from evals.subject import Data, Subject, SyntheticTask
+from store.documents import JsonObject, SampleRecord, Score
 from zoo.lengths import longest_text
 from zoo.loss import IGNORED
 from zoo.model import Decoder

@@ -19,7 +19,6 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, Field, PositiveInt
 
-from ablate.store.documents import JsonObject, Score
 from evals.evaluations import EvaluationSpec
 from evals.found import Found
 from evals.option import Option, whole
@@ -44,6 +43,7 @@ from evals.reading.windows import (
     unless_out_of_memory,
 )
 from evals.subject import HeldOutText, Subject
+from store.documents import JsonObject, Score
 from zoo.checkpoint import assemble
 from zoo.errors import SpecError
 from zoo.model import Decoder

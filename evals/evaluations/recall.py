@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveInt
 
-from ablate.store.documents import JsonObject, JsonScalar, Score
 from evals.conditions import Need, causal_models, shared_tokenizer
 from evals.evaluations import EvaluationSpec
 from evals.found import Found
@@ -41,6 +40,7 @@ from evals.reading.windows import (
     unless_out_of_memory,
 )
 from evals.subject import HeldOutText, Subject
+from store.documents import JsonObject, JsonScalar, Score
 from zoo.model import Decoder
 
 TASK = "recall"

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from ablate.store.documents import JsonObject
 from evals.evaluations import EvaluationSpec
 from evals.evaluations._passages import nothing, obstacle, plain, starts_of
 from evals.found import Found
 from evals.reading.mode import evaluating
 from evals.reading.windows import token_nats
 from evals.subject import HeldOutText, Subject
+from store.documents import JsonObject
 
 ROWS_AT_ONCE = 16
 

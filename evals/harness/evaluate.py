@@ -19,13 +19,13 @@ from lm_eval.api.metrics import acc_all, acc_all_stderr, mean, mean_stderr
 from lm_eval.utils import handle_non_serializable
 from numpy.typing import NDArray
 
-from ablate.store.documents import SampleRecord, Score
 from evals.found import Found
 from evals.harness.answering import results_of, seeded
 from evals.harness.choices import add_bits_per_byte
 from evals.harness.lm import ZooLM
 from evals.harness.loading import by_size, load_tasks
 from evals.harness.selection import TaskSelection
+from store.documents import SampleRecord, Score
 
 Sample: TypeAlias = dict[str, Any]
 """lm-eval's record of one item: the document, the model's answer, and a value for each metric."""

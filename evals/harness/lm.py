@@ -17,12 +17,12 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F
 
-from ablate.store.answers import Answers
 from evals.harness.conventions import Bos, Conventions, Messages, TrainedConventions
 from evals.harness.decode import GenerationRequest, UnsupportedGenerationError, decode
 from evals.reading.batches import Batches, Rows, alike
 from evals.reading.causal import check_causal
 from evals.reading.mode import evaluating
+from store.answers import Answers
 from zoo.model import Decoder
 from zoo.settings.identity import canonical
 
@@ -51,7 +51,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     context: the maximum number of tokens that the model reads at once; longer contexts lose their beginning.
     batch: rows per forward pass, or `auto` (see `evals.reading.batches`).
     seed: seed of sampling, for tasks with a temperature.
-    answers: a file that caches the model's answers (see `ablate.store.answers`).
+    answers: a file that caches the model's answers (see `store.answers`).
     Raises NotCausalError for a model that is not causal, ValueError for other wrong arguments.
     """
 

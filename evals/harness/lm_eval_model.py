@@ -18,10 +18,10 @@ from lm_eval.utils import simple_parse_args_string
 from tokenizers import Tokenizer
 
 import zoo
-from ablate.store import Store, jsonfile
-from ablate.store.documents import RunDocument, TextMeta
 from evals.harness.conventions import Bos, Published
 from evals.harness.lm import Encoded, ZooLM
+from store import Store, jsonfile
+from store.documents import RunDocument, TextMeta
 
 OWNER = "ablate: whose answers these are"
 Arguments: TypeAlias = Mapping[str, Any]

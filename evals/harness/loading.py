@@ -14,12 +14,12 @@ from lm_eval.api.task import Task
 from lm_eval.tasks._factory import TaskFactory
 from lm_eval.tasks._index import Entry, Kind, TaskIndex
 
-from ablate.store.documents import TaskGroup
 from evals.harness import catalogue
 from evals.harness.catalogue import TaskConfig
 from evals.harness.datafiles import SPLITS, TaskDataError, first_line, from_hub, local, offline_first
 from evals.harness.known import TASK_FOLDER, near
 from evals.harness.selection import TaskSelection
+from store.documents import TaskGroup
 
 
 class UnknownTaskError(ValueError):

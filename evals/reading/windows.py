@@ -18,11 +18,11 @@ from pydantic import AfterValidator, Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from ablate.store.documents import JsonObject, JsonScalar, SampleRecord, Score
 from evals.costs.memory import is_out_of_memory
 from evals.counting import counted
 from evals.reading.batches import Batches, Rows
 from evals.reading.mode import evaluating
+from store.documents import JsonObject, JsonScalar, SampleRecord, Score
 from zoo.lengths import longest_text
 from zoo.loss import chunks_for
 from zoo.model import Decoder

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ablate.store.documents import StudyClaim
-from ablate.store.documents.claims import COSTS, LOSS, size, statement
 from reports.atlas.sources import StatedStudy, year_of
 from reports.atlas.topics import topics_of
-from reports.reading.inputs import Inputs
+from reports.judge.reading.inputs import Inputs
+from reports.page.wording import words
+from reports.page.wording.input_words import inputs
+from reports.page.wording.reference_words import pair_note
 from reports.results.document import RecordedArm, RecordedInterval, RecordedResult, parts_of
 from reports.results.sizes import size_and_length
-from reports.wording import words
-from reports.wording.input_words import inputs
-from reports.wording.reference_words import pair_note
+from store.documents import StudyClaim
+from store.documents.claims import COSTS, LOSS, size, statement
 
 Standing = Literal[
     "holds", "does not hold", "depends", "cannot tell", "not tested", "not run", "needs a GPU", "measured"

@@ -14,11 +14,11 @@ from reports.atlas.forest import said
 from reports.atlas.site import counts
 from reports.atlas.sources import Sources
 from reports.atlas.topics import TOPICS
-from reports.errors import ReportError
-from reports.pages.ranked import Axis
+from reports.judge.errors import ReportError
+from reports.judge.sentences import listed
+from reports.page.html.ranked import Axis
+from reports.page.wording.reference_words import PAIR
 from reports.results.document import RecordedResult, sharing_baselines
-from reports.wording.arm_names import listed
-from reports.wording.reference_words import PAIR
 
 MOST_WORDS = 1_500
 Detail: TypeAlias = Literal["arms", "claims", "answers", "outcomes"]

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reports.atlas.cards import Card, CardRow
-from reports.pages.ranked import RING, SHAPES, Axis
+from reports.page.html.ranked import RING, SHAPES, Axis
+from reports.page.sections.claims import MARKS
+from reports.page.wording import words
 from reports.results.document import RecordedInterval
-from reports.sections.claims import MARKS
-from reports.wording import words
 
 SHAPE_OF = {**SHAPES, **MARKS, "stalled": SHAPES["failed"], "diverged": SHAPES["failed"]}
 """SVG path of a mark by outcome or verdict; undecided ones have `RING`."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from ablate.store.documents.handbook import Answer, Grade, HandbookClaim, Literature
 from reports.atlas.cards import Card
+from store.documents.handbook import Answer, Grade, HandbookClaim, Literature
 
 FILTERS: Mapping[str, tuple[str, ...]] = {
     "standing": get_args(Literature),

@@ -16,12 +16,12 @@ from statistics import fmean
 
 from reports.atlas.cards import conditions_of
 from reports.atlas.forest import said
-from reports.errors import ReportError
+from reports.judge.errors import ReportError
+from reports.page.wording.reference_words import pair_note
+from reports.page.wording.table import NONE
+from reports.page.wording.words import decimals
 from reports.results.document import RecordedArm, RecordedResult
 from reports.results.sizes import size_of
-from reports.wording.reference_words import pair_note
-from reports.wording.table import NONE
-from reports.wording.words import decimals
 
 END = "<!-- end of results -->"
 TABLE = re.compile(rf"(?P<start><!-- results(?P<names>(?: \S+)*) -->\n).*?(?P<end>{END})", re.DOTALL)

@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 
 from reports.atlas.cards import paired
-from reports.pages.ranked import Ranked, RankedRow
-from reports.pages.ranking import differs, said_alike
-from reports.reading.outcomes import FAILED
+from reports.judge.reading.outcomes import FAILED
+from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate
+from reports.page.html.ranked import Ranked, RankedRow
+from reports.page.html.ranking import differs, said_alike
+from reports.page.sections._costs import Cost
+from reports.page.sections.trade_off import rank
+from reports.page.wording.arm_names import brief
+from reports.page.wording.words import interval, plus_minus
 from reports.results.document import RecordedInterval, RecordedResult
-from reports.sections._costs import Cost
-from reports.sections.trade_off import rank
-from reports.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate
-from reports.wording.arm_names import brief
-from reports.wording.words import interval, plus_minus
 
 MOST_COLUMNS = 5
 DECLARED = ("kv-", "parameters", "flops-per-token")

@@ -19,10 +19,10 @@ from reports.atlas.result_pages import ranked_result
 from reports.atlas.sources import ARXIV, Sources, year_of
 from reports.atlas.topics import TOPICS
 from reports.atlas.variants import by_axis, variant_pages, variants_in
-from reports.pages.ranked import RING, SHAPES
-from reports.pages.templating import render_plain, source
+from reports.page.html.ranked import RING, SHAPES
+from reports.page.html.templating import render_plain, source
+from reports.page.sections.claims import MARKS
 from reports.results.document import RecordedResult
-from reports.sections.claims import MARKS
 
 STYLES = ("atlas/atlas.css",)
 SHAPE_OF = {**MARKS, "measured": SHAPES["baseline"]}

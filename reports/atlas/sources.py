@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ablate.store.documents import StudyClaim
-from ablate.store.documents.handbook import HandbookClaim
 from reports.results.document import Plain
+from store.documents import StudyClaim
+from store.documents.handbook import HandbookClaim
 
 ARXIV = re.compile(r"arXiv:(\d\d)(\d\d)\.\d{4,5}")
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")

@@ -1,7 +1,7 @@
 """Decisions on proposals to change a base: each has its own seeds, and a level that depends on earlier proposals.
 
 The one-sided p-value tests the null that the change is no better. The change is a discovery, and kept, if p ≤ α_t of
-SAFFRON (`reports.campaigns.online_fdr`): of all changes kept in a campaign, at most a share α is expected to be no
+SAFFRON (`judge.statistics.online_fdr`): of all changes kept in a campaign, at most a share α is expected to be no
 improvement. Base and change train on seeds that no other proposal used, so p-values are independent, which the rule
 needs.
 
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ablate.store.documents import JsonObject, ProposalRecord, ProposalTest, StudyArm
-from ablate.store.documents.campaign import Decision
-from reports.campaigns.online_fdr import saffron
-from reports.findings.losses import ArmLosses, judge
-from reports.findings.noise import StudyNoise, study_noise
-from reports.findings.study_summary import StudySummary
+from reports.judge.findings.losses import ArmLosses, judge
+from reports.judge.findings.noise import StudyNoise, study_noise
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.statistics.online_fdr import saffron
+from store.documents import JsonObject, ProposalRecord, ProposalTest, StudyArm
+from store.documents.campaign import Decision
 
 FALSE_DISCOVERIES = 0.1
 """α: the expected share of kept changes that are no improvement."""

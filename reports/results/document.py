@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from ablate.store.documents import Part, References, StudyClaim
-from ablate.store.documents._document import is_none
-from reports.verdicts import Outcome, Verdict
+from reports.judge.verdicts import Outcome, Verdict
+from store.documents import Part, References, StudyClaim
+from store.documents._document import is_none
 
 Range: TypeAlias = tuple[float, float]
 

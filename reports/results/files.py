@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ablate.store import StoreError, jsonfile
-from ablate.store.files import read_regular, write_text
-from reports.errors import ReportError
+from reports.judge.errors import ReportError
 from reports.results.document import RecordedCurve, RecordedResult
+from store import StoreError, jsonfile
+from store.files import read_regular, write_text
 
 MOST_BYTES = 60_000
 POINTS = (40, 20, 10, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reports.wording.length_words import prefixed
+from reports.page.wording.length_words import prefixed
 
 if TYPE_CHECKING:
     from reports.results.document import RecordedResult

@@ -8,16 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ablate.store import Store, StudyFolder
-from ablate.store.documents import StudyArm, StudyDocument
-from ablate.store.documents.study import UNJUDGED
-from ablate.store.documents.tuning import RATE, untuned
-from reports.errors import ReportError
-from reports.findings.comparison import Comparison
-from reports.findings.study_summary import ArmSummary, StudySummary
-from reports.findings.summary import summarise_study
-from reports.reading.documents import StudyDocuments
-from reports.reading.references import TextReferences
+from reports.judge.errors import ReportError
+from reports.judge.findings.comparison import Comparison
+from reports.judge.findings.study_summary import ArmSummary, StudySummary
+from reports.judge.reading.documents import StudyDocuments
+from reports.judge.reading.references import TextReferences
+from reports.judge.statistics.estimates import Estimate
+from reports.page.sections.losses import Losses
+from reports.page.sections.rungs import Rungs
+from reports.page.sections.trade_off import TradeOff
+from reports.page.summarising import summarise_study
+from reports.page.wording import answers
+from reports.page.wording.reference_words import qualified
 from reports.results import files
 from reports.results.document import (
     Plain,
@@ -35,12 +37,10 @@ from reports.results.document import (
     RecordedTrial,
     own_parts,
 )
-from reports.sections.losses import Losses
-from reports.sections.rungs import Rungs
-from reports.sections.trade_off import TradeOff
-from reports.statistics.estimates import Estimate
-from reports.wording import answers
-from reports.wording.reference_words import qualified
+from store import Store, StudyFolder
+from store.documents import StudyArm, StudyDocument
+from store.documents.study import UNJUDGED
+from store.documents.tuning import RATE, untuned
 
 
 def result_of(study_dir: Path, notes: Sequence[str] = ()) -> RecordedResult:

@@ -25,11 +25,11 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, json
 from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.study import StudyDirection
 
-from ablate.store.documents import Choices, JsonScalar, SearchDocument, TrialRecord
-from reports.optuna_log import silenced
 from reports.searches import additive
+from reports.searches.optuna_log import silenced
 from reports.searches.search import SearchSummary
 from reports.searches.selection_bias import DECLARED
+from store.documents import Choices, JsonScalar, SearchDocument, TrialRecord
 
 FEWEST = 12
 """Fewest scored trials for any statement about importance."""

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import polars as pl
 
-from ablate.store import SearchFolder, Store
-from ablate.store.documents import SearchDocument, TrialRecord
-from ablate.store.documents.study import UNJUDGED
-from reports.errors import ReportError
+from reports.judge.errors import ReportError
 from reports.searches.selection_bias import FreshScore, fresh_scores
 from reports.searches.standings import SearchStanding, standings
+from store import SearchFolder, Store
+from store.documents import SearchDocument, TrialRecord
+from store.documents.study import UNJUDGED
 
 CURVE_POINTS = 60
 MOST_CURVES = 1_000

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ablate.store.documents import TrialRecord
+from reports.page.wording import words
+from reports.page.wording.table import NONE, Columns, Table
 from reports.searches.importance import Importance
 from reports.searches.search import SearchSummary
 from reports.searches.selection_bias import DECLARED, FreshScore
 from reports.searches.standings import SearchStanding
-from reports.wording import words
-from reports.wording.table import NONE, Columns, Table
+from store.documents import TrialRecord
 
 TITLES = {
     "loss": "loss (nats per token)",

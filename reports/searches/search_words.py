@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from ablate.store.documents import Range, TrialRecord
+from reports.judge.sentences import listed
+from reports.page.wording.words import decimals
 from reports.searches.importance import FEWEST, Importance
 from reports.searches.search import SearchSummary
 from reports.searches.search_tables import setting_text, signed
 from reports.searches.selection_bias import DECLARED, selection_bias
 from reports.searches.standings import SearchStanding
-from reports.wording.arm_names import listed
-from reports.wording.words import decimals
+from store.documents import Range, TrialRecord
 
 MOST_SETTINGS = 4
 """Most settings of a trial that the headline lists; the table has them all."""

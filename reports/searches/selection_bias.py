@@ -8,11 +8,12 @@ from types import MappingProxyType
 
 import polars as pl
 
-from ablate.store import Store
-from reports.reading.collect import collect
-from reports.reading.collected import Collected
-from reports.reading.units import judging
-from reports.statistics.estimates import Estimate, estimate
+from reports.judge.reading.collect import collect
+from reports.judge.reading.collected import Collected
+from reports.judge.reading.units import judging
+from reports.judge.statistics.estimates import Estimate, estimate
+from reports.page.sections.costs import Costs
+from store import Store
 
 DECLARED = ("parameters", "flops_per_token", "kv_bytes_per_token")
 """Objectives that depend on the model alone, not on the seed."""
@@ -59,7 +60,7 @@ def fresh_scores(
     folder = store.study(f"{name}_promoted", scale)
     if not folder.exists:
         return ()
-    data = judging(collect(folder.path))  # validation scores, as in the search, so that only the seeds differ
+    data = judging(collect(folder.path, sections=[Costs]))  # validation scores, as in the search
     names: dict[str | None, str] = {}
     for trial, digest in runs.items():
         names.setdefault(_trained(store, digest), trial)

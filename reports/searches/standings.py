@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special  # scipy.stats takes seconds to load
 
-from ablate.store.documents import SearchDocument
+from reports.judge.statistics.estimates import Floats
 from reports.searches.selection_bias import FreshScore
-from reports.statistics.estimates import Floats
+from store.documents import SearchDocument
 
 LEVEL = 0.05
 

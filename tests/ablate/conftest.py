@@ -18,10 +18,10 @@ from ablate.cli import main
 from ablate.data.examples import HeldOutRows
 from ablate.machine.numerics import enforce
 from ablate.running import rehearsing
-from ablate.store.documents import RunData, RunDocument
 from ablate.training.spec import TrainSpec
 from evals.costs import matmul
 from evals.costs.matmul import peak_flops_per_second
+from store.documents import RunData, RunDocument
 
 
 class TinyCorpus:

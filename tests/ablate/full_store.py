@@ -18,9 +18,10 @@ import reports
 from ablate.checkpoints import Checkpoint
 from ablate.cli import main
 from ablate.searching.storage import open_storage
-from ablate.store import Store, StudyFolder, index, stamps
-from ablate.store.answers import Answers
-from ablate.store.documents import (
+from ablate.training.checkpoint import TrainingProgress, save_state
+from store import Store, StudyFolder, index, stamps
+from store.answers import Answers
+from store.documents import (
     CalibrationDocument,
     CostsDocument,
     EvalsDocument,
@@ -35,10 +36,9 @@ from ablate.store.documents import (
     SampleRecord,
     Score,
 )
-from ablate.store.jsonfile import write as write_document
-from ablate.store.paths import campaign_study
-from ablate.store.stamps import TICK_NS
-from ablate.training.checkpoint import TrainingProgress, save_state
+from store.jsonfile import write as write_document
+from store.paths import campaign_study
+from store.stamps import TICK_NS
 from tests.documents import ENVIRONMENT, measure_of, metrics_of, quartiles
 from tests.reports.searching import search_of, trials_of
 

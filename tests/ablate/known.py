@@ -19,11 +19,11 @@ from ablate.searching.samplers import chosen_sampler, make_pruner, make_sampler
 from ablate.searching.search import Search
 from ablate.searching.storage import Owner
 from ablate.searching.trial_runner import IllegalError, Job
-from ablate.store import SearchFolder, Store
 from ablate.study.reading import load_study
 from ablate.study.search_space import Params, SearchSpace
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
+from store import SearchFolder, Store
 from tests.documents import run_of
 
 STUDY = """

@@ -27,8 +27,12 @@ from ablate.planning.study_document import study_arm
 from ablate.plugins import FOLDERS
 from ablate.searching.search_document import search_digest
 from ablate.searching.trial_runner import StudyTrialRunner
-from ablate.store import Store
-from ablate.store.documents import (
+from ablate.study.reading import load_study
+from ablate.study.scales import scale_names
+from ablate.study.study import Study
+from ablate.study.yamlfile import read_yaml
+from store import Store
+from store.documents import (
     RunData,
     RunDocument,
     RunNumerics,
@@ -37,10 +41,6 @@ from ablate.store.documents import (
     RunTeacher,
     TextSplit,
 )
-from ablate.study.reading import load_study
-from ablate.study.scales import scale_names
-from ablate.study.study import Study
-from ablate.study.yamlfile import read_yaml
 from zoo.presets import sized_names
 from zoo.settings.axis import Spec, Variant, variants
 from zoo.settings.identity import digest_of, first_default, identity_of

@@ -19,9 +19,9 @@ import ablate.running.phases  # noqa: F401 (what copies would load)
 import reports  # noqa: F401
 from ablate.cli import main
 from ablate.machine.numerics import enforce
-from ablate.store import Store, claims
 from evals.costs import matmul
 from evals.evaluations import load_imports
+from store import Store, claims
 from tests.ablate.conftest import measured_once
 from tests.ablate.soak import NUMBERS, Soak, made_study
 

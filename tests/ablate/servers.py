@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ablate.searching.storage import open_storage
-from ablate.store import SearchFolder
+from store import SearchFolder
 
 PROXY = """
 import sys

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from ablate.store import Store
+from store import Store
 from tests.ablate.conftest import metrics_without_clock
 from tests.ablate.toy import toy_study
 

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 import zoo
-from ablate.store import Store
 from ablate.training.accumulation import Accumulation, MicrobatchError
 from ablate.training.batch import Batch
 from ablate.training.execution import Execution
 from ablate.training.session import Session
+from store import Store
 
 Identity = Callable[..., Any]
 BALANCED = {"kind": "deepseek_moe", "d_ff": 8, "experts": 8, "top_k": 2, "bias_rate": 0.01}

@@ -19,8 +19,8 @@ from ablate.api.named import named_run
 from ablate.running.context import open_context
 from ablate.running.engines import Event
 from ablate.running.progress import counts
-from ablate.store import Store
 from ablate.study.reading import load_study
+from store import Store
 
 QUIET: dict[str, Any] = {"engine": "inprocess", "progress": False}
 

@@ -19,12 +19,12 @@ from ablate.planning.matching import MatchError, nearest, solve
 from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import matched_line, plan_json, plan_rows
 from ablate.planning.study_document import study_document
-from ablate.store.documents import SpentBudget
 from ablate.study.budget_spec import ParameterMatch
 from ablate.study.reading import load_study
 from ablate.study.schema import study_schema
 from ablate.study.study import StudyError
 from evals.costs.machine import Speed
+from store.documents import SpentBudget
 from zoo.errors import SpecError
 
 DATA = DataIdentity("d" * 32, 257, "")

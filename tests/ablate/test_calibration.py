@@ -22,11 +22,11 @@ from ablate.running.calibration import Calibration
 from ablate.running.engines.local import Pool
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
-from ablate.store import Store
-from ablate.store.documents import CostPoint, CostProcess, RunNumerics
 from ablate.study.reading import load_study
 from ablate.training.spec import TrainSpec
 from evals.costs.alternation import Pace
+from store import Store
+from store.documents import CostPoint, CostProcess, RunNumerics
 from tests.reports.factory import changed
 
 QUICK = Pace(seconds=0.0, rounds=3)

@@ -15,10 +15,10 @@ from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import remarks
 from ablate.planning.study_document import study_document
-from ablate.store.documents.tuning import RATE
 from ablate.study.reading import load_study
 from ablate.study.study import Study, StudyError
-from reports.wording.rate_words import carried_lines
+from reports.page.wording.rate_words import carried_lines
+from store.documents.tuning import RATE
 
 DATA = DataIdentity("d" * 32, 257, "")
 STUDY = """question: Which?

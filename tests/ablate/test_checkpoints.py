@@ -17,7 +17,7 @@ from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus, open_corpus
 from ablate.data.examples import Examples
 from ablate.data.tokenizers.bytes import byte_tokenizer
-from ablate.store import Store
+from store import Store
 
 STUDY = """
 question: Does a converted model lose anything?

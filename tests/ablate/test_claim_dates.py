@@ -10,8 +10,8 @@ import pytest
 
 from ablate.cli import main
 from ablate.planning.claims import with_dates
-from ablate.store import Store
-from ablate.store.documents import StudyClaim, StudyDocument
+from store import Store
+from store.documents import StudyClaim, StudyDocument
 from tests.reports.factory import Arm, StudyOf
 
 WORSE: dict[str, object] = {"arm": "post", "expect": "worse", "source": "arXiv:2002.04745"}

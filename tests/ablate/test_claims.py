@@ -19,16 +19,16 @@ from typing import Any
 import pytest
 
 from ablate.running.scratch import scratch
-from ablate.store import LockedError, LostClaimError, Store, claims, processes
-from ablate.store.claims import FolderClaim, Watch, claimed
-from ablate.store.documents.claim import ClaimRecord, Count
+from store import LockedError, LostClaimError, Store, claims, processes
+from store.claims import FolderClaim, Watch, claimed
+from store.documents.claim import ClaimRecord, Count
 from tests.documents import metrics_of, result_of
 
 DIGEST = "a1b2c3"
 
 WRITER = """
 import itertools, sys, time
-from ablate.store import LostClaimError, Store, claims
+from store import LostClaimError, Store, claims
 from tests.documents import metrics_of, result_of
 claims.BEAT_SECONDS = 0.02
 store, digest = Store(sys.argv[1]), sys.argv[2]

@@ -13,11 +13,11 @@ import torch
 from torch._dynamo.exc import FailOnRecompileLimitHit
 
 import zoo
-from ablate.store import Store
 from ablate.training import compiling
 from ablate.training.compiling import compiled, sharing
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
+from store import Store
 from tests.ablate.conftest import metrics_without_clock
 from zoo.attend import executed_backends
 

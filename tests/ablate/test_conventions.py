@@ -17,13 +17,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 
 import ablate
 from ablate.data import Corpus, open_corpus
-from ablate.errors import ArgumentError
-from ablate.store import Store
 from ablate.training.trained import published_tokenizer, trained_model
 from evals.harness.conventions import Bos, Published
 from evals.harness.lm import ZooLM
 from evals.harness.lm_eval_model import SavedZooLM
 from evals.reading.windows import stretches
+from store import Store
+from store.errors import ArgumentError
 from tests.evals.bytelevel import byte_level
 from zoo.model import Decoder
 

@@ -17,8 +17,8 @@ from scipy import stats
 import ablate
 import reports
 from ablate.cli import main
-from ablate.store import Store
-from ablate.store.documents import CostsDocument
+from store import Store
+from store.documents import CostsDocument
 from tests.reports.factory import costs_of
 
 STUDY = """

@@ -15,9 +15,9 @@ import torch
 import ablate
 import zoo
 from ablate.cli import main
-from ablate.store import Store, StoreError, checksum
 from ablate.training.checkpoint import TrainingProgress, load_state, save_state
 from ablate.training.trained import trained_model
+from store import Store, StoreError, checksum
 
 Change = Callable[[bytes], bytes]
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import zoo
-from ablate.store import Store
 from ablate.training.batch import Batch
 from ablate.training.depth_transfer import depth_refusals
 from ablate.training.learner import Learner
@@ -17,6 +16,7 @@ from ablate.training.loop import train
 from ablate.training.optim import build_optimizer, trained
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
+from store import Store
 from tests.ablate.test_transfer import FLOAT32, activations
 
 BASE = 2

@@ -10,7 +10,7 @@ import pytest
 import ablate
 from ablate.planning.budgets import StepTime
 from ablate.planning.make_plan import make_plan
-from ablate.store import Store
+from store import Store
 from zoo.costs import cost
 
 STUDENT = "{block.ffn: gelu, teacher: {arm: post, temperature: 2, weight: 0.7, top_k: 40}}"

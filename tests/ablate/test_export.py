@@ -14,9 +14,9 @@ import ablate
 import zoo
 from ablate.cli import main
 from ablate.data.tokenizers.bytes import byte_tokenizer
-from ablate.store import Store, write_text
-from ablate.store.documents import RunData
 from ablate.training.trained import keep_trained
+from store import Store, write_text
+from store.documents import RunData
 from tests.documents import result_of, run_of
 
 DIGEST = "0123456789abcdef"

@@ -19,12 +19,12 @@ from ablate.machine.numerics import enforce
 from ablate.planning.make_plan import make_plan
 from ablate.running.request import Request
 from ablate.running.worker import carry_out
-from ablate.store import Store
 from ablate.study.reading import load_study
 from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
 from ablate.training.objectives.blank_infilling import BlankInfilling
 from ablate.training.objectives.masked import Masked
 from ablate.training.objectives.span_corruption import SpanCorruption
+from store import Store
 from zoo.conformance.combinations import random_model
 from zoo.decode import Sampling
 from zoo.model import Decoder

@@ -14,7 +14,7 @@ import pytest
 
 from ablate.cli import main
 from ablate.running.runlog import logged
-from ablate.store import Store
+from store import Store
 from tests.ablate.full_store import CHECKED_KINDS, Kind, files_by_kind
 
 NORM = """

@@ -11,11 +11,11 @@ from ablate.planning import speed as speed_module
 from ablate.planning.make_plan import make_plan
 from ablate.planning.speed import speed_for, step_seconds
 from ablate.running.options import Options
-from ablate.store import Store
-from ablate.store.documents import ResultDocument
 from ablate.study.reading import load_study
 from ablate.training.spec import TrainSpec
 from evals.costs.machine import Speed
+from store import Store
+from store.documents import ResultDocument
 from tests.ablate.test_plan import DATA
 from zoo.spec import ModelSpec
 

@@ -17,8 +17,8 @@ from ruamel.yaml import YAML
 
 import reports
 from ablate.cli import main
-from ablate.store import AblateError, Store
 from ablate.study.reading import load_study
+from store import AblateError, Store
 from tests.ablate.mutations import mutated, torn
 
 ROOT = Path(__file__).parents[2]

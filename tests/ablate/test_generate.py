@@ -11,8 +11,8 @@ import torch
 import zoo
 from ablate.cli import main
 from ablate.data.tokenizers.bytes import byte_tokenizer
-from ablate.store import Store
 from ablate.training.trained import keep_trained
+from store import Store
 from tests.ablate.test_export import DIGEST, with_run
 
 

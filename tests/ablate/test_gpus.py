@@ -21,13 +21,13 @@ from ablate.running.engines.local import Pool
 from ablate.running.options import Options
 from ablate.running.phases import training
 from ablate.running.request import Request
-from ablate.store import Store
 from ablate.training.execution import Execution
 from evals.costs.devices import device, names, published_flops_per_second
 from evals.costs.machine import room_bytes
 from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import CONTEXT_BYTES, take_share
 from evals.costs.sensors import watched
+from store import Store
 from tests.ablate.test_memory import toy_study
 from tests.pretended_cuda.cards import pretend
 

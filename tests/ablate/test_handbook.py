@@ -15,12 +15,12 @@ import pytest
 from ablate.api.atlas import known_sources
 from ablate.cli import main
 from ablate.planning.claims import study_claims
-from ablate.store.documents import StudyClaim
-from ablate.store.documents.handbook import Answer, HandbookClaim
 from ablate.study.handbook import FOLDER, handbook
 from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
 from ablate.study.written import shipped
+from store.documents import StudyClaim
+from store.documents.handbook import Answer, HandbookClaim
 from tests.test_imports import ROOT
 
 ENTRIES = list(handbook().values())

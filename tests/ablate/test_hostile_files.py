@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 
 from ablate.data.tokenizers.bytes import byte_tokenizer
-from ablate.store import Store
+from store import Store
 from tests.ablate.test_odd_commands import said_by
 
 QUIET = list(HealthCheck)

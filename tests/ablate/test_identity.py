@@ -15,13 +15,13 @@ from pydantic import BaseModel
 
 import ablate
 from ablate.planning.adoption import adopt
-from ablate.store import Store
-from ablate.store.checking import Check
-from ablate.store.documents import JsonObject
 from ablate.study.sections import StudySections
 from ablate.training.optimizers.adamw import AdamW
 from ablate.training.spec import TrainSpec
-from reports.findings.judging import difference_claim
+from reports.judge.findings.judging import difference_claim
+from store import Store
+from store.checking import Check
+from store.documents import JsonObject
 from tests.ablate.pinned import FILE, digests, first_defaults
 from tests.unpacking import unpack
 from zoo.settings.axis import Spec
@@ -38,7 +38,7 @@ from pydantic._internal._model_construction import ModelMetaclass
 plain = ModelMetaclass.__new__
 
 def with_a_setting(mcs, name, bases, namespace, *rest, **settings):
-    roots = {("zoo.settings.axis", "Spec"), ("ablate.store.documents._document", "Part")}
+    roots = {("zoo.settings.axis", "Spec"), ("store.documents._document", "Part")}
     if (namespace.get("__module__"), name) in roots:
         namespace.setdefault("__annotations__", {})["added_since"] = "bool"
         namespace["added_since"] = False

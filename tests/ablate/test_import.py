@@ -19,7 +19,7 @@ from ablate.cli import main
 from ablate.data import Corpus, open_corpus
 from ablate.data.examples import Examples
 from ablate.data.tokenizers.bytes import byte_tokenizer
-from ablate.store import Store
+from store import Store
 from tests.reports.browsing import data_of
 from tests.zoo.hf import parity
 from tests.zoo.hf.test_adapters import FAMILIES

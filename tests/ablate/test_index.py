@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ablate.store import Store, StoreError, index, jsonfile, seals, stamps
-from ablate.store.documents import ItemLoss
-from ablate.store.index import KnownOutcomes
-from ablate.store.stamps import index_path
-from ablate.store.tables import LOSSES, METRICS, RunTables
+from store import Store, StoreError, index, jsonfile, seals, stamps
+from store.documents import ItemLoss
+from store.index import KnownOutcomes
+from store.stamps import index_path
+from store.tables import LOSSES, METRICS, RunTables
 from tests.ablate.full_store import write_every_index
 from tests.ablate.test_integrity import CHANGES, CUTS
 from tests.ablate.test_quick_check import changed_places, linked, replaced, written_in_place

@@ -20,8 +20,8 @@ import pytest
 import ablate
 import reports
 from ablate.searching.storage import open_storage
-from ablate.store import AblateError, SearchFolder, Store
-from ablate.store.answers import Answers
+from store import AblateError, SearchFolder, Store
+from store.answers import Answers
 from tests.ablate.full_store import CHANGED_KINDS, CHECKED_KINDS, OPTIONAL, Kind, files_by_kind, write_every_index
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from filelock import FileLock
 import ablate
 from ablate.cli import main
 from ablate.commands.judge import DISCARD
-from ablate.store import Store, StoreError
 from reports.campaigns.proposals import LEAST_SEEDS, latest
+from store import Store, StoreError
 from tests.ablate.toy import toy_study
 
 CAMPAIGN = "toy-cpu"

@@ -15,7 +15,7 @@ import pytest
 
 from ablate.cli import main
 from ablate.machine.environment import SINGLE_THREADED
-from ablate.store import Store
+from store import Store
 from tests.ablate.quick_soak import SHOTS
 from tests.ablate.soak import outcome, servers_and_workers, soak
 

@@ -16,11 +16,11 @@ from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import remarks, tuning_runs
 from ablate.planning.study_document import study_document
-from ablate.store import Store
-from ablate.store.documents import RunDocument, StudyDocument
-from ablate.store.documents.tuning import RATE
 from ablate.study.reading import load_study
 from ablate.study.study import Study
+from store import Store
+from store.documents import RunDocument, StudyDocument
+from store.documents.tuning import RATE
 
 STUDY = """question: Which?
 baseline: pre

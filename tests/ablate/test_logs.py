@@ -16,7 +16,7 @@ from ablate.cli import main
 from ablate.running.request import Request
 from ablate.running.runlog import logged
 from ablate.running.worker import work
-from ablate.store import Store, StoreError
+from store import Store, StoreError
 from tests.ablate.conftest import identity_of
 
 

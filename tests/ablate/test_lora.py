@@ -16,10 +16,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import ablate
 import zoo
 from ablate.planning.budgets import training_cost
-from ablate.store import Store
 from ablate.training.lora import Adapters, LoraSpec, check_lora, flops_change
 from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.spec import TrainSpec
+from store import Store
 from zoo.compatibility import matrix
 from zoo.compatibility.matrix import AxisOption
 from zoo.conformance.combinations import random_tokens

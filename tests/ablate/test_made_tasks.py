@@ -17,14 +17,14 @@ from ablate.cli import main
 from ablate.data import SyntheticCorpus, open_corpus
 from ablate.data.sources.grammar import GrammarSource
 from ablate.planning.make_plan import make_plan
-from ablate.store import Store
 from ablate.study.reading import load_study
 from ablate.study.study import StudyError
-from reports.evaluations.diagnostics import AccuracyCurve, Rung, figure_of
-from reports.figures.style import ArmStyle
-from reports.findings.summary import summarise_study
-from reports.reading.curves import CurvePoint
-from reports.sections import draw
+from reports.judge.reading.curves import CurvePoint
+from reports.page.evaluations.diagnostics import AccuracyCurve, Rung, figure_of
+from reports.page.figures.style import ArmStyle
+from reports.page.sections import draw
+from reports.page.summarising import summarise_study
+from store import Store
 from zoo.loss import IGNORED
 
 STUDY = """

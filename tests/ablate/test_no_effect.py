@@ -11,8 +11,8 @@ from scipy import stats
 import ablate
 import zoo
 from ablate.running.stages import StudyRunner
-from ablate.store import Store
 from ablate.study.tune_spec import TuneSpec
+from store import Store
 from tests.ablate.toy import run_toy, toy_study
 
 NO_EFFECT = "{twin: {init.stream: 1}}"

@@ -9,9 +9,9 @@ import torch
 
 from ablate.machine import numerics
 from ablate.machine.numerics import Numerics, deterministic, enforce, restored, unused_gpu
-from ablate.store import Store
-from ablate.store.documents import RunNumerics
 from ablate.training.session import Session
+from store import Store
+from store.documents import RunNumerics
 
 H200 = Numerics("cuda", "bfloat16", "high", "NVIDIA H200, cuDNN 91002")
 

@@ -15,8 +15,6 @@ from ablate.machine.numerics import enforce
 from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.make_plan import make_plan
 from ablate.planning.study_document import study_document
-from ablate.store import Store
-from ablate.store.documents import StudyObjective
 from ablate.study.reading import load_study
 from ablate.study.study import StudyError
 from ablate.training.batch import Batch
@@ -28,7 +26,9 @@ from ablate.training.objectives.prefix import Prefix
 from ablate.training.objectives.span_corruption import SpanCorruption
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
-from reports.wording.method_words import method
+from reports.page.wording.method_words import method
+from store import Store
+from store.documents import StudyObjective
 from tests.ablate.conftest import TinyCorpus
 from tests.ablate.toy import plan_toy, run_toy, toy_study
 from tests.documents import run_of

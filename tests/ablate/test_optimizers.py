@@ -8,7 +8,6 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from ablate.store import Store
 from ablate.training.optimizers import Trained
 from ablate.training.optimizers._stacked_muon import StackedMuon, orthogonalised
 from ablate.training.optimizers.adamw import AdamW
@@ -19,6 +18,7 @@ from ablate.training.optimizers.soap import SOAP
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
+from store import Store
 from tests.ablate.conftest import metrics_without_clock
 
 LR, DECAY, STEPS = 0.1, 0.2, 4

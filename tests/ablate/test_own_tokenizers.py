@@ -11,9 +11,9 @@ import pytest
 import reports
 from ablate.cli import main
 from ablate.planning.make_plan import make_plan
-from ablate.store import Store
 from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
+from store import Store
 from tests.ablate.toy import run_toy, toy_study
 
 ARMS = "{bpe: {data.tokenizer: {kind: bpe, vocab_size: 300}}}"

@@ -19,10 +19,10 @@ import pytest
 import ablate
 import reports
 from ablate.cli import main
-from ablate.store import Store, StoreError, checksum, files, jsonfile, merging
-from ablate.store.archive import MANIFEST
-from ablate.store.documents import GpuState, LedgerRecord, PackDocument
-from ablate.store.seals import Chain
+from store import Store, StoreError, checksum, files, jsonfile, merging
+from store.archive import MANIFEST
+from store.documents import GpuState, LedgerRecord, PackDocument
+from store.seals import Chain
 
 Members = dict[str, bytes]
 

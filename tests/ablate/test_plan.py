@@ -22,10 +22,10 @@ from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import plan_json, plan_rows
 from ablate.planning.study_document import study_document
-from ablate.store import Store
-from ablate.store.documents import CacheBytes, RunProbes, SpentBudget
 from ablate.study.reading import load_study
 from evals.costs.machine import Speed
+from store import Store
+from store.documents import CacheBytes, RunProbes, SpentBudget
 from tests.documents import measure_of
 from zoo.settings.axis import variants
 from zoo.settings.identity import identity_of

@@ -11,9 +11,9 @@ import pytest
 from ablate.running.engines import Event
 from ablate.running.engines._polling import Polling
 from ablate.running.request import Request
-from ablate.store import Store
-from ablate.store.claims import PLACE
-from ablate.store.documents.claim import ClaimRecord
+from store import Store
+from store.claims import PLACE
+from store.documents.claim import ClaimRecord
 from tests.ablate.conftest import identity_of
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 import ablate
 from ablate.cli import main
-from ablate.store import Store, StudyFolder
+from store import Store, StudyFolder
 from tests.moderated import moderated
 from tests.reports.factory import Arm, StudyOf
 

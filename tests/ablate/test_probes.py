@@ -11,12 +11,12 @@ import torch
 
 import zoo
 from ablate.machine.numerics import enforce
-from ablate.store import Store
-from ablate.store.documents import ProbeRecord, RunDocument, RunProbes
 from ablate.training.loop import train
 from ablate.training.probes import ProbeSpec, load, names
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
+from store import Store
+from store.documents import ProbeRecord, RunDocument, RunProbes
 from tests.ablate.conftest import TinyCorpus, metrics_without_clock
 from zoo.mixers import attention
 

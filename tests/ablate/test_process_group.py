@@ -25,12 +25,12 @@ from ablate.running.engines.local import Pool
 from ablate.running.options import Options
 from ablate.running.process_group import process_group_of
 from ablate.running.request import Request
-from ablate.store import Store
-from ablate.store.documents import RunDocument
 from ablate.training.accumulation import MicrobatchError
 from ablate.training.execution import Execution
 from ablate.training.process_group import BUCKET_BYTES, ProcessGroup, ProcessGroupError, buckets, joined
 from ablate.training.session import Session
+from store import Store
+from store.documents import RunDocument
 from tests.ablate.conftest import TinyCorpus, identity_of
 from tests.pretended_cuda.cards import pretend
 

@@ -17,9 +17,9 @@ from ablate.machine import environment
 from ablate.running import program_server
 from ablate.running.program_server import MOST, Programs, has_program, program_of
 from ablate.running.request import Request
-from ablate.store import Store
 from ablate.training.compiling import compiled
 from ablate.training.execution import Execution
+from store import Store
 from tests.documents import result_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # torch's own, when it loads inductor

@@ -11,10 +11,10 @@ from ruamel.yaml import YAML
 import reports
 from ablate.api.promoting import promote_effects
 from ablate.cli import main
-from ablate.errors import ArgumentError
-from ablate.store import Store
 from ablate.study.promoting import write_study
 from ablate.study.reading import load_study
+from store import Store
+from store.errors import ArgumentError
 from tests.ablate.test_design import STUDY
 from tests.ablate.toy import toy_study
 from tests.reports.test_effects import STRENGTHS, losses, plan, study_of

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import ablate
-from ablate.store import Store, checking, stamps, sums
-from ablate.store.documents import ItemLoss, MetricsRecord
-from ablate.store.run_files import RunFiles
-from ablate.store.stamps import TICK_NS, WholeFolders, checked_name, stamp
+from store import Store, checking, stamps, sums
+from store.documents import ItemLoss, MetricsRecord
+from store.run_files import RunFiles
+from store.stamps import TICK_NS, WholeFolders, checked_name, stamp
 from tests.documents import result_of, run_of
 
 RUNS = ("aa", "bb", "cc")

@@ -18,7 +18,7 @@ import pytest
 from ablate.cli import main
 from ablate.running.engines import EngineError, load
 from ablate.running.options import Options
-from ablate.store import Store
+from store import Store
 from tests.ablate.test_kill import ROOT, outcome
 from tests.ablate.toy import toy_study
 

@@ -12,7 +12,6 @@ import torch
 import zoo
 from ablate.data.examples import HeldOutRows
 from ablate.machine.numerics import enforce
-from ablate.store import Store
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner
 from ablate.training.loop import prefetch, train
@@ -21,6 +20,7 @@ from ablate.training.reader import TrainingReader
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
 from ablate.training.validation import accuracy, validate
+from store import Store
 from tests.ablate.conftest import TinyCorpus
 from tests.waits import no_waits
 from zoo.loss import IGNORED

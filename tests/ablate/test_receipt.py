@@ -12,7 +12,7 @@ import ablate
 from ablate.data import Corpus, DataError, prepare
 from ablate.data.sources import TextSource
 from ablate.data.spec import parse
-from ablate.store import Store
+from store import Store
 
 
 def test_what_was_read_and_what_was_skipped(tmp_path: Path) -> None:

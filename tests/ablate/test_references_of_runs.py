@@ -15,8 +15,8 @@ from ablate.api.result import StudyResult
 from ablate.cli import main
 from ablate.data import Corpus, open_corpus
 from ablate.data.references import references
-from ablate.store import Store
-from ablate.store.checking import Check
+from store import Store
+from store.checking import Check
 from tests.ablate.toy import toy_study
 
 ARMS = "{post: {block.norm_placement: post}, bpe: {data.tokenizer: {kind: bpe, vocab_size: 300}}}"

@@ -14,8 +14,8 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.planning.registration import changes, registration
-from ablate.store import Store
 from ablate.study.reading import load_study
+from store import Store
 
 
 def report_of(study: Path, store: Path, **sets: object) -> str:

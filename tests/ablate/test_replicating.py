@@ -10,10 +10,10 @@ import pytest
 
 import ablate
 from ablate.cli import main
-from ablate.store.documents.study import SCALES
 from ablate.study.handbook import handbook
 from ablate.study.papers import FOLDER, find_paper, papers
 from ablate.study.reading import load_study
+from store.documents.study import SCALES
 
 PAPERS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 ADDED = """

@@ -15,12 +15,12 @@ from ablate.cli import main
 from ablate.planning.identity import request_digest
 from ablate.running.engines import Event
 from ablate.running.rehearsing import CalibrationError
-from ablate.store import Store
 from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
 from ablate.training.trained import trained_model
 from evals.harness import selection
 from evals.spec import EvalSpec
+from store import Store
 
 
 def ablate(capsys, *arguments):

@@ -15,9 +15,9 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.searching.storage import open_storage
-from ablate.store import SearchFolder, Store, StoreError, checksum
-from ablate.store.documents import LedgerRecord
-from ablate.store.seals import Chain, SealedLog
+from store import SearchFolder, Store, StoreError, checksum
+from store.documents import LedgerRecord
+from store.seals import Chain, SealedLog
 from tests.reports.searching import search_of, trials_of
 
 BODIES = [b'{"a":1}', b'{"b":[2.5]}', b'{"c":"d"}']

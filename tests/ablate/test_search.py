@@ -19,11 +19,11 @@ from ablate.searching.samplers import ended, make_pruner
 from ablate.searching.space_check import check_space
 from ablate.searching.storage import Owner, open_storage
 from ablate.searching.trial_runner import Job, StudyTrialRunner
-from ablate.store import SearchFolder, Store
 from ablate.study.search_constraints import rule
 from ablate.study.search_space import Params, SearchSpace
 from ablate.study.search_spec import Fidelity
 from ablate.study.study import StudyError
+from store import SearchFolder, Store
 from tests.ablate.known import NUMBERS, Instant, Known, bowl, search, spec_of, study_of
 
 

@@ -17,9 +17,9 @@ from ablate.running.request import Request
 from ablate.searching import cost_shares as module
 from ablate.searching.cost_shares import cost_shares
 from ablate.searching.trial_runner import StudyTrialRunner
-from ablate.store import Store
 from ablate.study.problems import StudyError
 from ablate.study.search_space import values_of
+from store import Store
 from tests.ablate.known import study_of
 
 COSTS = ("parameters", "flops_per_token", "kv_bytes_per_token")

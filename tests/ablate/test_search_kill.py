@@ -19,7 +19,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from ablate.cli import main
-from ablate.store import Store
+from store import Store
 from tests.ablate.servers import grpc_proxy, postgresql
 from tests.ablate.toy import toy_study
 

@@ -12,8 +12,8 @@ from scipy.stats import binom
 from ablate.searching.asking import BEYOND, IMPORTED, REPEAT, REPEATS, seeds_of
 from ablate.searching.racing import standings
 from ablate.searching.trial_runner import Job
-from ablate.store.documents import Leader
 from reports.searches.standings import standings as reported
+from store.documents import Leader
 from tests.ablate.known import Known, bowl, search, spec_of, study_of
 from tests.reports.searching import search_of
 

@@ -8,8 +8,6 @@ import torch
 
 import zoo
 from ablate.machine.numerics import enforce
-from ablate.store import Store, StoreError, checksum
-from ablate.store.documents import RunNumerics, RunStart
 from ablate.training.batch import Batch
 from ablate.training.checkpoint import TrainingProgress
 from ablate.training.divergence import DivergenceWatch, final_reason
@@ -21,6 +19,8 @@ from ablate.training.session import Session
 from ablate.training.stop import Interrupted
 from ablate.training.trained import keep_trained
 from ablate.training.validation import bits_per_byte, validate
+from store import Store, StoreError, checksum
+from store.documents import RunNumerics, RunStart
 from tests.ablate.conftest import metrics_without_clock
 from tests.documents import metrics_of
 from zoo.loss import IGNORED

@@ -10,10 +10,10 @@ import pytest
 
 from ablate.data.sources.hf import HfSource
 from ablate.planning.make_plan import make_plan
-from ablate.store.documents.study import SCALES
 from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
 from ablate.study.shipped_scales import shipped_scales
+from store.documents.study import SCALES
 from zoo.costs import cost
 
 SHORTEST = {"question": "?", "baseline": "swiglu", "arms": {"relu2": {"block.ffn": {"kind": "relu2", "d_ff": "4x"}}}}

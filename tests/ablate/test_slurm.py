@@ -20,8 +20,8 @@ from ablate.running.engines._remote import TRIES
 from ablate.running.engines.slurm import Slurm, SlurmJob, minutes
 from ablate.running.options import Options
 from ablate.running.request import Request
-from ablate.store import Store
 from ablate.training.stop import ENDED_BY_REQUEST
+from store import Store
 from tests.ablate.conftest import identity_of
 from tests.ablate.test_kill import outcome
 

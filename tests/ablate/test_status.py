@@ -12,8 +12,8 @@ import pytest
 
 import ablate
 from ablate.cli import COMMANDS, main
-from ablate.store import Store
 from ablate.study.written import shipped
+from store import Store
 
 ROOT = Path(__file__).parent.parent.parent
 

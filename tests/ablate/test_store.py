@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ablate.store import LockedError, Store, StoreError
-from ablate.store.documents import ItemLoss
+from store import LockedError, Store, StoreError
+from store.documents import ItemLoss
 from tests.documents import metrics_of, result_of, run_of
 
 DIGEST = "a1b2c3"
@@ -267,7 +267,7 @@ def test_truncating_drops_what_came_after_the_checkpoint(store: Store) -> None:
 
 HOLD = """
 import sys, time
-from ablate.store import Store
+from store import Store
 with Store(sys.argv[1]).claim(sys.argv[2]):
     print("held", flush=True)
     time.sleep(60)
@@ -307,7 +307,7 @@ def test_a_full_disk_is_named_with_the_file(store: Store, monkeypatch: pytest.Mo
 
 HAMMER = """
 import itertools, sys
-from ablate.store import Store
+from store import Store
 from tests.documents import metrics_of, result_of
 store, digest = Store(sys.argv[1]), sys.argv[2]
 for n in itertools.count():
@@ -333,7 +333,7 @@ def test_sigkill_amid_writes_leaves_whole_documents_only(store: Store) -> None:
 
 
 def test_importing_the_store_loads_no_heavy_library() -> None:
-    code = "import sys, ablate.store; print(*sys.modules)"
+    code = "import sys, store; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "polars", "numpy", "pydantic"} & set(modules.stdout.split())
 

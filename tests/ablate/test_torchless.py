@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ablate.machine import recent
-from ablate.store import Store
+from store import Store
 from tests.test_imports import heavy_after
 from zoo.settings.without_torch import may_have_gpu
 

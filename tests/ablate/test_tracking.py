@@ -13,7 +13,7 @@ import pytest
 
 import ablate
 from ablate import tracking
-from ablate.store import Store
+from store import Store
 from tests.documents import run_of
 
 

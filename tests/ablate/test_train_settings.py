@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from ablate.machine.numerics import enforce
-from ablate.store import Store
 from ablate.training.objectives import __name__ as OBJECTIVES
 from ablate.training.optimizers import __name__ as OPTIMIZERS
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
+from store import Store
 from tests.ablate.conftest import TinyCorpus, identity_of
 from zoo.settings.registry import members
 

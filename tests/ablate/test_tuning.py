@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from ablate.planning.campaign import propose
 from ablate.planning.sampling import IllegalSpaceError
 from ablate.planning.trials import Settings, Tuned
-from ablate.store.documents.tuning import RATE
 from ablate.study.tune_spec import TuneSpec
+from store.documents.tuning import RATE
 
 Loss = Callable[[Settings], float]
 

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from ablate.store import Store
-from ablate.store.files import replacing
+from store import Store
+from store.files import replacing
 
 OWNER = 2001
 SERVE = """
 import sys, threading, urllib.request
 from pathlib import Path
-from reports.pages.serve import server
+from reports.page.html.serve import server
 with server(Path(sys.argv[1]), 0) as serving:
     threading.Thread(target=serving.serve_forever, daemon=True).start()
     for page in ("", *sys.argv[2:]):

@@ -22,11 +22,11 @@ from ablate.running.progress import Lines
 from ablate.running.progress.following import step_text
 from ablate.running.request import Request
 from ablate.running.worker import carry_out, main
-from ablate.store import Store, claims
-from ablate.store.documents import GradNorm, Quartiles
-from ablate.store.documents.claim import Count
 from ablate.training.execution import Execution
 from ablate.training.result import model_flop_utilisation, quartiles, summarise_metrics
+from store import Store, claims
+from store.documents import GradNorm, Quartiles
+from store.documents.claim import Count
 from tests.documents import measure_of, metrics_of, result_of, text_meta_of
 from tests.pretended_cuda.cards import pretend
 
@@ -152,7 +152,7 @@ STOPS = """
 import os, signal, sys
 from pathlib import Path
 from ablate.running.request import Request
-from ablate.store import Store, claims
+from store import Store, claims
 claims.BEAT_SECONDS = 0.02
 request = Request.read(Path(input()))
 with Store(request.store).claim(request.digest), Path(request.store, "begun").open("a") as begun:

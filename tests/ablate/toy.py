@@ -17,10 +17,10 @@ from ablate.planning.plan import Plan
 from ablate.planning.study_document import study_document
 from ablate.running.request import Request
 from ablate.running.worker import carry_out
-from ablate.store import Store
 from ablate.study.reading import load_study
 from ablate.study.study import Study
-from reports.findings.study_summary import StudySummary
+from reports.judge.findings.study_summary import StudySummary
+from store import Store
 
 TOY = """
 question: Does it matter?

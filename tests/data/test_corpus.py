@@ -17,7 +17,7 @@ from ablate.data import Corpus, DataError, open_corpus, parse, prepare
 from ablate.data.corpus import permuted
 from ablate.data.examples import Windows
 from ablate.data.splitting import SHARES
-from ablate.store.documents import HeldOutPart
+from store.documents import HeldOutPart
 
 BPE = {"kind": "bpe", "vocab_size": 300}
 

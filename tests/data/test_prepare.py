@@ -15,7 +15,7 @@ import pytest
 
 from ablate.data import Corpus, DataError, DataSource, identify, parse, prepare
 from ablate.data.splitting import SHARES
-from ablate.store.documents import PerSplit
+from store.documents import PerSplit
 
 
 def spec_of(path: Path) -> DataSource:
@@ -31,7 +31,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import ablate.data.corpora as preparing
-import ablate.store.files as files
+import store.files as files
 from ablate.data import parse
 path, root, stage, share = sys.argv[1:]
 

@@ -14,7 +14,7 @@ import pytest
 from ablate.data import Corpus, open_corpus, parse, prepare
 from ablate.data.ngrams import bigram_probabilities, kneser_ney_probabilities, unigram_probabilities
 from ablate.data.references import PIECES, references, spread
-from ablate.store.documents.references import COUNTED, counted_tokens
+from store.documents.references import COUNTED, counted_tokens
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import torch
 import zoo
 from ablate.cli import main
 from ablate.data import open_corpus
-from ablate.store import Store
+from store import Store
 from ablate.study.reading import load_study
 from ablate.study.study import StudyError
 
@@ -70,7 +70,7 @@ print(json.dumps({
 def test_two_dropped_files_are_evaluated_compared_drawn_and_printed(tmp_path: Path) -> None:
     assert set(files_of("adding_an_evaluation.md")) == {
         "evals/evaluations/confidence.py",
-        "reports/evaluations/confidence.py",
+        "reports/page/evaluations/confidence.py",
     }
     toy_study(tmp_path, "{wide: {d_model: 24}}", steps=20)
     said = followed("adding_an_evaluation.md", tmp_path, PROGRAM)

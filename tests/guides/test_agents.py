@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import ablate
-from ablate.store import Store
 from reports.campaigns.proposals import kept, latest
+from store import Store
 from tests.ablate.toy import toy_study
 from tests.guides.guide import ROOT
 

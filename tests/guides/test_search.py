@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ablate.cli import main
-from ablate.store import Store
+from store import Store
 from tests.guides.guide import ROOT, files_of
 
 GUIDE = "search.md"

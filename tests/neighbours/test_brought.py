@@ -15,7 +15,7 @@ import ablate
 import zoo
 from ablate.checkpoints import Checkpoint
 from ablate.data import Corpus, open_corpus
-from ablate.store import Store
+from store import Store
 from tests.data.test_sentencepiece import sentencepiece, sentencepiece_model
 from tests.zoo.hf.parity import draw, hf_model
 from tests.zoo.hf.test_adapters import trained

@@ -12,13 +12,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.store import Store
-from ablate.store.documents import RunTeacher
 from ablate.training import distillation_loss, loop, session
 from ablate.training.batch import Batch
 from ablate.training.execution import Execution
 from ablate.training.laps import Laps
 from ablate.training.session import Session
+from store import Store
+from store.documents import RunTeacher
 from tests.ablate.conftest import TinyCorpus, identity_of
 
 STEPS = 2

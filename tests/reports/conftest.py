@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from reports.figures import Figure
+from reports.page.figures import Figure
 
 
 @pytest.fixture(autouse=True)

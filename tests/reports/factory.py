@@ -13,8 +13,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 import reports
-from ablate.store import Store
-from ablate.store.documents import (
+from reports.judge.findings.study_summary import StudySummary
+from reports.page.sections import Section
+from store import Store
+from store.documents import (
     CacheBytes,
     CachePoint,
     CostPoint,
@@ -44,10 +46,8 @@ from ablate.store.documents import (
     StudyRung,
     StudyTuning,
 )
-from ablate.store.documents.costs import Work
-from ablate.store.documents.references import counted_tokens
-from reports.findings.study_summary import StudySummary
-from reports.sections import Section
+from store.documents.costs import Work
+from store.documents.references import counted_tokens
 from tests.documents import ENVIRONMENT, measure_of, quartiles, result_of, run_of, text_meta_of
 
 CONTEXTS = (64, 128, 256)

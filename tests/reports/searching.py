@@ -9,8 +9,8 @@ from typing import Any
 import optuna
 
 from ablate.searching.search_document import distribution_of
-from ablate.store import Store
-from ablate.store.documents import Distribution, Range, SearchBase, SearchDocument, SpentBudget, TrialRecord
+from store import Store
+from store.documents import Distribution, Range, SearchBase, SearchDocument, SpentBudget, TrialRecord
 
 RATE = Distribution(name="FloatDistribution", attributes=Range(low=1e-3, high=1e-1, step=None, log=True))
 

@@ -18,9 +18,6 @@ import pytest
 from ablate.api.atlas import gathered, known_sources, study_files
 from ablate.api.recorded import RESULTS
 from ablate.cli import main
-from ablate.store.documents import StudyClaim
-from ablate.store.documents.handbook import HandbookClaim
-from ablate.store.files import write_texts
 from reports.atlas.cards import Card, cards
 from reports.atlas.findings import MOST_WORDS, findings, findings_files, picture, words_in
 from reports.atlas.forest import axis_over, forest, ratio_ticks
@@ -31,12 +28,15 @@ from reports.atlas.site import atlas_pages
 from reports.atlas.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
 from reports.atlas.topics import topics_of
 from reports.atlas.variants import variants_in
-from reports.errors import ReportError
-from reports.findings.summary import summarise_study as summarise
-from reports.pages.ranking import ranked
+from reports.judge.errors import ReportError
+from reports.page.html.ranking import ranked
+from reports.page.summarising import summarise_study as summarise
 from reports.results import files
 from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
 from reports.results.storing import result_of
+from store.documents import StudyClaim
+from store.documents.handbook import HandbookClaim
+from store.files import write_texts
 from tests.reports.browsing import no_chromium, visit, wait_until
 from tests.reports.factory import Arm, StudyOf
 from tests.test_imports import ROOT

@@ -14,20 +14,20 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.noise.penalty import UNBOUNDED
-from ablate.store import Store
-from ablate.store.documents import StudyTrial, StudyTuning
-from ablate.store.documents.tuning import RATE
-from reports.designs.contrasts import EffectTest
-from reports.figures.base import GOES_ON
-from reports.findings.comparison import Comparison
-from reports.findings.documents import documents
-from reports.findings.noise import study_noise
-from reports.findings.study_summary import StudySummary
-from reports.findings.summary import open_arms
-from reports.findings.verdicts import decide
-from reports.wording import finding_words, rate_words
-from reports.wording.markup import LATEX
+from reports.judge.designs.contrasts import EffectTest
+from reports.judge.findings.comparison import Comparison
+from reports.judge.findings.noise import study_noise
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.findings.summary import open_arms
+from reports.judge.findings.verdicts import decide
+from reports.judge.noise.penalty import UNBOUNDED
+from reports.page.figures.base import GOES_ON
+from reports.page.wording import finding_words, rate_words
+from reports.page.wording.markup import LATEX
+from reports.page.wording.summary_json import documents
+from store import Store
+from store.documents import StudyTrial, StudyTuning
+from store.documents.tuning import RATE
 from tests.reports.browsing import unpacked
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_tuned import Curve, judging, tune

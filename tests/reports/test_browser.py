@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import reports
-from reports.findings.summary import summarise_study
-from reports.pages.trade_offs import Studied, render_trade_offs
+from reports.page.html.trade_offs import Studied, render_trade_offs
+from reports.page.summarising import summarise_study
 from tests.reports.browsing import no_chromium, playwright, visit, wait_until
 from tests.reports.factory import HOSTILE, SEEN, Arm, StudyOf, typical
 from tests.reports.test_page import HOSTILE_STUDY

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import reports
-from ablate.store import StudyFolder
-from ablate.store.documents import SpentBudget, StudyArm, StudyLook
-from reports.findings.study_summary import StudySummary
-from reports.pages.page import render_page
-from reports.wording import finding_words, matching_words, tables
+from reports.judge.findings.study_summary import StudySummary
+from reports.page.html.page import render_page
+from reports.page.wording import finding_words, matching_words, tables
+from store import StudyFolder
+from store.documents import SpentBudget, StudyArm, StudyLook
 from tests.reports.factory import Arm, StudyOf, arm_documents
 
 ARMS = [Arm("base", [2.4, 2.5, 2.45]), Arm("arm", [2.3, 2.4, 2.35], edits={"block.ffn.d_ff": "8/3x"})]

@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 
 import reports
-from ablate.store import Store
-from ablate.store.documents import ItemLoss
-from reports.findings.study_summary import StudySummary
-from reports.findings.verdicts import document_error
-from reports.wording import method_words
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.findings.verdicts import document_error
+from reports.page.wording import method_words
+from store import Store
+from store.documents import ItemLoss
 from tests.moderated import moderated
 from tests.regression import least_squares
 from tests.reports.factory import Arm, StudyOf

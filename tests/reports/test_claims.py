@@ -13,12 +13,12 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.store import Store
-from ablate.store.documents import StudyClaim
-from reports.claims.claim_words import line
-from reports.claims.judged_claim import JudgedClaim
-from reports.claims.judging import judge_claims
-from reports.findings.study_summary import StudySummary
+from reports.judge.claims.judged_claim import JudgedClaim
+from reports.judge.claims.judging import judge_claims
+from reports.judge.findings.study_summary import StudySummary
+from reports.page.wording.claim_words import line
+from store import Store
+from store.documents import StudyClaim
 from tests.reports.factory import Arm, StudyOf, typical
 
 BASE = [2.400, 2.412, 2.391, 2.405]

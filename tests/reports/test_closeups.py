@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from ablate.store import Store
-from ablate.store.documents import EvalsDocument, Section
-from reports.evaluations import EvaluationSection
-from reports.evaluations.samples import Samples
-from reports.evaluations.token_losses import TokenLosses, class_of
-from reports.findings.summary import summarise_study
-from reports.pages.page import render_page
-from reports.reading.evaluations import EvaluatedRun
-from reports.reading.keys import RunKey
-from reports.sections import draw
+from reports.judge.reading.evaluations import EvaluatedRun
+from reports.judge.reading.keys import RunKey
+from reports.page.evaluations import EvaluationSection
+from reports.page.evaluations.samples import Samples
+from reports.page.evaluations.token_losses import TokenLosses, class_of
+from reports.page.html.page import render_page
+from reports.page.sections import draw
+from reports.page.summarising import summarise_study
+from store import Store
+from store.documents import EvalsDocument, Section
 from tests.reports.factory import HOSTILE, Arm, StudyOf, changed
 
 PIECES = [["import", " x", "\n", "4"], [" the", "ory", ".", HOSTILE]]

@@ -13,13 +13,13 @@ from scipy import stats
 
 import reports
 from ablate.api.frames import arms_frame
-from ablate.store import StudyFolder
-from reports.claims.evidence import evidence
-from reports.findings.study_summary import StudySummary
-from reports.pages.page import render_page
-from reports.pages.templating import coded
-from reports.wording import answers, tables
-from reports.wording.tables import runs_table
+from reports.judge.claims.evidence import evidence
+from reports.judge.findings.study_summary import StudySummary
+from reports.page.html.page import render_page
+from reports.page.html.templating import coded
+from reports.page.wording import answers, tables
+from reports.page.wording.tables import runs_table
+from store import StudyFolder
 from tests.reports.browsing import data_of
 from tests.reports.factory import Arm, StudyOf, changed, costs_of
 

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ablate.noise.difference import Difference
-from ablate.noise.power import detectable
-from ablate.store.documents import StudyContrast
-from reports.findings.verdicts import compare, document_error
-from reports.scores.items import _over_items
-from reports.statistics.costs import judge
-from reports.statistics.crossed import crossed
-from reports.statistics.detectable import detectable_effect
-from reports.statistics.estimates import Estimate, estimate, score_half_width
+from reports.judge.findings.verdicts import compare, document_error
+from reports.judge.noise.difference import Difference
+from reports.judge.noise.power import detectable
+from reports.judge.scores.items import _over_items
+from reports.judge.statistics.costs import judge
+from reports.judge.statistics.crossed import crossed
+from reports.judge.statistics.detectable import detectable_effect
+from reports.judge.statistics.estimates import Estimate, estimate, score_half_width
+from store.documents import StudyContrast
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_by_document import frame_of
 from tests.reports.test_verdicts import finished

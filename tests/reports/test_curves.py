@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from reports.reading.collect import collect
-from reports.reading.collected import Collected
-from reports.reading.curves import CurvePoint, average, lines_of, mean_curve
-from reports.sections._runs import clocks
+from reports.judge.reading.collect import collect
+from reports.judge.reading.collected import Collected
+from reports.judge.reading.curves import CurvePoint, average, lines_of, mean_curve
+from reports.page.sections._runs import clocks
 from tests.reports.factory import Arm, StudyOf
 
 ARMS = ("a", "b")

@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 import pytest
 from plotly.subplots import make_subplots
 
-from reports.figures.base import NEUTRAL
-from reports.figures.drawing import PLAIN, Drawing, Part
-from reports.figures.style import blank
+from reports.page.figures.base import NEUTRAL
+from reports.page.figures.drawing import PLAIN, Drawing, Part
+from reports.page.figures.style import blank
 
 
 def as_plotly(drawing: Drawing) -> Any:

@@ -11,16 +11,16 @@ import pytest
 
 import reports
 from ablate.planning.study_document import design_document
-from ablate.store import Store
-from ablate.store.documents import StudyClaim, StudyDesign, StudyTrial, StudyTuning
 from ablate.study.design_spec import DesignSpec, Screen, screen
-from reports.claims.judging import judge_claims
-from reports.findings.study_summary import EffectSummary, StudySummary
-from reports.findings.summary import open_arms
-from reports.pages.page import record, render_page
-from reports.pages.ranking import ranked
-from reports.statistics.ledger import FIRST_SHARE
-from reports.wording import answers
+from reports.judge.claims.judging import judge_claims
+from reports.judge.findings.study_summary import EffectSummary, StudySummary
+from reports.judge.findings.summary import open_arms
+from reports.judge.statistics.ledger import FIRST_SHARE
+from reports.page.html.page import record, render_page
+from reports.page.html.ranking import ranked
+from reports.page.wording import answers
+from store import Store
+from store.documents import StudyClaim, StudyDesign, StudyTrial, StudyTuning
 from tests.regression import Regression, holm
 from tests.reports.factory import Arm, StudyOf
 

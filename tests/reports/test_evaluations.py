@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ablate.store.documents import EvalsDocument, SampleRecord, TaskGroup
-from reports.evaluations.tasks import Tasks
-from reports.reading import evaluations
-from reports.reading.evaluations import EvaluatedRun
-from reports.reading.keys import RunKey
+from reports.judge.reading import evaluations
+from reports.judge.reading.evaluations import EvaluatedRun
+from reports.judge.reading.keys import RunKey
+from reports.page.evaluations.tasks import Tasks
+from store.documents import EvalsDocument, SampleRecord, TaskGroup
 
 SCORES = {"a": [1.0, 0.0, 1.0, 1.0], "b": [0.0, 1.0]}
 

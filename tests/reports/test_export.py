@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ablate.cli import main
-from reports.pages import export
-from reports.wording.markup import latex, markdown
-from reports.wording.table import Table
+from reports.page.html import export
+from reports.page.wording.markup import latex, markdown
+from reports.page.wording.table import Table
 from tests.reports.browsing import no_chromium
 from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import reports
-from ablate.store import Store
-from reports.pages.page import render_page
-from reports.pages.ranking import ranked
+from reports.page.html.page import render_page
+from reports.page.html.ranking import ranked
+from store import Store
 from tests.reports.factory import Arm, StudyOf
 
 LINES = "".join(f"  line {i}\n" for i in range(20))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import reports
-from ablate.store import Store
-from ablate.store.documents import SyntheticMeta
-from reports.findings.study_summary import ArmSummary, StudySummary
-from reports.reading.collect import collect
-from reports.sections import galleries
-from reports.wording import finding_words, method_words
+from reports.judge.findings.study_summary import ArmSummary, StudySummary
+from reports.judge.reading.collect import collect
+from reports.page.sections import galleries
+from reports.page.wording import finding_words, method_words
+from store import Store
+from store.documents import SyntheticMeta
 from tests.moderated import moderated
 from tests.reports.factory import Arm, StudyOf, arm_documents, changed
 

@@ -12,15 +12,15 @@ import optuna
 import pytest
 
 import reports
-from ablate.store import Store, StudyFolder
-from ablate.store.documents import StudyClaim
-from reports.findings.study_summary import StudySummary
-from reports.pages.page import render_page
-from reports.pages.ranked import Axis, Ranked
-from reports.pages.ranking import ranked
-from reports.wording import answers, finding_words, method_words
-from reports.wording.short_answer import MOST_WORDS
-from reports.wording.title_words import small_print
+from reports.judge.findings.study_summary import StudySummary
+from reports.page.html.page import render_page
+from reports.page.html.ranked import Axis, Ranked
+from reports.page.html.ranking import ranked
+from reports.page.wording import answers, finding_words, method_words
+from reports.page.wording.short_answer import MOST_WORDS
+from reports.page.wording.title_words import small_print
+from store import Store, StudyFolder
+from store.documents import StudyClaim
 from tests.documents import text_meta_of
 from tests.reports.browsing import no_chromium, playwright, visit
 from tests.reports.factory import Arm, StudyOf

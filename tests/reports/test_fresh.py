@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ablate.store import Store
-from ablate.store.documents import SpeedPoint
 from reports.searches import search_words
 from reports.searches.search import SearchSummary
 from reports.searches.search_tables import fresh_table
 from reports.searches.selection_bias import FreshScore, fresh_scores, selection_bias
+from store import Store
+from store.documents import SpeedPoint
 from tests.reports.factory import JUDGING_EXCESS, Arm, StudyOf
 from tests.reports.searching import search_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import reports
-from reports.pages.page import render_page
-from reports.wording import answers, arm_descriptions
+from reports.page.html.page import render_page
+from reports.page.wording import answers, arm_descriptions
 from tests.reports.factory import HOSTILE, Arm, StudyOf
 
 LOSSES = [2.4, 2.41, 2.39]

@@ -11,7 +11,7 @@ import optuna
 import pytest
 from scipy.stats import binom
 
-from reports.pages.search_page import render_page
+from reports.page.html.search_page import render_page
 from reports.searches import additive, search_words
 from reports.searches.importance import Importance, importances
 from reports.searches.search import SearchSummary

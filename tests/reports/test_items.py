@@ -13,15 +13,15 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.store import Store
-from ablate.store.documents import LedgerRecord
-from reports.claims.evidence import UNDECIDED
-from reports.findings.study_summary import StudySummary
-from reports.reading.collect import collect
-from reports.scores.items import ItemDifference, _over_items, item_differences
-from reports.sections import draw
-from reports.sections.items import verdict
-from reports.statistics.crossed import crossed
+from reports.judge.claims.evidence import UNDECIDED
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.reading.collect import collect
+from reports.judge.scores.items import ItemDifference, _over_items, item_differences
+from reports.judge.statistics.crossed import crossed
+from reports.page.sections import draw
+from reports.page.sections.items import verdict
+from store import Store
+from store.documents import LedgerRecord
 from tests.reports.factory import Arm, StudyOf, arm_documents, typical
 from tests.reports.test_claims import claim
 

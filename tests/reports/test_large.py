@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reports
-from reports.pages.templating import packed
-from reports.sections._runs import RunLoss, drawn_raw, keep_extremes
-from reports.wording.tables import listed
+from reports.page.html.templating import packed
+from reports.page.sections._runs import RunLoss, drawn_raw, keep_extremes
+from reports.page.wording.tables import listed
 from tests.reports.browsing import ALL_DRAWN, no_chromium, unpacked, wait_until
 from tests.reports.factory import Arm, StudyOf
 

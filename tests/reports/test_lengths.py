@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reports.findings.study_summary import StudySummary
-from reports.findings.summary import summarise_study
-from reports.sections import galleries
-from reports.wording import finding_words
+from reports.judge.findings.study_summary import StudySummary
+from reports.page.sections import galleries
+from reports.page.summarising import summarise_study
+from reports.page.wording import finding_words
 from tests.reports.factory import Arm, StudyOf
 
 LOSSES = [2.50, 2.52, 2.49]

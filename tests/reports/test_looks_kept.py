@@ -14,16 +14,16 @@ from scipy import stats
 import ablate
 import reports
 from ablate.cli import main
-from ablate.store import Store, StoreError
-from ablate.store.documents import LedgerRecord, LedgerTest, StudyContrast, StudyDocument, StudyRun
-from reports.findings.history import history
-from reports.findings.judging import difference_claim, differences
-from reports.findings.study_summary import StudySummary
-from reports.findings.verdicts import compare, decide
-from reports.findings.withheld import REPEATED
-from reports.pages.page import render_page
-from reports.statistics.simultaneous import Evidence
-from reports.wording import finding_words, method_words
+from reports.judge.findings.history import history
+from reports.judge.findings.judging import difference_claim, differences
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.findings.verdicts import compare, decide
+from reports.judge.findings.withheld import REPEATED
+from reports.judge.statistics.simultaneous import Evidence
+from reports.page.html.page import render_page
+from reports.page.wording import finding_words, method_words
+from store import Store, StoreError
+from store.documents import LedgerRecord, LedgerTest, StudyContrast, StudyDocument, StudyRun
 from tests.moderated import moderated
 from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf

@@ -14,10 +14,10 @@ import pytest
 import reports
 from ablate.api.result import StudyResult
 from ablate.cli import main
-from ablate.store import Store
-from ablate.store.documents.study import ScaleForecast
-from ablate.store.documents.tuning import StudyPass, StudyRates, StudyTrial, StudyTuning
-from reports.findings.next_steps import NextStep, next_steps, promise, step_words
+from reports.judge.findings.next_steps import NextStep, next_steps, promise, step_words
+from store import Store
+from store.documents.study import ScaleForecast
+from store.documents.tuning import StudyPass, StudyRates, StudyTrial, StudyTuning
 from tests.ablate.noise.test_moderated import p_values
 from tests.reports.factory import Arm, StudyOf
 

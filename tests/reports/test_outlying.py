@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 import reports
-from reports.findings.noise import study_noise
-from reports.findings.verdicts import compare, decide
-from reports.wording import finding_words
+from reports.judge.findings.noise import study_noise
+from reports.judge.findings.verdicts import compare, decide
+from reports.page.wording import finding_words
 from tests.moderated import moderated
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_verdicts import finished

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ablate.store import Store, StudyFolder
-from reports.evaluations.positions import PositionCurve, Positions
-from reports.figures import Figure
-from reports.figures.drawing import Drawing
-from reports.findings.study_summary import StudySummary
-from reports.findings.summary import summarise_study
-from reports.pages.page import render_page
-from reports.sections import draw
+from reports.judge.findings.study_summary import StudySummary
+from reports.page.evaluations.positions import PositionCurve, Positions
+from reports.page.figures import Figure
+from reports.page.figures.drawing import Drawing
+from reports.page.html.page import render_page
+from reports.page.sections import draw
+from reports.page.summarising import summarise_study
+from store import Store, StudyFolder
 from tests.reports.factory import Arm, StudyOf, changed, shown
 
 CONTEXT = 64

@@ -11,11 +11,11 @@ import pytest
 from scipy import stats
 
 import reports
-from reports.ladders.order_accuracy import accuracy_by_gap
-from reports.ladders.predictions import predict
-from reports.pages.page import render_page
-from reports.sections.size_predictions import SizePredictionsSection
-from reports.wording import finding_words
+from reports.judge.ladders.order_accuracy import accuracy_by_gap
+from reports.judge.ladders.predictions import predict
+from reports.page.html.page import render_page
+from reports.page.sections.size_predictions import SizePredictionsSection
+from reports.page.wording import finding_words
 from tests.reports.factory import Arm, StudyOf
 
 ARMS = [f"arm{i}" for i in range(7)]

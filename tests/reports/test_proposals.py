@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from ablate.store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyTrial, StudyTuning
 from reports.campaigns.proposals import (
     LEAST_SEEDS,
     MOST_SEEDS,
@@ -22,8 +21,9 @@ from reports.campaigns.proposals import (
     rule,
 )
 from reports.campaigns.proposals import tested as proposal_test
-from reports.findings.losses import ArmLosses, noise_of
-from reports.pages.campaign import campaign_page, headline, steps
+from reports.judge.findings.losses import ArmLosses, noise_of
+from reports.page.html.campaign import campaign_page, headline, steps
+from store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyTrial, StudyTuning
 from tests.moderated import moderated
 from tests.reports.browsing import no_chromium, playwright, visit
 

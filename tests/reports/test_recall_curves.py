@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from ablate.store import Store
-from ablate.store.documents import SampleRecord, Score
-from reports.evaluations.recall import Recall
-from reports.figures import Figure
-from reports.findings.study_summary import StudySummary
-from reports.findings.summary import summarise_study
-from reports.pages.page import render_page
-from reports.sections import draw
+from reports.judge.findings.study_summary import StudySummary
+from reports.page.evaluations.recall import Recall
+from reports.page.figures import Figure
+from reports.page.html.page import render_page
+from reports.page.sections import draw
+from reports.page.summarising import summarise_study
+from store import Store
+from store.documents import SampleRecord, Score
 from tests.reports.factory import Arm, StudyOf, changed, shown
 
 CONTEXT = 64

@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.noise.power import detectable, power_at
-from ablate.store import StudyFolder
-from ablate.store.documents import StudyClaim
 from ablate.study.published_spec import PublishedTable
-from reports.claims import replication_words
-from reports.findings.study_summary import StudySummary
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.noise.power import detectable, power_at
+from reports.page.wording import replication_words
+from store import StudyFolder
+from store.documents import StudyClaim
 from tests.reports.factory import Arm, StudyOf
 
 BASE = [2.50, 2.51, 2.49, 2.52, 2.50]

@@ -13,11 +13,11 @@ import ablate
 import reports
 from ablate.api.atlas import study_files
 from ablate.cli import main
-from ablate.store import Store
-from reports.errors import ReportError
-from reports.findings.losses import ArmLosses, judge, noise_of
+from reports.judge.errors import ReportError
+from reports.judge.findings.losses import ArmLosses, judge, noise_of
 from reports.results import files
 from reports.results.document import own_parts, parts_of
+from store import Store
 from tests.reports.factory import Arm, StudyOf, changed
 from tests.test_imports import ROOT
 

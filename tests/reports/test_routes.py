@@ -16,13 +16,13 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.store import Store
-from reports.findings.study_summary import StudySummary
-from reports.findings.summary import summarise
-from reports.pages.page import record
-from reports.reading.collect import collect
-from reports.reading.collected import Collected
-from reports.sections.items import verdict
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.findings.summary import summarise
+from reports.judge.reading.collect import collect
+from reports.judge.reading.collected import Collected
+from reports.page.html.page import record
+from reports.page.sections.items import verdict
+from store import Store
 from tests.reports.factory import Arm, StudyOf
 
 ARMS = ("base", "a", "b", "c")

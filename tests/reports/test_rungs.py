@@ -11,18 +11,17 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from reports.figures.style import looks
-from reports.findings.study_summary import StudySummary
-from reports.findings.summary import summarise_study
-from reports.findings.withheld import REPEATED
-from reports.ladders import rung_words
-from reports.ladders.rungs import Change, changes
-from reports.pages.page import render_page
-from reports.reading.collect import collect
-from reports.reading.collected import Collected
-from reports.sections.ladder import Ladder
-from reports.sections.rungs import Rungs
-from reports.wording import answers, finding_words
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.findings.withheld import REPEATED
+from reports.judge.ladders.rungs import Change, changes
+from reports.judge.reading.collect import collect
+from reports.judge.reading.collected import Collected
+from reports.page.figures.style import looks
+from reports.page.html.page import render_page
+from reports.page.sections.ladder import Ladder
+from reports.page.sections.rungs import Rungs
+from reports.page.summarising import summarise_study
+from reports.page.wording import answers, finding_words, rung_words
 from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_tuned import Curve, tune
@@ -241,13 +240,13 @@ def few(wrong: int, studies: int) -> None:
 @pytest.mark.parametrize("seeds", [3, 4])
 def test_changes_that_are_not_there(shown: Collected, seeds: int) -> None:
     """5 % of studies at most say that the difference of any arm changes with size or length."""
-    draw, frame = np.random.default_rng(seeds), shown.frames["ladder"].filter(pl.col("seed") < seeds)
+    draw, frame = np.random.default_rng(seeds), shown.rungs.filter(pl.col("seed") < seeds)
 
     def says_so() -> bool:
         shared = draw.normal(0, 0.02, seeds)
         losses = 3 + shared[frame["seed"].to_numpy()] + draw.normal(0, 0.01, frame.height)
         drawn = frame.with_columns(loss=pl.Series(losses))
-        return any(each.word != "cannot tell" for each in changes(replace(shown, frames={"ladder": drawn})))
+        return any(each.word != "cannot tell" for each in changes(replace(shown, rungs=drawn)))
 
     few(sum(says_so() for _ in range(1000)), 1000)
 
@@ -257,7 +256,7 @@ def test_changes_that_are_not_there(shown: Collected, seeds: int) -> None:
 def test_the_noise_of_tuning_is_no_change(shown: Collected, curvature: float) -> None:
     """Identical arms that each tune their own rate at each rung, and are trained at it."""
     draw, sd, curve = np.random.default_rng(7), 0.01, Curve(1e-2, curvature)
-    frame = shown.frames["ladder"]
+    frame = shown.rungs
     names = [arm.name for arm in shown.study.arms]
 
     def says_so() -> bool:
@@ -274,7 +273,7 @@ def test_the_noise_of_tuning_is_no_change(shown: Collected, curvature: float) ->
             for rung, arm, seed in frame.select("rung", "arm", "seed").iter_rows()
         ]
         drawn = frame.with_columns(loss=pl.Series(losses))
-        data = replace(shown, study=document, frames={"ladder": drawn})
+        data = replace(shown, study=document, rungs=drawn)
         return any(each.word != "cannot tell" for each in changes(data))
 
     few(sum(says_so() for _ in range(200)), 200)

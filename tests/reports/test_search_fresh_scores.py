@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import reports
-from ablate.store import Store
-from ablate.store.documents import Leader, SearchBase, TrialRecord
 from reports.searches import search_words
 from reports.searches.search import SearchSummary, read_search
 from reports.searches.search_tables import best_table
+from store import Store
+from store.documents import Leader, SearchBase, TrialRecord
 from tests.documents import run_of
 from tests.reports.factory import JUDGING_EXCESS, Arm, StudyOf
 from tests.reports.searching import RATE, search_of

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 import reports
-from ablate.store import Store
-from ablate.store.documents import Choices, Distribution, Range, TrialRecord
-from reports.figures.parallel import parallel
-from reports.figures.search import draw_search, front_figure
-from reports.figures.setting_axes import setting_axes
-from reports.pages.search_page import render_page
+from reports.page.figures.parallel import parallel
+from reports.page.figures.search import draw_search, front_figure
+from reports.page.figures.setting_axes import setting_axes
+from reports.page.html.search_page import render_page
 from reports.searches import search_words
 from reports.searches.search import CURVE_POINTS, SearchSummary, read_search
 from reports.searches.search_tables import best_table, closing_table, trials_table
+from store import Store
+from store.documents import Choices, Distribution, Range, TrialRecord
 from tests.documents import metrics_of, result_of, run_of
 from tests.reports.browsing import data_of, no_chromium, playwright, visit, wait_until
 from tests.reports.searching import RATE, search_of

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 import reports
-from ablate.store import Store, StudyFolder
-from ablate.store.claims import FolderClaim
-from ablate.store.documents import MetricsRecord
-from reports.pages.serve import CONNECTIONS, ServedStore, server
+from reports.page.html.serve import CONNECTIONS, ServedStore, server
+from store import Store, StudyFolder
+from store.claims import FolderClaim
+from store.documents import MetricsRecord
 from tests.reports.factory import HOSTILE, Arm, StudyOf
 from tests.reports.searching import write_search
 

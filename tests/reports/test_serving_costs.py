@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ablate.store import Store, StudyFolder
-from reports.figures import Figure
-from reports.findings.summary import summarise_study
-from reports.sections import draw
-from reports.sections.caches import Caches
-from reports.sections.trade_off import TradeOff
-from reports.wording.tables import closing_table
+from reports.page.figures import Figure
+from reports.page.sections import draw
+from reports.page.sections.caches import Caches
+from reports.page.sections.trade_off import TradeOff
+from reports.page.summarising import summarise_study
+from reports.page.wording.tables import closing_table
+from store import Store, StudyFolder
 from tests.reports.factory import Arm, StudyOf, changed, costs_of, shown
 
 STUDY = StudyOf([Arm("base", [2.4, 2.5], steps=4), Arm("gqa", [2.3, 2.4], steps=4, speed=5000)])

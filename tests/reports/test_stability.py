@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 import reports
-from ablate.store import Store
-from ablate.store.documents import ProbeRecord
-from reports.figures import Figure
-from reports.findings.study_summary import StudySummary
-from reports.findings.summary import summarise_study
-from reports.reading.curves import CurvePoint
-from reports.sections import galleries
-from reports.sections._probe_figures import SHOWN, WORDS, ProbeCurves
-from reports.sections.stability import Stability
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.reading.curves import CurvePoint
+from reports.page.figures import Figure
+from reports.page.sections import galleries
+from reports.page.sections._probe_figures import SHOWN, WORDS, ProbeCurves
+from reports.page.sections.stability import Stability
+from reports.page.summarising import summarise_study
+from store import Store
+from store.documents import ProbeRecord
 from tests.reports.factory import HOSTILE, PROBE_LAYERS, SEEN, Arm, StudyOf, probe_value, shown
 
 OF_THE_MODEL = ("log_z", "chunk_length")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.statistics.estimates import (
+from reports.judge.statistics.estimates import (
     combined_stderr,
     estimate,
     holm,

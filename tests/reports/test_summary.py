@@ -12,15 +12,15 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.store import Store, StoreError
-from reports.errors import ReportError
-from reports.figures.style import looks
-from reports.findings.study_summary import ArmSummary, StudySummary
-from reports.sections import difference_curves
-from reports.sections.difference_curves import DifferenceCurves
-from reports.sections.losses import Losses
-from reports.wording import finding_words
-from reports.wording.tables import ARM_MEASURES
+from reports.judge.errors import ReportError
+from reports.judge.findings.study_summary import ArmSummary, StudySummary
+from reports.page.figures.style import looks
+from reports.page.sections import difference_curves
+from reports.page.sections.difference_curves import DifferenceCurves
+from reports.page.sections.losses import Losses
+from reports.page.wording import finding_words
+from reports.page.wording.tables import ARM_MEASURES
+from store import Store, StoreError
 from tests.documents import quartiles
 from tests.moderated import moderated
 from tests.regression import holm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reports.wording.table import NONE, Table
+from reports.page.wording.table import NONE, Table
 
 
 @pytest.mark.parametrize("row", [("a",), ("a", "1", "LOST")])

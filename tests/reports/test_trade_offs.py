@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.figures.against import LossDifferences, Ratios
-from reports.figures.labels import PLACES, label_places, readable
-from reports.findings.summary import summarise_study
-from reports.pages.page import render_page
-from reports.pages.trade_offs import Studied, render_trade_offs
-from reports.statistics.estimates import Estimate
-from reports.statistics.front import surely_dominated
-from reports.wording import finding_words
-from reports.wording.cost_words import change_of, clear_costs, costs
-from reports.wording.length_words import conditions
+from reports.judge.statistics.estimates import Estimate
+from reports.judge.statistics.front import surely_dominated
+from reports.page.figures.against import LossDifferences, Ratios
+from reports.page.figures.labels import PLACES, label_places, readable
+from reports.page.html.page import render_page
+from reports.page.html.trade_offs import Studied, render_trade_offs
+from reports.page.summarising import summarise_study
+from reports.page.wording import finding_words
+from reports.page.wording.cost_words import change_of, clear_costs, costs
+from reports.page.wording.length_words import conditions
 from tests.reports.browsing import data_of
 from tests.reports.factory import Arm, StudyOf, changed, typical
 

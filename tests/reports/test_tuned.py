@@ -13,18 +13,18 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.noise.penalty import NOTHING
 from ablate.planning.campaign import Tuning, TuningPass, propose
 from ablate.planning.study_document import study_tuning
 from ablate.planning.trials import Tuned
-from ablate.store.documents import StudyTrial, StudyTuning
-from ablate.store.documents.tuning import RATE
 from ablate.study.tune_spec import FINE, TuneSpec, rates_around
-from reports.findings.noise import StudyNoise, study_noise
-from reports.findings.verdicts import compare, decide
-from reports.statistics.estimates import Floats
-from reports.statistics.ledger import FIRST_SHARE
-from reports.wording import finding_words, rate_words
+from reports.judge.findings.noise import StudyNoise, study_noise
+from reports.judge.findings.verdicts import compare, decide
+from reports.judge.noise.penalty import NOTHING
+from reports.judge.statistics.estimates import Floats
+from reports.judge.statistics.ledger import FIRST_SHARE
+from reports.page.wording import finding_words, rate_words
+from store.documents import StudyTrial, StudyTuning
+from store.documents.tuning import RATE
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_verdicts import finished
 

@@ -13,11 +13,11 @@ from scipy import stats
 
 import reports
 from ablate.planning.looks import looks
-from ablate.store.documents import LedgerRecord
-from reports.findings.study_summary import StudySummary
-from reports.findings.summary import open_arms
-from reports.findings.verdicts import compare, decide
-from reports.wording import finding_words, method_words
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.findings.summary import open_arms
+from reports.judge.findings.verdicts import compare, decide
+from reports.page.wording import finding_words, method_words
+from store.documents import LedgerRecord
 from tests.moderated import moderated
 from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf, arm_documents

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import reports
-from reports.statistics.costs import judge
-from reports.statistics.estimates import Estimate, estimate, single
-from reports.wording import answers, cost_words, finding_words, method_words, words
+from reports.judge.statistics.costs import judge
+from reports.judge.statistics.estimates import Estimate, estimate, single
+from reports.page.wording import answers, cost_words, finding_words, method_words, words
 from tests.reports.factory import Arm, StudyOf, typical
 
 

@@ -15,7 +15,7 @@ from pydantic import Field, PositiveInt
 
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bytes import BytesTokenizer
-from ablate.store.documents import TakenPart, TextMeta
+from store.documents import TakenPart, TextMeta
 from zoo.settings.axis import Choice, Spec
 
 BEGINNING = 200

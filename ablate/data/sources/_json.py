@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import IO, Any
 
-from ablate.errors import DataError
+from store.errors import DataError
 
 BEGINS = re.compile(r'\s*(\{\s*["}]|\[\s*[{"])')
 """Beginning of JSON that holds text; plain text hardly ever begins so."""

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
-from ablate.errors import DataError
+from store.errors import DataError
 
 
 def rows(path: Path, column: str) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from ablate.data.sources._json import BEGINS, records, string, text_of
 from ablate.data.sources._tables import DELIMITERS, cells
 from ablate.data.sources._tar import texts
 from ablate.data.sources._unpacking import BROKEN, PACKED, head_of, packing, unpacked, unreadable
-from ablate.errors import DataError
+from store.errors import DataError
 
 Format = Literal["text", "JSON", "CSV", "parquet", "tar"]
 COLUMNED: set[Format] = {"JSON", "CSV", "parquet", "tar"}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from ablate.data.sources._json import no_column
-from ablate.errors import DataError
+from store.errors import DataError
 
 DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
 """Possible cell delimiters, by the file's suffix."""

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Self
 
 from ablate.data.sources._json import no_json
-from ablate.errors import DataError
+from store.errors import DataError
 
 Member = tuple[str, str, bytes]
 """(key of the sample, rest of the name, content)."""

@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 
 import zstandard
 
-from ablate.errors import DataError
+from store.errors import DataError
 
 PACKED = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 """Magic bytes of the compression formats, by suffix."""

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, PositiveInt
 from ablate.data.paths import matches
 from ablate.data.sources import TextSource, up_to
 from ablate.data.sources._readers import COLUMNED, is_text, read, recognised
-from ablate.errors import DataError
+from store.errors import DataError
 
 DEFAULT_COLUMN = "text"
 Paths = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]

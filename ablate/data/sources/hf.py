@@ -18,8 +18,8 @@ from pydantic import PositiveInt
 
 from ablate.data.sources import Progress, TextSource
 from ablate.data.sources._json import string
-from ablate.errors import DataError, UnreachableError
-from ablate.store.documents import TextMeta
+from store.documents import TextMeta
+from store.errors import DataError, UnreachableError
 
 COMMIT_DIGITS = 40
 REPORTED = 1000

@@ -15,7 +15,7 @@ from ablate.data.sources.hf import COMMIT_DIGITS, HfSource
 from ablate.data.sources.prose import ProseSource
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.sources.tokens import TokensSource
-from ablate.store.documents import TakenPart, TextMeta
+from store.documents import TakenPart, TextMeta
 from zoo.settings.axis import Spec
 
 CONTENT = "mixture:"

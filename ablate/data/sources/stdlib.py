@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ablate.data.sources import TextSource
-from ablate.errors import DataError
+from store.errors import DataError
 
 SUFFIXES = {".py", ".txt", ".rst"}
 # Installed packages, caches, build settings and compiled modules belong to the machine, not to the library; its tests

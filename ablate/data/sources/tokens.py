@@ -16,7 +16,7 @@ from ablate.data.sources import TextSource
 from ablate.data.sources.files import Paths
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bpe import BpeTokenizer
-from ablate.errors import DataError
+from store.errors import DataError
 from zoo.settings.axis import Choice
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ablate.data.tokenizers._encoder import Encoder
-from ablate.store.documents import JsonObject
+from store.documents import JsonObject
 from zoo.settings.axis import Variant
 from zoo.settings.identity import identity_of
 

@@ -12,9 +12,9 @@ from tokenizers import Tokenizer
 from ablate.data.paths import expanded
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers._encoder import EOS, Encoder
-from ablate.errors import DataError
-from ablate.store.documents import JsonObject
-from ablate.store.files import read_regular
+from store.documents import JsonObject
+from store.errors import DataError
+from store.files import read_regular
 
 KNOWN_EOS = (EOS, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
 

@@ -11,7 +11,7 @@ from typing import Literal
 from tokenizers import Tokenizer
 
 from ablate.data.tokenizers._loaded import LoadedTokenizer, tokenizer_of
-from ablate.errors import DataError
+from store.errors import DataError
 
 
 class HfTokenizer(LoadedTokenizer):

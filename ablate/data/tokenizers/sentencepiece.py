@@ -16,8 +16,8 @@ from tokenizers.pre_tokenizers import PreTokenizer
 
 from ablate.data.tokenizers._loaded import LocalTokenizer
 from ablate.data.tokenizers._sentencepiece import BPE, NORMAL, UNIGRAM, USER_DEFINED, SentencePieceModel, parsed
-from ablate.errors import DataError
-from ablate.store.documents import JsonObject
+from store.documents import JsonObject
+from store.errors import DataError
 
 SPACE = "▁"
 NEVER = -1e9

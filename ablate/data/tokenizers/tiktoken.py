@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from ablate.data.tokenizers._encoder import EOS
 from ablate.data.tokenizers._loaded import LocalTokenizer
 from ablate.data.tokenizers.bytes import byte_characters
-from ablate.errors import DataError
+from store.errors import DataError
 
 _END = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"

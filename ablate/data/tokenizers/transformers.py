@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from ablate.data.paths import expanded
 from ablate.data.tokenizers._loaded import LoadedTokenizer
-from ablate.errors import DataError
+from store.errors import DataError
 
 
 class TransformersTokenizer(LoadedTokenizer):

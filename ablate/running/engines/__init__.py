@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from ablate.running.options import Options
 from ablate.running.request import Request
-from ablate.store import AblateError
+from store import AblateError
 from zoo.settings.registry import member, members
 
 if TYPE_CHECKING:  # it loads torch

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from ablate.running.engines import Event
 from ablate.running.request import Request
-from ablate.store import Store
-from ablate.store.claims import Watch
+from store import Store
+from store.claims import Watch
 
 GRACE_SECONDS = 15.0
 """Seconds that workers have to save their state after they are asked to end."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ablate.errors import ArgumentError
 from ablate.machine.environment import SINGLE_THREADED, cores, device_name
 from ablate.machine.gpus import alike_gpus, unlike_gpus
 from ablate.machine.numerics import pick_device
@@ -20,8 +19,9 @@ from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import rehearse
 from ablate.running.request import Request
 from ablate.running.scratch import scratch
-from ablate.store import Store, processes
-from ablate.store.claims import Watch
+from store import Store, processes
+from store.claims import Watch
+from store.errors import ArgumentError
 
 RESTARTS = 2
 """Maximum number of restarts of a run whose process hangs."""

@@ -28,8 +28,8 @@ from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
-from ablate.store import Store
 from ablate.training.stop import ENDED_BY_REQUEST
+from store import Store
 
 AT_ONCE = 16
 """Default number of concurrent jobs."""

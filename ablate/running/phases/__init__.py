@@ -14,12 +14,12 @@ from ablate.running.phases.evaluating import evaluate
 from ablate.running.phases.measuring import measure
 from ablate.running.phases.training import train
 from ablate.running.request import Request
-from ablate.store.claims import FolderClaim
-from ablate.store.documents.claim import Count
 from ablate.training.stop import Interrupted, StopSignal
 from evals.costs.memory import forget, take_share
 from evals.counting import listening
 from evals.evaluations import load_imports
+from store.claims import FolderClaim
+from store.documents.claim import Count
 from zoo.errors import PluginError
 from zoo.settings.registry import changed
 

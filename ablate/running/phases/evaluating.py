@@ -8,7 +8,6 @@ from pathlib import Path
 from ablate.data import SyntheticCorpus, open_corpus
 from ablate.machine.numerics import Numerics
 from ablate.running.request import Request
-from ablate.store import Store
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import conventions_of, trained_model, trained_tokenizer
 from evals.evaluate import evaluate_all
@@ -16,6 +15,7 @@ from evals.harness.conventions import Bos
 from evals.reading.windows import Text
 from evals.spec import EvalSpec
 from evals.subject import HeldOutText, Subject, SyntheticTask
+from store import Store
 
 
 def evaluate(request: Request, numerics: Numerics) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from ablate.data import Corpus, open_corpus
 from ablate.machine.numerics import Numerics
 from ablate.running.request import Request
-from ablate.store import Store
 from ablate.training.trained import trained_model
 from evals.costs import speed
 from evals.costs.contention import waiting
 from evals.costs.sensors import watched
 from evals.costs.spec import MeasureSpec
 from evals.reading.windows import Text
+from store import Store
 
 
 def measure(request: Request, numerics: Numerics) -> None:

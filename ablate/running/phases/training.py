@@ -12,8 +12,6 @@ from ablate.planning.budgets import training_cost
 from ablate.readable import instant, now
 from ablate.running.process_group import process_group_of
 from ablate.running.request import Request
-from ablate.store import Store
-from ablate.store.documents import ResultDocument
 from ablate.training.result import model_flop_utilisation, summarise_metrics
 from ablate.training.schedule import warmup_steps
 from ablate.training.session import Session, TrainOutcome
@@ -24,6 +22,8 @@ from evals.costs.devices import published_flops_per_second
 from evals.costs.matmul import recent_peak_flops_per_second
 from evals.costs.memory import PeakMemory, peak_memory
 from evals.costs.sensors import Sensors, watched
+from store import Store
+from store.documents import ResultDocument
 
 LOG = logging.getLogger(__name__)
 

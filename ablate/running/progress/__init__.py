@@ -10,7 +10,7 @@ from ablate.running.progress.counts import counts_shown
 from ablate.running.progress.following import Progress
 from ablate.running.progress.lines import Lines, Tell, to_standard_error
 from ablate.running.progress.screen import ProgressBars
-from ablate.store import Store
+from store import Store
 
 __all__ = ["Lines", "Progress", "Wanted", "open_counts", "open_progress", "teller"]
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from ablate.running.progress.lines import LINE_SECONDS, Tell
-from ablate.store.documents.claim import Count
 from evals.counting import listening
+from store.documents.claim import Count
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from ablate.readable import clock, short
 from ablate.running.engines import Event
 from ablate.running.request import Request
-from ablate.store import Store
-from ablate.store.claims import Watch
-from ablate.store.documents import MetricsRecord, ReferenceLosses, TextMeta
-from ablate.store.documents.length import STEPS
+from store import Store
+from store.claims import Watch
+from store.documents import MetricsRecord, ReferenceLosses, TextMeta
+from store.documents.length import STEPS
 
 OVERTIME = 0.1
 """A current run's estimated remaining time is at least this share of its time so far."""

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 import ablate
-from ablate.noise import Noise
-from ablate.noise.moderated import NoiseModel
+from reports.judge.noise import Noise
+from reports.judge.noise.moderated import NoiseModel
 
 Losses = NDArray[np.float64]
 SD = 0.012

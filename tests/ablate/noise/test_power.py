@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from ablate.noise import Noise
-from ablate.noise.power import (
+from reports.judge.noise import Noise
+from reports.judge.noise.power import (
     MOST_SEEDS,
     detectable,
     detectable_by,

@@ -17,10 +17,10 @@ from lm_eval.tasks import TaskManager
 from tokenizers import Tokenizer
 
 import zoo
-from ablate.store import Store
 from evals.__main__ import main
 from evals.harness.lm import ZooLM
 from evals.harness.lm_eval_model import ModelFolderError, SavedZooLM
+from store import Store
 from tests.documents import run_of, text_meta_of
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder

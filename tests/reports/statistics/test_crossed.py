@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.statistics.crossed import crossed
+from reports.judge.statistics.crossed import crossed
 from tests.regression import least_squares
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ablate.noise.power import detectable
-from reports.statistics.detectable import detectable_effect, sd_interval
+from reports.judge.noise.power import detectable
+from reports.judge.statistics.detectable import detectable_effect, sd_interval
 
 
 def test_sd_interval_by_table() -> None:

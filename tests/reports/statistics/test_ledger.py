@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ablate.planning.looks import looks
-from reports.statistics.estimates import holm
-from reports.statistics.ledger import Contrast, Judged, LedgerClaim, corrected, rounds
+from reports.judge.statistics.estimates import holm
+from reports.judge.statistics.ledger import Contrast, Judged, LedgerClaim, corrected, rounds
 
 THREE = frozenset(range(3))
 

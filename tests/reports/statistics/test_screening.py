@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from ablate.study.factorial import Design, Effect, design
-from reports.designs.contrasts import EffectTest, effect_tests
-from reports.statistics.interval import Interval
-from reports.statistics.simultaneous import Correction, together
+from reports.judge.designs.contrasts import EffectTest, effect_tests
+from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.simultaneous import Correction, together
 from tests.regression import Regression
 
 FILTRATION = {"": 45, "ad": 100, "bd": 45, "ab": 65, "cd": 75, "ac": 60, "bc": 80, "abcd": 96}

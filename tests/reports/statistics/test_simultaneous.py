@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ablate.noise.difference import Difference
-from reports.statistics.simultaneous import Evidence, difference_intervals
+from reports.judge.noise.difference import Difference
+from reports.judge.statistics.simultaneous import Evidence, difference_intervals
 
 
 def evidence(x: np.ndarray) -> Evidence:

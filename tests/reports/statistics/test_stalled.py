@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ablate.store.documents import ReferenceLosses
-from reports.findings.losses import ArmContrast, ArmLosses, judge, noise_of
-from reports.statistics.stalled import Failures, failure_rate_bound
+from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of
+from reports.judge.statistics.stalled import Failures, failure_rate_bound
+from store.documents import ReferenceLosses
 
 BYTES = ReferenceLosses(uniform=math.log(256), unigram=3.2, bigram=2.5, gzip=2.4, gzip_bits_per_byte=3.4)
 

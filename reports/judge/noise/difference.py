@@ -1,0 +1,140 @@
+"""The difference of two arms, with all of its uncertainty.
+
+    D = min L_a − min L_b = d + noise − P_a + P_b
+
+d is the difference of means, tested on two sides: that the arm is worse, and that it is better. The estimate and error
+of a side differ only where an arm has a bad run (`noise.moderated`). `shared` is the standard error of what all
+seeds have in common (the held-out documents, a measured step time), which more seeds do not reduce; the penalties P_a
+and P_b are what the choice of each arm's settings may have lost (`noise.penalty`). With T ~ d + t(ν)·error +
+N(0, shared²), which given χ² ~ χ²(ν) is normal of variance error²·ν/χ² + shared², an interval at level α has the ends
+
+    low: P(T − P_a < low) = α/2        high: P(T + P_b > high) = α/2        p: the α at which one of them is zero
+
+Neither end takes credit for the other arm's penalty, so the interval contains the one without tuning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import scipy  # loads its parts on first use
+from scipy import special  # scipy.stats takes seconds to load
+
+from reports.judge.noise import Floats
+from reports.judge.noise.penalty import NOTHING, Penalty
+
+NODES, TAIL = 128, 1e-12
+"""Number of nodes of χ² at which probabilities are integrated, and the probability beyond each of the outer ones."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A difference as one of its two tests takes it; infinite if only an unknown, bad loss stands against the test."""
+
+    value: float
+    error: float
+    freedom: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference in nats, arm − other. Levels are two-sided. worse, better: evidence that the arm is that."""
+
+    value: float
+    worse: Side
+    better: Side
+    shared: float = 0.0
+    own: Penalty = NOTHING
+    other: Penalty = NOTHING
+
+    @classmethod
+    def of(cls, value: float, error: float, freedom: float) -> Difference:
+        """A difference with the same evidence on both sides."""
+        return cls(value, *(Side(value, error, freedom),) * 2)
+
+    @property
+    def _wider(self) -> Side:
+        known = [side for side in (self.worse, self.better) if math.isfinite(side.value)]
+        return max(known, key=lambda side: side.error, default=Side(self.value, math.inf, 1.0))
+
+    @property
+    def error(self) -> float:
+        """The larger standard error of the two sides, but for one with failed runs; infinite if both have some."""
+        return self._wider.error
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of `error`."""
+        return self._wider.freedom
+
+    def below(self, value: float) -> float:
+        """P(T − P_own < value): one-sided p of a difference of `value` or less."""
+        return self._tail(value, self.worse, self.own, 1.0)
+
+    def above(self, value: float) -> float:
+        """P(T + P_other > value): one-sided p of a difference of `value` or more."""
+        return self._tail(value, self.better, self.other, -1.0)
+
+    def _tail(self, value: float, side: Side, penalty: Penalty, sign: float) -> float:
+        """P(sign·(T − value) < penalty), averaged over the penalty's values and, with `shared`, over χ²."""
+        if not (penalty.is_bounded and math.isfinite(side.value)):
+            return 1.0
+        centre = sign * (value - side.value) + penalty.values
+        if not self.shared:
+            return float(penalty.weights @ special.stdtr(side.freedom, centre / side.error))
+        stretch, weights = _spread(side.freedom)
+        scale = np.hypot(side.error * stretch, self.shared)  # (nodes of χ²,)
+        return float(penalty.weights @ special.ndtr(centre[:, None] / scale[None, :]) @ weights)
+
+    def p(self) -> float:
+        """Two-sided p of no difference, in the direction of the estimate."""
+        return min(1.0, 2 * (self.below(0.0) if self.value > 0 else self.above(0.0)))
+
+    def p_within(self, margin: float) -> float:
+        """p of two one-sided tests: small where the difference lies within ± `margin` (Schuirmann 1987)."""
+        return max(self.below(-margin), self.above(margin))
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Ends of the interval at this level, around the estimate; infinite on the side of an unbounded penalty or of a
+        failed run."""
+        low, high = -math.inf, math.inf
+        if self.own.is_bounded and math.isfinite(self.worse.value):
+            last = self.worse.value - self._reach(self.worse, self.own, level)
+            low = min(self.value, _root(lambda value: self.below(value) - level / 2, last, self.worse.value))
+        if self.other.is_bounded and math.isfinite(self.better.value):
+            last = self.better.value + self._reach(self.better, self.other, level)
+            high = max(self.value, _root(lambda value: level / 2 - self.above(value), self.better.value, last))
+        return low, high
+
+    def _reach(self, side: Side, penalty: Penalty, level: float) -> float:
+        student = -float(special.stdtrit(side.freedom, level / 2))
+        return math.hypot(side.error * student, 10 * self.shared) + 1.01 * float(penalty.values[-1])
+
+    def room(self, level: float) -> float:
+        """Nats by which the penalties widen the interval at one end, the larger of the two; may be infinite."""
+        plain = replace(self, own=NOTHING, other=NOTHING).interval(level)
+        ends = zip(plain, self.interval(level), strict=True)
+        return max((abs(wide - end) for end, wide in ends if math.isfinite(end)), default=0.0)
+
+
+def _root(rising: Callable[[float], float], low: float, high: float) -> float:
+    while rising(low) > 0:
+        low -= high - low
+    while rising(high) < 0:
+        high += high - low
+    return float(scipy.optimize.brentq(rising, low, high))
+
+
+@lru_cache(maxsize=256)
+def _spread(freedom: float) -> tuple[Floats, Floats]:
+    """√(ν/χ²) at `NODES` nodes, with weights that sum to 1: the trapezoidal rule in ln χ², whose density falls off
+    smoothly on both sides."""
+    low, high = np.log([2 * special.gammaincinv(freedom / 2, TAIL), special.chdtri(freedom, TAIL)])
+    square = np.exp(np.linspace(low, high, NODES))
+    log_density = (special.xlogy(freedom, square) - square) / 2  # of ln χ², up to a constant
+    weights = np.exp(log_density - log_density.max())
+    return np.sqrt(freedom / square), weights / weights.sum()

@@ -1,0 +1,130 @@
+"""Read a study's stored runs into frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import polars as pl
+
+from reports.judge.noise.moderated import noise_of_studies
+from reports.judge.reading import evaluations
+from reports.judge.reading.collected import Collected
+from reports.judge.reading.documents import StudyDocuments
+from reports.judge.reading.inputs import Inputs
+from reports.judge.reading.keys import KEYS, RunKey
+from reports.judge.reading.rungs import rung_runs
+from reports.judge.reading.section import SectionReader
+from store import Store
+from store.documents import Environment, GpuState, Part
+from store.documents.costs import CROWDED
+from store.like_runs import Likeness, like_tables, shared_runs
+from store.result_columns import RESULT, Schema
+
+RUNS: Schema = (
+    KEYS
+    | RESULT
+    | dict.fromkeys(("uniform", "chance", "decode_tokens_per_second"), pl.Float64())
+    | dict.fromkeys(("data", "dtype", "matmul"), pl.String())
+)
+"""A run's result. `uniform`: loss of guessing uniformly over the vocabulary; `chance`: accuracy of guessing in a
+synthetic task; `decode_tokens_per_second`: decoding speed at the longest context and smallest batch measured, null if
+other work used the machine."""
+CURVES = KEYS | {
+    "step": pl.Int64,
+    "tokens": pl.Int64,
+    "seconds": pl.Float64,
+    "loss": pl.Float64,
+    "validation_loss": pl.Float64,
+    "accuracy": pl.Float64,
+}
+
+LOSSES = KEYS | {"item": pl.Int64, "nats": pl.Float64, "weight": pl.Float64}
+"""A loss is Σ nats / Σ weight over the held-out documents, or over a task's examples."""
+OVERRULED = ("status", "reason")
+"""Columns of a result that the outcome relative to the other runs may override."""
+AnyPart = TypeVar("AnyPart", bound=Part)
+Sections = Sequence[type[SectionReader]]
+ReadMany = Callable[[Collection[str]], tuple[pl.DataFrame, list[int]]]
+"""Columns → the concatenated records of all runs, and each run's number of records."""
+
+
+def collect(study_dir: Path | str, store: Store | None = None, sections: Sections = ()) -> Collected:
+    """Read a study's folder and its runs, and what these sections need. Raises ReportError if there is no study."""
+    return collected(StudyDocuments.of(study_dir, store), sections)
+
+
+def collected(documents: StudyDocuments, sections: Sections = ()) -> Collected:
+    """Frames built from a study's documents."""
+    store, keys, study = documents.store, documents.keys, documents.study
+    base = study.baseline_arm
+    like = Likeness(base.length.parameters, base.steps, frozenset(arm.data for arm in study.arms))
+    per = "bytes" if documents.study.per == "byte" else "targets"
+    return Collected(
+        study=documents.study,
+        runs=_runs(documents),
+        curves=_logged(documents.tables.metrics, keys, CURVES),
+        scores=evaluations.scores(documents.evaluated),
+        items=evaluations.items(documents.evaluated),
+        grouped=evaluations.grouped(documents.evaluated),
+        environments=_parsed(documents, "environment", Environment),
+        # By document; weighted by bytes if arms have different tokenizers.
+        losses=_logged(documents.tables.losses, keys, LOSSES, {"weight": per}),
+        rungs=rung_runs(documents),
+        gpus=_parsed(documents, "gpu", GpuState),
+        ledger=store.read_ledger(documents.study.name),
+        elsewhere=tuple(store.read_ledger(other) for other in store.ledgers() if other != documents.study.name),
+        inputs=Inputs.of(documents),
+        references=documents.references,
+        store_option=store.option,
+        costs=documents.costs,
+        shared=shared_runs(store, study),
+        history=noise_of_studies(like_tables(store, like, study.run_digests)),
+        ahead=noise_of_studies(like_tables(store, like, ())),
+        began=documents.began,
+        frames={name: frame for each in sections for name, frame in each.collect(documents).items()},
+        loss_columns={name: columns for each in sections for name, columns in each.losses().items()},
+    )
+
+
+def _runs(documents: StudyDocuments) -> pl.DataFrame:
+    """One row per run: its stored result, overridden by its outcome among the other runs."""
+    found = pl.DataFrame(documents.keys, schema=KEYS, orient="row").hstack(documents.tables.results)
+    known = [documents.outcomes.get(key.digest, {}) for key in documents.keys]
+    speeds = {}
+    for digest, each in documents.measurements.items():
+        longest = each.longest_decoding
+        if longest is not None and longest.tokens_per_second is not None and (each.waiting or 0.0) < CROWDED:
+            speeds[digest] = longest.tokens_per_second.median
+    return found.with_columns(
+        *(pl.Series(name, [row.get(name) for row in known], RUNS[name]).fill_null(found[name]) for name in OVERRULED),
+        pl.Series("uniform", [row.get("uniform") for row in known], pl.Float64),
+        chance=pl.col("data").replace_strict(documents.chances, default=None, return_dtype=pl.Float64),
+        decode_tokens_per_second=pl.col("digest").replace_strict(speeds, default=None, return_dtype=pl.Float64),
+    ).select(*RUNS)
+
+
+def _parsed(documents: StudyDocuments, column: str, model: type[AnyPart]) -> dict[str, AnyPart]:
+    """Parse a column of JSON documents, keyed by run digest. Thousands of runs share a few documents; each is parsed
+    once."""
+    parse = cache(model.model_validate_json)
+    known = zip(documents.keys, documents.tables.results[column].to_list(), strict=True)
+    return {key.digest: parse(text) for key, text in known if text is not None}
+
+
+def _logged(
+    read: ReadMany, keys: Sequence[RunKey], schema: Schema, names: Mapping[str, str] | None = None
+) -> pl.DataFrame:
+    """Concatenated logs of all runs, each record keyed by its run. names: stored names, for columns that differ."""
+    if not keys:
+        return pl.DataFrame(schema=schema)
+    known = names or {}
+    columns = {name: known.get(name, name) for name in schema if name not in KEYS}
+    logged, counts = read(list(columns.values()))
+    run_of_each = np.repeat(np.arange(len(keys)), counts)
+    keyed = pl.DataFrame(keys, schema=KEYS, orient="row")[run_of_each]
+    renamed = logged.rename({stored: name for name, stored in columns.items()})
+    return pl.concat([keyed, renamed], how="horizontal").cast(pl.Schema(schema))

@@ -1,0 +1,123 @@
+"""Collected data of a study: frames that include a row for every run, even a missing one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from reports.judge.noise import Noise
+from reports.judge.reading.inputs import NO_INPUTS, Inputs
+from reports.judge.reading.keys import KEYS
+from reports.judge.reading.references import TextReferences
+from store.documents import CostsDocument, Environment, GpuState, LedgerRecord, StudyDocument
+
+RunCurve = Mapping[str, NDArray[np.float64]]
+"""Logged columns of one run, or of several, in the order written; nulls are NaN."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A study and its runs.
+
+    `scores` are evaluation scores, `items` each item's contribution, `grouped` the tasks whose group has the same
+    score. `environments` and `gpus` (sensor readings) are keyed by run digest. `losses` are final losses by document.
+    `ledger` holds earlier judgements under the study's name, `elsewhere` those under other names in the same store.
+    `frames` belong to sections and are keyed by name.
+    """
+
+    study: StudyDocument
+    runs: pl.DataFrame
+    curves: pl.DataFrame
+    scores: pl.DataFrame
+    items: pl.DataFrame
+    grouped: frozenset[str]
+    environments: Mapping[str, Environment]
+    losses: pl.DataFrame
+    rungs: pl.DataFrame
+    """Runs of every rung of a ladder; empty without one."""
+    gpus: Mapping[str, GpuState] = field(default_factory=dict)
+    ledger: tuple[LedgerRecord, ...] = ()
+    elsewhere: tuple[tuple[LedgerRecord, ...], ...] = ()
+    frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    loss_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Columns of `frames` in nats per token, by frame. The frame of an evaluation has its name; if it has such columns,
+    the evaluation's scores are losses, too."""
+    inputs: Inputs = NO_INPUTS
+    references: Mapping[str, TextReferences] = field(default_factory=dict)
+    """Losses of simple models on the text of each arm."""
+    store_option: str = ""
+    """The option that points commands to the store (`Store.option`)."""
+    costs: CostsDocument | None = None
+    """The arms' speeds, measured against each other."""
+    shared: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """Losses of the baseline on other seeds, in other studies of the store: by study and seed."""
+    history: Noise | None = None
+    """Noise of one run of like studies of the store."""
+    ahead: Noise | None = None
+    """The same with this study's own runs: what a study of fresh seeds will be planned and judged by."""
+    began: str | None = None
+    """Start of the first run of a registered study (ISO 8601)."""
+
+    @cached_property
+    def logs(self) -> dict[str, ArmLogs]:
+        """Logs of the runs of each arm."""
+        return _by_arm(self.curves)
+
+
+@dataclass(frozen=True)
+class ArmLogs:
+    """Concatenated logs of an arm's runs: thousands of frames, one per run, would take longer to build and query than
+    all later work. `ends` holds each run's start, and the last run's end."""
+
+    digests: list[str]
+    ends: NDArray[np.int64]
+    columns: RunCurve
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Index of each run by digest."""
+        return {digest: place for place, digest in enumerate(self.digests)}
+
+    def of(self, digest: str) -> RunCurve | None:
+        """The log of one run, or None. Two arms may share a run."""
+        place = self.place.get(digest)
+        if place is None:
+            return None
+        start, end = self.ends[place : place + 2]
+        return {name: values[start:end] for name, values in self.columns.items()}
+
+    @cached_property
+    def steps(self) -> NDArray[np.float64] | None:
+        """The logged steps, if all runs logged the same ones, else None."""
+        lengths = np.diff(self.ends)
+        if (lengths != lengths[0]).any():
+            return None
+        steps = self.matrix("step")
+        return steps[0] if (steps == steps[0]).all() else None
+
+    def matrix(self, column: str) -> NDArray[np.float64]:
+        """Values of shape (runs, steps). All runs must have logged equally often."""
+        return self.columns[column].reshape(len(self.digests), -1)
+
+
+def _by_arm(curves: pl.DataFrame) -> dict[str, ArmLogs]:
+    # groups of adjacent rows with equal (arm, digest), and where each starts
+    runs = curves.select(pl.struct("arm", "digest").rle_id()).to_series()
+    starts = np.flatnonzero(np.diff(runs.to_numpy().astype(np.int64), prepend=-1))
+    keys, ends = curves.select("arm", "digest")[starts], np.append(starts, curves.height)
+    if keys.n_unique() < keys.height or keys["arm"].rle_id().n_unique() > keys["arm"].n_unique():
+        return _by_arm(curves.sort("arm", "digest", maintain_order=True))  # makes runs and arms contiguous
+    numbers = {name: curves[name].to_numpy().astype(np.float64) for name in curves.columns if name not in KEYS}
+    found, first = {}, 0
+    for arm, of_arm in keys.group_by("arm", maintain_order=True):
+        # starts of the arm's runs and the end of the last: slices of the arrays, without copies
+        own = ends[first : first + of_arm.height + 1]
+        columns = {name: values[own[0] : own[-1]] for name, values in numbers.items()}
+        found[str(arm[0])] = ArmLogs(of_arm["digest"].to_list(), own - own[0], columns)
+        first += of_arm.height
+    return found

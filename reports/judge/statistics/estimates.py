@@ -1,0 +1,149 @@
+"""Means over seeds, paired differences and their tests. Pure arithmetic.
+
+All intervals are two-sided Student t-intervals over seeds, at 95 % unless stated otherwise. The last axis is always the
+seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special  # scipy.stats takes seconds to load
+
+from reports.judge.verdicts import ALPHA, Verdict, verdict_of
+
+Floats = NDArray[np.float64]
+Name = TypeVar("Name", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds. Interval and standard deviation are None for fewer than two seeds."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    sd: float | None
+    values: tuple[float, ...]
+
+    @property
+    def half_width(self) -> float | None:
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    def scaled(self, factor: float) -> Estimate:
+        """A ratio times an exact positive number. `sd` is that of logarithms and stays."""
+        low, high = (None if end is None else factor * end for end in (self.low, self.high))
+        return Estimate(factor * self.mean, low, high, self.sd, tuple(factor * value for value in self.values))
+
+    def negative(self) -> Estimate:
+        """The same difference with the opposite sign."""
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return Estimate(-self.mean, low, high, self.sd, tuple(-value for value in self.values))
+
+    def inverse(self) -> Estimate:
+        """The reciprocal ratio. `sd` is that of logarithms and stays."""
+        low, high = (None if end is None else 1 / end for end in (self.high, self.low))
+        return Estimate(1 / self.mean, low, high, self.sd, tuple(1 / value for value in self.values))
+
+    def verdict(self, alike: float) -> Verdict:
+        """The verdict on an estimate of which less is better, by its interval. alike: the value of no difference."""
+        return verdict_of(self.mean - alike, 0.0 if self.excludes(alike) else 1.0)
+
+    def excludes(self, value: float) -> bool:
+        """Whether the estimate differs from `value`, by an interval that excludes it or ends there."""
+        return (
+            self.low is not None and self.high is not None and self.mean != value and not self.low < value < self.high
+        )
+
+
+def single(value: float) -> Estimate:
+    """A value without an interval."""
+    return Estimate(value, None, None, None, (value,))
+
+
+def exact(ratio: float) -> Estimate:
+    """A ratio that needs no measurement."""
+    return Estimate(ratio, ratio, ratio, None, (ratio,))
+
+
+NO_DIFFERENCE = Estimate(0.0, 0.0, 0.0, None, ())
+SAME_RATIO = Estimate(1.0, 1.0, 1.0, None, ())
+"""Estimates of the baseline against itself."""
+
+
+def mean_interval(values: ArrayLike, alpha: float = ALPHA) -> tuple[Floats, Floats, Floats]:
+    """Mean and interval over the last axis (..., n): mean ± t(1 − α/2, n−1) · sd / √n, n ≥ 2."""
+    array = np.asarray(values, dtype=np.float64)
+    n = array.shape[-1]
+    mean = array.mean(axis=-1)
+    half = special.stdtrit(n - 1, 1 - alpha / 2) * array.std(axis=-1, ddof=1) / math.sqrt(n)
+    return mean, mean - half, mean + half
+
+
+def estimate(values: Sequence[float], alpha: float = ALPHA) -> Estimate | None:
+    """Mean of one value per seed, with its interval; None without values."""
+    if not values:
+        return None
+    array = np.asarray(values, dtype=np.float64)
+    if len(values) == 1:
+        return single(float(array[0]))
+    mean, low, high = (float(number) for number in mean_interval(array, alpha))
+    return Estimate(mean, low, high, float(array.std(ddof=1)), tuple(array.tolist()))
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Holm's step-down correction over the comparisons of one study, in the order given.
+
+    p₍₁₎ ≤ … ≤ p₍ₘ₎ become max over j ≤ i of (m − j + 1)·p₍ⱼ₎, at most 1. Holm 1979, Scand. J. Statist. 6:65.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    steps = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    corrected = np.empty_like(p)
+    corrected[order] = steps
+    return tuple(corrected.tolist())
+
+
+def holm_by_name(p_values: Mapping[Name, float | None]) -> dict[Name, float | None]:
+    """`holm` by name. An arm without a p-value keeps None, yet counts as a test: it may get one later."""
+    corrected = holm([1.0 if p is None else p for p in p_values.values()])
+    return {name: None if p_values[name] is None else p for name, p in zip(p_values, corrected, strict=True)}
+
+
+def combined_stderr(stderrs: Sequence[float | None], values: Sequence[float]) -> float | None:
+    """Standard error of a score averaged over n seeds that answered the same items.
+
+    √(mean of the squared item errors + sd² / n): the seeds share the items, so averaging shrinks the seeds' own scatter
+    but not the item error. None if a run gave no error.
+    """
+    squares = _squared_errors(stderrs, values)
+    return None if squares is None else math.sqrt(sum(squares))
+
+
+def score_half_width(stderrs: Sequence[float | None], values: Sequence[float], alpha: float = ALPHA) -> float | None:
+    """Half width of the interval of a score averaged over n seeds: √(z² · mean of the squared item errors + t²(n − 1) ·
+    sd² / n).
+
+    Each source of noise has its own quantile (Zou and Donner 2008, as in `statistics.crossed`), since items are
+    many and seeds few. A single seed has an interval over items alone. Conservative: the part of an item's error that
+    differs between seeds counts in both terms, though averaging shrinks it. None if a run gave no error.
+    """
+    squares = _squared_errors(stderrs, values)
+    if squares is None:
+        return None
+    z, t = -float(special.ndtri(alpha / 2)), -float(special.stdtrit(max(1, len(values) - 1), alpha / 2))
+    return math.sqrt(z**2 * squares[0] + t**2 * squares[1])
+
+
+def _squared_errors(stderrs: Sequence[float | None], values: Sequence[float]) -> tuple[float, float] | None:
+    """Squared standard errors of the mean over seeds: (over items, over seeds). None if a run gave no error."""
+    known = [error for error in stderrs if error is not None]
+    if not known or len(known) < len(stderrs):
+        return None
+    seeds = float(np.var(values, ddof=1)) / len(values) if len(values) > 1 else 0.0
+    return float(np.mean(np.square(known))), seeds

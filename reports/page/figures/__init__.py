@@ -1,0 +1,8 @@
+"""Figures, each with a table of its data."""
+
+from __future__ import annotations
+
+from reports.page.figures.base import Figure
+from reports.page.figures.style import CONFIG
+
+__all__ = ["CONFIG", "Figure"]

@@ -1,0 +1,101 @@
+"""Figures and tables of a study for a paper: SVG, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+from reports.judge.findings.study_summary import StudySummary
+from reports.page.figures import Figure
+from reports.page.html.page import name_of, stamp
+from reports.page.html.templating import render
+from reports.page.sections import draw
+from reports.page.summarising import summarise_study
+from reports.page.wording import answers, tables, title_words
+from reports.page.wording.markup import latex, markdown
+from store import AblateError, write_text
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+WIDTH = 760
+SECONDS = 120
+
+
+class ExportError(AblateError):
+    """A browser is installed, but did not draw the figures."""
+
+
+def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path], list[str]]:
+    """Write `<key>.svg` for each figure, and each table as `.md` and `.tex`. Returns the paths, and the keys of figures
+    left out.
+
+    Figures are drawn by an installed Chromium, offline. Without one, all figures are left out. Raises ExportError if
+    the browser fails.
+    """
+    summary = summarise_study(study_dir)
+    figures = draw(summary)
+    drawn = _svg(figures, summary)
+    files = {f"{key}.svg": text for key, text in drawn.items()}
+    tabled = {
+        "summary": answers.compact_table(summary),
+        "results": tables.arms_table(summary),
+        "budgets": tables.budgets_table(summary),
+        "edits": tables.edits_table(summary),
+        "runs": tables.runs_table(summary.runs),
+        "environment": tables.environment_table(summary),
+        **{f"figure-{figure.key}": figure.table for figure in figures},
+    }
+    for name, table in tabled.items():
+        files |= {f"{name}.md": markdown(table), f"{name}.tex": latex(table)}
+    folder = Path(target)
+    for name, text in files.items():
+        write_text(folder / name, text)
+    left_out = [figure.key for figure in figures if figure.key not in drawn]
+    return [folder / name for name in files], left_out
+
+
+def _svg(figures: tuple[Figure, ...], summary: StudySummary) -> dict[str, str]:
+    """SVG text of each figure by key, drawn by Plotly; empty without a browser."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None or not figures:
+        return {}
+    source, name = title_words.source(summary), name_of(summary.study)
+    drawings = {
+        figure.key: {**figure.drawing.to_plotly_json(), "stamp": stamp(figure, source, name)} for figure in figures
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "export.html"
+        page.write_text(
+            render("export.html.j2", ("stamp.js", "export.js"), {"width": WIDTH, "figures": drawings}), encoding="utf-8"
+        )
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium has no sandbox for root
+        options = ["--headless", "--disable-gpu", f"--user-data-dir={folder}/profile", "--virtual-time-budget=60000"]
+        command = [browser, *sandbox, *options, "--dump-dom", page.as_uri()]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+        except (subprocess.SubprocessError, OSError) as error:
+            raise ExportError(f"{browser} did not draw the figures: {error}") from error
+    drawn = _Drawn(done.stdout).images
+    if drawn.keys() != {figure.key for figure in figures}:
+        raise ExportError(f"{browser} did not draw all of the figures")
+    return drawn
+
+
+class _Drawn(HTMLParser):
+    """Images that the export page holds once its script is done, by alternative text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.images: dict[str, str] = {}
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "img" and found.get("alt") and found.get("src"):
+            kind, _, text = str(found["src"]).partition(",")
+            assert kind == "data:image/svg+xml", kind
+            self.images[str(found["alt"])] = unquote(text)

@@ -1,0 +1,171 @@
+"""The index of a store: every study with its question, verdicts and a small figure, and every search."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import quote
+
+from reports.judge.errors import ReportError
+from reports.judge.findings.study_summary import RANKS, StudySummary
+from reports.judge.reading.documents import StudyDocuments
+from reports.judge.reading.imports import Imports, read_imports
+from reports.judge.reading.progress import StudyProgress, study_progress
+from reports.page.html.imports import imported_groups, imports_table, scores_table
+from reports.page.html.page import render_study
+from reports.page.html.ranked import Ranked
+from reports.page.html.ranking import ranked
+from reports.page.html.templating import render
+from reports.page.html.trade_offs import Studied, render_trade_offs
+from reports.page.summarising import summarise_documents
+from reports.page.wording import answers, tables, words
+from reports.searches.search import read_search
+from store import SearchFolder, Store, StoreError, StudyFolder
+from store.documents import SearchDocument, StudyDocument
+
+SCRIPTS = ("index.js",)
+MOST_ROWS = 6
+"""Most arms that a card shows: those with the largest differences."""
+
+
+@dataclass(frozen=True)
+class IndexEntry:
+    """A study or a search in the index; a search has no `progress`. If it cannot be reported it has an `error` and no
+    later field; if it cannot be read, its name is that of its folder."""
+
+    key: str
+    link: str
+    name: str
+    scale: str = ""
+    question: str = ""
+    created: str = ""
+    progress: StudyProgress | None = None
+    error: str = ""
+    headline: str = ""
+    statuses: str = ""
+    verdicts: tuple[tuple[str, int], ...] = ()
+    """Number of arms with each verdict, the most informative first."""
+    ranked: Ranked | None = None
+    summary: StudySummary | None = None
+    runs: frozenset[str] = frozenset()
+    """Digests of the arms' runs."""
+
+    @property
+    def rank(self) -> int:
+        return min((RANKS.index(verdict) for verdict, _ in self.verdicts), default=len(RANKS))
+
+
+def render_site(root: Path | str) -> Path:
+    """Write a store's index, and the reports of its studies and searches. The index comes first, since reports link to
+    it."""
+    store = Store(root)
+    entries = [entry_of(store, folder) for folder in store.studies()]
+    searches = [search_entry(store, folder) for folder in store.searches()]
+    imports = read_imports(store)
+    index = store.write_index(render_index([*entries, *searches], imports))
+    store.write_trade_offs(trade_offs_of(store, entries, imports))
+    for folder, entry in zip(store.studies(), entries, strict=True):
+        if entry.summary is not None:
+            # summarised again if more was judged since, such as by another scale's page, since verdicts count that
+            still = store.read_ledger(entry.summary.study.name) == entry.summary.ledger
+            render_study(folder.path, entry.summary if still else None)
+    for search, entry in zip(store.searches(), searches, strict=True):
+        if not entry.error:
+            from reports.page.html.search_page import render as render_search  # noqa: PLC0415 (optuna is slow to import)
+
+            render_search(search.path)
+    return index
+
+
+def trade_offs_of(store: Store, entries: Iterable[IndexEntry], imports: Imports) -> str:
+    """The page of all arms of these studies, and of imported models."""
+    studies = [Studied(entry.summary, entry.link) for entry in entries if entry.summary is not None]
+    return render_trade_offs(studies, list(imported_groups(store, imports.models, studies)))
+
+
+def shared_runs(entries: list[IndexEntry]) -> dict[str, str]:
+    """Studies that share runs with each entry, by its key: `rope_base at cpu (3)`. Their errors are correlated."""
+    return {
+        entry.key: ", ".join(
+            f"{other.name} at {other.scale} ({len(common)})"
+            for other in entries
+            if other is not entry and (common := entry.runs & other.runs)
+        )
+        for entry in entries
+    }
+
+
+def render_index(entries: list[IndexEntry], imports: Imports, refresh: bool = False) -> str:
+    """The page as HTML text, newest study first. refresh: the page is served, and reloads."""
+    newest = sorted(entries, key=lambda entry: entry.created, reverse=True)
+    return render(
+        "index.html.j2",
+        SCRIPTS,
+        {"figures": {}},
+        entries=newest,
+        shared=shared_runs(newest),
+        imports=imports,
+        imported=imports_table(imports.models),
+        scores=scores_table(imports.models),
+        words=words,
+        refresh=refresh,
+    )
+
+
+def entry_of(
+    store: Store, folder: StudyFolder, documents: StudyDocuments | None = None, progress: StudyProgress | None = None
+) -> IndexEntry:
+    """A study's entry in the index. documents, progress: if already read."""
+    entry = IndexEntry(f"study-{folder.path.name}", link_to(store, folder.report_path), folder.path.name)
+    try:
+        documents = documents or StudyDocuments.of(folder.path, store)
+        entry = _said(entry, documents.study)
+        runs = frozenset(key.digest for key in documents.keys)
+        progress = progress or study_progress(store, documents.study, documents.statuses)
+        entry = replace(entry, progress=progress, runs=runs)
+        summary = summarise_documents(documents)
+    except (ReportError, StoreError, OSError) as error:
+        return replace(entry, error=str(error))
+    found = Counter(each.verdict for each in summary.judgements)
+    return replace(
+        entry,
+        headline=answers.headline(summary),
+        statuses=tables.statuses(summary.runs),
+        verdicts=tuple(sorted(found.items(), key=lambda each: RANKS.index(each[0]))),
+        ranked=ranked(summary).brief(MOST_ROWS),
+        summary=summary,
+    )
+
+
+def _said(entry: IndexEntry, document: StudyDocument | SearchDocument) -> IndexEntry:
+    """The entry with the document's name, scale, question and date."""
+    return replace(
+        entry,
+        name=document.name,
+        scale=document.scale,
+        question=document.question,
+        created=document.created,
+    )
+
+
+def link_to(store: Store, page: Path) -> str:
+    """A page's URL relative to the index."""
+    return quote(page.relative_to(store.root).as_posix())
+
+
+def search_entry(store: Store, folder: SearchFolder) -> IndexEntry:
+    """A search's entry in the index."""
+    from reports.searches import search_words  # noqa: PLC0415 (optuna takes long to import)
+
+    entry = IndexEntry("", link_to(store, folder.report_path), folder.path.name)
+    try:
+        search = read_search(folder.path)
+    except (ReportError, StoreError, OSError) as error:
+        return replace(entry, error=str(error))
+    return replace(
+        _said(entry, search.document),
+        headline=search_words.headline(search),
+        statuses=", ".join(f"{count} trials {state}" for state, count in search.states.most_common()),
+    )

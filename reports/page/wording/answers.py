@@ -1,0 +1,117 @@
+"""Answer of a study, in words: its arms against the baseline, or the effects of its design."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reports.judge.findings.study_summary import RANKS, ArmSummary, EffectSummary, StudySummary
+from reports.judge.findings.withheld import UNDERTRAINED, guesses
+from reports.judge.sentences import Prose, listed
+from reports.page.wording import (
+    arm_descriptions,
+    effect_words,
+    failure_words,
+    finding_words,
+    reference_words,
+    rung_words,
+    short_answer,
+    tables,
+)
+from reports.page.wording.length_words import undertrained
+from reports.page.wording.table import Rows, Table
+from store.documents.study import UNJUDGED
+
+
+@dataclass(frozen=True)
+class ArmAnswer:
+    """The sentence on one arm or effect, and the edits that define it."""
+
+    name: str
+    sentence: Prose
+    gloss: str
+
+
+def headline(summary: StudySummary) -> str:
+    """The answer in one sentence of at most 25 words, and what it must not be read without."""
+    return _unanswered(summary) or _qualified(summary, short_answer.answer(summary))
+
+
+def in_full(summary: StudySummary) -> str:
+    """The answer with every arm, the quantities matched, and its qualifiers."""
+    if said := _unanswered(summary):
+        return said
+    design = summary.study.design
+    said = finding_words.headline(summary) if design is None else effect_words.headline(summary, design)
+    return _qualified(summary, said)
+
+
+def _qualified(summary: StudySummary, answer: str) -> str:
+    losses, references = reference_words.losses_of(summary), reference_words.read_by(summary)
+    return reference_words.qualified(answer, losses, references, summary.baseline)
+
+
+def qualifiers(summary: StudySummary) -> Iterator[str]:
+    """Sentences without which the answer would claim too much."""
+    if summary.study.scale in UNJUDGED:
+        return
+    said_already = any(arm.withheld == UNDERTRAINED for arm in summary.arms)
+    yield from filter(None, [failure_words.left_out(summary).strip(), _shared(summary)])
+    yield from filter(None, ["" if said_already else undertrained(summary.study).strip()])
+    yield from filter(None, [rung_words.clauses(summary.changes).strip()])
+    yield from filter(None, (each.answer(summary) for each in summary.sections.values() if not each.is_the_question))
+
+
+def _shared(summary: StudySummary) -> str:
+    """Sentence on runs of the baseline that other studies trained; empty without any."""
+    base = next(arm for arm in summary.arms if arm.name == summary.baseline)
+    if not base.shared:
+        return ""
+    runs = sum(map(len, base.shared.values()))
+    return (
+        f"{summary.baseline} has {runs} more run{'s' * (runs > 1)} from {listed(list(base.shared))}, of which it is an "
+        "arm too: differences of these studies move together."
+    )
+
+
+def _unanswered(summary: StudySummary) -> str:
+    """Reason why there is no answer yet; empty if there is one."""
+    if not any(arm.seeds or arm.failed for arm in summary.arms):
+        at = f" at {summary.study.ladder[-1].name} (the rung that is compared)" if summary.study.ladder else ""
+        return f"No result yet: no run{at} has ended."
+    compared = [arm for arm in summary.arms if arm.comparison]
+    if compared and not any(arm.seeds or arm.failed for arm in compared):
+        return f"No result yet: only runs of {summary.baseline}, the baseline, have ended."
+    if summary.study.scale in UNJUDGED:
+        return f"A {summary.study.scale} run shows that the study works. It answers nothing: the runs are too short."
+    if guesses(summary.runs):
+        ended = summary.runs.filter(status="finished")
+        accuracies, chances = sorted(ended["accuracy"].drop_nulls()), ended["chance"].drop_nulls()
+        reached = " to ".join(dict.fromkeys(f"{each:.2g}" for each in (accuracies[0], accuracies[-1])))
+        return f"No arm learned the task: accuracy is {reached}, and guessing gives {chances[0]:.2g}."
+    return ""
+
+
+def findings(summary: StudySummary) -> Iterator[ArmAnswer]:
+    """One answer per arm, the baseline first, then by verdict; for a design, one per effect."""
+    for each in sorted(summary.effects, key=_rank):
+        gloss = arm_descriptions.of_effect(summary, each.effect)
+        yield ArmAnswer(each.effect.name, Prose(effect_words.sentence(summary, each)), gloss)
+    if summary.effects:
+        return
+    for arm in sorted(summary.arms, key=lambda arm: (arm.name != summary.baseline, _rank(arm))):
+        yield ArmAnswer(arm.name, Prose(finding_words.sentence(summary, arm)), arm_descriptions.of_arm(summary, arm))
+
+
+def _rank(found: ArmSummary | EffectSummary) -> int:
+    return RANKS.index(found.verdict)
+
+
+def closing_table(summary: StudySummary) -> Rows:
+    """Rows of text for a terminal, header first."""
+    return effect_words.closing_table(summary).lines if summary.effects else tables.closing_table(summary)
+
+
+def compact_table(summary: StudySummary) -> Table:
+    """Table for a paper: one row per arm, or per effect of a design."""
+    return effect_words.closing_table(summary) if summary.effects else tables.compact_table(summary)

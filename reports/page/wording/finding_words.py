@@ -1,0 +1,169 @@
+"""Findings of a study in words: one sentence per arm, and the answer to the question."""
+
+from __future__ import annotations
+
+import math
+
+from reports.judge.findings.comparison import Comparison
+from reports.judge.findings.study_summary import ArmSummary, StudySummary
+from reports.judge.reading.outcomes import FAILED
+from reports.judge.sentences import listed
+from reports.judge.statistics.estimates import Estimate
+from reports.page.wording import failure_words, rate_words, rung_words
+from reports.page.wording.cost_words import clear_costs, costs
+from reports.page.wording.length_words import conditions, undertrained
+from reports.page.wording.matching_words import but_for, continued, matched, terms
+from reports.page.wording.words import (
+    decimals,
+    detectable,
+    difference,
+    more_seeds,
+    nats,
+    p_value,
+    plus_minus,
+    seed_count,
+    signed,
+)
+
+
+def sentence(summary: StudySummary, arm: ArmSummary) -> str:
+    """One arm's finding: difference with interval, costs, verdict and detectable difference."""
+    comparison = arm.comparison
+    if comparison is None:
+        spread = f"{'95 % interval over ' * (len(arm.seeds) > 1)}{seed_count(len(arm.seeds))}"
+        said = f"{plus_minus(arm.loss)} nats per {summary.study.per} ({spread})" if arm.loss else ""
+        own = (said or "no seed finished", answers(arm), failure_words.failed(arm))
+        what = "the baseline" if arm.name == summary.baseline else "a run of the design"
+        return f"{what}: {', '.join(filter(None, own))}."
+    if arm.verdict in FAILED:
+        return f"{failure_words.failed(arm)}."
+    if comparison.difference is None:
+        return f"{arm.verdict}: no seed trained in both {arm.name} and {summary.baseline}."
+    measured = f"{difference(comparison)} {terms(summary, arm)}"
+    parts = (measured, failure_words.where_it_trains(comparison), answers(arm), costs(comparison.costs))
+    said = ", ".join(filter(None, parts))
+    ground = f": {arm.withheld}." if arm.withheld else _ground(summary, arm, comparison)
+    return f"{said}; {arm.verdict}{ground}"
+
+
+def answers(arm: ArmSummary) -> str:
+    """`accuracy 0.982 ± 0.011, 0.031 ± 0.004 nats above the floor`; empty for text, which has neither."""
+    accuracy = f"accuracy {plus_minus(arm.accuracy)}" if arm.accuracy else ""
+    excess = f"{plus_minus(arm.excess)} nats above the floor" if arm.excess else ""
+    return ", ".join(filter(None, [accuracy, excess]))
+
+
+def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> str:
+    """Reason for the verdict."""
+    pairs = seed_count(len(comparison.seeds))
+    if arm.verdict == "cannot tell":
+        alike = "have the same loss in both arms, which compute the same"
+        if not comparison.has_equal_losses:
+            alike = "give the same difference, so they are not independent"
+        return f" with {pairs}." if len(comparison.seeds) == 1 else f": all {pairs} {alike}."
+    tested = f"{pairs}, {p_value(comparison.p_holm)}"
+    if arm.verdict == "no difference":
+        return f" larger than {summary.study.margin:g} nats ({pairs}, {p_value(comparison.p_equivalence)})."
+    if arm.verdict != "inconclusive":
+        return f" ({tested})."
+    if comparison.is_barred:
+        return f" ({tested}), because {failure_words.because(summary, arm)}."
+    return f" ({tested}): {_open(summary, arm, comparison)}"
+
+
+def _open(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> str:
+    """Sentence on an inconclusive comparison: differences excluded, difference detectable, seeds that would
+    settle it."""
+    value, smallest = comparison.difference, comparison.detectable
+    assert value is not None  # an inconclusive arm has a p
+    if smallest is None:
+        return f"{_excluded(value)}, since {rate_words.beyond(summary.study)}."
+    planned = f"; {more_seeds(arm.seeds_needed)}" if arm.seeds_needed is not None else ""
+    seen = f"could detect {detectable(smallest)} nats with 80 % power"
+    return f"{_excluded(value)}; {seen}{planned}."
+
+
+def _excluded(value: Estimate) -> str:
+    assert value.low is not None
+    assert value.high is not None
+    known = [end for end in (value.low, value.high) if math.isfinite(end)]
+    if len(known) == 2:
+        return f"excludes differences larger than {nats(max(map(abs, known)))}"
+    if not known:
+        return "excludes nothing"
+    side = "below" if math.isfinite(value.low) else "above"
+    return f"excludes only differences {side} {signed(known[0], decimals(known[0]))} nats"
+
+
+def verdict(summary: StudySummary, arm: ArmSummary) -> str:
+    """Verdict for a table: `inconclusive (+11 seeds)` if so many would probably settle it, `no difference > 0.01`."""
+    if arm.verdict == "no difference":
+        return f"no difference > {summary.study.margin:g}"
+    return f"{arm.verdict} (+{seed_count(arm.seeds_needed)})" if arm.seeds_needed else arm.verdict
+
+
+FEW = 3
+"""Most arms with one verdict that the headline gives numbers for; with more, only the best has them."""
+
+
+MOST_NAMED = 6
+"""Most arms with one verdict that the headline names; with more, it names the best and counts the others."""
+
+
+def headline(summary: StudySummary) -> str:
+    """The answer to the study's question, as far as the results allow, with the quantities matched and the
+    conditions."""
+    by: dict[str, list[ArmSummary]] = {}
+    for arm in summary.arms:
+        by.setdefault(arm.verdict, []).append(arm)
+    base = summary.baseline
+    margin = f"larger than {summary.study.margin or 0:g} nats"
+    clauses = (
+        ("better", f"reached a lower loss than {base}", ""),
+        ("worse", f"reached a higher loss than {base}", ""),
+        ("stalled", "stalled near the loss of a unigram model", ""),
+        ("diverged", "diverged", ""),
+        ("no difference", f"shows no difference from {base} {margin}", f"show no difference from {base} {margin}"),
+        ("inconclusive", f"is inconclusive against {base}", f"are inconclusive against {base}"),
+        ("cannot tell", f"cannot be compared with {base}", ""),
+        ("no verdict", "has no verdict", "have no verdict"),
+    )
+    parts = [
+        f"{_named(summary, by[verdict])} {several if several and len(by[verdict]) > 1 else one}"
+        for verdict, one, several in clauses
+        if verdict in by
+    ]
+    if not parts:
+        reached = f"{base} reached {plus_minus(summary.arms[0].loss)} nats per {summary.study.per}"
+        return f"The study has a single arm, so nothing is compared: {reached}."
+    under = continued(summary) or f"{matched(summary)}{but_for(summary)}"
+    answer = f"{under[0].upper()}{under[1:]}, {'; '.join(parts)}"
+    where = f" ({conditions(summary.study)})"
+    qualified = f"{failure_words.left_out(summary)}{undertrained(summary.study)}"
+    first = "".join(f"{section.answer(summary)} " for section in summary.sections.values() if section.is_the_question)
+    others = (section.answer(summary) for section in summary.sections.values() if not section.is_the_question)
+    last = "".join(f" {said}" for said in others if said)
+    return f"{first}{answer}{where}.{qualified}{rung_words.clauses(summary.changes)}{last}"
+
+
+def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:
+    """Names of the arms, with differences in brackets for a few, or for the best of many, and with costs if they
+    matter."""
+    told = arms if len(arms) <= FEW else [min(arms, key=_mean_difference)]
+    named = arms if len(arms) <= MOST_NAMED else told
+    others = [f"{len(arms) - len(named)} others"] if len(named) < len(arms) else []
+    return listed([*(_bracketed(summary, arm) if arm in told else arm.name for arm in named), *others])
+
+
+def _mean_difference(arm: ArmSummary) -> float:
+    found = arm.comparison
+    return found.difference.mean if found is not None and found.difference is not None else 0.0
+
+
+def _bracketed(summary: StudySummary, arm: ArmSummary) -> str:
+    found = arm.comparison
+    if found is None or found.difference is None:
+        return arm.name
+    decide = arm.verdict in ("better", "worse") or len(summary.arms) == 2
+    said = difference(found).replace(" (", " [").replace(")", "]")  # brackets, since the parentheses are taken
+    return f"{arm.name} ({', '.join(filter(None, [said, clear_costs(found.costs) if decide else '']))})"

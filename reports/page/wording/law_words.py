@@ -1,0 +1,47 @@
+"""Findings of a ladder, in words."""
+
+from __future__ import annotations
+
+from reports.judge.ladders.laws import LadderArm
+from reports.judge.statistics.interval import Interval
+from reports.judge.verdicts import ALPHA
+from reports.page.wording import words
+
+
+def sentence(arm: LadderArm) -> str:
+    """`post: loss falls towards 1.71 (1.52 to 1.80) as compute to the power −0.31 (−0.4 to −0.2); the difference …`"""
+    said = "; ".join(filter(None, [_falls(arm), _gap_trend(arm), _worth(arm)]))
+    return f"{arm.arm}: {said or 'too few finished runs'}."
+
+
+def _falls(arm: LadderArm) -> str:
+    law = arm.law
+    if law is None:
+        return arm.undetermined or ""
+    floor, b = words.ends(law.irreducible), law.exponent
+    return f"loss falls towards {floor} as compute to the power {words.ends(Interval(-b.value, -b.high, -b.low))}"
+
+
+def _gap_trend(arm: LadderArm) -> str:
+    found = arm.trend
+    if found is None:
+        return ""
+    by = f"{words.ends(found.slope, sign=True)} nats per tenfold compute, {words.p_value(found.p)}"
+    if found.p < ALPHA:
+        return f"its difference from the baseline has a trend over sizes ({by})"
+    return f"cannot tell whether its difference from the baseline has a trend over sizes ({by})"
+
+
+def _worth(arm: LadderArm) -> str:
+    worth = arm.speed_up
+    if worth is None:
+        return ""
+    text = f"at the largest size it is worth {_times(worth.compute_factor)} the baseline's compute"
+    if worth.effective is None or worth.throughput_ratio is None:
+        return text
+    speed = f"and runs at {worth.throughput_ratio:.2f}× the FLOP/s"
+    return f"{text} {speed}: an effective speed-up of {_times(worth.effective)}"
+
+
+def _times(factor: Interval) -> str:
+    return f"{factor.value:.2f}× ({factor.low:.2f} to {factor.high:.2f})"

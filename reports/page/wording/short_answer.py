@@ -1,0 +1,223 @@
+"""Answer of a study in one sentence of at most 25 words: the best arm, its lead, its uncertainty and its cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from reports.judge.findings.comparison import Judgement
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.findings.withheld import PILOT, UNDERTRAINED, UNLEARNT
+from reports.judge.reading.outcomes import FAILED
+from reports.judge.sentences import listed
+from reports.judge.statistics.estimates import Estimate
+from reports.page.wording import words
+from reports.page.wording.arm_names import brief
+from reports.page.wording.cost_words import alike, all_measured, clear_costs, sure_changes, unknown_speed
+
+MOST_WORDS = 25
+MOST_NAMED = 3
+LEAST = 2
+"""Smallest difference of times, in per cent, that is mentioned."""
+OPEN = ("inconclusive", "cannot tell")
+WITHHELD = {
+    PILOT: "A pilot, so no verdict",
+    UNDERTRAINED: "Undertrained, so no verdict",
+    UNLEARNT: "No arm learned the task",
+}
+"""Short forms of the reasons for missing verdicts."""
+
+
+def answer(summary: StudySummary) -> str:
+    """`pre is best: double is 0.059 nats worse (0.024 to 0.094); post is 0.152 worse; post_same_rate does not train.`
+
+    Clauses are added while there is room, the most important first.
+    """
+    first = next((s.answer(summary) for s in summary.sections.values() if s.is_the_question), "")
+    if first:
+        return f"{first.partition('. ')[0].rstrip('.')}."
+    # all effects of a design, or all arms against the baseline, by lowest loss, under short names
+    names = brief([arm.name for arm in summary.arms])
+    shown = (each for each in summary.judgements if summary.effects or each.base == summary.baseline)
+    compared = sorted((replace(each, arm=names.get(each.arm, each.arm)) for each in shown), key=_mean)
+    if not compared:
+        reached = words.plus_minus(summary.arms[0].loss)
+        return f"A single arm, so nothing is compared: {summary.baseline} reached {reached} nats."
+    lead, *others = filter(None, _with_length(summary, list(_clauses(summary, compared))))
+    for clause in others:
+        if len(f"{lead}{clause}".split()) <= MOST_WORDS:
+            lead += clause
+    return f"{lead}."
+
+
+def _with_length(summary: StudySummary, clauses: Sequence[str]) -> Iterator[str]:
+    """The clauses, with one on undertrained arms: second if all arms are, last if only some are."""
+    lead, *others = clauses
+    yield lead
+    too_brief = [arm.name for arm in summary.study.arms if arm.length.undertrained]
+    if len(too_brief) == len(summary.study.arms):
+        yield "" if summary.study.pilot else "; all arms are undertrained"
+        yield from others
+        return
+    yield from others
+    if too_brief:
+        yield f"; {too_brief[0]} is undertrained" if len(too_brief) == 1 else f"; {len(too_brief)} are undertrained"
+
+
+def _mean(judged: Judgement) -> float:
+    found = judged.comparison.difference
+    return found.mean if found else math.inf
+
+
+def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[str]:
+    """The leading clause, then those that may follow it, the most important first."""
+    better, worse, same = (_with(compared, verdict) for verdict in ("better", "worse", "no difference"))
+    judged = bool(better or worse or same)
+    failed, unsettled = _with(compared, *FAILED), _with(compared, *OPEN, *(["no verdict"] if judged else []))
+    equal = [each for each in unsettled if each.comparison.rounds_to_zero]
+    unsettled = [each for each in unsettled if each not in equal]
+    base = brief([arm.name for arm in summary.arms])[summary.baseline]
+    if better:
+        lowers = f"{better[0].arm} lowers the loss by" if summary.effects else f"{better[0].arm} beats {base} by"
+        yield f"{lowers} {_apart(better[0])}"
+        yield _cost(better[0])
+        yield _also(better[1:], "better too")
+        yield _also(worse, "worse")
+        yield f"; {_names(same)} {_plural(same, 'makes', 'make')} no difference" if same else ""
+    elif same:
+        cheapest = min(same, key=lambda each: (not clear_costs(each.comparison.costs), _mean(each)))
+        cost = _cost(cheapest, "the same")
+        alike = [each for each in same if _cost(each, "the same") == cost]
+        whose = f" for {_names(alike)}" if len(alike) < len(same) and sure_changes(cheapest.comparison.costs) else ""
+        within = f"{base} to within {summary.study.margin or 0:g} nats{cost}{whose}"
+        yield f"{_names(same)} {_plural(same, 'matches', 'match')} {within}"
+        yield _also(worse, "worse")
+    elif worse and unsettled:
+        none = "No factor is shown to lower the loss" if summary.effects else f"No arm is shown to beat {base}"
+        yield f"{none}: {unsettled[0].arm} is undecided ({_interval(unsettled[0])})"
+        yield _also(worse, "worse")
+        yield _also(unsettled[1:], "undecided too")
+    elif worse:
+        lead = "No factor lowers the loss" if summary.effects else f"{base} is best"
+        yield f"{lead}: {worse[0].arm} is {_apart(worse[0])} worse"
+        yield _cost(worse[0], "")
+        yield _also(worse[1:], "worse too")
+    elif unsettled:
+        yield from _undecided(unsettled, "" if summary.effects else base)
+    elif equal:
+        yield f"{_names(equal)} {_plural(equal, 'computes', 'compute')} the same as {base}"
+    elif len(failed) == len(compared):
+        trains = any(arm.seeds for arm in summary.arms if arm.name == summary.baseline)
+        yield f"Of these arms only {base} trains" if trains else "No arm trains"
+    else:
+        yield from _without_verdict(compared, "" if summary.effects else base)
+    if 0 < len(failed) < len(compared):
+        yield f"; {_names(failed)} {_plural(failed, 'does', 'do')} not train"
+    if better or same:
+        yield _also(unsettled, "undecided")
+    if equal and (judged or unsettled):
+        yield f"; {_names(equal)} {_plural(equal, 'computes', 'compute')} the same as {base}"
+
+
+def _with(compared: Sequence[Judgement], *verdicts: str) -> list[Judgement]:
+    return [each for each in compared if each.verdict in verdicts]
+
+
+def _cost(told: Judgement, none: str = "no measurable") -> str:
+    """`, training takes 10 % longer`: the first clear change; `, at no measurable cost`; or `, with the same peak
+    memory`, if some costs were not measured. Times are ratios, as in the figure."""
+    costs, clear = told.comparison.costs, []
+    for what, speed in (("training", costs.training), ("decoding", costs.decoding)):
+        if speed is not None and speed.excludes(1) and abs(change := 100 * (1 / speed.mean - 1)) >= LEAST:
+            clear.append(f"{what} takes {abs(change):.0f} % {'longer' if change > 0 else 'less time'}")
+    if clear := [*clear, *sure_changes(replace(costs, training=None, decoding=None))]:
+        return f", {clear[0]}"
+    if all_measured(costs):
+        return f", at {none} cost" if none else ""
+    known, unknown = alike(costs) if none else "", unknown_speed(costs)
+    return (f", with {known}" + (f" ({unknown})" if unknown else "")) if known else ""
+
+
+def _also(others: Sequence[Judgement], what: str) -> str:
+    if len(others) == 1 and what.startswith(("better", "worse")):
+        value = others[0].comparison.difference
+        assert value is not None
+        size = f"{abs(value.mean):.{words.decimals(value.half_width)}f}"
+        return f"; {others[0].arm} is {size} {what.partition(' ')[0]}"
+    return f"; {_names(others)} {_plural(others, 'is', 'are')} {what}" if others else ""
+
+
+def _undecided(unsettled: Sequence[Judgement], base: str) -> Iterator[str]:
+    seen, lowest = [each.comparison.detectable.value for each in unsettled if each.comparison.detectable], unsettled[0]
+    if len(unsettled) == 1:
+        yield f"Undecided: {lowest.arm} differs by {_interval(lowest)}"
+    else:
+        yield f"Undecided for {_names(unsettled)}: {lowest.arm}{_rank(lowest, base)}, differs by {_interval(lowest)}"
+    if seen:
+        yield f"; smallest detectable difference: {'up to ' * (max(seen) > min(seen))}{max(seen):.2g} nats"
+
+
+def _rank(lowest: Judgement, base: str) -> str:
+    """`, with the lowest loss`, the baseline included; `, second to pre` if only the baseline's is lower. An empty base
+    means that judgements are of effects."""
+    value = lowest.comparison.difference
+    if value is None or value.mean < 0 or not base:
+        return ", with the lowest loss"
+    return f", second to {base}"
+
+
+def _without_verdict(compared: Sequence[Judgement], base: str) -> Iterator[str]:
+    reason = next((each.withheld for each in compared if each.withheld), None) or "no verdict"
+    said = WITHHELD.get(reason, reason.partition(":")[0])
+    yield f"{said[0].upper()}{said[1:]}"
+    known = [each for each in compared if each.comparison.difference is not None]
+    equal = [each for each in known if each.comparison.rounds_to_zero]
+    if others := [each for each in known if each not in equal]:
+        which = _rank(others[0], base) if len(known) > 1 else ""
+        yield f"; estimate for {others[0].arm}{which}: {_interval(others[0])}"
+    if equal and base:
+        yield f"; {_names(equal)} {_plural(equal, 'computes', 'compute')} the same as {base}"
+
+
+def _names(told: Sequence[Judgement]) -> str:
+    """Up to `MOST_NAMED` names, else their number."""
+    return listed([each.arm for each in told]) if len(told) <= MOST_NAMED else f"{len(told)} arms"
+
+
+def _plural(told: Sequence[Judgement], one: str, several: str) -> str:
+    return one if len(told) == 1 else several
+
+
+def _apart(judged: Judgement) -> str:
+    """`0.059 nats (0.024 to 0.094)`: the size of the difference, without its sign."""
+    value = judged.comparison.difference
+    assert value is not None
+    digits = words.decimals(value.half_width)
+    nearest = min(abs(end) for end in (value.mean, value.low or value.mean, value.high or value.mean))
+    if round(nearest, digits) == 0:
+        digits += 1  # an end other than zero must not read as zero
+    ends = "" if value.half_width is None else f" ({_ends(value, digits)})"
+    return f"{abs(value.mean):.{digits}f} nats{ends}"
+
+
+def _ends(value: Estimate, digits: int) -> str:
+    """The interval on the side of the mean: `0.024 to 0.094`, or `at least 0.024` if it is unbounded."""
+    assert value.low is not None
+    assert value.high is not None
+    low, high = (value.low, value.high) if value.mean >= 0 else (-value.high, -value.low)
+    shown = [words.signed(end, digits).removeprefix("+") for end in (low, high)]
+    if math.isinf(high):
+        return f"at least {shown[0]}"
+    return f"at most {shown[1]}" if math.isinf(low) else f"{shown[0]} to {shown[1]}"
+
+
+def _interval(judged: Judgement) -> str:
+    """`−0.010 to +0.024 nats`."""
+    value = judged.comparison.difference
+    if value is None:
+        return "an unknown amount"
+    if value.low is None or value.high is None:
+        return f"{words.signed(value.mean, 3)} nats"
+    digits = words.decimals(value.half_width)
+    return f"{words.signed(value.low, digits)} to {words.signed(value.high, digits)} nats"

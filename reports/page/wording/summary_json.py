@@ -1,0 +1,138 @@
+"""A study's findings as JSON, printed by `ablate run --json`. Missing numbers are null."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import JsonValue
+from pydantic_core import to_jsonable_python
+
+from reports.judge.claims.judged_claim import JudgedClaim
+from reports.judge.findings.comparison import Comparison
+from reports.judge.findings.costs import ArmCosts
+from reports.judge.findings.study_summary import ArmSummary, EffectSummary, MeanScore, StudySummary
+from reports.judge.statistics.estimates import Estimate
+from reports.judge.statistics.interval import Interval, ends_as_json
+from reports.page.wording.reference_words import standing
+from store.documents import JsonObject, StudyClaim
+
+
+def documents(summary: StudySummary) -> JsonObject:
+    return {
+        "references": _references(summary),
+        "arms": [{**_arm(arm), "standing": standing(summary, arm.name) or None} for arm in summary.arms],
+        "effects": [_effect(each) for each in summary.effects],
+        "claims": [claim_document(each) for each in summary.claims],
+        "changes": [each.document() for each in summary.changes],
+    }
+
+
+def claim_document(found: JudgedClaim) -> JsonObject:
+    """A claim with all its fields, and its outcome."""
+    effect = found.effect
+    low, high = (effect and ends_as_json(effect.low, effect.high)) or (None, None)
+    return {
+        **{name: to_jsonable_python(getattr(found.claim, name)) for name in StudyClaim.model_fields},
+        "outcome": found.outcome,
+        "effect": {"mean": effect.mean, "low": low, "high": high} if effect else None,
+        "seen": found.seen,
+        "reason": found.reason,
+    }
+
+
+def _references(summary: StudySummary) -> JsonObject | None:
+    """Losses of simple models on the baseline's text: of as many tokens as a run reads, with `bits_per_byte`, and in
+    `whole` of all training tokens. Null if unknown."""
+    known = summary.references.get(summary.baseline)
+    if known is None:
+        return None
+    read, whole = ({**each.model_dump(), "bits_per_byte": each.bits_per_byte} for each in (known.read, known.whole))
+    return {**read, "whole": whole}
+
+
+def _arm(arm: ArmSummary) -> JsonObject:
+    tasks: dict[str, JsonObject] = {}
+    for found in arm.items:
+        tasks.setdefault(found.task, {})[found.metric] = found.document()
+    return {
+        "name": arm.name,
+        "edits": _settings(arm.edits),
+        "tuned": _settings(arm.tuned),
+        "matching": _settings(arm.matching),
+        "seeds": list(arm.seeds),
+        "stalled": list(arm.stalled),
+        "diverged": list(arm.diverged),
+        "loss": _mean(arm.loss),
+        "loss_interval": _interval(arm.loss),
+        "bits_per_byte": _mean(arm.bits_per_byte),
+        "accuracy": _mean(arm.accuracy),
+        "accuracy_interval": _interval(arm.accuracy),
+        "excess": _mean(arm.excess),
+        "tokens_per_second": arm.training_speed,
+        "peak_memory_bytes": _mean(arm.means.get("peak_memory_bytes")),
+        "costs": _costs(arm.comparison.costs if arm.comparison else None),
+        "kv_bytes_per_token": arm.kv_bytes_per_token,
+        "parameters": arm.budget.parameters,
+        "flops_per_token": arm.flops_per_token,
+        "evals": _scores(arm.scores),
+        "verdict": arm.verdict,
+        **_difference(arm.comparison),
+        "detectable_interval": _interval(arm.comparison.detectable if arm.comparison else None),
+        "seeds_needed": arm.seeds_needed,
+        "eval_differences": {**tasks},
+    }
+
+
+def _effect(found: EffectSummary) -> JsonObject:
+    return {
+        "factors": list(found.effect.factors),
+        "aliases": [list(alias) for alias in found.effect.aliases],
+        "verdict": found.verdict,
+        **_difference(found.comparison),
+    }
+
+
+def _costs(found: ArmCosts | None) -> JsonObject | None:
+    """Cost ratios to the baseline; speeds were measured in alternation with it."""
+    if found is None:
+        return None
+    ratios = {"training_speed": found.training, "decoding_speed": found.decoding, "peak_memory": found.memory}
+    return {
+        **{
+            name: None if each is None else {"ratio": each.mean, "interval": ends_as_json(each.low, each.high)}
+            for name, each in ratios.items()
+        },
+        "unmeasured": found.unmeasured,
+    }
+
+
+def _difference(found: Comparison | None) -> JsonObject:
+    return {
+        "difference": _mean(found.difference if found else None),
+        "difference_interval": _interval(found.difference if found else None),
+        "p": found.p_holm if found else None,
+        "detectable": found.detectable.value if found and found.detectable else None,
+    }
+
+
+def _settings(pairs: tuple[tuple[str, str], ...]) -> JsonObject:
+    return {path: json.loads(value) for path, value in pairs}
+
+
+def _mean(value: Estimate | None) -> float | None:
+    return None if value is None else value.mean
+
+
+def _interval(value: Estimate | Interval | None) -> list[JsonValue] | None:
+    return None if value is None else ends_as_json(value.low, value.high)
+
+
+def _scores(scores: tuple[MeanScore, ...]) -> JsonObject:
+    tasks: dict[str, JsonObject] = {}
+    for score in scores:
+        tasks.setdefault(score.task, {})[score.metric] = {
+            "value": score.value,
+            "stderr": score.stderr,
+            "half_width": score.half_width,
+        }
+    return {**tasks}

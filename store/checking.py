@@ -1,0 +1,258 @@
+"""Full check of a store: reads every document, log, corpus, model and checkpoint, and compares it with its checksum."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from store import answers, checksum, jsonfile, sums
+from store.files import StoreError
+from store.folders import DataFolder, SearchFolder, StudyFolder
+from store.paths import FOLDERS
+from store.seals import SealedLog
+from store.stamps import WholeFolders, stamp
+from store.store import Store
+
+OF_A_RUN = ("run.json", "result.json", "metrics.ndjson", "state.pt")
+PARTS_OF_A_RUN = ("model", "answers.db", "losses.ndjson", "measure-*.json", "evals-*.json", *OF_A_RUN)
+
+
+def run_folders(store: Store) -> list[str]:
+    """Sorted names of the folders that may hold runs, without those that another user has made private."""
+    with os.scandir(store.root) as entries:
+        # os.path: a link may lead to itself
+        found = [entry.name for entry in entries if not entry.name.startswith(".") and os.path.isdir(entry.path)]  # noqa: PTH112
+    return sorted(set(found) - FOLDERS - {path.name for path in store.closed()})
+
+
+def corpora(store: Store) -> list[str]:
+    return sorted(path.name for path in store.data_dir.glob("[!.]*") if path.is_dir())
+
+
+class Check:
+    """One pass over a store. `damages` yields a line for each damaged file: its path, the problem, the remedy.
+    `unchecked` then counts, by kind, the files in which damage may go unnoticed: earlier versions sealed less.
+
+    quick: skip runs, corpora and checkpoints that an earlier check on this machine found intact and whose files have
+    not changed since. `unchanged` counts them.
+    """
+
+    def __init__(self, store: Store, quick: bool = False) -> None:
+        self.store, self.quick = store, quick
+        self.unchanged = 0
+        self.unchecked: Counter[str] = Counter()
+        self.unreadable: dict[str, None] = {}
+        """Operating-system errors of unreadable files; they are no evidence of damage."""
+        self._unread = 0
+
+    def damages(self) -> Iterator[str]:
+        store = self.store
+        for folder in store.closed():
+            self.unreadable[f"Permission denied: {folder}"] = None
+        whole, found = self._attempt(lambda: store.aliases)
+        if not whole:
+            yield from found
+            store.aliases = {}  # folders are named by stored digests, so they can be checked without aliases
+        self._note_unsealed(store.alias_log)
+        yield from self._readable(lambda: list(store.merged_log.records()))
+        self._note_unsealed(store.merged_log)
+        known = WholeFolders(store.root)
+        for digest in run_folders(store):
+            yield from self._unless_known(known, digest, self._of_run(digest))
+        for path in sorted(store.root.glob("studies/[!.]*/")):
+            yield from self._guarded(self._of_study(StudyFolder(path)))
+        for search in map(SearchFolder, sorted(store.root.glob("searches/[!.]*/"))):
+            yield from self._of_search(search)
+        for digest in corpora(store):
+            yield from self._unless_known(known, f"data/{digest}", self._of_corpus(digest))
+        described = map(store.data, sorted(path.name for path in store.root.glob("described/[!.]*")))
+        for corpus in (each for each in described if not each.path.is_dir()):  # others: checked with their text
+            document = corpus.described_path
+            yield from self._document(document, f"remove {document.parent}", corpus.read)
+            yield from self._references(corpus)
+        for path in sorted(store.root.glob("checkpoints/[!.]*")):
+            again = self._folder(path, f"remove {path}, and run the study again")
+            yield from self._unless_known(known, f"checkpoints/{path.name}", again)
+        for name in store.imports():
+            remedy = "remove it, and import the model again"
+            yield from self._document(store.import_path(name), remedy, store.read_import, name)
+        for digest in store.calibrations():
+            path = store.calibration_path(digest)
+            yield from self._document(path, "remove it to measure the step time again", store.read_calibration, digest)
+        for name in store.ledgers():
+            yield from self._readable(store.read_ledger, name)
+            self._note_unsealed(store.ledger(name))
+        whole, judged = self._attempt(lambda: {name for name, _ in store.judged_proposals()})
+        for name in sorted({*store.campaigns(), *(judged if whole else ())}):
+            yield from self._readable(store.read_campaign, name)
+        known.write()
+
+    def _unless_known(self, known: WholeFolders, name: str, damages: Iterator[str]) -> Iterator[str]:
+        """Distinct damages of a folder. With none and every file checked in full, it is recorded as intact."""
+        before = stamp(self.store.root / name)
+        if self.quick and name not in self.store.aliases and known.is_unchanged(name, before):
+            self.unchanged += 1
+            return
+        doubts = self._doubts
+        found = dict.fromkeys(self._guarded(damages))
+        yield from found
+        if not found and self._doubts == doubts:
+            known.add(name, before, stamp(self.store.root / name))
+
+    @property
+    def _doubts(self) -> int:
+        """Number of files so far that could not be checked in full."""
+        return self.unchecked.total() + self._unread
+
+    def _note_unread(self, error: OSError) -> None:
+        self._unread += 1
+        self.unreadable[str(error)] = None  # many files may share one error
+
+    def _of_run(self, digest: str) -> Iterator[str]:
+        names = os.listdir(self.store.root / digest)  # noqa: PTH208 (a path for each takes longer than the rest)
+        if not any(fnmatchcase(name, part) for part in PARTS_OF_A_RUN for name in names):
+            return
+        store, folder = self.store, self.store.run_dir(digest)
+        train_again = f"remove {folder} to train the run again"
+        if not store.run_path(digest).exists():
+            yield f"{store.run_path(digest)} is gone: {train_again}"
+        yield from self._document(store.run_path(digest), train_again, store.read_run, digest)
+        yield from self._document(store.result_path(digest), "run the study again", store.read_result, digest)
+        for read in (store.read_metrics, store.read_probes, store.read_losses):
+            yield from self._readable(read, digest)
+        yield from self._state(digest)
+        known, status = self._attempt(store.status, digest)
+        if known and status == "partial":  # an ended run's result has checksums of both logs
+            self._note_unsealed(store.metrics_log(digest))
+            self._note_unsealed(store.probes_log(digest))
+        if status == "partial" and any(folder.glob("evals-*.json")) | any(folder.glob("measure-*.json")):
+            yield f"{store.result_path(digest)} is gone: {train_again}"
+        merged, elsewhere = self._attempt(store.came_without_model, digest)
+        if store.model_dir(digest).exists() or (status == "finished" and not (merged and elsewhere)):
+            again = store.model_again(digest) if self._attempt(store.read_run, digest)[0] else train_again
+            yield from self._folder(store.model_dir(digest), again)
+        if store.published_dir(digest).exists():
+            yield from self._folder(store.published_dir(digest), "import the model again")
+        yield from self._answers(store.answers_path(digest))
+        for path in sorted(folder.glob("measure-*.json")):
+            name = path.stem.removeprefix("measure-")
+            yield from self._document(path, "remove it to measure the run again", store.read_measure, digest, name)
+        for path in sorted(folder.glob("evals-*.json")):
+            name = path.stem.removeprefix("evals-")
+            yield from self._document(path, "remove it to evaluate the run again", store.read_evals, digest, name)
+            yield from self._readable(store.read_samples, digest, name)
+
+    def _of_study(self, study: StudyFolder) -> Iterator[str]:
+        again = "remove it, and run the study again"
+        if not study.exists and any(path.exists() for path in (study.report_path, study.judged_path)):
+            yield f"{study.document_path} is gone: run the study again"
+        yield from self._document(study.document_path, again, study.read)
+        for path in sorted(study.path.glob("costs-*.json")):
+            yield from self._document(path, again, study.read_costs, path.stem.removeprefix("costs-"))
+        yield from self._document(study.starts_path, again, study.read_starts)
+        yield from self._document(study.judged_path, again, study.read_judged)
+        yield from self._readable(lambda: list(study.registrations.records()))
+        self._note_unsealed(study.registrations)
+        readable, judged = self._attempt(study.read_judged)
+        if not readable:
+            return
+        if judged is not None and judged.study not in self.store.ledgers():
+            yield from self._readable(self.store.read_ledger, judged.study)
+        elif judged is None and study.report_path.exists() and self._judges(study):
+            self.unchecked["report.html without judged.json, the record of its judgement in the ledger"] += 1
+
+    def _of_search(self, search: SearchFolder) -> Iterator[str]:
+        if search.report_path.exists() and not search.exists:
+            yield f"{search.document_path} is gone: run the search again"
+        yield from self._document(search.document_path, "remove it, and run the search again", search.read)
+        yield from self._readable(search.check_journal)
+        self._note_unsealed(search.journal)
+
+    def _judges(self, study: StudyFolder) -> bool:
+        """Whether a study's page has verdicts: a pilot's has none, and is in no ledger."""
+        readable, _ = self._attempt(study.read)
+        document = study.read() if readable else None
+        return document is not None and not document.pilot
+
+    def _of_corpus(self, digest: str) -> Iterator[str]:
+        folder = self.store.data(digest)
+        yield from self._document(folder.document_path, f"remove {folder.path} to prepare the data again", folder.read)
+        yield from self._references(folder)
+        yield from self._readable(folder.check, True)
+        self._note_unbound(folder.path / sums.NAME)
+
+    def _references(self, folder: DataFolder) -> Iterator[str]:
+        for each in folder.known_references():
+            path = folder.references_path(*each)
+            yield from self._document(path, "remove it, and run the study again", folder.read_references, *each)
+
+    def _folder(self, path: Path, remedy: str) -> Iterator[str]:
+        yield from self._readable(sums.check, path, remedy, True)
+        self._note_unbound(path / sums.NAME)
+
+    def _state(self, digest: str) -> Iterator[str]:
+        path = self.store.state_path(digest)
+        whole, found = self._attempt(self.store.check_state, digest)
+        if not whole:
+            yield from found
+        elif path.exists() and checksum.is_whole(path, path.parent.name) is None:
+            self.unchecked["state.pt that does not name its run"] += 1
+
+    def _answers(self, path: Path) -> Iterator[str]:
+        def read() -> None:
+            if not answers.check(path):
+                self.unchecked["answers.db with unsealed answers, which are not used"] += 1
+
+        yield from self._readable(read)
+
+    def _document(self, path: Path, remedy: str, read: Callable[..., object], *arguments: object) -> Iterator[str]:
+        """Problem of a document, if any. An empty or half-written one, which readers treat as absent, is a problem."""
+        readable, found = self._attempt(read, *arguments)
+        if not readable:
+            yield from found
+        elif path.exists():
+            if found is None:
+                yield f"{path}: is empty or half-written: {remedy}"
+            self._note_unbound(path)
+
+    def _note_unbound(self, path: Path) -> None:
+        """Count a file that lacks its checksum or its path. Unreadable files are reported by their readers."""
+        with suppress(OSError):
+            if not jsonfile.is_bound(path):
+                # leave out the digest of a request
+                kind = f"{path.name.partition('-')[0]}-*.json" if "-" in path.name else path.name
+                self.unchecked[f"{kind} without its checksum or its path in the store"] += 1
+
+    def _note_unsealed(self, log: SealedLog) -> None:
+        """Count a log without seals. Damage is reported by the log's reader."""
+        with suppress(StoreError, OSError):
+            chain, bodies = log.read()
+            if bodies and not chain.has_sealed:
+                self.unchecked[f"{log.path.name} without checksums"] += 1
+
+    def _readable(self, read: Callable[..., object], *arguments: object) -> Iterator[str]:
+        readable, found = self._attempt(read, *arguments)
+        if not readable:
+            yield from found
+
+    def _attempt(self, read: Callable[..., object], *arguments: object) -> tuple[bool, Any]:
+        """(True, value read), or (False, problems): StoreErrors; an OSError is noted instead."""
+        try:
+            return True, read(*arguments)
+        except StoreError as error:
+            return False, [str(error)]
+        except OSError as error:
+            self._note_unread(error)
+            return False, []
+
+    def _guarded(self, found: Iterator[str]) -> Iterator[str]:
+        """Pass problems on until an OSError, which is noted: folders, too, may be private to another user."""
+        try:
+            yield from found
+        except OSError as error:
+            self._note_unread(error)

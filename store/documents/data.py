@@ -1,0 +1,199 @@
+"""`data/<digest>/meta.json`: a prepared corpus, with one model for text and one for synthetic tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from store.documents._document import BitsPerByte, Document, JsonObject, NatsPerToken, Part, Unit, is_none
+
+NEAR_UNIGRAM = 0.1
+"""Margin in nats per token: a run whose loss exceeds the unigram loss minus this has stalled."""
+
+
+HeldOutPart: TypeAlias = Literal["tuning", "judging", "test"]
+"""Disjoint held-out parts: for choosing settings, for validation during training, and for the losses that verdicts
+compare."""
+
+
+class PerSplit(Part):
+    """A number for each split."""
+
+    train: int
+    """Training split."""
+    tuning: int
+    """Held-out part that compares the trials of `tune`."""
+    judging: int
+    """Held-out part of validation curves, `seeds: auto` and searches."""
+    test: int
+    """Held-out part of the final loss, which verdicts compare."""
+
+    @property
+    def total(self) -> int:
+        return self.train + self.held_out
+
+    @property
+    def held_out(self) -> int:
+        return self.tuning + self.judging + self.test
+
+
+class TextSplit(Part):
+    """Settings of the split of documents into training and held-out ones."""
+
+    fraction: Annotated[float, Unit("share")] | None
+    """Share of the bytes held out; null if the held-out documents were given."""
+    tokens: int
+    """Most tokens read of the test part; half as many of each other held-out part."""
+    given: int | None = Field(default=None, exclude_if=is_none)
+    """Number of held-out documents that were given."""
+
+
+class ReferenceLosses(Part):
+    """Losses of simple models, not neural networks, on the test part of a text corpus."""
+
+    uniform: NatsPerToken
+    """Uniform distribution: the logarithm of the vocabulary's size."""
+    unigram: NatsPerToken
+    """Unigram model: frequencies of training tokens, with add-one smoothing."""
+    bigram: NatsPerToken
+    """Bigram model, with Witten and Bell's smoothing."""
+    gzip: NatsPerToken
+    """The test part under `gzip -9`, spread over its tokens."""
+    gzip_bits_per_byte: BitsPerByte
+    """`gzip` in bits per byte of text."""
+
+    @property
+    def sentence(self) -> str:
+        """`Reference losses, in nats per token: uniform 6.931, unigram 5.978, …`."""
+        return (
+            f"Reference losses, in nats per token: uniform {self.uniform:.3f}, unigram {self.unigram:.3f}, "
+            f"bigram {self.bigram:.3f}, gzip {self.gzip:.3f} ({self.gzip_bits_per_byte:.2f} bits per byte)."
+        )
+
+    @property
+    def stalled_above(self) -> float:
+        """Loss above which a run has stalled: near the unigram loss."""
+        return self.unigram - NEAR_UNIGRAM
+
+    def outcome(self, loss: float) -> Literal["trained", "stalled", "diverged"]:
+        """Classify a run by its final loss."""
+        if not loss < self.uniform:
+            return "diverged"
+        return "stalled" if loss > self.stalled_above else "trained"
+
+
+class TakenPart(Part):
+    """Text of one part of a mixture, as it was read."""
+
+    name: str
+    """The source, and its location."""
+    formats: dict[str, int]
+    """Number of files by the format recognised; empty for a source that is not read from files."""
+    documents: int
+    """Number of texts read."""
+    bytes: Annotated[int, Unit("bytes")]
+    """UTF-8 bytes of these texts."""
+    begins: str
+    """The first 200 characters."""
+
+    @property
+    def line(self) -> str:
+        files = "".join(f"{n:,} {form}, " for form, n in self.formats.items())
+        read = f"{self.documents:,} documents, {self.bytes:,} bytes"
+        return f"part {self.name}: {files}{read}; it begins: " + self.begins.replace("\n", "⏎")
+
+
+class TakenText(Part):
+    """Text as it was read, before it was split and tokenised."""
+
+    formats: dict[str, int]
+    """Number of files by the format recognised; empty for a source that is not read from files."""
+    duplicates: int
+    """Number of texts skipped as repetitions of an earlier one."""
+    empty: int
+    """Number of texts skipped as empty."""
+    repeated: int = Field(default=0, exclude_if=lambda count: not count)
+    """Number of pieces of documents skipped as repetitions of another piece."""
+    parts: tuple[TakenPart, ...] = Field(default=(), exclude_if=lambda parts: not parts)
+    """Text read from each part of a mixture."""
+    begins: str
+    """The first 200 characters of the training text."""
+
+
+class DataDocument(Document):
+    """Fields of every corpus."""
+
+    digest: str
+    """The name of the corpus's folder."""
+    spec: JsonObject
+    """Settings of the source."""
+    content: str
+    """Hash of the contents."""
+    vocab_size: int
+    """Number of token ids."""
+
+
+class TextMeta(DataDocument):
+    """A text corpus under one tokenizer."""
+
+    kind: Literal["text"] = "text"
+    """Marks text, whose tokens are stored: `train.bin`, `tuning.bin`, `judging.bin` and `test.bin`."""
+    tokenizer: JsonObject
+    """The tokenizer's identity."""
+    split: TextSplit
+    """Settings of the split of the documents."""
+    content_read: str
+    """sha256 over the hashes of the documents, in order."""
+    unit: Literal["document", "piece"]
+    """Unit of the split: `piece` if there were too few documents."""
+    documents: PerSplit
+    """Number of documents, or pieces."""
+    bytes: Annotated[PerSplit, Unit("bytes")]
+    """UTF-8 bytes."""
+    tokens: Annotated[PerSplit, Unit("tokens")]
+    """Number of tokens, end-of-document tokens included."""
+    vocab_learnt: int
+    """Entries of the tokenizer, possibly fewer than requested."""
+    eos: int
+    """The end-of-document token."""
+    dtype: str
+    """numpy dtype of the stored tokens."""
+    validation_tokens: int
+    """Most tokens read of the test part; half as many of each other held-out part."""
+    tokenizers: str
+    """Version of the tokenizers library."""
+    references: ReferenceLosses
+    """Reference losses of simple models."""
+    taken: TakenText | None = Field(default=None, exclude_if=is_none)
+    """Text as it was read; absent in corpora of versions before December 2026."""
+
+    @property
+    def receipt(self) -> Iterator[str]:
+        """Summary of the text that was read, line by line."""
+        name = f"{self.spec.get('source', 'text')}"
+        if self.taken and self.taken.formats:
+            yield f"{name}: files read as " + ", ".join(f"{n:,} {form}" for form, n in self.taken.formats.items())
+        whole = "documents" if self.unit == "document" else "documents and pieces of documents"
+        yield f"{name}: {self.documents.total:,} {whole}, {self.bytes.total:,} bytes"
+        if self.taken:
+            skipped = f"{self.taken.duplicates:,} duplicates, {self.taken.empty:,} empty documents"
+            repeated = f", {self.taken.repeated:,} duplicate pieces" * bool(self.taken.repeated)
+            yield f"{name}: skipped {skipped}{repeated}"
+            yield from (f"{name}: {part.line}" for part in self.taken.parts)
+        yield "tokens: " + ", ".join(f"{split} {count:,}" for split, count in self.tokens.model_dump().items())
+        yield f"held out: {self.bytes.held_out / self.bytes.total:.1%} of the bytes"
+        if self.taken:
+            yield "the training text begins: " + self.taken.begins.replace("\n", "⏎")
+
+
+class SyntheticMeta(DataDocument):
+    """A synthetic task. Its examples follow from the settings and are not stored."""
+
+    kind: Literal["synthetic"] = "synthetic"
+    """Marks a synthetic task, whose examples are generated on demand."""
+    synthetic: str
+    """The task's name."""
+    chance: Annotated[float, Unit("share")] | None = Field(default=None, exclude_if=is_none)
+    """Accuracy of the best guess without solving the task, over all difficulties; null if there is none."""

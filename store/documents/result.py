@@ -1,0 +1,171 @@
+"""`result.json`: the outcome of training. Written last and atomically: a run with a result is done."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple, TypeAlias
+
+from store.documents._document import (
+    BitsPerByte,
+    Bytes,
+    Document,
+    Environment,
+    Flops,
+    FlopsPerToken,
+    GpuState,
+    Nats,
+    Part,
+    Quartiles,
+    Seconds,
+    Tokens,
+    Unit,
+)
+
+
+class GradNorm(Part):
+    """The gradient's norm before clipping, over the steps after warm-up. Norms that were not finite are left out."""
+
+    median: float | None
+    """Median over steps."""
+    max: float | None
+    """Maximum over steps."""
+    spikes: int
+    """Steps at which the norm exceeded five times the median."""
+
+
+class ItemLoss(Part):
+    """Loss of one document of the held-out part behind the final loss, or of one example of a synthetic task.
+
+    A line of `losses.ndjson`, which every finished run has. Σ `nats` / Σ `targets` is the `loss` of `result.json`. If
+    only some windows of the part are read, documents may be read in part.
+    """
+
+    item: int
+    """Its number in the held-out part, the same for all arms and tokenizers."""
+    nats: Annotated[float, Unit("nats")]
+    """Sum over its scored targets."""
+    targets: int
+    """Number of its scored targets."""
+    bytes: Bytes | None
+    """Bytes of text of these targets; null for synthetic tasks."""
+
+
+class LogSums(Part):
+    """SHA-256 of a run's logs at its end; null for a log that it does not have."""
+
+    metrics: str | None = None
+    """Digest of `metrics.ndjson`."""
+    probes: str | None = None
+    """Digest of `probes.ndjson`."""
+    losses: str | None = None
+    """Digest of `losses.ndjson`."""
+
+
+Ended: TypeAlias = Literal["finished", "diverged"]
+
+
+class Outcome(NamedTuple):
+    """Status and final loss of a result."""
+
+    status: Ended
+    loss: float | None
+
+
+class ResultDocument(Document):
+    """The training result. Losses are on held-out data unless stated otherwise."""
+
+    digest: str
+    """Digest of the run."""
+    status: Ended
+    """A run that diverged has a reason and no final numbers."""
+    reason: str | None
+    """Why the run counts as diverged."""
+    steps: int
+    """Optimizer steps taken."""
+    tokens: Tokens
+    """Training tokens."""
+    attention: str | None = None
+    """Backends of softmax attention in training steps (`zoo/attending`), and `flash-linear-attention` with its version
+    if its kernels computed linear mixers; separated by commas, null if there are none."""
+    microbatch: int | None = None
+    """Rows per micro-batch of gradient accumulation; null if batches were not split."""
+    devices: int = 1
+    """Data-parallel processes, with a device each; speed is of all of them together, memory of the first."""
+    sharding: Literal["fsdp2"] | None = None
+    """Method that sharded weights, gradients and the optimizer's state over them; null if each held all of these."""
+    waiting: Annotated[float | None, Unit("share")] = None
+    """Share of the training thread's ready time in which other work held the processor; null if the system does not
+    report it. If several processes worked on the run, that of the last."""
+    beside: int = 0
+    """Other runs that might share its GPU at the same time (`--workers-per-gpu`)."""
+    train_seconds: Seconds
+    """Time of training steps only, without validation, logging and saving."""
+    wall_seconds: Seconds
+    """Total wall time, over all processes that worked on the run."""
+    loss: Nats | None
+    """Loss after the last step, on the held-out part that `run.json` names: the test part, except in trials of `tune`
+    and of searches. Every token is a scored target, unless the objective says otherwise."""
+    bits_per_byte: BitsPerByte | None
+    """`loss` in bits per byte of text; null for synthetic tasks."""
+    accuracy: Annotated[float, Unit("share")] | None
+    """Share of targets that are the model's likeliest token; null for text."""
+    floor: Nats | None
+    """The lowest possible loss on the same data; null if unknown."""
+    judging_loss: Nats | None
+    """Loss after the last step on the judging part, by which `seeds: auto` decides where to add seeds. Null for
+    trials."""
+    judging_bits_per_byte: BitsPerByte | None
+    """`judging_loss` in bits per byte of text; null for synthetic tasks."""
+    judging_accuracy: Annotated[float, Unit("share")] | None = None
+    """Share of targets in the judging part that are the model's likeliest token; null for text."""
+    start_loss: Nats | None
+    """Training loss at the first step."""
+    train_loss: Nats | None
+    """Mean training loss over the last tenth of the steps."""
+    tokens_per_second: Annotated[Quartiles | None, Unit("tokens/s")]
+    """Training speed per step, without the first steps; null for an imported model."""
+    loss_spikes: int | None
+    """Steps at which the training loss spiked (`ablate/training/spikes.py`); null for a run of at most 32 steps."""
+    loss_spike_steps: tuple[int, ...]
+    """The first hundred such steps."""
+    grad_norm: GradNorm
+    """Norm of the gradient over training."""
+    mfu: Annotated[float, Unit("share")] | None
+    """Model FLOP utilisation: training FLOPs per second / `matmul_flops_per_second`. Null if runs shared the GPU, which
+    slows that measurement down, too."""
+    mfu_published: Annotated[float | None, Unit("share")] = None
+    """Training FLOPs per second / `published_flops_per_second`."""
+    published_flops_per_second: Annotated[float | None, Unit("FLOP/s")] = None
+    """Dense matrix-product speed in the GPU's data sheet, for the training dtype; null on a CPU, and for a GPU whose
+    data sheet is not in `evals/costs/devices`."""
+    matmul_flops_per_second: Annotated[float, Unit("FLOP/s")]
+    """Measured matrix-product speed of the machine."""
+    peak_memory_bytes: Bytes
+    """Peak memory of training; for an imported model, of reading the held-out text."""
+    peak_memory_reserved_bytes: Bytes | None = None
+    """Peak memory that CUDA's allocator reserved, fragmentation included, and kept from other programs. Null on a
+    CPU."""
+    peak_memory_source: str
+    """Quantity that was measured: `VmHWM` of the process, or memory allocated by CUDA."""
+    parameters: int
+    """Parameters of the model."""
+    parameters_embedding: int
+    """Parameters of the token and position embeddings."""
+    flops_per_token: FlopsPerToken
+    """Training FLOPs per token, forward and backward."""
+    flops: Flops
+    """Training FLOPs of the whole run; 0 for an imported model, whose training is not known."""
+    sums: LogSums = LogSums()
+    """Checksums of the run's logs."""
+    gpu: GpuState | None = None
+    """Clock, power and temperature of the GPU in training; null on a CPU, and without `nvidia-ml-py`."""
+    environment: Environment
+    """Software and machine of the training."""
+    started: str
+    """Start of the last process that worked on the run (ISO 8601)."""
+    finished: str
+    """End of the run (ISO 8601)."""
+
+    @property
+    def training_speed(self) -> float | None:
+        """Median tokens per second; None for an imported model."""
+        return self.tokens_per_second.median if self.tokens_per_second else None

@@ -1,0 +1,110 @@
+"""`run.json`: the identity of a run, everything that can change its numbers. Written first."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from store.documents._document import Document, JsonObject, Part, is_none
+from store.documents.data import HeldOutPart
+
+
+class RunData(Part):
+    """Data that a run is trained on."""
+
+    digest: str
+    """Name of the corpus's folder in `data/`."""
+
+
+class RunNumerics(Part):
+    """Device and number formats of a run."""
+
+    device: str
+    """`cpu` or `cuda`."""
+    dtype: str
+    """`float32`, or `bfloat16` for autocast over float32 weights."""
+    matmul: str
+    """torch's precision of float32 matrix products: `highest`, `high` or `medium`."""
+    gpu: str | None = Field(default=None, exclude_if=is_none)
+    """The GPU's name, cuDNN's version, and `FlashAttention-3` and `flash-linear-attention` if they are used. Absent on
+    a CPU, and if the run was planned on a machine without the GPU."""
+
+
+class RunProbes(Part):
+    """Probes that are recorded during training."""
+
+    every: float
+    """Interval between probes, as a share of the steps; the first and the last step are always probed."""
+    which: tuple[str, ...]
+    """Names of the probes."""
+
+
+class RunStart(Part):
+    """Weights that a run starts from."""
+
+    run: str | None = Field(default=None, exclude_if=is_none)
+    """Digest of the run that trained them."""
+    checkpoint: str | None = Field(default=None, exclude_if=is_none)
+    """Digest of their checkpoint in `checkpoints/`, if no run trained them."""
+    pooling: Literal["mean", "first", "random"]
+    """Method of merging several key-value heads into one."""
+    growth: Literal["stack", "duplicate", "width", "thin", "truncate"] | None = Field(default=None, exclude_if=is_none)
+    """Method of initialising a deeper, shallower or wider model."""
+    batches_before: int = 0
+    """Number of batches of this run's size that `run` has read: this run continues in the text after them."""
+
+
+class RunTeacher(Part):
+    """The teacher of a distillation: its predictions are targets besides the text."""
+
+    run: str | None = Field(default=None, exclude_if=is_none)
+    """Digest of the run that trained it."""
+    checkpoint: str | None = Field(default=None, exclude_if=is_none)
+    """Digest of its checkpoint in `checkpoints/`, if no run trained it."""
+    temperature: float
+    """Divisor of the logits of both models."""
+    weight: float
+    """The teacher's share of the loss."""
+    top_k: int | None = Field(default=None, exclude_if=is_none)
+    """Number of the teacher's likeliest tokens that count; absent if all count."""
+
+
+class RunDocument(Document):
+    """One training run. Probes are part of the digest: a stored run without them has no probe data to show."""
+
+    digest: str
+    """Digest of all other fields, with the model resolved; the name of the run's folder."""
+    seed: int
+    """Seed of the initial values and the order of the data."""
+    model: JsonObject
+    """The model's spec; `zoo.parse` reads it."""
+    train: JsonObject
+    """Training settings; `ablate.training.spec.TrainSpec` reads them."""
+    steps: int
+    """Optimizer steps."""
+    data: RunData
+    """Data that it is trained on."""
+    numerics: RunNumerics
+    """Device and number formats of its computation."""
+    probes: RunProbes | None = Field(default=None, exclude_if=is_none)
+    """Recorded probes, if any."""
+    start: RunStart | None = Field(default=None, exclude_if=is_none)
+    """Origin of its initial weights, if not the seed."""
+    imported: str | None = Field(default=None, exclude_if=is_none)
+    """Digest of the checkpoint of a model that was trained elsewhere. Then `data` is the text of its loss, and `steps`
+    is 0."""
+    conventions: str | None = Field(default=None, exclude_if=is_none)
+    """Digest of the files in `published/`: the tokenizer of an imported model as published, which encodes tasks for it.
+    Absent if transformers cannot read them, and in runs of versions before December 2026."""
+    begins: tuple[int, ...] = Field(default=(), exclude_if=lambda tokens: not tokens)
+    """Tokens that an imported model reads before every window of held-out text, in place of the window's first one: its
+    BOS. Empty in runs of versions before December 2026."""
+    teacher: RunTeacher | None = Field(default=None, exclude_if=is_none)
+    """Model that it is distilled from, if any."""
+    plugins: dict[str, str] | None = Field(default=None, exclude_if=is_none)
+    """Digests of the files of plug-ins in model, training and data, by `axis.name`; for an installed plug-in, after the
+    name and version of its distribution."""
+    reads: HeldOutPart = Field(default="test", exclude_if=lambda part: part == "test")
+    """The held-out part of the final loss and of evaluations: `tuning` in trials of `tune`, `judging` in those of a
+    search, else `test`."""

@@ -1,0 +1,167 @@
+"""`searches/<name>-<scale>/search.json`: the results of a search."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from store.documents._document import Document, JsonObject, JsonScalar, Part, Unit, is_none
+from store.documents.study import SpentBudget
+
+Values: TypeAlias = tuple[float | None, ...]
+"""Scores in the order of the objectives; null if training diverged."""
+
+
+TrialState: TypeAlias = Literal["finished", "short", "pruned", "failed"]
+"""`short`: trained on less than the whole budget."""
+
+
+class SearchBase(Part):
+    """The base model with the trials' seeds. It was not selected, so it shows the effect of fresh seeds alone."""
+
+    name: str
+    """Name of the baseline."""
+    runs: tuple[str, ...]
+    """Digests of its runs."""
+    values: Values | None
+    """Its scores; null until a trial is promoted."""
+
+
+class Choices(Part):
+    """Options of a categorical parameter."""
+
+    choices: tuple[JsonScalar, ...]
+    """Options in the order of the space."""
+
+
+class Range(Part):
+    """Range of a numeric parameter."""
+
+    low: int | float
+    """Lower bound."""
+    high: int | float
+    """Upper bound."""
+    log: bool
+    """Whether it is sampled uniformly on a logarithmic scale."""
+    step: int | float | None
+    """Spacing of the allowed values, from the lower bound; null if all values are allowed."""
+
+
+class Distribution(Part):
+    """Distribution of a parameter, as optuna writes it."""
+
+    name: str
+    """optuna's class."""
+    attributes: Choices | Range
+    """Its arguments."""
+
+
+class TrialRecord(Part):
+    """One trial."""
+
+    number: int
+    """optuna's trial number."""
+    state: TrialState
+    """How it ended; `short`: trained on less than the whole budget."""
+    best: bool
+    """Whether it is the best, or on the Pareto front."""
+    settings: JsonObject
+    """Settings by path."""
+    params: dict[str, JsonScalar]
+    """Settings as optuna's parameters."""
+    distributions: dict[str, Distribution]
+    """Distribution of each parameter."""
+    values: Values | None
+    """Scores at the whole budget; null if the trial did not reach it."""
+    reached: tuple[Values, ...]
+    """Scores at each share of the budget that it reached."""
+    curve: dict[str, float]
+    """Validation losses reported to the pruner, by step."""
+    runs: tuple[str, ...]
+    """Digests of its runs."""
+    error: str | None
+    """Why the trial failed."""
+    repeats: int | None = Field(default=None, exclude_if=is_none)
+    """Number of the first trial with the same settings, to which this one adds seeds; absent for that first trial."""
+    imported: bool = Field(default=False, exclude_if=lambda imported: not imported)
+    """Whether its runs were in the store when the search began, so that it cost nothing."""
+    beyond: dict[str, float] = Field(default={}, exclude_if=lambda beyond: not beyond)
+    """Limits on measured quantities that it exceeds, with the relative excess; such a trial is never the best."""
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it reached the whole budget without diverging."""
+        return self.values is not None and None not in self.values
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """Scores in the order of the objectives, without nulls."""
+        return tuple(value for value in self.values or () if value is not None)
+
+
+class Leader(Part):
+    """Settings that were repeated with fresh seeds."""
+
+    trial: int
+    """Number of the first trial with these settings."""
+    searched: Values
+    """Scores of that first trial: optimistic, as it was selected by them."""
+    fresh: tuple[Values, ...]
+    """Scores of each repeat, with other seeds."""
+    contends: bool
+    """Whether it may be the best, or is on the Pareto front: no other is better beyond the noise between seeds."""
+    costs: dict[str, float] = Field(default={}, exclude_if=lambda costs: not costs)
+    """`parameters` and `kv_bytes_per_token` of the model."""
+
+
+class SearchDocument(Document):
+    """A search at one scale."""
+
+    name: str
+    """The study's name."""
+    scale: str
+    """`cpu`, `gpu` …"""
+    path: str | None
+    """The file that was run; null for a study that came from Python."""
+    question: str
+    """The question, as the file states it."""
+    source: str
+    """The file's text."""
+    created: str
+    """Time of writing (ISO 8601)."""
+    optuna_study: str
+    """Name in optuna's storage; ends in a digest of everything that affects a score."""
+    budget: SpentBudget
+    """Whole budget of a trial."""
+    space: dict[str, JsonObject]
+    """Settings that may vary, by path."""
+    objectives: dict[str, Literal["minimize", "maximize"]]
+    """Direction of each objective, by name."""
+    sampler: str
+    """Sampler of settings."""
+    pruner: str | None
+    """Rule that stops trials early."""
+    shares: tuple[Annotated[float, Unit("share")], ...]
+    """Shares of the budget at which trials are run, ascending to 1."""
+    seeds: tuple[int, ...]
+    """Seeds of every trial."""
+    constraints: tuple[str, ...]
+    """Constraints on the settings."""
+    base: SearchBase
+    """The base model."""
+    illegal: dict[str, int]
+    """Counts of refused proposals, by reason."""
+    trials: tuple[TrialRecord, ...]
+    """All ended trials."""
+    leaders: tuple[Leader, ...] = Field(default=(), exclude_if=lambda leaders: not leaders)
+    """Settings with more than one trial, the best first."""
+    cost_shares: dict[str, dict[str, float]] = Field(default={}, exclude_if=lambda shares: not shares)
+    """Share of a cost's variance over the search space that a setting explains, by cost objective and setting; computed
+    without training. Absent until the search has ended."""
+    cost_intervals: dict[str, dict[str, tuple[float, float]]] = Field(default={}, exclude_if=lambda found: not found)
+    """90 % intervals of these shares; none for a cost that was computed for every combination, whose shares are exact.
+    Absent in older stores, whose shares are from few draws."""
+    journal: str | None = Field(default=None, exclude_if=is_none)
+    """Seal of the last line of `journal.log` when this was written; absent if trials are in a database, and in older
+    stores."""

@@ -1,0 +1,174 @@
+"""Atomic writes: a file is written beside its target, flushed to the disk and renamed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from store.errors import AblateError
+
+
+class StoreError(AblateError):
+    """The store contains, or was given, invalid content."""
+
+
+class IrregularFileError(OSError):
+    """A device, a pipe or a folder where a file should be: reading it might never end."""
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a file. Raises IrregularFileError for other kinds of file, FileNotFoundError if there is none."""
+    check_regular(path)
+    with path.open("rb", buffering=0) as file:
+        return file.readall()
+
+
+def check_regular(path: Path) -> None:
+    """Raise IrregularFileError for anything but a regular file, before it is opened."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise IrregularFileError(f"{path} is not a regular file")
+
+
+FULL_BYTES = 2**20
+"""A disk with less free space counts as full."""
+
+_FENCES: dict[Path, Callable[[], None]] = {}
+
+
+@contextmanager
+def fenced(folder: Path, check: Callable[[], None]) -> Iterator[None]:
+    """Within the block, call `check` just before any write to `folder`, or replacement of it, takes effect."""
+    name = folder.absolute()
+    _FENCES[name] = check
+    try:
+        yield
+    finally:
+        del _FENCES[name]
+
+
+def pass_fence(path: Path) -> None:
+    """Check the fence before a write to `path` takes effect."""
+    for place in (path.absolute(), path.parent.absolute()):
+        if check := _FENCES.get(place):
+            check()
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path for a file or a folder; on success it takes the place of `path`.
+
+    A file replaces another atomically. A folder does not: the old one is removed just before,
+    so a folder counts as complete only once a document written after it says so.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+    try:
+        yield temporary
+        _share(temporary)
+        sync_tree(temporary)
+        pass_fence(path)
+        if temporary.is_dir() and path.exists():
+            _remove_tree(path)
+        temporary.replace(path)
+        _sync(path.parent)
+    except BaseException as error:
+        # Libraries report a full disk in words of their own, such as torch's `unexpected pos 576 vs 534`.
+        is_clear = not isinstance(error, Exception) or isinstance(error, OSError | AblateError)
+        full = not is_clear and shutil.disk_usage(path.parent).free < FULL_BYTES
+        with suppress(OSError):  # report the first error
+            remove(temporary)
+        if isinstance(error, OSError) and str(error.filename or temporary) == str(temporary):
+            error.filename = str(path)  # the path that users know
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        raise
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text atomically, and return its path."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Write texts after checking every path, so that a mistaken path leaves nothing written."""
+    for path in texts:
+        # The path may be that of a folder, or lie below a file.
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        above = next(folder for folder in path.absolute().parents if folder.exists())
+        if not above.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
+    for path, text in texts.items():
+        write_text(path, text)
+
+
+def move(source: Path, target: Path) -> None:
+    """Move a file or a folder atomically to a free path."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        sync_tree(source)
+        source.rename(target)  # fails if another process was quicker
+        return
+    with replacing(target) as temporary:
+        shutil.move(source, temporary)
+
+
+def remove_leftovers(folder: Path, start: str = ".") -> None:
+    """Remove the temporary files of killed processes. No other process may be writing there."""
+    for leftover in folder.glob(f"{start}*.tmp"):
+        remove(leftover)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder, if it is there."""
+    if path.is_dir():
+        _remove_tree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _remove_tree(path: Path) -> None:
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        error.filename = str(path)  # rmtree names only the entry inside
+        raise
+
+
+def _share(written: Path) -> None:
+    """Give files that a library made private, as safetensors does, the permissions that the umask allows."""
+    files = [path for path in (written, *written.rglob("*")) if path.is_file()]
+    private = [path for path in files if not path.stat().st_mode & 0o066]
+    if not private:
+        return
+    probe = written.with_name(f"{written.name}.mode.tmp")
+    probe.touch()
+    try:
+        for path in private:
+            path.chmod(stat.S_IMODE(probe.stat().st_mode))
+    finally:
+        probe.unlink()
+
+
+def sync_tree(path: Path) -> None:
+    """Flush a file, or a folder with all its files, to the disk."""
+    if path.is_dir():
+        for child in path.iterdir():
+            sync_tree(child)
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,248 @@
+"""Every write of a store of runs, studies, searches, corpora and step times (docs/store.md).
+
+Documents are written atomically: to a temporary file in the same folder, which is flushed to the disk and renamed
+(`store.files`). Metrics and probes are appended line by line; a last line that a kill tore is dropped on reading
+(`store.logs`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote, unquote
+
+from store import jsonfile
+from store.documents import (
+    AliasRecord,
+    CalibrationDocument,
+    ImportDocument,
+    JudgedDocument,
+    LedgerRecord,
+    MergedRecord,
+    ProposalRecord,
+    StudyDocument,
+)
+from store.documents.result import Outcome
+from store.documents.shell import store_option
+from store.files import StoreError, replacing, write_text
+from store.folders import SearchFolder, StudyFolder
+from store.logs import LogFile
+from store.paths import CAMPAIGN_STUDY, campaign_study
+from store.run_files import RunFiles
+from store.stamps import file_stamp, index_path
+
+if TYPE_CHECKING:
+    from store.index import KnownOutcomes
+
+Status = Literal["absent", "partial", "finished", "diverged"]
+
+
+class Store(RunFiles):
+    """A folder of runs, studies and corpora; `root` need not exist yet."""
+
+    @classmethod
+    def of_study(cls, study_dir: Path | str) -> Store:
+        """The store that contains the folder of a study or a search."""
+        return cls(Path(study_dir).resolve().parent.parent)
+
+    @property
+    def option(self) -> str:
+        """The option for this store in a suggested command: `--store DIR`; empty for runs/ in the working directory."""
+        return store_option(self.root)
+
+    # Listings
+
+    @property
+    def exists(self) -> bool:
+        """Whether this is the folder of a store in which a study was planned, or a model imported."""
+        return any((self.root / name).is_dir() for name in ("studies", "imports"))
+
+    def runs(self, shorter_than: int | None = None) -> list[str]:
+        """Sorted digests of the runs that have a run.json. shorter_than: only digests of fewer digits, to check few."""
+        if not (self.root.is_dir() and os.access(self.root, os.R_OK)):
+            return []
+        names = os.listdir(self.root)  # noqa: PTH208 (a path for each of a hundred thousand takes seconds)
+        asked = names if shorter_than is None else [name for name in names if len(name) < shorter_than]
+        return sorted(name for name in asked if os.path.exists(f"{self._place}/{name}/run.json"))  # noqa: PTH110
+
+    def closed(self) -> list[Path]:
+        """Sorted folders, possibly of runs, that another user has made private."""
+        folders = (path for path in self.root.glob("[!.]*") if path.is_dir())
+        return sorted(path for path in folders if not os.access(path, os.R_OK | os.X_OK))
+
+    def logged(self) -> list[str]:
+        """Digests of the runs that a worker has begun on, sorted."""
+        return sorted(path.parent.name for path in self.root.glob("*/log.txt"))
+
+    def studies(self) -> list[StudyFolder]:
+        """Folders of planned studies, sorted."""
+        return [folder for path in sorted(self.root.glob("studies/*")) if (folder := StudyFolder(path)).exists]
+
+    def study_documents(self) -> Iterator[StudyDocument]:
+        """Documents of the planned studies."""
+        return filter(None, (folder.read() for folder in self.studies()))
+
+    def readable_studies(self) -> Iterator[StudyDocument]:
+        """Documents of the planned studies but for damaged ones, which their own pages and `ablate check` name."""
+        for folder in self.studies():
+            try:
+                study = folder.read()
+            except StoreError:
+                continue
+            if study is not None:
+                yield study
+
+    def searches(self) -> list[SearchFolder]:
+        """Folders of searches with results, sorted."""
+        return [folder for path in sorted(self.root.glob("searches/*")) if (folder := SearchFolder(path)).exists]
+
+    def imports(self) -> list[str]:
+        """Names of the models that were imported, sorted."""
+        return sorted(unquote(path.stem) for path in self.root.glob("imports/*.json"))
+
+    def ledgers(self) -> list[str]:
+        """Names of the studies that were judged, sorted."""
+        return sorted(unquote(path.stem) for path in self.root.glob("ledger/*.ndjson"))
+
+    def campaigns(self) -> list[str]:
+        """Names of the campaigns, sorted."""
+        return sorted(unquote(path.stem) for path in self.root.glob("campaigns/*.ndjson"))
+
+    # Outcomes of runs
+
+    def status(self, digest: str) -> Status:
+        """Status of a run. `partial`: begun and not ended, so that it can be resumed, or restarted."""
+        found = self.outcome(digest)
+        if found is not None:
+            return found.status
+        return "absent" if self.read_run(digest) is None else "partial"
+
+    def outcome(self, digest: str) -> Outcome | None:
+        """Status and final loss of a run, from an index if it is current, else from the result; None if not ended."""
+        name = self._stored(digest)
+        if self._known_outcomes and name in self._known_outcomes:
+            known = self._known_outcomes.outcome(name, file_stamp(f"{self._place}/{name}/result.json"))
+            if known is not None:
+                return known
+        result = self.read_result(digest)
+        return None if result is None else Outcome(result.status, result.loss)
+
+    @cached_property
+    def _known_outcomes(self) -> KnownOutcomes | None:
+        """None if there is no index."""
+        if not index_path(self.root, "results").exists():
+            return None
+        from store.index import KnownOutcomes  # noqa: PLC0415 (polars is slow to import)
+
+        return KnownOutcomes(self.root)
+
+    # Step times, imported models, runs of other stores
+
+    def calibrations(self) -> list[str]:
+        """Digests of the measured step times, sorted."""
+        return sorted(path.stem for path in self.root.glob("calibration/*.json"))
+
+    def read_calibration(self, digest: str) -> CalibrationDocument | None:
+        path, remedy = self.calibration_path(digest), "remove it to measure the step time again"
+        return self._owned(path, jsonfile.read(path, CalibrationDocument, remedy), digest, remedy)
+
+    def write_calibration(self, found: CalibrationDocument) -> None:
+        jsonfile.write(self.calibration_path(found.digest), found)
+
+    def read_import(self, name: str) -> ImportDocument | None:
+        path = self.import_path(name)
+        return jsonfile.read(path, ImportDocument, "remove it, and import the model again")
+
+    def write_import(self, found: ImportDocument) -> None:
+        jsonfile.write(self.import_path(found.name), found)
+
+    def add_aliases(self, stored: Mapping[str, str]) -> None:
+        """Let new digests refer to `stored` ones ({new: stored}); if the store is read-only, in this process only."""
+        if os.access(self.root, os.W_OK):
+            self.alias_log.append(AliasRecord(digest=new, stored=old) for new, old in stored.items())
+        self.aliases |= stored
+        self._run_dirs.clear()
+
+    def merged(self) -> dict[str, MergedRecord]:
+        """The last merge of each run that came in an archive, by its digest."""
+        return {record.run: record for record in self.merged_log.records()}
+
+    def came_without_model(self, digest: str) -> bool:
+        """Whether a run was trained in another store, and came without its model."""
+        record, result = self.merged().get(self._stored(digest)), self.read_result(digest)
+        return record is not None and result is not None and not record.weights and record.finished == result.finished
+
+    # Judgements
+
+    def read_ledger(self, name: str) -> tuple[LedgerRecord, ...]:
+        """Judgements for the question of the study of that name, in the order written. Raises StoreError if the ledger
+        lacks one that a page shows."""
+        ledger = self.ledger(name)
+        for folder, judged in self._judged(name):
+            if ledger.lacks(judged.seal):
+                raise StoreError(
+                    f"{ledger.path} lacks a judgement that {folder.report_path} shows: restore it, since verdicts"
+                    f" account for earlier judgements (to begin a new ledger anyway, remove {folder.judged_path})"
+                )
+        return tuple(ledger.records())
+
+    def append_ledger(self, name: str, record: LedgerRecord) -> None:
+        self.ledger(name).append([record])
+
+    def keep_judged(self, name: str, scale: str) -> None:
+        """Record the ledger's last judgement beside the study whose page depends on it."""
+        folder, seal = self.study(name, scale), self.ledger(name).last_seal()
+        known = folder.read_judged()
+        if seal is not None and (known is None or known.seal != seal):
+            folder.write_judged(JudgedDocument(study=name, seal=seal))
+
+    def _judged(self, name: str) -> Iterator[tuple[StudyFolder, JudgedDocument]]:
+        """Folders of a study, at each scale, with the judgement that their pages depend on."""
+        for path in sorted(self.root.glob(f"studies/{quote(name, safe='')}-*/judged.json")):
+            folder = StudyFolder(path.parent)
+            judged = folder.read_judged()
+            if judged is not None and judged.study == name:
+                yield folder, judged
+
+    def ledger(self, name: str) -> LogFile[LedgerRecord]:
+        remedy = "restore the file, since verdicts account for earlier judgements"
+        return LogFile(self.ledger_path(name), name, remedy, LedgerRecord)
+
+    def read_campaign(self, name: str) -> tuple[ProposalRecord, ...]:
+        """Lines of a campaign, the oldest first. Raises StoreError if the line of a judged proposal is missing."""
+        log = self.campaign(name)
+        found = tuple(log.records())
+        known = {campaign_study(name, record.number) for record in found}
+        for campaign, folder in self.judged_proposals():
+            study = folder.read()
+            if campaign == name and study is not None and study.name not in known:
+                number = study.name.rpartition("-")[2]
+                raise StoreError(f"{log.path} lacks proposal {number}, whose study is {folder.path}: {log.remedy}")
+        return found
+
+    def judged_proposals(self) -> Iterator[tuple[str, StudyFolder]]:
+        """Studies that judge proposals, with the campaign of each."""
+        for path in sorted(self.root.glob("studies/judge-*")):
+            study = StudyFolder(path).read()
+            if study is not None and (found := CAMPAIGN_STUDY.fullmatch(study.name)):
+                yield found[1], StudyFolder(path)
+
+    def campaign(self, name: str) -> LogFile[ProposalRecord]:
+        remedy = "restore the file, since decisions account for earlier proposals"
+        return LogFile(self.campaign_path(name), name, remedy, ProposalRecord)
+
+    # Pages
+
+    def write_trade_offs(self, html: str) -> Path:
+        return write_text(self.trade_offs_path, html)
+
+    def write_index(self, html: str) -> Path:
+        return write_text(self.index_path, html)
+
+    def replacing(self, path: Path) -> AbstractContextManager[Path]:
+        """A temporary path that takes the place of `path` on success (see `store.files`)."""
+        return replacing(path)
