@@ -86,7 +86,7 @@ class Study:
         needs, here = self.sections.needs, FORMER_SCALES.get(self.scale, self.scale)
         if needs is None or here not in SCALES or SCALES.index(here) >= SCALES.index(needs):
             return None
-        return f"needs {needs}: models of the scale {self.scale} are too small to answer this question"
+        return f"models of the scale {self.scale} are too small to answer this question, which needs {needs}"
 
     @property
     def baseline(self) -> str:

@@ -557,7 +557,7 @@ def test_a_study_for_a_gpu_runs_at_a_smaller_scale_only_if_asked(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [str(study), "--store", str(tmp_path / "runs"), "--device", "cpu", "--set", "needs=gpu-hour"]
-    said = "needs gpu-hour: models of the scale cpu are too small to answer this question"
+    said = "models of the scale cpu are too small to answer this question, which needs gpu-hour"
     assert main(["run", *given]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{said}; `--scale cpu` runs it nevertheless" in line
