@@ -72,8 +72,10 @@ class Prospects:
         return likely_standing(self.outcome.plan, self.store)
 
     def lines(self) -> Iterator[str]:
-        """Lines on the detectable difference, on seeds that give no verdict, or on why nothing is judged; and on losses
-        that will probably be worse than those of bigrams."""
+        """Lines on a scale that is too small for the question; on the detectable difference, on seeds that give no
+        verdict, or on why nothing is judged; and on losses that will probably be worse than those of bigrams."""
+        if self.asked.shortfall:
+            yield self.asked.shortfall
         yield from detectable_lines(self.detectable, self.foresight, tuned=self.asked.tune is not None)
         if reason := self.unjudged:
             yield reason

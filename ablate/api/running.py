@@ -79,6 +79,8 @@ def run(
     """
     context = open_context(store, options, progress, trackers)
     chosen = load_study(study, scale, sets, device=context.device)
+    if scale is None and not isinstance(study, Study) and (shortfall := chosen.shortfall):
+        raise chosen.error("needs", f"{shortfall}; `--scale {chosen.scale}` runs it nevertheless")
     # A search space without arms: the baseline alone would answer nothing.
     if chosen.is_search_alone:
         command = " ".join(filter(None, ("ablate search", chosen.written.place, plugin_options(plugin_files()))))

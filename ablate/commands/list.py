@@ -1,4 +1,4 @@
-"""List the studies of a store, and those that ship with the tool, with their known answers.
+"""List the studies of a store, and those that ship with the tool: answered, not answered yet, and for a GPU only.
 
 WORDS choose studies by their names and questions.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, TypedDict
@@ -32,6 +33,7 @@ class ListedStudy(TypedDict, total=False):
     runs: int
     ended: int
     answer: str
+    needs: str | None
     recorded: list[Recorded]
 
 
@@ -45,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     stored = [] if options.shipped else list(_stored(options.store, options.words))
     with_shipped = options.shipped or options.words or options.json or not stored
-    shipped = list(_shipped(options.words)) if with_shipped else []
+    shipped = sorted(_shipped(options.words), key=_rank) if with_shipped else []
     if options.json:
         print_json({"stored": stored, "shipped": shipped})
         return DONE
@@ -59,11 +61,12 @@ def run(options: argparse.Namespace) -> int:
     if shipped:
         from ablate.api.recorded import sentence
 
-        table = [("shipped study", "question and findings")]
-        for row in shipped:
-            found = (f"→ {sentence(each)}" for each in row["recorded"])
-            table.append((row["name"], "\n".join((_short(row["question"]), *found))))
-        print_table(table, text_columns=2)
+        for title, rows_of in groupby(shipped, _group):
+            table = [(title, "question and findings")]
+            for row in rows_of:
+                found = (f"→ {sentence(each)}" for each in row["recorded"])
+                table.append((row["name"], "\n".join((_short(row["question"]), *found))))
+            print_table(table, text_columns=2)
         print("`ablate plan NAME` shows a study's cost, `ablate run NAME` runs it, `ablate new NAME` starts your own.")
     return DONE
 
@@ -98,9 +101,21 @@ def _shipped(words: Sequence[str]) -> Iterator[ListedStudy]:
     from ablate.study.written import SHIPPED, read_study, shipped
 
     for name in shipped():
-        question = read_study(name).document.data["question"]
-        if _has(name, question, words):
-            yield {"name": name, "question": question, "recorded": recorded(SHIPPED / f"{name}.yaml")}
+        data = read_study(name).document.data
+        found = recorded(SHIPPED / f"{name}.yaml")
+        if _has(name, data["question"], words):
+            yield {"name": name, "question": data["question"], "needs": data.get("needs"), "recorded": found}
+
+
+def _rank(row: ListedStudy) -> tuple[bool, str]:
+    """Sort key: answered studies, then the others by what they need."""
+    return not row["recorded"], row["needs"] or ""
+
+
+def _group(row: ListedStudy) -> str:
+    if row["recorded"]:
+        return "shipped study"
+    return f"needs {row['needs']}" if row["needs"] else "not answered yet"
 
 
 def _has(name: str, question: str, words: Sequence[str]) -> bool:

@@ -211,6 +211,8 @@ class StudySections(Spec):
     """Question that the study answers, in one sentence: the title of its report."""
     source: str | None = None
     """Source of the question or the claim."""
+    needs: Literal["gpu-minutes", "gpu-hour", "gpu-day", "gpu-week"] | None = None
+    """Smallest scale with models large enough to answer the question; null if a small model on a CPU can."""
     baseline: Annotated[str, Field(pattern=f"^{NAME.pattern}$")] = "base"
     """The name of the unedited base model: the arm that the others are compared with."""
     base: StudyMap

@@ -23,6 +23,7 @@ from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
 from store.documents import Caveat, HeldOutPart
+from store.documents.study import FORMER_SCALES, SCALES
 
 __all__ = ["Arm", "Problem", "Study", "StudyError"]
 
@@ -78,6 +79,14 @@ class Study:
     def source(self) -> str | None:
         """Source of the question or the claim."""
         return self.sections.source
+
+    @property
+    def shortfall(self) -> str | None:
+        """Why models of this scale are too small for the question; None if the study does not say so."""
+        needs, here = self.sections.needs, FORMER_SCALES.get(self.scale, self.scale)
+        if needs is None or here not in SCALES or SCALES.index(here) >= SCALES.index(needs):
+            return None
+        return f"models of the scale {self.scale} are too small to answer this question, which needs {needs}"
 
     @property
     def baseline(self) -> str:

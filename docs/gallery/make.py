@@ -29,13 +29,13 @@ from ablate.api.recorded import RESULTS
 HERE = Path(__file__).parent
 STUDIES = (
     "norm_placement",
-    "gqa_groups",
-    "gated_attention",
-    "value_streams",
-    "hyper_connections",
-    "looped",
-    "short_convolutions",
+    "ffn_activation",
     "rope_base",
+    "gqa_groups",
+    "swa_nope",
+    "value_streams",
+    "depth_training",
+    "short_convolutions",
 )
 SCALE = "cpu"
 PLANE = "trade-offs"

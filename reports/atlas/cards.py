@@ -22,9 +22,9 @@ from reports.results.sizes import size_and_length
 from store.documents import StudyClaim
 from store.documents.claims import COSTS, LOSS, size, statement
 
-Standing = Outcome | Literal["depends", "not run", "measured"]
+Standing = Outcome | Literal["depends", "not run", "needs a GPU", "measured"]
 """Outcome of a claim over all its results: `depends` if it holds or agrees in some, and not in others. `measured` marks
-a question without a claim."""
+a question without a claim, `needs a GPU` one without a result that small models cannot answer."""
 STANDINGS: tuple[Standing, ...] = (
     "does not hold",
     "depends",
@@ -35,6 +35,7 @@ STANDINGS: tuple[Standing, ...] = (
     "measured",
     "not tested",
     "not run",
+    "needs a GPU",
 )
 UNSTATED = "the recorded result does not state this claim"
 
@@ -202,7 +203,7 @@ def _question(name: str, results: Sequence[RecordedResult], study: StatedStudy |
         source=source,
         topics=topics_of(edits.values()),
         parts=_parts(edits, results, study),
-        standing="measured" if results else "not run",
+        standing="measured" if results else _unanswered(study),
         rows=tuple(row for result in results for row in _arm_rows(result)),
         results=tuple(results),
     )
@@ -246,7 +247,7 @@ def _claim(
         source=claim.source or (study.citation if study else "") or "",
         topics=topics_of(edits[each] for each in arms if edits.get(each)),
         parts=_parts(arms, results, study),
-        standing=_standing(rows) if results else "not run",
+        standing=_standing(rows) if results else _unanswered(study),
         rows=rows,
         results=tuple(results),
     )
@@ -287,6 +288,10 @@ def paired(result: RecordedResult, arm: RecordedArm) -> tuple[float, ...]:
     base = result.arm(result.baseline)
     known = base.seeds if base else {}
     return tuple(loss - known[seed] for seed, loss in arm.seeds.items() if seed in known)
+
+
+def _unanswered(study: StatedStudy | None) -> Standing:
+    return "needs a GPU" if study and study.needs else "not run"
 
 
 def _standing(rows: Sequence[CardRow]) -> Standing:

@@ -19,13 +19,14 @@ BROKEN = 80
 
 @dataclass(frozen=True)
 class StatedStudy:
-    """A study file: its question, its arms' edits by path, and its claims."""
+    """A study file: its question, its arms' edits by path, its claims, and the scale that it needs if it names one."""
 
     name: str
     question: str
     citation: str
     arms: Mapping[str, Plain]
     claims: tuple[StudyClaim, ...] = ()
+    needs: str | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from evals.costs.roofline import predict
 from zoo.costs import Cost
 from zoo.costs_decoding import decode_cost
 from zoo.decode import Sampling
+from zoo.ffns._activations import UNGATED
 from zoo.loss import Head, next_token_loss
 from zoo.positions.rope import RoPE
 from zoo.site import ForwardPass
@@ -46,6 +47,13 @@ def test_rmsnorm_has_half_the_parameters_of_layernorm() -> None:
     bare = matrices()
     rms, layer = (matrices(**{"block.norm": norm}) - bare for norm in ("rmsnorm", "layernorm"))
     assert (rms, layer) == (2 * D, 2 * 2 * D)
+
+
+def test_gelu_and_its_approximations_differ_by_a_fiftieth_at_most() -> None:
+    z = torch.linspace(-20, 20, 40_001, dtype=torch.float64)
+    exact, *others = (UNGATED[name](z) for name in ("gelu", "gelu_tanh", "gelu_sigmoid"))
+    tanh, sigmoid = (float((exact - other).abs().max()) for other in others)
+    assert tanh < 0.0005 and round(sigmoid, 2) == 0.02
 
 
 def test_a_gated_ffn_has_as_many_parameters_at_two_thirds_of_the_width() -> None:

@@ -21,8 +21,19 @@ def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_a_store_that_is_not_there_has_no_studies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(listed(capsys, "--store", str(tmp_path / "none"), "--json"))
     assert document["stored"] == []
-    assert [row["name"] for row in document["shipped"]] == shipped()
+    rows = document["shipped"]
+    assert sorted(row["name"] for row in rows) == shipped()
+    groups = [0 if row["recorded"] else 2 if row["needs"] else 1 for row in rows]
+    assert groups == sorted(groups), "answered, not answered yet, for a GPU"
     assert not (tmp_path / "none").exists()
+
+
+def test_studies_are_listed_by_whether_they_are_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = listed(capsys, "--shipped", "--store", str(tmp_path))
+    places = [
+        out.index(text) for text in ("norm_placement", "not answered yet", "lora", "needs gpu-hour", "sparse_att")
+    ]
+    assert places == sorted(places)
 
 
 def test_words_choose_by_name_and_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -551,3 +551,20 @@ def test_eval_asks_a_stored_run_what_it_recalls(copy, capsys):
     status, out, _ = ablate(capsys, "eval", digest, "--store", copy, "--recall")
     assert status == 0
     assert "loss_unseen_1x" in out
+
+
+def test_a_study_for_a_gpu_runs_at_a_smaller_scale_only_if_asked(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [str(study), "--store", str(tmp_path / "runs"), "--device", "cpu", "--set", "needs=gpu-hour"]
+    said = "models of the scale cpu are too small to answer this question, which needs gpu-hour"
+    assert main(["run", *given]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{said}; `--scale cpu` runs it nevertheless" in line
+    assert main(["plan", *given]) == 0
+    assert said in capsys.readouterr().out
+    assert main(["run", *given, "--scale", "cpu", "--engine", "inprocess"]) == 0
+    assert said in capsys.readouterr().err
+    assert main(["plan", *given[:-2]]) == 0
+    assert "4 runs, of which 4 are in" in capsys.readouterr().out, "it changes no run"
+    assert main(["plan", *given[:-1], "needs=smoke"]) == 2

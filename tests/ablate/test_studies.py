@@ -29,8 +29,6 @@ from store import Store
 
 FOLDER = Path(__file__).parents[2] / "studies"
 STUDIES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
-AT_START = ("last_layer_gradient",)
-"""Studies of models as they are initialised."""
 QUICK = ("uptraining",)
 """Run at its smoke scale in every test session: arms that start from another. Guides run plain ones."""
 SEARCHED = ("search_small_lm",)
@@ -41,19 +39,15 @@ TUNED = ("norm_placement", "ffn_activation", "rope_base", "gqa_groups", "swa_nop
 """Studies of which every arm has its own best rate, and trains for long enough."""
 TWO_SEEDS = ("screening",)
 """All runs of a design tell of one noise."""
-SAME_CACHE = ("mqa_fewer_heads", "head_dim")
-"""Head sizes are the question, or follow from it."""
-HOURS = ("small_predicts_large", "norm_warmup", "activation_growth")
+BY_HEADS = ("heads",)
+"""Head sizes are the question."""
+HOURS = ("small_predicts_large",)
 """Half an hour of two cores and more at `cpu`."""
-BY_PRECISION = ("norm_precision",)
-"""Arms that train in float32, on a GPU too."""
-HALF_HOURS = (
-    *("cosine_attention", "linformer", "lora_settings", "multi_token", "rope_base", "rope_short_bases", "swa_nope"),
-)
+HALF_HOURS = ("rope_base", "swa_nope")
 """Half an hour of two cores, their tuning apart."""
 SHORT = ("uptraining",)
 """Arms that train on for 5 % of a run, which is the question."""
-TRAINED = [name for name in STUDIES if name not in (*AT_START, *SEARCHED)]
+TRAINED = [name for name in STUDIES if name not in SEARCHED]
 
 
 @functools.cache
@@ -81,10 +75,6 @@ def shares(plan: Plan) -> list[tuple[ArmPlan, float]]:
     return [(arm, start.share if start else 1.0) for arm, start in zip(plan.arms, starts, strict=True)]
 
 
-CLAIMLESS = (*AT_START, *SEARCHED)
-"""Studies of gradients, and of a space to search: no claim about the loss or the cost of an arm."""
-
-
 @functools.cache
 def plan_of(name: str, scale: str) -> Plan:
     study = study_at(name, scale)
@@ -105,7 +95,7 @@ def schema() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(study_schema())
 
 
-@pytest.mark.parametrize("name", [name for name in STUDIES if name not in CLAIMLESS])
+@pytest.mark.parametrize("name", TRAINED)
 def test_every_study_states_claims_at_every_scale_with_their_sources(name: str) -> None:
     for scale in scale_names(written(name).document):
         claims = study_claims(rungs_at(name, scale)[-1], planned="")
@@ -139,7 +129,7 @@ def test_every_scale_can_be_planned(name: str) -> None:
     assert all((1e4 if name in ON_TASKS else 5e4) < arm.parameters < 1.2e6 for arm in cpu.arms)
     assert all(30e6 < arm.parameters < 125e6 for arm in gpu.arms)
     assert all(9e16 <= arm.flops / share < 1.001e18 for arm, share in shares(gpu))
-    assert {arm.train.dtype for arm in gpu.arms} == {"bfloat16", *(["float32"] if name in BY_PRECISION else [])}
+    assert {arm.train.dtype for arm in gpu.arms} == {"bfloat16"}
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -183,19 +173,6 @@ def test_the_smoke_scale_runs_end_to_end(name: str, store: Path, capsys: pytest.
     assert document["failed"] == 0
     assert Path(document["report"]).stat().st_size > 10_000
     assert all(arm["loss"] < 8 for arm in document["arms"])
-
-
-@pytest.mark.parametrize("scale", ["smoke", "cpu", "gpu"])
-def test_the_gradient_at_the_start_is_asked_of_many_depths_under_both_norms(scale: str) -> None:
-    arms = plan_of("last_layer_gradient", scale).arms
-    depths = {
-        kind: {a.spec.n_layers for a in arms if a.spec.block.norm_placement.kind == kind} for kind in ("pre", "post")
-    }
-    assert depths["pre"] == depths["post"] >= {4, 8, 16, 32, 64}
-    assert {(arm.steps, arm.spec.init.output, arm.spec.embedding_factor) for arm in arms} == {
-        (2, "plain", arms[0].spec.d_model ** 0.5)
-    }
-    assert all(run.identity.probes.which == ("activation_variance", "gradient_norm") for run in arms[0].runs)
 
 
 def test_gated_and_ungated_activations_have_the_same_parameters() -> None:

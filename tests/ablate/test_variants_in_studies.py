@@ -54,7 +54,7 @@ def settings(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str |
 def shown() -> set[str]:
     """Variants in studies, in the model of a study that names no preset, and what decoding is measured with first."""
     found = {*settings({"preset": "small"}), ("cache", "plain")}
-    for file in (ROOT / "studies").glob("*.yaml"):
+    for file in (*(ROOT / "studies").glob("*.yaml"), *(ROOT / "studies" / "papers").glob("*.yaml")):
         found |= set(settings(yaml.safe_load(file.read_text(encoding="utf-8"))))
     return {
         f"{axis}.{name}"
