@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
-from store.documents import AliasRecord, MergedRecord
+from store.documents import MergedRecord
 from store.files import StoreError
 from store.folders import DataFolder, SearchFolder, StudyFolder
 from store.logs import LogFile
@@ -45,21 +45,6 @@ class Paths:
         """The same files, for a process with another working directory."""
         return Paths(self.root.resolve())
 
-    # Digests of earlier versions
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        """Stored digests of earlier versions, by today's digests."""
-        return {alias.digest: alias.stored for alias in self.alias_log.records()}
-
-    def _stored(self, digest: str) -> str:
-        return self.aliases.get(digest, digest)
-
-    @property
-    def alias_log(self) -> LogFile[AliasRecord]:
-        path, remedy = self.root / "aliases.ndjson", "remove it: the next command writes it again"
-        return LogFile(path, path.stem, remedy, AliasRecord)
-
     # Runs that came from other stores
 
     @property
@@ -77,7 +62,7 @@ class Paths:
 
     def run_name(self, digest: str) -> str:
         """Name of the run's folder in the store."""
-        return _checked(self._stored(digest))
+        return _checked(digest)
 
     def run_path(self, digest: str) -> Path:
         return self.run_dir(digest) / "run.json"
@@ -119,10 +104,8 @@ class Paths:
         return self.evals_path(digest, request).with_suffix(".samples.ndjson")
 
     def _answer(self, digest: str, name: str, request: str) -> Path:
-        """Path of a request's document, or of an existing one under the digest of an earlier version."""
-        path = self.run_dir(digest) / name.format(_checked(request))
-        stored = path.with_name(name.format(self._stored(request)))
-        return stored if stored != path and stored.exists() and not path.exists() else path
+        """Path of a request's document."""
+        return self.run_dir(digest) / name.format(_checked(request))
 
     def answers_path(self, digest: str) -> Path:
         """Cache of the model's answers; may be removed."""
@@ -171,7 +154,7 @@ class Paths:
         return self.root / "slurm"
 
     def calibration_path(self, digest: str) -> Path:
-        return self.root / "calibration" / f"{_checked(self._stored(digest))}.json"
+        return self.root / "calibration" / f"{_checked(digest)}.json"
 
     def ledger_path(self, name: str) -> Path:
         """The judgements for the question of that study, at any scale."""

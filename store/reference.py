@@ -42,7 +42,6 @@ MODULES = (
     "sums",
     "calibration",
     "claim",
-    "alias",
     "packed",
     "_document",
 )

@@ -89,15 +89,15 @@ class RunFiles(Paths):
 
     def write_result(self, result: ResultDocument, losses: Sequence[ItemLoss] = ()) -> None:
         """Write the final loss by document, if any, then the result with checksums of the run's logs."""
-        digest = self._stored(result.digest)
+        digest = result.digest
         if losses:
             jsonfile.write_lines(self.losses_path(digest), losses)
         files = (self.metrics_path(digest), self.probes_path(digest), self.losses_path(digest))
         found = LogSums(**{path.stem: checksum.of_file(path) for path in files if path.exists()})
-        jsonfile.write(self.result_path(digest), result.model_copy(update={"digest": digest, "sums": found}))
+        jsonfile.write(self.result_path(digest), result.model_copy(update={"sums": found}))
 
     def _owned(self, path: Path, document: Owned | None, digest: str, remedy: str) -> Owned | None:
-        if document is not None and document.digest != self._stored(digest):
+        if document is not None and document.digest != digest:
             raise StoreError(f"{path}: digest: expected {digest!r}, not {document.digest!r}: {remedy}")
         return document
 
@@ -150,9 +150,7 @@ class RunFiles(Paths):
 
     def _having(self, name: str, request: str) -> Iterator[str]:
         """Digests of the runs that have a document of this name."""
-        names = {name.format(each) for each in (request, self._stored(request))}
-        found = (path.parent.name for each in sorted(names) for path in self.root.glob(f"*/{each}"))
-        return iter(dict.fromkeys(found))
+        return (path.parent.name for path in self.root.glob(f"*/{name.format(request)}"))
 
     def read_samples(self, digest: str, request: str) -> list[SampleRecord] | None:
         """One record per item of an evaluation; None if there are none."""
@@ -259,10 +257,10 @@ class RunFiles(Paths):
             self.probes_log(digest).truncate(step)
 
     def metrics_log(self, digest: str) -> StepLog[MetricsRecord]:
-        return StepLog(self.metrics_path(digest), self._stored(digest), self._train_again(digest), MetricsRecord)
+        return StepLog(self.metrics_path(digest), digest, self._train_again(digest), MetricsRecord)
 
     def probes_log(self, digest: str) -> StepLog[ProbeRecord]:
-        return StepLog(self.probes_path(digest), self._stored(digest), self._train_again(digest), ProbeRecord)
+        return StepLog(self.probes_path(digest), digest, self._train_again(digest), ProbeRecord)
 
     def _losses(self, digest: str) -> Whole[ItemLoss]:
         return Whole(self.losses_path(digest), "", self._train_again(digest), ItemLoss, self._sum(digest, "losses"))

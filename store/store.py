@@ -17,7 +17,6 @@ from urllib.parse import quote, unquote
 
 from store import jsonfile
 from store.documents import (
-    AliasRecord,
     CalibrationDocument,
     ImportDocument,
     JudgedDocument,
@@ -66,13 +65,12 @@ class Store(RunFiles):
         """Whether this is the folder of a store in which a study was planned, or a model imported."""
         return any((self.root / name).is_dir() for name in ("studies", "imports"))
 
-    def runs(self, shorter_than: int | None = None) -> list[str]:
-        """Sorted digests of the runs that have a run.json. shorter_than: only digests of fewer digits, to check few."""
+    def runs(self) -> list[str]:
+        """Sorted digests of the runs that have a run.json."""
         if not (self.root.is_dir() and os.access(self.root, os.R_OK)):
             return []
         names = os.listdir(self.root)  # noqa: PTH208 (a path for each of a hundred thousand takes seconds)
-        asked = names if shorter_than is None else [name for name in names if len(name) < shorter_than]
-        return sorted(name for name in asked if os.path.exists(f"{self._place}/{name}/run.json"))  # noqa: PTH110
+        return sorted(name for name in names if os.path.exists(f"{self._place}/{name}/run.json"))  # noqa: PTH110
 
     def closed(self) -> list[Path]:
         """Sorted folders, possibly of runs, that another user has made private."""
@@ -128,9 +126,8 @@ class Store(RunFiles):
 
     def outcome(self, digest: str) -> Outcome | None:
         """Status and final loss of a run, from an index if it is current, else from the result; None if not ended."""
-        name = self._stored(digest)
-        if self._known_outcomes and name in self._known_outcomes:
-            known = self._known_outcomes.outcome(name, file_stamp(f"{self._place}/{name}/result.json"))
+        if self._known_outcomes and digest in self._known_outcomes:
+            known = self._known_outcomes.outcome(digest, file_stamp(f"{self._place}/{digest}/result.json"))
             if known is not None:
                 return known
         result = self.read_result(digest)
@@ -165,13 +162,6 @@ class Store(RunFiles):
     def write_import(self, found: ImportDocument) -> None:
         jsonfile.write(self.import_path(found.name), found)
 
-    def add_aliases(self, stored: Mapping[str, str]) -> None:
-        """Let new digests refer to `stored` ones ({new: stored}); if the store is read-only, in this process only."""
-        if os.access(self.root, os.W_OK):
-            self.alias_log.append(AliasRecord(digest=new, stored=old) for new, old in stored.items())
-        self.aliases |= stored
-        self._run_dirs.clear()
-
     def merged(self) -> Mapping[str, MergedRecord]:
         """The last merge of each run that came in an archive, by its digest. Read again only if the log has changed."""
         stamp = file_stamp(str(self.merged_log.path))
@@ -181,7 +171,7 @@ class Store(RunFiles):
 
     def came_without_model(self, digest: str) -> bool:
         """Whether a run was trained in another store, and came without its model."""
-        record, result = self.merged().get(self._stored(digest)), self.read_result(digest)
+        record, result = self.merged().get(digest), self.read_result(digest)
         return record is not None and result is not None and not record.weights and record.finished == result.finished
 
     # Judgements

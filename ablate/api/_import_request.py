@@ -13,7 +13,6 @@ from ablate.data.sources import TextSource
 from ablate.data.spec import parse
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
-from ablate.planning.adoption import adopt
 from ablate.readable import now
 from ablate.running.importing import imported_run, store_imported
 from ablate.running.progress import Wanted, open_progress, teller
@@ -87,7 +86,6 @@ def import_run(
     with open_progress(store, name, {}, progress) as shown:
         corpus = prepare(asked.source, store.data_dir, asked.folder, shown.data)
     assert isinstance(corpus, Corpus)  # the source is text
-    adopt(store)
     run = imported_run(checkpoint, corpus, asked.context, numerics, asked.bos)
     found = store.read_import(name)
     before = store.read_run(found.run) if found else None

@@ -21,8 +21,7 @@ def named_run(name: str | Path, root: str | Path, known: Callable[[Store], Seque
     store = Store(root)
     start = _placed(store, start) or start
     here = known(store)
-    aliased = (stored for digest, stored in store.aliases.items() if digest.startswith(start) and stored in here)
-    found = list(dict.fromkeys([*(digest for digest in here if digest.startswith(start)), *aliased]))
+    found = [digest for digest in here if digest.startswith(start)]
     if not found and (closed := [path for path in store.closed() if path.name.startswith(start)]):
         raise PermissionError(errno.EACCES, "Permission denied", str(closed[0]))
     if len(found) != 1:

@@ -34,7 +34,7 @@ class Prospects:
         """Earlier judgements of this study's question, from the store's ledgers."""
         if not self.compares_arms or not self.store.ledgers():
             return JudgedBefore.never()
-        return JudgedBefore.of(study_document(self.outcome, aliases=self.store.aliases), self.store)
+        return JudgedBefore.of(study_document(self.outcome), self.store)
 
     @property
     def compares_arms(self) -> bool:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from ablate.api.named import named_run
 from ablate.data.tokenizers._encoder import EOS
-from ablate.planning.adoption import adopt
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_tokenizer
 from store import Store, StoreError
@@ -23,7 +22,6 @@ def find_run(name: str | Path, root: str | Path) -> tuple[Store, RunDocument]:
     study, or the name of an imported model. Raises StoreError."""
     imported = Store(root).read_import(str(name))
     store, digest = named_run(imported.run if imported else name, root, Store.runs)
-    adopt(store)
     status, run = store.status(digest), store.read_run(digest)
     if status != "finished" or run is None:
         raise StoreError(f"{digest}: the run is {status}, so there is no model")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from types import MappingProxyType
 
 from pydantic_core import to_jsonable_python
 
@@ -41,17 +40,12 @@ from store.documents.tuning import RATE
 from zoo.settings.identity import digest_of
 from zoo.settings.registry import plugin_files
 
-NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
-
-def study_document(
-    outcome: CampaignOutcome, created: datetime | None = None, aliases: Mapping[str, str] = NO_ALIASES
-) -> StudyDocument:
-    """Document of a planned study. aliases: today's identity of an arm → the one in the ledgers of an earlier
-    version."""
+def study_document(outcome: CampaignOutcome, created: datetime | None = None) -> StudyDocument:
+    """Document of a planned study."""
     plan = outcome.plan
     study = plan.study
-    arms = tuple(study_arm(arm, aliases) for arm in plan.arms)
+    arms = tuple(study_arm(arm) for arm in plan.arms)
     now = created or datetime.now(UTC)
     # How each arm that is not a causal decoder defines its context.
     found = (convention(arm.spec) for arm in plan.arms)
@@ -92,7 +86,7 @@ def study_document(
             StudyRung(
                 name=str(rung.plan.study.rung),
                 axis=rung.axis,
-                arms=tuple(study_arm(arm, aliases) for arm in rung.plan.arms),
+                arms=tuple(study_arm(arm) for arm in rung.plan.arms),
                 tuning=tuple(map(study_tuning, rung.tunings)),
             )
             for rung in outcome.rungs
@@ -142,10 +136,9 @@ def study_rates(study: Study) -> StudyRates:
     return StudyRates(how="tuned" if is_tuned else "written", where=None)
 
 
-def study_arm(arm: ArmPlan, aliases: Mapping[str, str] = NO_ALIASES) -> StudyArm:
+def study_arm(arm: ArmPlan) -> StudyArm:
     """An arm in the study's document."""
     found = run_identity(arm.runs[0].identity, arm.spec, arm.train)
-    identity = digest_of(found)
     return StudyArm(
         name=arm.name,
         edits=to_jsonable_python(arm.edits),
@@ -168,7 +161,7 @@ def study_arm(arm: ArmPlan, aliases: Mapping[str, str] = NO_ALIASES) -> StudyArm
         data=arm.identity.digest,
         cache_bytes=tuple(CacheBytes(context=context, bytes=size) for context, size in arm.cache_bytes),
         differs=arm.differs,
-        identity=aliases.get(identity, identity),
+        identity=digest_of(found),
         identity_at_any_rate=digest_of(without_rate(found)),
         runs=tuple(StudyRun(digest=run.digest, seed=run.seed) for run in arm.runs),
     )

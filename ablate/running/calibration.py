@@ -21,7 +21,6 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import NamedTuple
 
-from ablate.planning.adoption import adopt_times
 from ablate.planning.budgets import StepTime, Workload
 from ablate.planning.identity import canonical_model
 from ablate.readable import now
@@ -34,7 +33,6 @@ from evals.costs.clock import quartiles
 from store import Store
 from store.documents import CalibrationDocument, CostProcess, JsonObject, RunData, RunDocument
 from zoo.settings.identity import digest_of
-from zoo.settings.registry import versions_of
 
 UNSTEADY = 0.05
 """Standard error of ln(step time) above which a warning is given."""
@@ -66,8 +64,6 @@ class Calibration:
         digests = [digest_of(self.question(workload)) for workload in work]
         asked = dict(zip(digests, work, strict=True))
         missing = {digest: each for digest, each in asked.items() if self.store.read_calibration(digest) is None}
-        adopt_times(self.store, {digest: (self.question(each), self.in_full(each)) for digest, each in missing.items()})
-        missing = {digest: each for digest, each in missing.items() if self.store.read_calibration(digest) is None}
         if missing:
             known = next((digest for digest in digests if digest not in missing), None)
             self._measure(missing, {known: asked[known]} if known else {})
@@ -75,19 +71,7 @@ class Calibration:
 
     def question(self, workload: Workload) -> JsonObject:
         """Identity of a measurement: model, training, numerics, plug-ins, device and concurrent workers."""
-        return {**self.in_full(workload), **workload.identity}
-
-    def in_full(self, workload: Workload) -> JsonObject:
-        """The same identity with every default spelt out."""
-        plugins = versions_of(workload.spec, workload.train)
-        return {
-            **({"plugins": dict(plugins)} if plugins else {}),
-            "model": workload.spec.resolve(),
-            "train": workload.train.model_dump(mode="json", exclude=timeless()),
-            "numerics": workload.numerics.model_dump(),
-            "device": self.engine.where,
-            "workers": self.engine.at_once,
-        }
+        return {"device": self.engine.where, "workers": self.engine.at_once, **workload.identity}
 
     def _known(self, digest: str) -> StepTime:
         document = self.store.read_calibration(digest)

@@ -10,7 +10,6 @@ from ablate.data import DataError, prepare
 from ablate.machine.gpus import unlike_gpus
 from ablate.machine.numerics import enforce, unused_gpu
 from ablate.machine.recent import recently
-from ablate.planning.adoption import adopt
 from ablate.planning.make_plan import identifying
 from ablate.planning.plan import Plan
 from ablate.planning.planner import Planner
@@ -49,7 +48,6 @@ class RunContext:
 
         unread: give a corpus whose hub cannot be reached an open identity instead of raising.
         """
-        adopt(self.store)
         found = enforce(self.device, study.train.dtype, error=_error)
         numerics = found if self.engine.here else replace(found, gpu=None)
         identify = identifying(study, self.store.data_dir, unread=unread)

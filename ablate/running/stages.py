@@ -159,7 +159,7 @@ class StudyRunner:
         if trains:
             progress.say(self._expected(stage, missing))
         if stage.outcome is not None:
-            document = study_document(stage.outcome, aliases=self.store.aliases)
+            document = study_document(stage.outcome)
             forecast = self._foreseen(document, trains)
             document = document.model_copy(update={"costs": self._costing(stage.outcome).digest, "forecast": forecast})
             folder = self.store.study(self.study.name, self.study.scale)

@@ -47,8 +47,8 @@ def search_digest(lab: StudyTrialRunner) -> str:
 
 
 def asked_before(lab: StudyTrialRunner, document: SearchDocument) -> bool:
-    """Whether a stored search, perhaps of a version with other digests, is the present one: it has the same space,
-    objectives, constraints, shares and seeds, and a finished trial has the runs that it would have today."""
+    """Whether a stored search is the present one: it has the same space, objectives, constraints, shares and seeds, and
+    a finished trial has the runs that it would have today."""
     spec, trial = lab.spec, next((trial for trial in document.trials if trial.state == "finished"), None)
     asked = {name: getattr(document, name) for name in ("space", "objectives", "constraints")}
     before = SearchSpec.model_validate({**asked, "seeds": len(document.seeds)})
@@ -56,10 +56,9 @@ def asked_before(lab: StudyTrialRunner, document: SearchDocument) -> bool:
     if trial is None or not is_same or document.shares != tuple(spec.shares):
         return False
     try:
-        runs = lab.job(trial.params).digests
+        return lab.job(trial.params).digests == trial.runs
     except IllegalError:
         return False
-    return tuple(lab.store.aliases.get(run, run) for run in runs) == trial.runs
 
 
 def search_document(

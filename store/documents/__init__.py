@@ -11,7 +11,6 @@ from store.documents._document import (
     Quartiles,
     Unit,
 )
-from store.documents.alias import AliasRecord
 from store.documents.calibration import CalibrationDocument
 from store.documents.campaign import ProposalOutcome, ProposalRecord, ProposalTest
 from store.documents.caveat import Caveat
@@ -84,7 +83,6 @@ from store.documents.tuning import (
 )
 
 __all__ = [
-    "AliasRecord",
     "CacheBytes",
     "CacheLoss",
     "CachePoint",

@@ -100,7 +100,6 @@ KINDS = [
     Kind("ledger/*.ndjson"),
     Kind("campaigns/*.ndjson", cut="the proposal goes on where it stopped"),
     Kind("campaigns/*.lock", changed="a lock"),
-    Kind("aliases.ndjson", removed=AGAIN, cut=AGAIN),
     Kind("merged.ndjson", removed="says where runs came from", cut="the same"),
     Kind("**/checked-*.json", changed="files are read again"),
     Kind("index-*.arrow", unchecked="the files of runs are read"),
@@ -151,7 +150,6 @@ def fill(trained: Path, study: Path, folder: Path) -> Path:
     for number, like in enumerate(store.studies()[:2]):
         _propose(store, f"campaign{number}", like)
     _describe(store)
-    store.add_aliases({f"new{number}": digest for number, digest in enumerate(runs)})
     with pytest.MonkeyPatch.context() as monkeypatch:
         write_every_index(monkeypatch)
         reports.summarise(store.studies()[0].path)

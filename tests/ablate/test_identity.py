@@ -6,28 +6,19 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
 
-import ablate
-from ablate.planning.adoption import adopt
 from ablate.study.sections import StudySections
 from ablate.training.optimizers.adamw import AdamW
 from ablate.training.spec import TrainSpec
-from ablate.wings.archive.file_checks import Check
-from reports.judge.findings.judging import difference_claim
-from store import Store
-from store.documents import JsonObject
 from tests.ablate.pinned import FILE, digests, first_defaults
-from tests.unpacking import unpack
 from zoo.settings.axis import Spec
 from zoo.settings.identity import TAGS, FirstDefault, digest_of, identity_of
 
-FIRST_STORE = Path(__file__).with_name("first_store.tar.xz")
 """Two studies, with tuning, a start, a teacher, measurements and evaluations, and a search, by the last version whose
 digests covered every default. Weights are set to zero: nothing here reads them."""
 ADDED = """
@@ -145,96 +136,6 @@ def _classes(annotation: Any) -> Iterator[Any]:
             yield from _classes(each)
     elif origin is not Literal:
         yield annotation
-
-
-# A store of the last version whose digests covered every default
-
-
-@pytest.fixture
-def first_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Made on a processor whose products are exact in `medium`: elsewhere its runs are not those that are asked for."""
-    monkeypatch.setattr("ablate.machine.numerics.use_fast_float32", lambda error: "medium")
-    unpack(FIRST_STORE, tmp_path)
-    return tmp_path / "runs"
-
-
-def files(store: Path) -> set[str]:
-    """Results, measurements, scores and step times."""
-    patterns = ("*/run.json", "*/result.json", "*/measure-*.json", "*/evals-*.json")
-    return {str(path.relative_to(store)) for pattern in patterns for path in store.glob(pattern)}
-
-
-@pytest.mark.parametrize("study", [pytest.param("inherited", marks=pytest.mark.slow), "started"])
-def test_what_an_earlier_version_trained_is_found(
-    first_store: Path, study: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Speeds of the arms against each other are younger than the store: five processes would measure them.
-    monkeypatch.setattr("ablate.running.costing.Costing.measure", lambda self, folder: None)
-    before, judged = files(first_store), Store(first_store).read_ledger(study)
-    result = ablate.run(first_store.parent / f"{study}.yaml", store=first_store, device="cpu", progress=False)
-    assert (result.trained, files(first_store)) == (0, before)
-    assert list(Check(Store(first_store)).damages()) == []
-    # The ledger knows the arms: what was judged before is not judged as something new.
-    ledger = Store(first_store).read_ledger(study)
-    assert ledger[: len(judged)] == judged
-    known = {difference_claim(test) for record in judged for test in record.tests}
-    assert {difference_claim(test) for record in ledger for test in record.tests} == known
-    assert len(judged) == 1
-
-
-def test_a_search_of_an_earlier_version_goes_on(first_store: Path) -> None:
-    before = files(first_store)
-    found = ablate.search(first_store.parent / "searched.yaml", store=first_store, device="cpu", progress=False)
-    assert [trial.state for trial in found.found.trials] == ["finished", "finished"]
-    assert files(first_store) == before
-
-
-def test_adoption_is_noted_once_and_can_be_noted_again(first_store: Path) -> None:
-    store, path = Store(first_store), first_store / "aliases.ndjson"
-    adopt(store)
-    noted = path.read_text()
-    assert set(store.runs()) <= set(store.aliases.values())
-    assert all(len(digest) == 20 for digest in store.aliases)
-    adopt(Store(first_store))
-    assert path.read_text() == noted
-    path.unlink()
-    adopt(Store(first_store))
-    assert path.read_text() == noted
-
-
-def test_a_result_written_since_is_known_by_both_digests(first_store: Path) -> None:
-    """A run that an earlier version began and this one ended."""
-    store = Store(first_store)
-    adopt(store)
-    digest, stored = next((new, old) for new, old in store.aliases.items() if old in store.runs())
-    result = store.read_result(digest)
-    assert result is not None and result.digest == stored
-    store.write_result(result.model_copy(update={"digest": digest}))
-    assert Store(first_store).read_result(digest) == Store(first_store).read_result(stored) is not None
-
-
-def test_what_computes_something_else_since_is_not_adopted(first_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AdamW, "identity_version", 2)
-    store = Store(first_store)
-    adopt(store)
-    assert not set(store.runs()) & set(store.aliases.values())
-
-
-def test_a_store_with_an_unreadable_run_adopts_the_others(first_store: Path) -> None:
-    store = Store(first_store)
-    first, *others = store.runs()
-    run: JsonObject = json.loads((first_store / first / "run.json").read_text())
-    del run["checksum"]
-    run["model"]["gone_since"] = True
-    (first_store / first / "run.json").write_text(json.dumps(run))
-    adopt(store)
-    assert not {first} & set(store.aliases.values())
-    assert set(others) & set(store.aliases.values())
-
-
-def test_a_store_without_earlier_runs_is_left_alone(tmp_path: Path) -> None:
-    adopt(Store(tmp_path / "none"))
-    assert not (tmp_path / "none").exists()
 
 
 def test_settings_of_training_count_by_value() -> None:

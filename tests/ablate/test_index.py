@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ablate.wings.archive.test_quick_check import changed_places, linked, replaced, written_in_place
 
 from store import Store, StoreError, index, jsonfile, seals, stamps
 from store.documents import ItemLoss
@@ -18,7 +19,6 @@ from store.stamps import index_path
 from store.tables import LOSSES, METRICS, RunTables
 from tests.ablate.full_store import write_every_index
 from tests.ablate.test_integrity import CHANGES, CUTS
-from tests.ablate.test_quick_check import changed_places, linked, replaced, written_in_place
 from tests.documents import metrics_of, result_of, run_of
 
 RUNS = ("aa", "bb", "cc", "dd", "ee")
@@ -108,7 +108,6 @@ def test_files_that_an_index_knows_are_not_opened(indexed: Path, monkeypatch: py
     known = [each for each in ASKED if each in ("aa", "bb", "cc")]
     before = RunTables(Store(indexed), known).results, Store(indexed).outcome("bb")
     store = Store(indexed)
-    assert not store.aliases
     for module in (jsonfile, seals):
         monkeypatch.delattr(module, "read_regular")
     tables = RunTables(store, known)

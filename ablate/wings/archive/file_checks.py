@@ -54,11 +54,6 @@ class Check:
         store = self.store
         for folder in store.closed():
             self.unreadable[f"Permission denied: {folder}"] = None
-        whole, found = self._attempt(lambda: store.aliases)
-        if not whole:
-            yield from found
-            store.aliases = {}  # folders are named by stored digests, so they can be checked without aliases
-        self._note_unsealed(store.alias_log)
         yield from self._readable(lambda: list(store.merged_log.records()))
         self._note_unsealed(store.merged_log)
         known = WholeFolders(store.root)
@@ -95,7 +90,7 @@ class Check:
     def _unless_known(self, known: WholeFolders, name: str, damages: Iterator[str]) -> Iterator[str]:
         """Distinct damages of a folder. With none and every file checked in full, it is recorded as intact."""
         before = stamp(self.store.root / name)
-        if self.quick and name not in self.store.aliases and known.is_unchanged(name, before):
+        if self.quick and known.is_unchanged(name, before):
             self.unchanged += 1
             return
         doubts = self._doubts

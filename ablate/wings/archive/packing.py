@@ -134,9 +134,8 @@ def _with_sources(store: Store, digests: Iterable[str]) -> set[str]:
         run = store.read_run(digest)
         if digest in found or run is None:
             continue
-        if run.digest != digest or run.imported is not None:
-            reason = "an imported model" if run.imported else "stored by an earlier version under another digest"
-            raise StoreError(f"{digest}: the run is {reason}, so it cannot be packed")
+        if run.imported is not None:
+            raise StoreError(f"{digest}: the run is an imported model, so it cannot be packed")
         found.add(digest)
         waiting += [source.run for source in (run.start, run.teacher) if source is not None and source.run is not None]
     return found
