@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ablate.wings.archive.test_quick_check import changed_places, linked, replaced, written_in_place
 
 from store import Store, StoreError, index, jsonfile, seals, stamps
 from store.documents import ItemLoss
@@ -19,6 +18,7 @@ from store.stamps import index_path
 from store.tables import LOSSES, METRICS, RunTables
 from tests.ablate.full_store import write_every_index
 from tests.ablate.test_integrity import CHANGES, CUTS
+from tests.ablate.wings.archive.test_quick_check import changed_places, linked, replaced, written_in_place
 from tests.documents import metrics_of, result_of, run_of
 
 RUNS = ("aa", "bb", "cc", "dd", "ee")

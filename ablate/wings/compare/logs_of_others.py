@@ -7,27 +7,26 @@ A pattern such as `logs/{arm}-s{seed}/trainer_state.json` names the files, and g
 from __future__ import annotations
 
 import csv
-import json
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
+from ablate.wings.compare.log_readers import Log, by_number, read
 from store.errors import ArgumentError, reason_of
 from zoo.errors import did_you_mean
 
-NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
-TEXTS = (".txt", ".log", ".out")
+NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
+NO_NUMBER = re.compile(r"(?:tensor\()?\s*[-+]?(?:nan|inf(?:inity)?|n/?a|none|null)\b.*", re.IGNORECASE)
+"""Values of a loss that has diverged, however it is written."""
 STEPS = ("global_step", "train/global_step", "trainer/global_step", "step", "iter", "iteration", "Step", "_step")
 """Names of the step counter in logs, in order of preference; `_step`, W&B's own, counts calls to log."""
 ALIKE = 0.98
 """Fraction of its arm's last step from which on a run counts as ended."""
 LOSSES = ("eval_loss", "eval/loss", "val_loss", "val loss")
 """Names that trainers use for a validation loss, in order of preference."""
-WANDB_SUMMARY = "wandb-summary.json"
 
 
 def is_pattern(path: str) -> bool:
@@ -36,8 +35,9 @@ def is_pattern(path: str) -> bool:
 
 
 def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
-    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, and the last step (null
-    if the log has none).
+    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, and the step at which that
+    was logged (null if the log has none). A last value that is no number, such as null, NaN or N/A, is NaN: the run has
+    failed.
 
     Args:
         pattern: path with `{arm}` and, if arms have several, `{seed}`; `*` stands for anything else within a name.
@@ -51,7 +51,9 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
     """
     paths: dict[tuple[str, str], Path] = {}
     for arm, seed, path in _named(pattern):
-        if (other := paths.setdefault((arm, seed), path)) != path:
+        other = paths.get((arm, seed), path)
+        paths[arm, seed] = max(other, path, key=by_number)
+        if other != path and not _differ_by_numbers(other, path):
             remedy = "narrow the pattern to one of them" if "{seed}" in pattern else "add {seed} to the pattern"
             raise ArgumentError("losses", f"{other} and {path} are both seed {seed} of {arm}: {remedy}", pattern)
     if not paths:
@@ -62,7 +64,7 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
 
 
 def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """The logs of runs that reached the last step of their arm (and split), and a sentence on each run left out.
+    """The logs of runs whose loss is of the last step of their arm (and split), and a sentence on each run left out.
 
     A run whose last loss is not finite has failed, and is kept wherever it ended. The step counters of complete runs
     may differ by a few calls, hence `ALIKE`.
@@ -71,7 +73,7 @@ def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     short = ((pl.col("step") < ALIKE * furthest) & pl.col("loss").is_finite()).fill_null(False)
     left_out = logs.with_columns(furthest=furthest).filter(short)
     said = tuple(
-        f"seed {row['seed']} of {row['arm']} is left out: its log ends at step {row['step']:g} of {row['furthest']:g}"
+        f"seed {row['seed']} of {row['arm']} is left out: its loss is of step {row['step']:g} of {row['furthest']:g}"
         for row in left_out.iter_rows(named=True)
     )
     return logs.filter(~short), said
@@ -96,101 +98,55 @@ def _named(pattern: str) -> Iterator[tuple[str, str, Path]]:
             yield found["arm"], found.groupdict().get("seed") or "0", path
 
 
+def _differ_by_numbers(one: Path, other: Path) -> bool:
+    """Whether two paths are equal but for numbers: `checkpoint-500` and `checkpoint-1000` of one run."""
+    return re.sub(r"\d+", "0", str(one)) == re.sub(r"\d+", "0", str(other))
+
+
 def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
-    """The last value of the metric in a log, and the last step, None if the log has no steps. Raises ArgumentError."""
+    """The last value of the metric in a log, and the step at which it was logged, None if the log has no steps. Raises
+    ArgumentError."""
     try:
-        values = _reader(path)(path)
+        log = read(path)
     except (OSError, ValueError, csv.Error, RecursionError) as error:
         raise ArgumentError("losses", f"cannot be read: {reason_of(error)}", path) from error
-    name = next((name for name in ([metric] if metric else LOSSES) if name in values), None)
-    if name is None:
-        raise _without(metric, values, path)
-    return values[name], next((values[step] for step in STEPS if step in values), None)
+    names = [name for name in ([metric] if metric else LOSSES) if any(name in record for record in log)]
+    if not names:
+        raise _without(metric, log, path)
+    name = names[0]
+    counter = next((step for step in STEPS if any(_number(record.get(step)) is not None for record in log)), "")
+    values: list[tuple[object, float | None]] = []
+    step: float | None = None
+    for record in log:
+        here = _number(record.get(counter))
+        step = step if here is None else here
+        if name in record:
+            values.append((record[name], step))
+    # Nulls between numbers only say that nothing was logged there; after the last number they are a loss that is gone.
+    numbers = [place for place, (value, _) in enumerate(values) if value is not None]
+    padded = any(value is None for value, _ in values[: numbers[-1]]) if numbers else False
+    value, at = values[numbers[-1]] if padded else values[-1]
+    found = math.nan if value is None or NO_NUMBER.fullmatch(str(value)) else _number(value)
+    if found is None:
+        raise ArgumentError("losses", f"the last {name} is {str(value)!r}, which is no number", path)
+    return found, at
 
 
-def _without(metric: str | None, values: dict[str, float], path: Path) -> ArgumentError:
+def _number(value: object) -> float | None:
+    """A number as it is written in logs; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str):
+        return float(value.replace(",", "")) if NUMBER.fullmatch(value.strip()) else None
+    return float(value)
+
+
+def _without(metric: str | None, log: Log, path: Path) -> ArgumentError:
     """The error for a log that lacks the metric."""
-    known = f"it has: {', '.join(list(values)[:20])}" if values else "it has no named numbers"
+    numbers = (name for record in log for name, value in record.items() if _number(value) is not None)
+    names = list(dict.fromkeys(numbers))
+    known = f"it has: {', '.join(names[:20])}" if names else "it has no named numbers"
     if metric:
-        return ArgumentError("metric", f"{path} has no {metric}{did_you_mean(metric, values)}; {known}", metric)
-    other = "; to judge another value, give its name as the metric" if values else ""
+        return ArgumentError("metric", f"{path} has no {metric}{did_you_mean(metric, names)}; {known}", metric)
+    other = "; to judge another value, give its name as the metric" if names else ""
     return ArgumentError("losses", f"has no {', '.join(LOSSES[:-1])} or {LOSSES[-1]}; {known}{other}", path)
-
-
-def _reader(path: Path) -> Callable[[Path], dict[str, float]]:
-    """The reader of a log, by its name and content."""
-    if path.is_dir():
-        return _folder
-    if path.name.startswith("events.out.tfevents"):
-        return _tensorboard
-    if path.name == WANDB_SUMMARY:
-        return _json
-    if path.suffix == ".json":
-        return _json
-    if path.suffix in (".jsonl", ".ndjson"):
-        return _json_lines
-    return _text if path.suffix in TEXTS or not path.suffix else _csv
-
-
-def _folder(folder: Path) -> dict[str, float]:
-    """The one log in a folder, or in `files` below it, where Weights & Biases keeps its summary."""
-    patterns = ("trainer_state.json", WANDB_SUMMARY, f"files/{WANDB_SUMMARY}", "events.out.tfevents*")
-    found = next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), [])  # events: the newest is last
-    if not found:
-        raise ValueError(f"the folder has none of {', '.join(patterns)}")
-    return _reader(found[-1])(found[-1])
-
-
-def _json(path: Path) -> dict[str, float]:
-    """Last value of each name in the history of transformers' Trainer, in a list of records, or in a map."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return _of_records(found.get("log_history", [found]) if isinstance(found, dict) else found)
-
-
-def _json_lines(path: Path) -> dict[str, float]:
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return _of_records([json.loads(line) for line in lines if line.strip()])
-
-
-def _of_records(records: Any) -> dict[str, float]:
-    """Last value of each name in a list of records. Raises ValueError for anything else."""
-    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
-        raise ValueError("expected an object of numbers, or a list of them, alone or as `log_history`")
-    return _numbers(item for record in records for item in record.items())
-
-
-def _tensorboard(path: Path) -> dict[str, float]:
-    try:
-        from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415 (an extra)
-            EventAccumulator,
-        )
-    except ImportError as error:
-        raise ArgumentError("losses", "event files need tensorboard: pip install tensorboard", path) from error
-    events = EventAccumulator(str(path), size_guidance={"scalars": 0}).Reload()
-    last = {tag: events.Scalars(tag)[-1] for tag in events.Tags()["scalars"]}
-    if not last:
-        return {}
-    return {tag: found.value for tag, found in last.items()} | {"step": max(found.step for found in last.values())}
-
-
-def _csv(path: Path) -> dict[str, float]:
-    """The last number of every column."""
-    mark = "\t" if path.suffix == ".tsv" else ","
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        return _numbers(item for row in csv.DictReader(file, delimiter=mark) for item in row.items() if item[1])
-
-
-def _text(path: Path) -> dict[str, float]:
-    """Last value of each name, as trainers print them: `val loss 3.28`, `val_loss:3.28`, `loss = 3.28`."""
-    found = re.findall(rf"([A-Za-z_][\w/ ]*?)\s*[:= ]\s*({NUMBER})(?![\w.])", path.read_text(encoding="utf-8"))
-    return _numbers((name.strip(), value) for name, value in found)
-
-
-def _numbers(items: Iterable[tuple[Any, Any]]) -> dict[str, float]:
-    """The last number of each name; other values are ignored."""
-    found: dict[str, float] = {}
-    for name, value in items:
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
-            with suppress(ValueError):
-                found[str(name)] = float(value)
-    return found

@@ -151,7 +151,7 @@ def _number(cell: object, remedy: str = "leave the cell empty for a run that fai
     if cell is None or (isinstance(cell, str) and cell.strip().casefold() in NO_NUMBER):
         return None
     try:
-        if isinstance(cell, str | Real | Decimal):
+        if isinstance(cell, str | Real | Decimal) and "_" not in str(cell):  # Python takes 3_51 for 351
             return float(cell)
     except (ValueError, OverflowError):
         pass

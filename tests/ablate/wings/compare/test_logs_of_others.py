@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -134,7 +135,7 @@ def test_a_log_that_ends_early_is_left_out(tmp_path: Path, capsys: pytest.Captur
         (tmp_path / f"{arm}-s{seed}.csv").write_text("\n".join(rows))
     assert main(["compare", f"{tmp_path}/{{arm}}-s{{seed}}.csv", "--baseline", "pre", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["notes"][0] == "seed 2 of post is left out: its log ends at step 0 of 400"
+    assert found["notes"][0] == "seed 2 of post is left out: its loss is of step 0 of 400"
     differences = [LOSSES["post", seed] - LOSSES["pre", seed] for seed in (0, 1)]
     assert found["contrasts"][0]["difference"] == pytest.approx(sum(differences) / 2)
 
@@ -149,3 +150,109 @@ def test_two_logs_of_one_run_are_refused(name: str, remedy: str, tmp_path: Path)
     with pytest.raises(ablate.ArgumentError) as error:
         ablate.compare(f"{tmp_path}/{name}.txt")
     assert "are both seed 0 of p" in str(error.value) and remedy in str(error.value)
+
+
+def written(folder: Path, files: dict[str, str | bytes]) -> Path:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "txt"])
+def test_a_loss_is_of_the_step_at_which_it_was_logged(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Training went on after the last evaluation of one run: its loss is no final one, though its log is as long."""
+    for (arm, seed), loss in LOSSES.items():
+        evaluated = {500: 4.0} if (arm, seed) == ("post", 2) else {500: 4.0, 1000: loss}
+        steps = range(100, 1001, 100)
+        text = {
+            "json": json.dumps(
+                [{"step": k, **({"eval_loss": evaluated[k]} if k in evaluated else {"loss": 3.0})} for k in steps]
+            ),
+            "csv": "\n".join(["step,loss,val_loss", *(f"{k},3.0,{evaluated.get(k, '')}" for k in steps)]),
+            "txt": "\n".join(
+                f"step {k}: " + (f"val loss {evaluated[k]}" if k in evaluated else "loss 3.0") for k in steps
+            ),
+        }[kind]
+        (tmp_path / f"{arm}-s{seed}.{kind}").write_text(text)
+    assert main(["compare", f"{tmp_path}/{{arm}}-s{{seed}}.{kind}", "--baseline", "pre", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["notes"][0] == "seed 2 of post is left out: its loss is of step 500 of 1000"
+
+
+LAST = {
+    "null.jsonl": '{"step": 5, "eval_loss": 3.1}\n{"step": 9, "eval_loss": null}\n',
+    "capitals.txt": "step 5: train loss 3.0, val loss 3.1\nstep 9: train loss NaN, val loss NaN\n",
+    "tensor.txt": "step 5 val_loss: 3.1\nstep 9 val_loss: tensor(nan, device='cuda:0')\n",
+    "na.csv": "step,val_loss\n5,3.1\n9,N/A\n",
+    "inf.json": '[{"step": 5, "eval_loss": 3.1}, {"step": 9, "eval_loss": Infinity}]',
+}
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_a_last_loss_that_is_no_number_is_a_failed_run(name: str, tmp_path: Path) -> None:
+    """The last number before it is no loss of the run."""
+    written(tmp_path, {name: LAST[name]})
+    suffix = name.partition(".")[2]
+    ((_, _, loss, step),) = read_logs(f"{tmp_path}/{{arm}}.{suffix}").rows()
+    assert not math.isfinite(loss) and step == 9
+
+
+READ = {
+    "thousands.csv": ('step,val_loss\n500,3.1\n"1,000","1,234.5"\n', 1234.5, 1000),
+    "semicolons.csv": ("step;val_loss\n500;4,1\n", 4.1, 500),
+    "tabs.csv": ("step\tval_loss\n5\t3.1\n", 3.1, 5),
+    "blanks.csv": ("step, val_loss\n5, 3.1\n", 3.1, 5),
+    "comments.csv": ("# run 1\nstep,val_loss\n5,3.1\n", 3.1, 5),
+    "bom.json": (b'\xef\xbb\xbf[{"step": 1, "eval_loss": 3.0}]', 3.0, 1),
+    "wide.log": ("step 10: val loss 3.1\n".encode("utf-16"), 3.1, 10),
+    "cut.jsonl": ('{"step": 1, "eval_loss": 3.2}\n{"step": 2, "eva', 3.2, 1),
+    "padded.jsonl": (
+        '{"step": 1, "loss": 4, "eval_loss": null}\n{"step": 2, "eval_loss": 3.2}\n{"step": 3, "eval_loss": null}\n',
+        3.2,
+        2,
+    ),
+    "header.log": ("INFO [step=1000/1000,epoch=0]\n    val_loss=2.5\n    speed (tokens/s)=1,234\n", 2.5, 1000),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_odd_ways_of_writing_are_read(name: str, tmp_path: Path) -> None:
+    content, loss, step = READ[name]
+    written(tmp_path, {name: content})
+    assert read_logs(f"{tmp_path}/{{arm}}.{name.split('.')[1]}").rows() == [
+        (name.split(".", maxsplit=1)[0], "0", loss, step)
+    ]
+
+
+def test_a_loss_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    written(tmp_path, {"pre.csv": "step,val_loss\n5,3.1\n9,3_51\n"})
+    with pytest.raises(ablate.ArgumentError, match="the last val_loss is '3_51', which is no number"):
+        read_logs(f"{tmp_path}/{{arm}}.csv")
+
+
+def test_names_with_punctuation_are_whole(tmp_path: Path) -> None:
+    """As OLMo prints them: the sets of two evaluations differ before a hyphen."""
+    lines = "INFO [step=9/9]\n  eval/books-validation/Loss={}\n  eval/web-validation/Loss=2.0\n  eval/web.v2(%)=1,234\n"
+    written(tmp_path, {"pre.log": lines.format(3.0), "post.log": lines.format(9.0)})
+    assert read_logs(f"{tmp_path}/{{arm}}.log", "eval/books-validation/Loss")["loss"].to_list() == [9.0, 3.0]
+    assert read_logs(f"{tmp_path}/{{arm}}.log", "eval/web.v2(%)")["loss"].to_list() == [1234.0, 1234.0]
+    with pytest.raises(ablate.ArgumentError, match="has no validation/Loss"):
+        read_logs(f"{tmp_path}/{{arm}}.log", "validation/Loss")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["{arm}-s{seed}", "{arm}-s{seed}/checkpoint-*/trainer_state.json", "lightning/{arm}-s{seed}"]
+)
+def test_the_last_of_several_checkpoints_or_versions_is_the_run(pattern: str, tmp_path: Path) -> None:
+    for run, last in {"pre-s0": 1000, "pre-s1": 1040}.items():
+        for step in (500, last):
+            history = json.dumps({"log_history": [{"step": step, "eval_loss": step / 1000}]})
+            written(tmp_path, {f"{run}/checkpoint-{step}/trainer_state.json": history})
+        for version in (9, 10):
+            text = f"step,val_loss\n{last if version == 10 else 1},{last / 1000}\n"
+            written(tmp_path, {f"lightning/{run}/version_{version}/metrics.csv": text})
+    assert read_logs(f"{tmp_path}/{pattern}").rows() == [("pre", "0", 1.0, 1000.0), ("pre", "1", 1.04, 1040.0)]

@@ -107,6 +107,7 @@ def test_arms_may_be_called_as_empty_cells_are(tmp_path: Path) -> None:
         (CSV.replace("loss", "loss\n").replace("4.29", "x"), "row 6: loss: 'x' is not a number"),
         ("\n\n" + CSV.replace("4.29", "x"), "row 7: loss: 'x' is not a number"),
         (CSV.replace("pre", '"two\nlines"', 1).replace("4.29", "x"), "row 6: loss: 'x' is not a number"),
+        (CSV.replace("4.29", "4_29"), "row 5: loss: '4_29' is not a number"),
         (CSV.replace("4.29", '"4,29"'), "row 5: loss: '4,29' is not a number: write decimals with a point"),
         (CSV.replace("4.29", "4,29"), "row 5: 4 cells, but the header has 3: write decimals with a point, and quote"),
         (CSV.replace(",4.29", ""), "row 5: 2 cells, but the header has 3: write a comma for each empty cell"),
@@ -223,7 +224,7 @@ def test_the_last_step_of_a_history_counts(tmp_path: Path) -> None:
 def test_a_history_that_ends_early_is_left_out() -> None:
     rows = [row for row in HISTORY if (row["arm"], row["seed"], row["_step"]) != ("post", 2, 400)]
     found = ablate.compare(pd.DataFrame(rows))
-    assert "seed 2 of post is left out: its log ends at step 200 of 400" in found.notes
+    assert "seed 2 of post is left out: its loss is of step 200 of 400" in found.notes
     assert found.arms["seeds"].to_list() == [3, 2]
 
 

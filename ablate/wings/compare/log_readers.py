@@ -1,0 +1,121 @@
+"""Records in the logs of other trainers, in the order in which they were written: maps from names to values as they
+stand there. A record is what was logged at once: a row, a line, an object."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from store.errors import ArgumentError
+
+Log = list[dict[str, object]]
+TEXTS = (".txt", ".log", ".out")
+WANDB_SUMMARY = "wandb-summary.json"
+IN_FOLDERS = (
+    *("trainer_state.json", WANDB_SUMMARY, f"files/{WANDB_SUMMARY}", "events.out.tfevents*", "metrics.csv"),
+    *("checkpoint-*/trainer_state.json", "version_*/metrics.csv", "version_*/events.out.tfevents*"),
+)
+"""Logs of a run that is named by its folder, in order of preference. Of several, the one with the highest number."""
+_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+_VALUE = rf"(?:tensor\(\s*)?({_NUMBER}|[-+]?(?:nan|inf)\w*|n/a|none|null)(?![\w.])"
+_WORD = r"[^\s:=,;\[\]{}]*"
+NAMED = re.compile(rf"([A-Za-z_]{_WORD}(?: [A-Za-z_(]{_WORD})*?)(?:\s*[:=]\s*|\s+){_VALUE}", re.IGNORECASE)
+"""`val loss 3.28`, `eval/c4-validation/loss=3.28`, `val_loss: tensor(nan)`."""
+SEPARATORS = "\t;,"
+
+
+def read(path: Path) -> Log:
+    """The records of a log. Raises ValueError, csv.Error or OSError if it cannot be read."""
+    return reader_of(path)(path)
+
+
+def reader_of(path: Path) -> Callable[[Path], Log]:
+    """The reader of a log, by its name and content."""
+    if path.is_dir():
+        return _folder
+    if path.name.startswith("events.out.tfevents"):
+        return _tensorboard
+    if path.suffix == ".json":
+        return _json
+    if path.suffix in (".jsonl", ".ndjson"):
+        return _json_lines
+    return _text if path.suffix in TEXTS or not path.suffix else _csv
+
+
+def _folder(folder: Path) -> Log:
+    for pattern in IN_FOLDERS:
+        if found := sorted(folder.glob(pattern), key=by_number):
+            return read(found[-1])
+    raise ValueError(f"the folder has none of {', '.join(IN_FOLDERS)}")
+
+
+def by_number(path: Path) -> tuple[list[int], str]:
+    """Sort key: `checkpoint-1000` after `checkpoint-500`."""
+    return [int(number) for number in re.findall(r"\d+", str(path))], str(path)
+
+
+def _json(path: Path) -> Log:
+    """The history of transformers' Trainer, a list of records, or a map."""
+    found = json.loads(_content(path))
+    return _of_records(found.get("log_history", [found]) if isinstance(found, dict) else found)
+
+
+def _json_lines(path: Path) -> Log:
+    """One object per line. A last line that a kill tore is dropped."""
+    *lines, last = _content(path).split("\n")
+    found = [json.loads(line) for line in lines if line.strip()]
+    with suppress(ValueError):
+        found += [json.loads(last)] if last.strip() else []
+    return _of_records(found)
+
+
+def _of_records(records: Any) -> Log:
+    """The records of a list. Raises ValueError for anything else."""
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise ValueError("expected an object of numbers, or a list of them, alone or as `log_history`")
+    return [{str(name): value for name, value in record.items()} for record in records]
+
+
+def _tensorboard(path: Path) -> Log:
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415 (an extra)
+            EventAccumulator,
+        )
+    except ImportError as error:
+        raise ArgumentError("losses", "event files need tensorboard: pip install tensorboard", path) from error
+    events = EventAccumulator(str(path), size_guidance={"scalars": 0}).Reload()
+    return [{tag: found.value, "step": found.step} for tag in events.Tags()["scalars"] for found in events.Scalars(tag)]
+
+
+def _csv(path: Path) -> Log:
+    """A record per row, without the cells that are empty: nothing was logged there. Lines that begin with `#` are
+    comments. The separator is the one that the header has most of; with semicolons, a comma is the point of a
+    decimal."""
+    lines = [line for line in _content(path).splitlines() if line.strip() and not line.startswith("#")]
+    if not lines:
+        return []
+    mark = max(SEPARATORS, key=lines[0].count)
+    rows = csv.reader(io.StringIO("\n".join(lines), newline=""), delimiter=mark, skipinitialspace=True)
+    names = [name.strip() for name in next(rows)]
+    records = ({name: cell.strip() for name, cell in zip(names, row, strict=False)} for row in rows)
+    points = str.maketrans(",", ".") if mark == ";" else {}
+    return [{name: cell.translate(points) for name, cell in record.items() if cell} for record in records]
+
+
+def _text(path: Path) -> Log:
+    """A record per line, of the names on it."""
+    found = ({name.strip(): value for name, value in NAMED.findall(line)} for line in _content(path).splitlines())
+    return [record for record in found if record]
+
+
+def _content(path: Path) -> str:
+    """Text of a file in UTF-8, or in UTF-16 as a shell of Windows redirects output."""
+    content = path.read_bytes()
+    wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    return content.decode("utf-16" if wide else "utf-8-sig")
