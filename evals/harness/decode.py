@@ -15,7 +15,9 @@ from zoo.decode import Sampling, steps
 from zoo.model import Decoder
 from zoo.site import Given
 
-_KNOWN = {"until", "max_gen_toks", "do_sample", "temperature", *PROCESSORS}
+_MAX_NEW = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+"""lm-eval's names of the largest number of new tokens; the first that is given counts."""
+_KNOWN = {"until", *_MAX_NEW, "do_sample", "temperature", *PROCESSORS}
 _INERT = {"num_beams": 1}
 """Other settings that are accepted only at these values, which have no effect."""
 _DEFAULT_MAX_NEW = 256
@@ -53,7 +55,7 @@ class GenerationRequest:
         sample = settings.get("do_sample", "temperature" in settings)
         processors = {name: settings[name] for name in PROCESSORS if settings.get(name) is not None}
         processors["top_k"] = processors.get("top_k") or None  # lm-eval and transformers write 0 for none
-        max_new = int(settings.get("max_gen_toks", _DEFAULT_MAX_NEW))
+        max_new = int(next((settings[name] for name in _MAX_NEW if settings.get(name) is not None), _DEFAULT_MAX_NEW))
         if max_new >= context:
             max_new = max(1, context // 2, context - len(prompt))
         return GenerationRequest(

@@ -87,7 +87,7 @@ def _loaded(folder: Path, base: Path) -> Any:
     config = _folder.config_of(base)
     text = _wrappers.text_config(config, families())
     task = AUTO[family_named(text.model_type).task]
-    hf_model = _folder.load(base, task, inner=None if text is config else text)
+    hf_model = _folder.load(base, task, text, is_inner=text is not config)
     if base != folder:
         tokens = _proof.some_tokens(hf_model.get_input_embeddings().weight)
         _adapters.merge(folder, hf_model, lambda: _proof.logits(hf_model, tokens, family_named(text.model_type).task))

@@ -19,6 +19,9 @@ from zoo.errors import SpecError, UnsupportedError
 from zoo.hf import _wrappers
 from zoo.hf._version import transformers_module
 
+PLAIN = "eager"
+"""Attention with which transformers builds a model, whatever its config says: it has no bearing on weights, and another
+may need a package, a GPU or a download."""
 CAREFULLY = {"local_files_only": True, "trust_remote_code": False}
 """Arguments against downloads and code execution: by default, transformers asks on the terminal to run code."""
 REFUSALS = (
@@ -37,19 +40,19 @@ REFUSALS = (
 """Exceptions that transformers raises for damaged or malicious folders."""
 
 
-def load(folder: Path, auto_class: str, inner: Any = None) -> Any:
+def load(folder: Path, auto_class: str, config: Any, is_inner: bool = False) -> Any:
     """The model in a folder, in its tensors' dtypes. Raises UnsupportedError if it would differ from the stored model.
 
-    inner: config of the language model, if the folder holds a multimodal model.
+    is_inner: the config is that of the language model in a multimodal one.
     """
     _check_index(folder)
     auto = getattr(transformers_module(), auto_class)
-    part = {} if inner is None else {"config": inner, "key_mapping": _wrappers.RENAMED}
+    part = {"key_mapping": _wrappers.RENAMED} if is_inner else {}
     try:
         with quiet():
             # Mismatched shapes are reported below, by name.
             reported = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-            model, info = auto.from_pretrained(folder, dtype="auto", **reported, **part, **CAREFULLY)
+            model, info = auto.from_pretrained(folder, config=config, dtype="auto", **reported, **part, **CAREFULLY)
     except REFUSALS as error:
         raise UnsupportedError("", f"{folder}: {one_line(error)}") from error
     for name, found, expected in sorted(info["mismatched_keys"]):
@@ -57,7 +60,7 @@ def load(folder: Path, auto_class: str, inner: Any = None) -> Any:
         resized = found[1:] == expected[1:] and expected[0] == model.config.vocab_size
         raise UnsupportedError(name, f"has the shape {sizes}" + (f": set vocab_size to {found[0]}" if resized else ""))
     # transformers only warns about these, and draws missing tensors at random.
-    if inner is not None:
+    if is_inner:
         info["unexpected_keys"] = _wrappers.language_keys(info["unexpected_keys"])
     for what in ("missing from", "unexpected in"):
         if keys := sorted(map(str, info[f"{what.split()[0]}_keys"])):
@@ -108,6 +111,7 @@ def config_of(folder: Path) -> Any:
             config = transformers_module().AutoConfig.from_pretrained(folder, **CAREFULLY)
     except REFUSALS as error:
         raise UnsupportedError("", f"{path}: {one_line(error)}") from error
+    config._attn_implementation = PLAIN
     if getattr(config, "quantization_config", None):
         raise UnsupportedError(
             "quantization_config", f"{path}: quantised weights cannot be converted: save them dequantised"

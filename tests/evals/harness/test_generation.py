@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from lm_eval.api.instance import Instance
+from lm_eval.models.utils import normalize_gen_kwargs
 from tokenizers import Tokenizer
 
 from evals.harness.decode import Generation, GenerationRequest
@@ -47,6 +48,12 @@ def test_a_stop_sequence_ends_the_text_and_is_cut_off(model: Decoder, byte_token
     stop = whole[3:5]
     assert generate(model, byte_tokenizer, PROMPTS[:1], until=["never there", stop]) == [whole[: whole.find(stop)]]
     assert generate(model, byte_tokenizer, PROMPTS[:1], until=stop) == [whole[: whole.find(stop)]]
+
+
+@pytest.mark.parametrize("name", ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"])
+def test_every_name_of_lm_eval_for_the_new_tokens_counts(name: str) -> None:
+    given = {name: 5, "max_completion_tokens": 7} if name != "max_completion_tokens" else {name: 5}
+    assert GenerationRequest.parse(0, [1], given, CONTEXT).max_new == normalize_gen_kwargs(given)["max_gen_toks"] == 5
 
 
 def test_a_prompt_that_is_too_long_loses_its_beginning() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 import zoo
 from tests.zoo.hf import parity
@@ -68,3 +69,16 @@ def test_quantised_weights_are_refused(tmp_path: Path) -> None:
 def test_a_folder_without_a_model_says_so(tmp_path: Path) -> None:
     with pytest.raises(zoo.UnsupportedError, match="has no config"):
         zoo.from_hf(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
+@pytest.mark.parametrize("value", ["flash_attention_2", "flash_attention_3", "kernels-community/flash-attn", "eager"])
+def test_the_attention_that_a_config_asks_for_is_not_looked_for(key: str, value: str, tmp_path: Path) -> None:
+    """It has no bearing on the weights, and may need a package, a GPU or a download."""
+    AutoModelForCausalLM.from_config(parity.draw("llama", 0)).save_pretrained(tmp_path)
+    expected = zoo.from_hf(tmp_path).state_dict()
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    found = zoo.from_hf(tmp_path).state_dict()
+    assert all(torch.equal(found[name], each) for name, each in expected.items())
