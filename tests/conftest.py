@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -57,3 +58,14 @@ def real_text() -> Path:
     if not folder:
         pytest.skip("ABLATE_TEST_DATA is not set: no real text to test on")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One browser for all tests of pages."""
+    from tests.reports.browsing import CHROMIUM, playwright  # noqa: PLC0415 (other tests need no browser)
+
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--headless"])
+        yield browser
+        browser.close()

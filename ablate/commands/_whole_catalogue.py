@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pkgutil
+import sys
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -37,11 +39,20 @@ def show_all(as_json: bool) -> int:
 
 
 def _catalogue() -> WholeCatalogue:
-    """The shipped file; made afresh if there are plug-ins, which belong to it."""
-    if plugins():
-        from ablate.api.catalogue import whole_catalogue
-
-        return whole_catalogue()
+    """The file that ships; made afresh if there are plug-ins, or variants that it does not have."""
     shipped = resources.files("ablate.api").joinpath("catalogue.json")
     found: WholeCatalogue = json.loads(shipped.read_text(encoding="utf-8"))
-    return found
+    known = {axis: {each["name"] for each in entries} for axis, entries in found["variants"].items()}
+    if not plugins() and all(_files_of(axis) <= names for axis, names in known.items()):
+        return found
+    from ablate.api.catalogue import whole_catalogue
+
+    return whole_catalogue()
+
+
+def _files_of(axis: str) -> set[str]:
+    """Names of the variants that lie in the folder of an axis of the zoo; nothing is imported."""
+    package = sys.modules.get(f"zoo.{axis}")
+    folders = package.__path__ if package else [str(resources.files("zoo").joinpath(*axis.split(".")))]
+    found = pkgutil.iter_modules(folders)
+    return {each.name for each in found if not each.ispkg and not each.name.startswith("_")}

@@ -135,7 +135,7 @@ def test_check_notices_files_that_changed_places(kind: Kind, full: Path) -> None
 def numbers(root: Path) -> dict[str, Any]:
     """What there is to read of a store, each as a document or as the complaint that it is refused with."""
     store = Store(root)
-    read: dict[str, Callable[[], object]] = {"aliases": lambda: list(store.aliases.items())}
+    read: dict[str, Callable[[], object]] = {}
     for folder in store.studies():
         name = folder.path.name
         read[f"summary of {name}"] = partial(_summary, folder.path)

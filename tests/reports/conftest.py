@@ -1,8 +1,7 @@
-"""One browser for all tests of pages."""
+"""Every figure that a test draws is checked by plotly."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import plotly.graph_objects as go
@@ -21,13 +20,3 @@ def _checked_by_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
         go.Figure(figure.drawing.to_plotly_json())
 
     monkeypatch.setattr(Figure, "__init__", checked)
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    from tests.reports.browsing import CHROMIUM, playwright  # noqa: PLC0415 (other tests need no browser)
-
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--headless"])
-        yield browser
-        browser.close()
