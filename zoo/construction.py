@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 
+from zoo.costs import refuse_impossible
 from zoo.errors import SpecWarning
 from zoo.init import UNNORMED, initialise
 from zoo.model import Decoder
@@ -16,6 +17,7 @@ def build(spec: ModelSpec, seed: int = 0) -> Decoder:
     """A model with initial values drawn by role (see `zoo.init`); the same seed gives the same values."""
     for caution in spec.cautions:
         warnings.warn(caution, SpecWarning, stacklevel=2)
+    refuse_impossible(spec)
     model = Decoder(spec)
     initialise(model, spec.init, spec.n_layers, seed, factors=_head_factors(model))
     if model.encoder is not None:

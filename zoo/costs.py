@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from zoo.caches import CacheKind
 from zoo.caching.kinds import cache_kind
+from zoo.errors import SpecError
 from zoo.features import Table
 from zoo.refusals import check_size
 from zoo.site import PartCost, matmul_cost
@@ -70,6 +71,20 @@ class Cost:
         kind.check(self.spec)
         plain = size * cache_elements(self.spec, context, encoder_context or context)
         return batch * (plain + sum(kind.extra_bytes(layer.mixer, context, size) for layer in self.spec.layers))
+
+
+MOST_PARAMETERS = 10**15
+"""A thousand times those of the largest models: no machine holds as many."""
+
+
+def refuse_impossible(spec: ModelSpec) -> None:
+    """Raise SpecError for a model whose tensors could not even be described: their sizes would overflow."""
+    try:
+        possible = cost(spec, context=1).params <= MOST_PARAMETERS
+    except OverflowError:  # a size that no float can hold
+        possible = False
+    if not possible:
+        raise SpecError("d_model", f"more than {MOST_PARAMETERS:.0e} parameters, which no machine holds")
 
 
 def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = None, prefix: float = 0.0) -> Cost:

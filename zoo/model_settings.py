@@ -22,7 +22,7 @@ from zoo.ffns._activations import PlainActivation
 from zoo.init import InitSpec
 from zoo.settings.axis import Spec, is_off
 from zoo.settings.edits import SpecJson, expand
-from zoo.settings.field_tags import As, Dropout, Fact, Features, Supports, ValuesInTests
+from zoo.settings.field_tags import MOST, As, Dropout, Fact, Features, Supports, ValuesInTests
 from zoo.site import Mask
 
 BASE = "block"
@@ -31,7 +31,7 @@ BASE = "block"
 class ModelSettings(Spec):
     """Settings of `ModelSpec`."""
 
-    vocab_size: Annotated[PositiveInt, Fact.SIZE] = 256
+    vocab_size: Annotated[PositiveInt, MOST, Fact.SIZE] = 256
     """V: vocabulary size; in a study, that of the data."""
     d_model: Features = 128
     """D: features of the residual stream."""

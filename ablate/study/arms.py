@@ -17,6 +17,7 @@ from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import StartSpec, StudySections, TeacherSpec
 from ablate.training.spec import TrainSpec
 from store.documents import JsonObject
+from zoo.costs import refuse_impossible
 from zoo.errors import SpecError
 from zoo.settings.axis import Choice, Spec
 from zoo.settings.edits import Edits, SpecJson, expand, merge
@@ -248,9 +249,11 @@ class ArmBuilder:
 
     def _model_errors(self, edits: Sequence[Edit]) -> list[SpecError]:
         try:
-            self._model(edits)
+            refuse_impossible(self._model(edits))
         except ValidationError as error:
             return explain(error, ModelSpec)
+        except SpecError as error:
+            return [error]
         return []
 
     def _model_problems(self, own: list[Edit], target: Target) -> Iterator[Problem]:

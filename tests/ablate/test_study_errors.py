@@ -59,6 +59,11 @@ CASES = {
     "an open bracket": (HEAD + "seeds: [1, 2\n@", "not YAML: expected ',' or ']'"),
     "a duplicate key": (HEAD + "@question: Again?\n", "question: given twice (first on line 1)"),
     "a tag": (HEAD + "seeds: @!!python/name:os.system 3\n", "seeds: tags are not allowed here"),
+    # sizes that no machine has
+    "a width": (HEAD.replace("d_model: 64", "d_model: @1e11"), "base.d_model: more than 1e+15 parameters"),
+    "a width beyond floats": (HEAD.replace("d_model: 64", "d_model: @1e308"), "less than or equal to 1000000000000"),
+    "heads": (arm(f"{{block.mixer.heads: @{10**400}}}"), "less than or equal to 1000000000000, not 1000000"),
+    "a width of an arm": (arm("{d_model: @1000000000}"), "arms.x.d_model: more than 1e+15 parameters"),
     # unknown keys, at each level
     "top level": (HEAD + "@trian: {}\n", "trian: unknown key (did you mean 'train'?)"),
     "train": (HEAD + "train: {@bacth: 3}\n", "train.bacth: unknown key (did you mean 'batch'?)"),

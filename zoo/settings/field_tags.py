@@ -90,11 +90,13 @@ class As:
 
 Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, ValuesInTests(0.1), Supports(*EVERY_OPERATION)]
 """A setting's type: dropout probability, in training only."""
-Features = Annotated[PositiveInt, Fact.SIZE, Fact.WIDTH]
+MOST = Field(le=10**12)
+"""Bound on a size: floats and tensors of torch hold products of a few."""
+Features = Annotated[PositiveInt, MOST, Fact.SIZE, Fact.WIDTH]
 """A setting's type: number of features that grows with d_model."""
-HeadFeatures = Annotated[PositiveInt, Fact.SIZE, Fact.HEAD_WIDTH]
+HeadFeatures = Annotated[PositiveInt, MOST, Fact.SIZE, Fact.HEAD_WIDTH]
 """A setting's type: number of features of a head."""
-Heads = Annotated[PositiveInt, Fact.SIZE, Fact.HEADS]
+Heads = Annotated[PositiveInt, MOST, Fact.SIZE, Fact.HEADS]
 """A setting's type: number of heads."""
 
 T = TypeVar("T")
