@@ -192,7 +192,9 @@ def given(options: argparse.Namespace, *names: str) -> Keywords:
 
 
 def print_json(document: Any) -> None:
-    print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+    """Print a document; in another encoding than UTF-8, which may lack characters, as ASCII."""
+    is_utf = (sys.stdout.encoding or "utf-8").casefold().startswith("utf")
+    print(json.dumps(document, indent=1, ensure_ascii=not is_utf, allow_nan=False))
 
 
 def print_line(line: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Sequence
@@ -26,6 +27,10 @@ the parts of models, `claims` what courses and papers claim, `studies` the resul
 Found = dict[str, JsonValue]
 CAMPAIGN_SECONDS = 3600.0
 SUFFIXES = (".yaml", ".yml")
+NAMES_FILES = re.compile(
+    r"\b(data|tokenizer|checkpoint|start|teacher|paths?|tasks?|include|evals|scales)\b|\$|~/|\.\./"
+)
+"""Settings that name files, and what stands for a folder."""
 
 
 def tool_server(store: str | Path = "runs", campaign_seconds: float = CAMPAIGN_SECONDS) -> MCPServer:
@@ -47,7 +52,7 @@ def tool_server(store: str | Path = "runs", campaign_seconds: float = CAMPAIGN_S
 
         study: the path of a study file, or the name of one that ships. edits: such as `train.lr=1e-3`.
         """
-        return await _answer("plan", study=_study(study), scale=scale, sets=list(edits), store=place)
+        return await _answer("plan", study=_study(study), scale=scale, sets=_edits(edits), store=place)
 
     async def judge(
         study: str,
@@ -64,7 +69,7 @@ def tool_server(store: str | Path = "runs", campaign_seconds: float = CAMPAIGN_S
         return await _answer(
             "judge",
             study=_study(study),
-            change=list(change),
+            change=_edits(change),
             scale=scale,
             budget=budget,
             replicate=replicate,
@@ -122,15 +127,27 @@ def _study(name: str) -> str:
 
 
 def _below_here(argument: str, path: str) -> str:
-    """A path below the working folder, after links. Raises ToolError for any other, and for hidden files."""
+    """A path, or a pattern of paths, that names only files below the working folder, after links, and none that is
+    hidden. Raises ToolError for any other."""
     here = Path.cwd().resolve()
     try:
-        place = Path(path).resolve().relative_to(here)
+        named = Path(path).resolve().relative_to(here)
+        every = here.glob(re.sub(r"\{(arm|seed)\}", "*", str(named))) if set("{*?[") & set(path) else ()
+        found = [named, *(each.relative_to(here) for each in every)]
+        found += [(here / each).resolve().relative_to(here) for each in found]
     except (ValueError, OSError, RuntimeError):  # elsewhere; not a path; links in a circle
         raise _refusal(f"{argument}: {path!r} is not below the working folder") from None
-    if any(part.startswith(".") for part in place.parts):
-        raise _refusal(f"{argument}: {path!r} is hidden")
+    if path == "-" or any(part.startswith(".") for each in found for part in each.parts):
+        raise _refusal(f"{argument}: {path!r} is hidden, or names what is")
     return path
+
+
+def _edits(edits: Sequence[str]) -> list[str]:
+    """Edits of a study that name no file: one could be read, and quoted in an error. Raises ToolError."""
+    for edit in edits:
+        if found := NAMES_FILES.search(edit):
+            raise _refusal(f"{edit!r}: a client cannot set {found[0]}: write it into the study's file")
+    return list(edits)
 
 
 def _refusal(message: str) -> Exception:

@@ -23,10 +23,15 @@ IN_FOLDERS = (
 )
 """Logs of a run that is named by its folder, in order of preference. Of several, the one with the highest number."""
 _NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
-_VALUE = rf"(?:tensor\(\s*)?({_NUMBER}|[-+]?(?:nan|inf)\w*|n/a|none|null)(?![\w.])"
-_WORD = r"[^\s:=,;\[\]{}]*"
-NAMED = re.compile(rf"([A-Za-z_]{_WORD}(?: [A-Za-z_(]{_WORD})*?)(?:\s*[:=]\s*|\s+){_VALUE}", re.IGNORECASE)
+_GONE = r"[-+]?(?:nan|inf)\w*|[-+]?1\.#\w+|n/a|none|null|-{3,}|\*{3,}"
+_WORD = r"[^\s:=,;\[\]{}()'\"]{0,80}"
+NAMED = re.compile(
+    rf"([A-Za-z_]{_WORD}(?:\([^\s()]{{1,20}}\))?(?: [A-Za-z_]{_WORD}(?:\([^\s()]{{1,20}}\))?){{0,5}}?)"
+    rf"['\"]?(?:\s*[:=]\s*|\s+(?:is\s+)?)[\[(]?(?:tensor\(\s*)?({_GONE}|{_NUMBER})(?!\w|\.\d)",
+    re.IGNORECASE,
+)
 """`val loss 3.28`, `eval/c4-validation/loss=3.28`, `val_loss: tensor(nan)`."""
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 SEPARATORS = "\t;,"
 
 
@@ -109,9 +114,14 @@ def _csv(path: Path) -> Log:
 
 
 def _text(path: Path) -> Log:
-    """A record per line, of the names on it."""
-    found = ({name.strip(): value for name, value in NAMED.findall(line)} for line in _content(path).splitlines())
-    return [record for record in found if record]
+    """A record per line, of the names on it; of equal names, the first."""
+    log: Log = []
+    for line in COLOURS.sub("", _content(path)).splitlines():
+        record: dict[str, object] = {}
+        for name, value in NAMED.findall(line):
+            record.setdefault(name, value)
+        log += [record] if record else []
+    return log
 
 
 def _content(path: Path) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -19,7 +20,7 @@ from store.errors import ArgumentError, reason_of
 from zoo.errors import did_you_mean
 
 NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
-NO_NUMBER = re.compile(r"(?:tensor\()?\s*[-+]?(?:nan|inf(?:inity)?|n/?a|none|null)\b.*", re.IGNORECASE)
+NO_NUMBER = re.compile(r"(?:tensor\()?\s*(?:[-+]?(?:nan|inf|1\.#)|n/?a$|none$|null$|-{3,}$|\*{3,}$).*", re.IGNORECASE)
 """Values of a loss that has diverged, however it is written."""
 STEPS = ("global_step", "train/global_step", "trainer/global_step", "step", "iter", "iteration", "Step", "_step")
 """Names of the step counter in logs, in order of preference; `_step`, W&B's own, counts calls to log."""
@@ -50,7 +51,7 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
         ArgumentError: nothing matches, a file cannot be read, or it has no such metric.
     """
     paths: dict[tuple[str, str], Path] = {}
-    for arm, seed, path in _named(pattern):
+    for arm, seed, path in matches(pattern):
         other = paths.get((arm, seed), path)
         paths[arm, seed] = max(other, path, key=by_number)
         if other != path and not _differ_by_numbers(other, path):
@@ -76,24 +77,38 @@ def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
         f"seed {row['seed']} of {row['arm']} is left out: its loss is of step {row['step']:g} of {row['furthest']:g}"
         for row in left_out.iter_rows(named=True)
     )
-    return logs.filter(~short), said
+    kept = logs.filter(~short)
+    last = kept.filter(pl.col("loss").is_finite()).group_by("arm", maintain_order=True).agg(pl.col("step").max())
+    steps = dict(last.drop_nulls().iter_rows())
+    if steps and min(steps.values()) < ALIKE * max(steps.values()):
+        ends = ", ".join(f"{step:g} ({arm})" for arm, step in steps.items())
+        said = (f"the arms' losses are of different steps: {ends}", *said)
+    if unknown := kept.filter(pl.col("step").is_null() & pl.col("loss").is_finite()).height:
+        said = (*said, f"runs without a step, so that none is known to have ended: {unknown}")
+    return kept, said
 
 
-def _named(pattern: str) -> Iterator[tuple[str, str, Path]]:
+def matches(pattern: str) -> Iterator[tuple[str, str, Path]]:
     """Arm, seed (0 without `{seed}`) and path of everything that a pattern matches."""
+    pattern = os.path.normpath(pattern)
     parts = re.split(r"(\{arm\}|\{seed\}|\*)", pattern)
     seen: set[str] = set()
     text = ""
     for part in parts:
         name = part.strip("{}")
         if part in ("{arm}", "{seed}"):
-            text += f"(?P={name})" if name in seen else f"(?P<{name}>[^/]+?)"
+            # As much as possible is the arm's name: `no-skip-s0` is `no-skip`, and not `no`.
+            text += f"(?P={name})" if name in seen else f"(?P<{name}>[^/]+{'' if name == 'arm' else '?'})"
             seen.add(name)
         else:
             text += "[^/]*" if part == "*" else re.escape(part)
     root = Path(pattern).anchor or "."
     glob = re.sub(r"\{arm\}|\{seed\}", "*", pattern).removeprefix(Path(pattern).anchor)
-    for path in sorted(Path(root).glob(glob)):
+    try:
+        paths = sorted(Path(root).glob(glob))
+    except (ValueError, NotImplementedError) as error:
+        raise ArgumentError("losses", f"no pattern: {reason_of(error)}", pattern) from error
+    for path in paths:
         if found := re.fullmatch(text, str(path)):
             yield found["arm"], found.groupdict().get("seed") or "0", path
 
@@ -108,19 +123,20 @@ def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
     ArgumentError."""
     try:
         log = read(path)
-    except (OSError, ValueError, csv.Error, RecursionError) as error:
+    except (OSError, ValueError, csv.Error, RecursionError, OverflowError) as error:
         raise ArgumentError("losses", f"cannot be read: {reason_of(error)}", path) from error
-    names = [name for name in ([metric] if metric else LOSSES) if any(name in record for record in log)]
-    if not names:
+    known = dict.fromkeys(name for record in log for name in record)
+    wanted = next((name for name in ([metric] if metric else LOSSES) if _called(name, known, metric is None)), None)
+    if wanted is None:
         raise _without(metric, log, path)
-    name = names[0]
-    counter = next((step for step in STEPS if any(_number(record.get(step)) is not None for record in log)), "")
+    numbered = dict.fromkeys(each for record in log for each in record if _number(record[each]) is not None)
+    counter = next((name for name in STEPS if _called(name, numbered)), "")
     values: list[tuple[object, float | None]] = []
     step: float | None = None
     for record in log:
-        here = _number(record.get(counter))
+        here = _number(record.get(_called(counter, record) or ""))
         step = step if here is None else here
-        if name in record:
+        if (name := _called(wanted, record, metric is None)) is not None:
             values.append((record[name], step))
     # Nulls between numbers only say that nothing was logged there; after the last number they are a loss that is gone.
     numbers = [place for place, (value, _) in enumerate(values) if value is not None]
@@ -128,8 +144,17 @@ def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
     value, at = values[numbers[-1]] if padded else values[-1]
     found = math.nan if value is None or NO_NUMBER.fullmatch(str(value)) else _number(value)
     if found is None:
-        raise ArgumentError("losses", f"the last {name} is {str(value)!r}, which is no number", path)
+        raise ArgumentError("losses", f"the last {wanted} is {str(value)!r}, which is no number", path)
     return found, at
+
+
+def _called(wanted: str, known: Iterable[str], loosely: bool = True) -> str | None:
+    """The first name that is the wanted one; loosely: in any case, perhaps after other words, `INFO global step`."""
+    if not loosely:
+        return wanted if wanted in known else None
+    folded = wanted.casefold()
+    found = (each for each in known if (name := each.casefold()) == folded or name.endswith(f" {folded}"))
+    return next(found, None)
 
 
 def _number(value: object) -> float | None:
@@ -138,7 +163,10 @@ def _number(value: object) -> float | None:
         return None
     if isinstance(value, str):
         return float(value.replace(",", "")) if NUMBER.fullmatch(value.strip()) else None
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # JSON has integers of any length
+        return math.inf
 
 
 def _without(metric: str | None, log: Log, path: Path) -> ArgumentError:

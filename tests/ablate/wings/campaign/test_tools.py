@@ -86,6 +86,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (here / "notes.txt").write_text("secret", encoding="utf-8")
     (here / "link.yaml").symlink_to(tmp_path / "outside.yaml")
     (here / "plugin.py").write_text("open('executed', 'w').close()", encoding="utf-8")
+    (here / ".git").mkdir()
+    (here / ".git" / "key.json").write_text('{"key": "secret"}', encoding="utf-8")
     monkeypatch.chdir(here)
     return here
 
@@ -104,9 +106,32 @@ def test_a_study_that_is_no_study_below_the_working_folder_is_refused_unread(pat
     assert refused(found, "below the working folder", "is hidden", "neither a study that ships", "No such file")
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../*.csv", "../{arm}/{seed}.json", ".env", "link.yaml"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/etc/passwd", "../*.csv", "../{arm}/{seed}.json", ".env", "link.yaml", "-", "{arm}.yaml", "{arm}/key.json"),
+        *("*/key.json", "{arm}*", "[.]git/config", "{arm}/{seed}.json"),
+    ],
+)
 def test_losses_elsewhere_are_refused_unread(path: str, folder: Path) -> None:
-    assert refused(called(folder / "runs", "compare", file=path), "below the working folder", "is hidden")
+    assert refused(
+        called(folder / "runs", "compare", file=path), "below the working folder", "is hidden", "expected a file"
+    )
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        'data={"source": "files", "paths": ["$TOKEN"]}',
+        "data.paths=/root/.*/x",
+        "base.checkpoint=/root",
+        "arms.post.start.checkpoint=../x",
+        "data.tokenizer.path=/etc/passwd",
+    ],
+)
+def test_edits_that_name_files_are_refused(edit: str, folder: Path) -> None:
+    for tool, arguments in {"plan": {"edits": [edit]}, "judge": {"change": [edit]}}.items():
+        assert refused(called(folder / "runs", tool, study="norm_placement", **arguments), "a client cannot set")
 
 
 @pytest.mark.parametrize("name", ["--plugin=plugin.py", "--check=rmsnorm", "--matrix=page.html", "-h"])
@@ -115,7 +140,7 @@ def test_text_of_a_client_is_no_option(name: str, folder: Path) -> None:
         found = called(folder / "runs", tool, **arguments)
         assert found.is_error and name in found.content[0].text, found
     called(folder / "runs", "claims", words=name)  # -h is a part of words
-    assert {path.name for path in folder.iterdir()} == {".env", "notes.txt", "link.yaml", "plugin.py"}
+    assert {path.name for path in folder.iterdir()} == {".env", ".git", "notes.txt", "link.yaml", "plugin.py"}
 
 
 def test_options_of_every_command_are_text_to_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -242,6 +244,77 @@ def test_names_with_punctuation_are_whole(tmp_path: Path) -> None:
     assert read_logs(f"{tmp_path}/{{arm}}.log", "eval/web.v2(%)")["loss"].to_list() == [1234.0, 1234.0]
     with pytest.raises(ablate.ArgumentError, match="has no validation/Loss"):
         read_logs(f"{tmp_path}/{{arm}}.log", "validation/Loss")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("{arm}-s{seed}.log", ["base-s0", "no-skip-s0", "no-sink-s1"]),
+        ("{arm}-{seed}.log", ["rope-base-0", "rope-ntk-0", "mu-lr-3"]),
+        ("./{arm}_{seed}.log", ["a_b_1", "c_2"]),
+    ],
+)
+def test_an_arm_has_as_long_a_name_as_it_can(
+    pattern: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, {f"{name}.log": "step 1 val loss 3.0" for name in names})
+    found = [(row["arm"], row["seed"]) for row in read_logs(pattern).iter_rows(named=True)]
+    expected = [tuple(re.split(r"[-_]s?(?=\d+$)", name)) for name in names]
+    assert sorted(found) == sorted(expected)
+
+
+def test_arms_that_end_at_unlike_steps_are_named(tmp_path: Path) -> None:
+    """All runs of one arm were killed, or its losses became empty cells as it diverged: none of them is short."""
+    for arm, last in {"a": 1000, "b": 300}.items():
+        for seed in range(3):
+            rows = "\n".join(f"{k},{9 - k / 500}" for k in range(100, last + 1, 100))
+            written(tmp_path, {f"{arm}-{seed}.csv": f"step,val_loss\n{rows}\n"})
+    notes = ablate.compare(f"{tmp_path}/{{arm}}-{{seed}}.csv").notes
+    assert "the arms' losses are of different steps: 1000 (a), 300 (b)" in notes
+    for seed in range(3):
+        written(tmp_path, {f"c_{seed}.log": "val loss 3.1", f"d_{seed}.log": "val loss 3.2"})
+    notes = ablate.compare(f"{tmp_path}/{{arm}}_{{seed}}.log").notes
+    assert "runs without a step, so that none is known to have ended: 6" in notes
+
+
+LINES = {
+    "Step [200/1000], train_loss: 2.0, val_loss: 3.5": (3.5, 200),
+    "INFO global step 200: val loss 3.5": (3.5, 200),
+    "step 1000 val_loss 3.5 (best: 3.3, step: 800)": (3.5, 1000),
+    "\x1b[31mstep: \x1b[32m 10  \x1b[36mval_loss: \x1b[0m 3.5000  \x1b[34mmemory:  5.00GiB(6.3%)\x1b[39m tps: 1,234": (
+        3.5,
+        10,
+    ),
+    "{'eval_loss': 3.5, 'step': 20}": (3.5, 20),
+    "Epoch 3 Val Loss 3.5": (3.5, 1),
+    "step 20: val_loss 3.5.": (3.5, 20),
+    "step 20: val_loss is NaN, stopping": (math.nan, 20),
+    "step 20 val_loss -1.#IND": (math.nan, 20),
+    "step 20 val_loss ******": (math.nan, 20),
+    "12:30:01 v1.2.3 step 7 | val_loss=1.5e-3 | lr 1e-3": (1.5e-3, 7),
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_lines_as_trainers_print_them(line: str, tmp_path: Path) -> None:
+    other = "global step 1\n" if "global" in line else "step 1\n"
+    written(tmp_path, {"pre.log": f"{other}{line}\n"})
+    ((_, _, loss, step),) = read_logs(f"{tmp_path}/{{arm}}.log").rows()
+    assert (loss, step) == pytest.approx(LINES[line], nan_ok=True)
+
+
+def test_a_long_line_takes_no_long_time(tmp_path: Path) -> None:
+    written(tmp_path, {"pre.log": "word " * 20_000 + "x" * 100_000 + "\nstep 3 val_loss 3.5\n"})
+    start = time.process_time()
+    assert read_logs(f"{tmp_path}/{{arm}}.log").rows() == [("pre", "0", 3.5, 3.0)]
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("pattern", ["{arm}**.log", "{arm}/**x"])
+def test_a_pattern_that_is_none_is_one_line(pattern: str, tmp_path: Path) -> None:
+    with pytest.raises(ablate.ArgumentError, match=r"no pattern|no file or folder matches"):
+        read_logs(f"{tmp_path}/{pattern}")
 
 
 @pytest.mark.parametrize(
