@@ -5,6 +5,7 @@
 Losses are in bits per byte, so that vocabularies compare. With d_ab the difference of two arms, averaged over seeds:
 
     foresight   Σ |d_ab| [sign d_ab at the scale = sign d_ab at the target] / Σ |d_ab|     |d_ab|: at the target
+    pairs       the same with every pair counting once
     minutes     2 · runs · seconds / 60, runs = (2.8 σ / d)²: core-minutes after which an arm's own difference from the
                 baseline is found at 5 % with 80 % power; the median over arms
     σ           √mean((d₁ − d₂)² / 2) over arms, d₁ and d₂ the paired differences of two seeds
@@ -23,6 +24,7 @@ from statistics import fmean, median
 
 import numpy as np
 
+from reports.judge.reading.documents import StudyDocuments
 from store import Store
 
 TARGET, BASELINE = "target", "base"
@@ -46,13 +48,14 @@ def means(of: Losses) -> dict[str, float]:
     return {arm: fmean(seeds.values()) for arm, seeds in of.items()}
 
 
-def foresight(here: dict[str, float], there: dict[str, float], arms: list[str]) -> float:
+def foresight(here: dict[str, float], there: dict[str, float], arms: list[str], weighted: bool = True) -> float:
     """Share of pairs in the target's order, weighted by their difference there. Arms may be repeated."""
     right = whole = 0.0
     for a, b in combinations(arms, 2):
         gap = there[a] - there[b]
-        whole += abs(gap)
-        right += abs(gap) * ((here[a] - here[b]) * gap > 0)
+        weight = abs(gap) if weighted else float(gap != 0)
+        whole += weight
+        right += weight * ((here[a] - here[b]) * gap > 0)
     return right / whole if whole else math.nan
 
 
@@ -75,30 +78,42 @@ def paired(of: Losses) -> dict[str, list[float]]:
 
 
 def noise(differences: dict[str, list[float]]) -> float:
-    """Standard deviation of a paired difference."""
-    return math.sqrt(fmean((each[0] - each[1]) ** 2 / 2 for each in differences.values() if len(each) > 1))
+    """Standard deviation of a paired difference; NaN with one seed."""
+    squares = [(each[0] - each[1]) ** 2 / 2 for each in differences.values() if len(each) > 1]
+    return math.sqrt(fmean(squares)) if squares else math.nan
 
 
-def rows(store: Store, scales: list[str], seconds: dict[str, float]) -> list[str]:
-    there = means(losses(store, TARGET))
-    found = []
-    for scale in scales:
-        of = losses(store, scale)
-        here = means(of)
-        arms = sorted(here.keys() & there.keys())
-        if len(arms) < 3 or BASELINE not in here:
-            continue
-        differences = paired(of)
-        sd = noise(differences)
-        cost = seconds.get(scale, math.nan)
-        minutes = median(2 * (2.8 * sd / fmean(each)) ** 2 * cost / 60 for each in differences.values() if each)
-        share, (low, high) = foresight(here, there, arms), interval(here, there, arms)
-        seeds = min(len(each) for each in of.values())
-        found.append(
-            f"| {scale} | {len(arms)} | {seeds} | {here[BASELINE]:.3f} | {sd:.4f} | {cost:.0f} | {minutes:.2g} "
-            f"| {share:.0%} ({low:.0%} to {high:.0%}) |"
-        )
-    return found
+def above_bigrams(store: Store, scale: str) -> float:
+    """The baseline's loss minus that of bigrams of as many tokens as a run reads, in nats per token."""
+    documents = StudyDocuments.of(store.study("scale_choice", scale).path, store)
+    (arm,) = (arm for arm in documents.study.arms if arm.name == BASELINE)
+    found = fmean(result.loss for run in arm.runs if (result := store.read_result(run.digest)) and result.loss)
+    return found - documents.references[BASELINE].read.bigram
+
+
+HEAD = ("arms", "seeds", "base, bits per byte", "above bigrams", "σ", "seconds", "minutes", "foresight", "pairs")
+
+
+def row(store: Store, scale: str, seconds: float) -> tuple[str, ...]:
+    """One scale against the target. `pairs` is foresight without weights."""
+    of, there = losses(store, scale), means(losses(store, TARGET))
+    here = means(of)
+    arms = sorted(here.keys() & there.keys())
+    differences = paired(of)
+    sd = noise(differences)
+    minutes = median(2 * (2.8 * sd / fmean(each)) ** 2 * seconds / 60 for each in differences.values() if each)
+    low, high = interval(here, there, arms)
+    return (
+        str(len(arms)),
+        str(min(map(len, of.values()))),
+        f"{here[BASELINE]:.3f}",
+        f"{above_bigrams(store, scale):+.2f}",
+        f"{sd:.4f}",
+        f"{seconds:.0f}",
+        f"{minutes:.2g}",
+        f"{foresight(here, there, arms):.0%} ({low:.0%} to {high:.0%})",
+        f"{foresight(here, there, arms, weighted=False):.0%}",
+    )
 
 
 def effects(store: Store, scales: list[str]) -> list[str]:
@@ -120,10 +135,11 @@ def main() -> None:
     asked = parser.parse_args()
     store = Store(asked.store)
     seconds = {name: float(value) for name, _, value in (each.partition("=") for each in asked.seconds)}
-    here = [s.scale for s in store.study_documents() if s.name == "scale_choice" and s.scale != TARGET]
-    print("| scale | arms | seeds | base, bits per byte | σ of a difference | seconds | minutes | foresight |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|")
-    print("\n".join([*rows(store, here, seconds), "", *effects(store, here)]))
+    print(f"| scale | {' | '.join(HEAD)} |\n|---{'|--:' * len(HEAD)}|")
+    here = [each.scale for each in store.study_documents() if each.name == "scale_choice" and each.scale != TARGET]
+    for scale in here:
+        print(f"| {scale} | {' | '.join(row(store, scale, seconds.get(scale, math.nan)))} |")
+    print("\n" + "\n".join(effects(store, here)))
 
 
 if __name__ == "__main__":
