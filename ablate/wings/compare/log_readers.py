@@ -72,11 +72,14 @@ def _json(path: Path) -> Log:
 
 
 def _json_lines(path: Path) -> Log:
-    """One object per line. A last line that a kill tore is dropped."""
-    *lines, last = _content(path).split("\n")
-    found = [json.loads(line) for line in lines if line.strip()]
-    with suppress(ValueError):
-        found += [json.loads(last)] if last.strip() else []
+    """One object per line. A line that a kill tore is dropped: the last, or one that a resumed run wrote after."""
+    lines = [line for line in _content(path).split("\n") if line.strip()]
+    found = []
+    for line in lines:
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    if len(found) < len(lines) / 2:
+        raise ValueError("most of its lines are not JSON")
     return _of_records(found)
 
 

@@ -212,6 +212,7 @@ READ = {
     "bom.json": (b'\xef\xbb\xbf[{"step": 1, "eval_loss": 3.0}]', 3.0, 1),
     "wide.log": ("step 10: val loss 3.1\n".encode("utf-16"), 3.1, 10),
     "cut.jsonl": ('{"step": 1, "eval_loss": 3.2}\n{"step": 2, "eva', 3.2, 1),
+    "resumed.jsonl": ('{"step": 1, "eval_loss": 3.3}\n{"step": 2, "ev\n{"step": 2, "eval_loss": 3.2}\n', 3.2, 2),
     "padded.jsonl": (
         '{"step": 1, "loss": 4, "eval_loss": null}\n{"step": 2, "eval_loss": 3.2}\n{"step": 3, "eval_loss": null}\n',
         3.2,
