@@ -1,16 +1,16 @@
 """How well each small scale of scale_choice.yaml predicts its target, and at what price, as Markdown.
 
-    python docs/benchmarks/scale_choice.py STORE [--seconds today=26 bytes=24 ...]
+    python docs/benchmarks/scale_choice.py STORE
 
 Losses are in bits per byte, so that vocabularies compare. With d_ab the difference of two arms, averaged over seeds:
 
     foresight   Σ |d_ab| [sign d_ab at the scale = sign d_ab at the target] / Σ |d_ab|     |d_ab|: at the target
     pairs       the same with every pair counting once
-    minutes     2 · runs · seconds / 60, runs = (2.8 σ / d)²: core-minutes after which an arm's own difference from the
+    price       2 · runs · FLOPs of a run, runs = (2.8 σ / d)²: compute after which an arm's own difference from the
                 baseline is found at 5 % with 80 % power; the median over arms
     σ           √mean((d₁ − d₂)² / 2) over arms, d₁ and d₂ the paired differences of two seeds
 
-An interval of foresight resamples arms, since pairs share them. Seconds are those of one run on an idle core.
+An interval of foresight resamples arms, since pairs share them.
 """
 
 from __future__ import annotations
@@ -91,17 +91,19 @@ def above_bigrams(store: Store, scale: str) -> float:
     return found - documents.references[BASELINE].read.bigram
 
 
-HEAD = ("arms", "seeds", "base, bits per byte", "above bigrams", "σ", "seconds", "minutes", "foresight", "pairs")
+HEAD = ("arms", "seeds", "base, bits per byte", "above bigrams", "σ", "TFLOP", "price", "foresight", "pairs")
 
 
-def row(store: Store, scale: str, seconds: float) -> tuple[str, ...]:
-    """One scale against the target. `pairs` is foresight without weights."""
+def row(store: Store, scale: str) -> tuple[str, ...]:
+    """One scale against the target. `pairs` is foresight without weights; compute is in TFLOP."""
     of, there = losses(store, scale), means(losses(store, TARGET))
     here = means(of)
     arms = sorted(here.keys() & there.keys())
     differences = paired(of)
     sd = noise(differences)
-    minutes = median(2 * (2.8 * sd / fmean(each)) ** 2 * seconds / 60 for each in differences.values() if each)
+    study = store.study("scale_choice", scale).read()
+    tera = study.arm(BASELINE).flops / 1e12 if study else math.nan
+    price = median(2 * (2.8 * sd / fmean(each)) ** 2 * tera for each in differences.values() if each)
     low, high = interval(here, there, arms)
     return (
         str(len(arms)),
@@ -109,8 +111,8 @@ def row(store: Store, scale: str, seconds: float) -> tuple[str, ...]:
         f"{here[BASELINE]:.3f}",
         f"{above_bigrams(store, scale):+.2f}",
         f"{sd:.4f}",
-        f"{seconds:.0f}",
-        f"{minutes:.2g}",
+        f"{tera:.2f}",
+        f"{price:.2g}",
         f"{foresight(here, there, arms):.0%} ({low:.0%} to {high:.0%})",
         f"{foresight(here, there, arms, weighted=False):.0%}",
     )
@@ -131,14 +133,11 @@ def effects(store: Store, scales: list[str]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", type=Path)
-    parser.add_argument("--seconds", nargs="*", default=[], metavar="SCALE=SECONDS")
-    asked = parser.parse_args()
-    store = Store(asked.store)
-    seconds = {name: float(value) for name, _, value in (each.partition("=") for each in asked.seconds)}
-    print(f"| scale | {' | '.join(HEAD)} |\n|---{'|--:' * len(HEAD)}|")
+    store = Store(parser.parse_args().store)
     here = [each.scale for each in store.study_documents() if each.name == "scale_choice" and each.scale != TARGET]
+    print(f"| scale | {' | '.join(HEAD)} |\n|---{'|--:' * len(HEAD)}|")
     for scale in here:
-        print(f"| {scale} | {' | '.join(row(store, scale, seconds.get(scale, math.nan)))} |")
+        print(f"| {scale} | {' | '.join(row(store, scale))} |")
     print("\n" + "\n".join(effects(store, here)))
 
 
