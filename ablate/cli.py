@@ -59,7 +59,6 @@ def _ended(arguments: Sequence[str] | None) -> int:
             options = _parser().parse_args(given or ["status", "--next"])
         finally:  # `--help` exits here
             sys.stdout.flush()
-        options.own_process = arguments is None  # the process ends with the command
         with _signals_as_ctrl_c(), _plain_warnings():
             status = cast(Command, options.command).run(options)
             sys.stdout.flush()  # inside `try`, as above: a closed pipe is no error

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
 
 @dataclass(frozen=True)
 class Wing:
-    """What a wing adds to the command line and to the Python face."""
+    """Declaration of what a wing adds to the command line and to the Python face."""
 
     commands: tuple[str, ...] = ()
     """Commands, in the order of the help."""
@@ -42,10 +42,9 @@ def commands() -> dict[str, str]:
 
 def face() -> dict[str, str]:
     """Module of every public name of the wings."""
-    return dict(_face())
-
-
-def _face() -> Iterator[tuple[str, str]]:
-    for package, wing in wings().items():
-        for module, names in wing.face.items():
-            yield from ((name, f"{package}.{module}") for name in names)
+    return {
+        name: f"{package}.{module}"
+        for package, wing in wings().items()
+        for module, names in wing.face.items()
+        for name in names
+    }

@@ -15,7 +15,7 @@ def caveats(result: RecordedResult, names: Collection[str] = ()) -> list[str]:
 
 
 def signs(result: RecordedResult, names: Collection[str] = ()) -> str:
-    """How often settled differences like the result's kept their sign in larger models. names: if given, only of
+    """Sentence on how often settled differences like the result's kept their sign in larger models. names: if given, only of
     these arms."""
     found = of_result(result)
     return kept_signs.sentence({name: kept for name, kept in found.items() if not names or name in names})

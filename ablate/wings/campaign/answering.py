@@ -25,7 +25,7 @@ def answer(command: str, values: dict[str, object]) -> int:
     options = {action.dest: action.default for action in parser._actions if action.dest != argparse.SUPPRESS}
     if unknown := values.keys() - options.keys():
         raise TypeError(f"{command} has no {', '.join(sorted(unknown))}")
-    given = argparse.Namespace(**{**options, "plugin": None, "own_process": True, **values, "json": True})
+    given = argparse.Namespace(**{**options, "plugin": None, **values, "json": True})
     try:
         status: int = module.run(given)
         return status

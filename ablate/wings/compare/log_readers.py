@@ -31,6 +31,8 @@ NAMED = re.compile(
     re.IGNORECASE,
 )
 """`val loss 3.28`, `eval/c4-validation/loss=3.28`, `val_loss: tensor(nan)`."""
+PREAMBLE = re.compile(r"^(?:(?:debug|info|warning|error|v?\d[\d.]*) +)+", re.IGNORECASE)
+"""Words before a name that a logger prints: a level, a version."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 SEPARATORS = "\t;,"
 
@@ -122,7 +124,7 @@ def _text(path: Path) -> Log:
     for line in COLOURS.sub("", _content(path)).splitlines():
         record: dict[str, object] = {}
         for name, value in NAMED.findall(line):
-            record.setdefault(name, value)
+            record.setdefault(PREAMBLE.sub("", name), value)
         log += [record] if record else []
     return log
 

@@ -22,7 +22,7 @@ from zoo.errors import did_you_mean
 NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
 NO_NUMBER = re.compile(r"(?:tensor\()?\s*(?:[-+]?(?:nan|inf|1\.#)|n/?a$|none$|null$|-{3,}$|\*{3,}$).*", re.IGNORECASE)
 """Values of a loss that has diverged, however it is written."""
-STEPS = ("global_step", "train/global_step", "trainer/global_step", "step", "iter", "iteration", "Step", "_step")
+STEPS = ("global_step", "global step", "train/global_step", "trainer/global_step", "step", "iter", "iteration", "_step")
 """Names of the step counter in logs, in order of preference; `_step`, W&B's own, counts calls to log."""
 ALIKE = 0.98
 """Fraction of its arm's last step from which on a run counts as ended."""
@@ -126,17 +126,18 @@ def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
     except (OSError, ValueError, csv.Error, RecursionError, OverflowError) as error:
         raise ArgumentError("losses", f"cannot be read: {reason_of(error)}", path) from error
     known = dict.fromkeys(name for record in log for name in record)
-    wanted = next((name for name in ([metric] if metric else LOSSES) if _called(name, known, metric is None)), None)
+    named = [metric if metric in known else None] if metric else [_called(name, known) for name in LOSSES]
+    wanted = next(filter(None, named), None)
     if wanted is None:
         raise _without(metric, log, path)
     numbered = dict.fromkeys(each for record in log for each in record if _number(record[each]) is not None)
-    counter = next((name for name in STEPS if _called(name, numbered)), "")
+    counter = next(filter(None, (_called(name, numbered) for name in STEPS)), "")
     values: list[tuple[object, float | None]] = []
     step: float | None = None
     for record in log:
         here = _number(record.get(_called(counter, record) or ""))
         step = step if here is None else here
-        if (name := _called(wanted, record, metric is None)) is not None:
+        if (name := wanted if metric else _called(wanted, record)) in record:
             values.append((record[name], step))
     # Nulls between numbers only say that nothing was logged there; after the last number they are a loss that is gone.
     numbers = [place for place, (value, _) in enumerate(values) if value is not None]
@@ -148,13 +149,9 @@ def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
     return found, at
 
 
-def _called(wanted: str, known: Iterable[str], loosely: bool = True) -> str | None:
-    """The first name that is the wanted one; loosely: in any case, perhaps after other words, `INFO global step`."""
-    if not loosely:
-        return wanted if wanted in known else None
-    folded = wanted.casefold()
-    found = (each for each in known if (name := each.casefold()) == folded or name.endswith(f" {folded}"))
-    return next(found, None)
+def _called(wanted: str, known: Iterable[str]) -> str | None:
+    """The name that is the wanted one, in any case. `best val loss` is another name than `val loss`."""
+    return next((each for each in known if each.casefold() == wanted.casefold()), None)
 
 
 def _number(value: object) -> float | None:

@@ -280,6 +280,7 @@ def test_arms_that_end_at_unlike_steps_are_named(tmp_path: Path) -> None:
 
 
 LINES = {
+    "step 10: best val loss 3.2, val loss 3.5, time per step 0.3": (3.5, 10),
     "Step [200/1000], train_loss: 2.0, val_loss: 3.5": (3.5, 200),
     "INFO global step 200: val loss 3.5": (3.5, 200),
     "step 1000 val_loss 3.5 (best: 3.3, step: 800)": (3.5, 1000),
