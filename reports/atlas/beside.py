@@ -15,8 +15,8 @@ def caveats(result: RecordedResult, names: Collection[str] = ()) -> list[str]:
 
 
 def signs(result: RecordedResult, names: Collection[str] = ()) -> str:
-    """Sentence on how often settled differences like the result's kept their sign in larger models. names: if given, only of
-    these arms."""
+    """Sentence on how often settled differences like the result's kept their sign in larger models. names: if given,
+    only of these arms."""
     found = of_result(result)
     return kept_signs.sentence({name: kept for name, kept in found.items() if not names or name in names})
 
