@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,8 +112,8 @@ def evaluate(
     """
     folder, found = Path(run), run
     if folder.is_dir() and not (folder / "run.json").exists():  # a checkpoint, which is imported first
-        for importer in added_to(__name__):
-            found = importer.imported_first(folder, store, progress)
+        for name in added_to(__name__):
+            found = importlib.import_module(name).imported_first(folder, store, progress)
     place, identity = find_run(found, store)
     directory = place.data(identity.data.digest).path
     if not directory.is_dir():

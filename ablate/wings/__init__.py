@@ -6,12 +6,14 @@ A wing is a folder here. It is deleted as a folder, with its tests; nothing else
     WING = Wing(commands=("pack", "merge"), face={"packing": ("pack", "Packed")})
 
 `commands` are files of its folder `commands`, written as those of `ablate/commands`. `face` are the public names of
-`import ablate`, by the module of the wing that has them. `adds` are modules of the wing by the place in the core that
-asks for them (`store.extensions`): each place says what it expects.
+`import ablate`, by the module of the wing that has them. `adds` are modules of the wing, or "" for its package, by the
+place in the core that asks for them (`store.extensions`). Each place says what it expects:
 
-| place | a module of the wing has |
+| place | what the wing has there |
 |---|---|
 | `ablate.api.evaluating` | `imported_first`, which makes a run of a checkpoint's folder |
+| `ablate.running.engines` | engines, one per file |
+| `ablate.tracking` | trackers, one per file |
 | `reports.page.html.site` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """
 
@@ -62,4 +64,4 @@ def face() -> dict[str, str]:
 
 for _name, _wing in wings().items():
     for _place, _module in _wing.adds.items():
-        extend(_place, f"{_name}.{_module}")
+        extend(_place, f"{_name}.{_module}".rstrip("."))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -71,7 +72,7 @@ class StorePages:
 
 
 def shown() -> list[StorePages]:
-    return [module.SHOWN for module in added_to(__name__)]
+    return [importlib.import_module(name).SHOWN for name in added_to(__name__)]
 
 
 def render_site(root: Path | str) -> Path:
