@@ -16,11 +16,11 @@ import pytest
 
 from ablate.cli import main
 from ablate.running.engines import EngineError, Event, load
-from ablate.running.engines._remote import TRIES
-from ablate.running.engines.slurm import Slurm, SlurmJob, minutes
 from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.training.stop import ENDED_BY_REQUEST
+from ablate.wings.cluster._remote import TRIES
+from ablate.wings.cluster.slurm import Slurm, SlurmJob, minutes
 from store import Store
 from tests.ablate.conftest import identity_of
 from tests.ablate.test_kill import outcome
