@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from pydantic_core import to_jsonable_python
@@ -19,6 +19,8 @@ from ablate.readable import clock
 from ablate.study.design_spec import Screen, named
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
+from ablate.training.execution import Execution
+from ablate.training.refusals import refusal
 from evals.costs.machine import Speed
 from store.documents import JsonObject
 from store.documents.claims import origin, statement
@@ -162,6 +164,14 @@ def plan_rows(
 def matched_line(plan: Plan) -> str:
     """`Matched: flops and parameters. In brackets: the difference from pre.`"""
     return f"Matched: {plan.study.budget.matched}. In brackets: the difference from {plan.study.baseline}."
+
+
+def refusal_lines(arms: Iterable[ArmPlan], execution: Execution) -> Iterator[str]:
+    """A line for each arm whose runs cannot be executed as asked."""
+    for arm in arms:
+        reason = refusal(arm.runs[0].identity, arm.train, arm.spec, execution)
+        if reason is not None:
+            yield f"arm {arm.name}: {reason}"
 
 
 def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[str]:

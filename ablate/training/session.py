@@ -30,6 +30,7 @@ from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
 from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError
 from ablate.training.reader import TrainingData, TrainingReader
+from ablate.training.refusals import refusal
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
@@ -107,7 +108,10 @@ class Session:
             if stack is not None:
                 stack.recompute = execution.recompute
         self.group = group
-        self.sharded = self._shared_out(identity) if execution.shard else None
+        reason = refusal(identity, self.spec, self.model.spec, execution)
+        if execution.shard and reason is not None:
+            raise ProcessGroupError(reason)
+        self.sharded = self._shared_out() if execution.shard else None
         subject = self.sharded.model if self.sharded else self.model
         self.part = trained_part(subject, self.spec, self.seed)
         spec = self.model.spec
@@ -144,12 +148,10 @@ class Session:
             self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
         self._wall_seconds_before = self.place.wall_seconds
 
-    def _shared_out(self, identity: RunDocument) -> Sharded:
-        """The model, sharded over the group. Raises ProcessGroupError if the run cannot be."""
-        from ablate.training.sharding import Sharded, refusal  # noqa: PLC0415 (slow to load)
+    def _shared_out(self) -> Sharded:
+        """The model, sharded over the group."""
+        from ablate.training.sharding import Sharded  # noqa: PLC0415 (slow to load)
 
-        if reason := refusal(self.spec, identity, self.model):
-            raise ProcessGroupError(reason)
         return Sharded(self.model, self.numerics.device, self.group)
 
     @property
