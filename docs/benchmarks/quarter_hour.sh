@@ -14,7 +14,7 @@ here=$PWD
 cd "$(dirname "$0")/../.." || exit 2
 device=${DEVICE:-cuda} python=${PYTHON:-python} in_all=${SECONDS_IN_ALL:-700} patience=${PATIENCE:-1} wanted="  "
 scale=$([ -n "${TINY:-}" ] && echo smoke || echo gpu-minutes)
-queue=(norm_placement swa_nope ffn_activation rope_base gqa_groups)
+queue="norm_placement swa_nope ffn_activation rope_base gqa_groups"
 asked=$(cd "$here" && realpath -m "${*: -1}")
 store=$(realpath -m "${STORE:-$(mktemp -d)}")
 watcher= # process that packs runs as they end
@@ -24,7 +24,7 @@ export PYTHONUNBUFFERED=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 
 settings=(--scale "$scale" --store "$store")
 if [ -n "${TINY:-}" ]; then
-    queue=("${queue[@]:0:2}")
+    queue="norm_placement swa_nope"
     said="the studies' own text"
     settings+=(--set seeds=1 --set evals=null)
 elif [ -n "${ABLATE_TEST_DATA:-}" ]; then
@@ -38,7 +38,7 @@ else
 fi
 
 if [ "${1:-}" = prepare ] && [ $# = 2 ]; then
-    for study in "${queue[@]}"; do
+    for study in $queue; do
         "$python" -m ablate data "studies/$study.yaml" "${settings[@]}" || exit
     done
     mkdir -p "$asked" && tar -czf "$asked/text.tgz" -C "$store" data && du -h "$asked/text.tgz"
@@ -70,7 +70,7 @@ ended() { find "$store" -maxdepth 2 -name result.json | sort; }
 
 packed() { # all runs that have ended; replaced in one step, so that the archive is whole at any moment
     local names=() study
-    for study in "${queue[@]}"; do
+    for study in $queue; do
         [ ! -e "$store/studies/$study-$scale/study.json" ] || names+=("$study")
     done
     "$python" -m ablate pack "${names[@]}" --scale "$scale" --store "$store" --out "$archive.new" && mv "$archive.new" "$archive"
@@ -80,28 +80,29 @@ watch() { # packs whenever a run has ended
     local known= found
     while sleep 3; do
         found=$(ended)
-        [ "$found" = "$known" ] || { known=$found; packed; } # an error is of a study half written, and the next turn is near
+        [ "$found" = "$known" ] || { packed && known=$found; } # a failure is of a study half written: try again
     done >"$store/packing.log" 2>&1
 }
 
-study() {
-    "$python" -m ablate run "studies/$1.yaml" "${settings[@]}" --device "$device" --checkpoint-seconds 20 \
+study() { # arrays are not exported
+    local own
+    mapfile -t own <<<"$given"
+    "$python" -m ablate run "studies/$1.yaml" "${own[@]}" --device "$device" --checkpoint-seconds 20 \
         $([ "$device" = cuda ] && echo --workers-per-gpu || echo --workers) 2 </dev/null
 }
 
-part_of_functions() { # a command for `part` that runs a function here: functions and arrays are not exported
-    local name=$1
-    shift
-    printf '%s\n' "$(declare -p store folder python device scale queue settings archive)" "$(declare -f)" "$name $*"
-}
+export -f brought tests ended packed study
+given=$(printf '%s\n' "${settings[@]}")
+export store folder python device scale queue archive given TINY=${TINY:-}
 
 part versions "versions, a product and a copy" 30 "$python" docs/benchmarks/first_gpu.py versions "$device"
 part profile "what a compiled step of gpu-hour spends its time on" 60 "$python" docs/benchmarks/first_gpu.py kernels "$device" compiled
-part tests "tests that need a GPU" 120 bash -c "$(part_of_functions tests)"
-part brought "what was prepared, and earlier runs" 60 bash -c "$(part_of_functions brought)"
+part tests "tests that need a GPU" 120 bash -c tests
+part brought "what was prepared, and earlier runs" 60 bash -c brought
 watch & watcher=$!
-for name in "${queue[@]}"; do
-    part "$name" "the study at $scale, on $said" "$in_all" bash -c "$(part_of_functions study "$name")"
+for name in $queue; do
+    part "$name" "the study at $scale, on $said" "$in_all" bash -c "study $name"
 done
-part packed "runs that have ended" 60 bash -c "$(part_of_functions packed)"
+part packed "runs that have ended" 60 bash -c packed
+part speeds "speed and memory of each run" 30 "$python" docs/benchmarks/stored_speeds.py "$store"
 echo "$out"
