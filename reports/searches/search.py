@@ -196,12 +196,11 @@ def read_search(folder: Path, curves: bool = True) -> SearchSummary:
         means = tuple(each.means[name] for name in objectives) if each else trial.values
         is_best = trial.number in best and found.is_judged
         trials.append(trial.model_copy(update={"values": means, "best": is_best}))
-    means = {(each.arm, each.objective): each.fresh.mean for each in fresh if each.fresh}
-    values = base.values and tuple(
-        means.get((base.name, name), old) for name, old in zip(objectives, base.values, strict=True)
-    )
-    document = document.model_copy(update={"trials": tuple(trials), "base": base.model_copy(update={"values": values})})
-    return replace(found, document=document)
+    of_base = {each.objective: each.fresh.mean for each in fresh if each.arm == base.name and each.fresh}
+    if base.values is not None:
+        values = (of_base.get(name, value) for name, value in zip(objectives, base.values, strict=True))
+        base = base.model_copy(update={"values": tuple(values)})
+    return replace(found, document=document.model_copy(update={"trials": tuple(trials), "base": base}))
 
 
 def _runs(store: Store, document: SearchDocument) -> dict[str, TrialRun]:

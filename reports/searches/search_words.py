@@ -19,30 +19,35 @@ MOST_SETTINGS = 4
 
 def headline(search: SearchSummary) -> str:
     """The model found, and the uncertainty of its score."""
-    best = search.best
     if not search.is_judged:
         return f"A {search.document.scale} search only shows that it works: its runs are too short to find anything."
-    if not best:
+    if not search.best:
         return "No trial reached the full budget."
-    if len(search.objectives) > 1:
-        verb = "is" if len(best) == 1 else "are"
-        ends = ", ".join(_best_in(search, place) for place in range(len(search.objectives)))
-        front = f"{len(best)} of {len(search.scored)} scored trials {verb} on the front"
-        return f"{ends[0].upper()}{ends[1:]}; {front}.{_base_beside(search)}"
+    return _of_front(search) if len(search.objectives) > 1 else _of_best(search, search.best[0])
+
+
+def _of_front(search: SearchSummary) -> str:
+    verb = "is" if len(search.best) == 1 else "are"
+    ends = ", ".join(_best_in(search, place) for place in range(len(search.objectives)))
+    front = f"{len(search.best)} of {len(search.scored)} scored trials {verb} on the front"
+    return f"{ends[0].upper()}{ends[1:]}; {front}.{_base_beside(search)}"
+
+
+def _of_best(search: SearchSummary, best: TrialRecord) -> str:
     base, gap = search.base, search.against_base
     alike = [each for each in search.standings if each.is_best and not (gap and base and each.trial == base.number)]
     if len(alike) > 1:
         return _alike(search, alike) + _base_beside(search)
     if gap is not None:
         return _against_base(search, gap)
-    if None in (best[0].values or (None,)):
+    if None in (best.values or (None,)):
         return "Every trial diverged."
     found = _best_in(search, 0)
-    return f"{found[0].upper()}{found[1:]}{_settings(best[0])}."
+    return f"{found[0].upper()}{found[1:]}{_settings(best)}."
 
 
 def _against_base(search: SearchSummary, gap: Gap) -> str:
-    """`Trial 7 beats the base: loss 2.301 against 2.353 over 3 fresh seeds, a difference of −0.052 ± 0.021: lr 0.01.`"""
+    """`Trial 7 beats base: loss 2.301 against 2.353 over 3 fresh seeds, a difference of −0.052 ± 0.021: lr 0.01.`"""
     (name, way), base = next(iter(search.objectives.items())), search.document.base.name
     is_better = (gap.difference < 0) == (way == "minimize")
     verb = "beats" if is_better else "is worse than"

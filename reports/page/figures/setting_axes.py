@@ -53,9 +53,8 @@ def setting_axes(trials: Sequence[TrialRecord], paths: Sequence[str]) -> list[Se
 def _axis(path: str, title: str, trials: Sequence[TrialRecord]) -> SettingAxis:
     having = [trial for trial in trials if path in trial.params]
     ends = next(trial.distributions[path].attributes for trial in having if path in trial.distributions)
-    texts = {
-        trial.params[path]: setting_text(trial.settings.get(path, trial.params[path])) for trial in reversed(having)
-    }
+    said = reversed([(trial.params[path], trial.settings.get(path, trial.params[path])) for trial in having])
+    texts = {value: setting_text(setting) for value, setting in said}
     if isinstance(ends, Choices):
         choices = [choice for choice in ends.choices if choice in texts]
         at = {choice: float(place) for place, choice in enumerate(choices)}
@@ -132,9 +131,17 @@ def slices(
             )
         at = trials.index(base) if base else None
         if at is not None and not math.isnan(axis.places[at]):
-            cross = {"x": [short(axis.places[at])], "y": [short(scores[at])], "name": BASE, "marker": BASE_MARK}
-            hover = {"legendgroup": BASE, "hovertemplate": f"{BASE}: %{{y:.5g}}<extra></extra>"}
-            figure.add_scatter(mode="markers", showlegend=not number, **cross, **hover, **place)
+            figure.add_scatter(
+                x=[short(axis.places[at])],
+                y=[short(scores[at])],
+                mode="markers",
+                name=BASE,
+                legendgroup=BASE,
+                showlegend=not number,
+                marker=BASE_MARK,
+                hovertemplate=f"{BASE}: %{{y:.5g}}<extra></extra>",
+                **place,
+            )
         room = 0.12 * (axis.high - axis.low or 1.0)
         figure.update_xaxes(
             title={**TITLE, "text": axis.title},
