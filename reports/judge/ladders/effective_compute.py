@@ -318,12 +318,12 @@ class Shifted:
         width = float(np.ptp(self.arm.log_flops))
         if not width:
             return None
-        factors = np.linspace(-self.reach, self.reach, 4 * SLOPES)
+        factors = np.linspace(-self.reach, self.reach, 100)
 
         def squares(slopes: Floats) -> Floats:
             """Least over ln f at the last budget, on two grids."""
             rough = self.squares(*np.broadcast_arrays(factors, slopes[:, None]))
-            fine = factors[rough.argmin(axis=1), None] + np.linspace(-1, 1, SLOPES) * (factors[1] - factors[0])
+            fine = factors[rough.argmin(axis=1), None] + np.linspace(-1, 1, 25) * (factors[1] - factors[0])
             return self.squares(*np.broadcast_arrays(fine, slopes[:, None])).min(axis=1)
 
         most = self.reach / width
