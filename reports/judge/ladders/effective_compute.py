@@ -15,8 +15,8 @@ A few budgets do not determine a curve with three parameters, only its fall betw
 factor, ln b = ln 0.2 ± 0.5, from which more budgets can move it; f then has room for a bend that is not seen.
 
 Noise is a standard deviation relative to the loss, the same at all budgets: that of runs which differ in their seed
-alone; else what the differences leave beside one f per arm and what all arms share at a budget; else what the caller
-knows, which also counts as `HISTORY_FREEDOM` runs beside the first two.
+alone; else what the differences leave beside each arm's f and its trend (without it, if little is left) and what all arms
+share at a budget; else what the caller knows, which also counts as `HISTORY_FREEDOM` runs beside the first two.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ EXPONENT, EXPONENT_ERROR = 0.2, 0.5
 """What is known of b beforehand, as the mean and standard deviation of its logarithm."""
 EXPONENTS = np.geomspace(0.05, 0.7, 80)
 KNOWN = ((np.log(EXPONENTS) - math.log(EXPONENT)) / EXPONENT_ERROR) ** 2
-LIKE = 1e-3
-"""A noise that only weighs points against each other."""
+LIKE, EXACT = 1e-3, 1e-4
+"""A noise that only weighs points against each other, and the share of it that an exact difference has."""
 FEWEST = 4
-"""Degrees of freedom of an arm and the baseline from which their noise is their own, and not that of all arms."""
+"""Degrees of freedom from which an arm and the baseline have a noise of their own, apart from that of all arms; and from
+which a misfit is what is left beside trends."""
 
 @dataclass(frozen=True)
 class Budget:
@@ -80,7 +81,7 @@ class EffectiveCompute:
 
     factor, p, verdict: over all budgets, corrected over the arms. by_budget: FLOPs and effective compute at each budget
     alone, uncorrected. trend: the factor by which effective compute changes with tenfold compute, and the p of no
-    change. reason: why there is no factor.
+    change, corrected over the arms. reason: why there is no factor.
     """
 
     arm: str
@@ -128,6 +129,9 @@ def effective_compute(
         trend = Shifted.of(curve, of, beside).trend() if beside else None
         found[name] = EffectiveCompute(name, len(of), noise=noise, by_budget=by_budget, trend=trend)
     corrected, intervals = holm([test.p for test in tests.values()]), difference_intervals(list(tests.values()))
+    trends = {name: each.trend for name, each in found.items() if each.trend}
+    for (name, trend), p in zip(trends.items(), holm([p for _, p in trends.values()]), strict=True):
+        found[name] = replace(found[name], trend=(trend[0], p))
     for (name, test), p, ends in zip(tests.items(), corrected, intervals, strict=True):
         found[name] = replace(found[name], factor=exp(ends), p=p, verdict=verdict_of(-test.value, p))
     return tuple(found.values())
@@ -142,7 +146,7 @@ def no_curve(curve: Sequence[Budget]) -> str:
     return ""
 
 
-def worth(curve: Sequence[Budget], nats: float, relative_noise: float = 1e-6) -> Interval | None:
+def worth(curve: Sequence[Budget], nats: float, relative_noise: float = LIKE) -> Interval | None:
     """Effective compute that a loss lower by `nats` is worth at the baseline's largest budget, with the interval that
     its curve leaves; None without a curve."""
     curve = sorted(curve, key=lambda each: each.flops)
@@ -150,7 +154,7 @@ def worth(curve: Sequence[Budget], nats: float, relative_noise: float = 1e-6) ->
         return None
     last = curve[-1]
     lower = Budget(last.name, last.flops, {seed: loss - nats for seed, loss in last.losses.items()})
-    return exp(Shifted.of(curve, [lower], CurveNoise(relative_noise, math.inf, "", share=1e-6)).interval())
+    return exp(Shifted.of(curve, [lower], CurveNoise(relative_noise, 1e6, "", share=EXACT)).interval())
 
 
 def noise_of(
@@ -162,7 +166,9 @@ def noise_of(
         square, freedom = _replicates(arms.values())
     origin, common = "runs that differ in their seed", freedom > 0
     if not freedom:
-        square, freedom = _misfit(arms, baseline, trend)
+        square, freedom = _misfit(arms, baseline, trend=True)  # which an arm whose advantage shrinks does not enlarge
+        if freedom < FEWEST and not trend:
+            square, freedom = _misfit(arms, baseline, trend=False)
         origin = "the misfit of the joint curve"
     if sigma is not None:
         relative = sigma / fmean(each.mean for each in arms[baseline])
