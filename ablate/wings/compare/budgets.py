@@ -44,13 +44,14 @@ def with_budgets(frame: pl.DataFrame, baseline: str) -> pl.DataFrame:
     Runs are at one budget if their FLOPs are alike, and so is the name of their size where the baseline has that name.
     Raises ArgumentError if an arm has several budgets whose FLOPs are unknown.
     """
-    known = {name: frame[name].to_list() if name in frame.columns else [None] * frame.height for name in COLUMNS}
-    params = [of if of is not None else _parameters(size) for of, size in zip(known["params"], known["size"], strict=True)]
-    flops = [
-        c if c is not None else FLOPS_PER_PARAMETER * n * d if n is not None and d is not None else None
-        for c, n, d in zip(known["flops"], params, known["tokens"], strict=True)
-    ]
-    runs = frame.with_columns(params=pl.Series(params, dtype=pl.Float64), flops=pl.Series(flops, dtype=pl.Float64))
+    runs = frame.with_columns(
+        pl.lit(None, pl.String if name == "size" else pl.Float64).alias(name)
+        for name in ("size", "params", "flops", "tokens")
+        if name not in frame.columns
+    )
+    named = pl.Series([_parameters(size) for size in runs["size"]], dtype=pl.Float64)
+    runs = runs.with_columns(params=pl.coalesce("params", named))
+    runs = runs.with_columns(flops=pl.coalesce("flops", FLOPS_PER_PARAMETER * pl.col("params") * pl.col("tokens")))
     key = [name for name in ("arm", "seed", "split", "rate") if name in frame.columns]
     if runs["flops"].null_count():
         if runs.select(pl.struct(key).is_duplicated().any()).item():
@@ -60,14 +61,9 @@ def with_budgets(frame: pl.DataFrame, baseline: str) -> pl.DataFrame:
                 "(or a `size` such as 125M) and `tokens`",
             )
         return frame.drop("flops", strict=False)
-    if "size" not in runs.columns:
-        runs = runs.with_columns(size=pl.lit(None, pl.String))
     shared = runs.filter(arm=baseline)["size"].drop_nulls().unique().to_list()
     runs = runs.with_columns(label=pl.when(pl.col("size").is_in(shared)).then("size"))
     return runs.with_columns(budget=pl.Series(_names(runs, key))).drop("label")
-
-
-COLUMNS = ("size", "params", "flops", "tokens")
 
 
 def _parameters(size: str | None) -> float | None:
@@ -169,7 +165,7 @@ def _speeds(runs: pl.DataFrame) -> dict[tuple[str, str], float]:
     """Mean FLOP/s by arm and budget; empty if a table has no speeds, or not the FLOPs of a token."""
     if "tokens_per_second" not in runs.columns:
         return {}
-    per_token = pl.col("flops") / pl.col("tokens") if "tokens" in runs.columns else FLOPS_PER_PARAMETER * pl.col("params")
+    per_token = pl.coalesce(pl.col("flops") / pl.col("tokens"), FLOPS_PER_PARAMETER * pl.col("params"))
     rates = runs.with_columns(rate=pl.col("tokens_per_second") * per_token).drop_nulls("rate")
     means = rates.group_by("arm", "budget").agg(pl.col("rate").mean())
     return {(arm, budget): rate for arm, budget, rate in means.iter_rows()}
@@ -177,7 +173,8 @@ def _speeds(runs: pl.DataFrame) -> dict[tuple[str, str], float]:
 
 def _ratio(speeds: Mapping[tuple[str, str], float], arm: str, baseline: str) -> float | None:
     """FLOP/s of an arm over the baseline's: the geometric mean over the budgets at which both are known."""
-    ratios = [rate / speeds[baseline, of] for (name, of), rate in speeds.items() if name == arm and (baseline, of) in speeds]
+    both = [(rate, speeds.get((baseline, of))) for (name, of), rate in speeds.items() if name == arm]
+    ratios = [rate / base for rate, base in both if base]
     return math.exp(fmean(map(math.log, ratios))) if ratios else None
 
 
@@ -207,6 +204,7 @@ def _notes(
             if has_speeds
             else "no effective compute at equal seconds: the FLOPs of a token need `tokens` or `params`"
         )
-    if "flops" not in runs.columns:
+    product = FLOPS_PER_PARAMETER * pl.col("params") * pl.col("tokens")
+    if runs.select(((product / pl.col("flops") - 1).abs() < 1e-9).all()).item():
         notes.append(f"FLOPs are {FLOPS_PER_PARAMETER} × parameters × tokens")
     return notes

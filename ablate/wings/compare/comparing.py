@@ -16,7 +16,7 @@ from ablate.planning.looks import ALPHA, looks
 from ablate.wings.compare.budgets import arms_of, judged_compute, largest, with_budgets
 from ablate.wings.compare.logs_of_others import ended, is_pattern, read_logs
 from ablate.wings.compare.loss_metrics import facing, notes_on
-from ablate.wings.compare.loss_table import LossTable, read_table
+from ablate.wings.compare.loss_table import BUDGETS, LossTable, read_table
 from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
 from reports.page.wording.arm_names import listed_seeds
 from store.documents import JsonObject
@@ -182,12 +182,9 @@ def _pinned(curve: LossTable, table: LossTable, baseline: str | None) -> pl.Data
     if name not in names:
         raise ArgumentError("curve", f"has no arm {name}{did_you_mean(name, names)}; arms: {', '.join(names)}")
     own = curve.frame.filter(arm=name)
-    if table.frame["seed"].dtype != own["seed"].dtype:
-        own = own.with_columns(pl.col("seed").cast(pl.String))
-        table = replace(table, frame=table.frame.with_columns(pl.col("seed").cast(pl.String)))
-    both = table.frame.filter(arm=name)
-    same = [each for each in ("seed", "size", "params", "flops", "tokens") if each in own.columns and each in both.columns]
-    if both.join(own, on=same, how="semi", nulls_equal=True).height:
+    keys = [name for name in ("seed", *BUDGETS) if name in own.columns and name in table.frame.columns]
+    both = table.frame.filter(arm=name).select(pl.col(keys).cast(pl.String))
+    if both.join(own.select(pl.col(keys).cast(pl.String)), on=keys, how="semi", nulls_equal=True).height:
         raise ArgumentError("curve", f"runs of {name} are both in the curve and in the table: keep them in one")
     return own
 

@@ -15,8 +15,8 @@ A few budgets do not determine a curve with three parameters, only its fall betw
 factor, ln b = ln 0.2 ± 0.5, from which more budgets can move it; f then has room for a bend that is not seen.
 
 Noise is a standard deviation relative to the loss, the same at all budgets: that of runs which differ in their seed
-alone; else what the differences leave beside each arm's f and its trend (without it, if little is left) and what all arms
-share at a budget; else what the caller knows, which also counts as `HISTORY_FREEDOM` runs beside the first two.
+alone; else what the differences leave beside each arm's f and its trend (without it, if little is left) and what all
+arms share at a budget; else what the caller knows, which also counts as `HISTORY_FREEDOM` runs beside the first two.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ KNOWN = ((np.log(EXPONENTS) - math.log(EXPONENT)) / EXPONENT_ERROR) ** 2
 LIKE, EXACT = 1e-3, 1e-4
 """A noise that only weighs points against each other, and the share of it that an exact difference has."""
 FEWEST = 4
-"""Degrees of freedom from which an arm and the baseline have a noise of their own, apart from that of all arms; and from
-which a misfit is what is left beside trends."""
+"""Degrees of freedom from which an arm and the baseline have a noise of their own, apart from that of all arms; and
+from which a misfit is what is left beside trends."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -324,13 +325,15 @@ class Shifted:
         width = float(np.ptp(self.arm.log_flops))
         if not width:
             return None
-        factors = np.linspace(-self.reach, self.reach, 100)
 
         def squares(slopes: Floats) -> Floats:
-            """Least over ln f at the last budget, on two grids."""
-            rough = self.squares(*np.broadcast_arrays(factors, slopes[:, None]))
-            fine = factors[rough.argmin(axis=1), None] + np.linspace(-1, 1, 25) * (factors[1] - factors[0])
-            return self.squares(*np.broadcast_arrays(fine, slopes[:, None])).min(axis=1)
+            """Least over ln f at the last budget, on successively finer grids."""
+            centre, reach = np.zeros((len(slopes), 1)), self.reach
+            for _ in range(4):
+                factors = centre + reach * np.linspace(-1, 1, 25)  # (slopes, factors)
+                found = self.squares(*np.broadcast_arrays(factors, slopes[:, None]))
+                centre, reach = np.take_along_axis(factors, found.argmin(axis=1)[:, None], axis=1), reach / 12
+            return np.asarray(found.min(axis=1))
 
         most = self.reach / width
         best = least(squares, -most, most)

@@ -38,7 +38,6 @@ def ladder(
     law: tuple[float, float, float] = LAWS[0],
     common: float = 0.0,
     trend: float = 0.0,
-    step: float = 4.0,
 ) -> dict[str, list[Budget]]:
     """A baseline, and arms whose compute counts by a factor at the largest size. common: share of the variance that
     runs of one size and seed have in common; trend: factor per tenfold compute, as a power of ten."""
@@ -50,7 +49,7 @@ def ladder(
         name = f"arm {place}" if place else "base"
         found[name] = []
         for size in range(sizes):
-            compute = step ** float(size - sizes + 1)
+            compute = 4.0 ** float(size - sizes + 1)
             worth_of = compute * (factor * compute**trend if place else 1.0)
             own = math.sqrt(common) * shared[size] + math.sqrt(1 - common) * draw.standard_normal(seeds)
             losses = (floor + scale * worth_of**-exponent) * (1 + noise * own)
@@ -180,7 +179,7 @@ def test_a_pinned_curve_judges_an_arm_at_a_budget_of_its_own() -> None:
 
 
 def test_worth_is_the_compute_that_the_law_needs() -> None:
-    floor, scale, exponent = LAWS[0]
+    _, scale, exponent = LAWS[0]
     curve = ladder(0, noise=0.0, seeds=1)["base"]
     needed = ((scale - 0.01) / scale) ** (-1 / exponent)  # E + A·f^(−b) = E + A − 0.01
     found = worth(curve, 0.01)
@@ -226,7 +225,7 @@ def test_intervals_cover(sizes: int, seeds: int, common: float, noise: float) ->
 
 
 def test_an_advantage_that_shrinks_is_said_to() -> None:
-    found = only(ladder(1, factors=(1.0,), trend=-0.2, noise=5e-4, seeds=2))
+    found = only(ladder(2, factors=(1.0,), trend=-0.2, noise=5e-4, seeds=2))
     assert only(ladder(1, factors=(1.0,), trend=-0.2, noise=2e-4)).changes == "shrinks"  # one seed at four sizes
     assert found.changes == "shrinks"
     assert found.trend is not None

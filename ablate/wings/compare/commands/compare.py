@@ -5,9 +5,9 @@ for each run and the columns arm, seed, loss; optional: rate (learning rate), sp
 Lower is better; --higher-is-better is for accuracies, rewards and the like. A run whose loss is empty, NaN or infinite
 has failed; leave out runs that have not ended. If a run has several rows, the last by a column such as step counts.
 Runs at several sizes or lengths also have flops, or params (or a size such as 125M) and tokens, and optionally
-tokens_per_second. From two budgets of the baseline on, each arm's effective compute is then given: x1.08 if the baseline
-would need 1.08 times the compute to be as good. One seed per size is enough if there are a few sizes; the output says
-which noise was used. --curve takes the baseline from another file.
+tokens_per_second. From two budgets of the baseline on, each arm's effective compute is then given: x1.08 if the
+baseline would need 1.08 times the compute to be as good. One seed per size is enough if there are a few sizes; the
+output says which noise was used. --curve takes the baseline from another file.
 
 A pattern such as 'logs/{arm}-s{seed}/trainer_state.json' reads the last losses from the logs of other trainers: Hugging
 Face's Trainer, TensorBoard, Weights & Biases, JSON lines, CSV, text. A run whose log ends before others of its arm is
