@@ -101,6 +101,7 @@ class RunOptions(PlanOptions, total=False):
 
     checkpoint_seconds: float
     stall_timeout: float
+    profile: bool
 
 
 def described(name: str) -> str:

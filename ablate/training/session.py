@@ -29,6 +29,7 @@ from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
 from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError
+from ablate.training.profiling import StepTrace
 from ablate.training.reader import TrainingData, TrainingReader
 from ablate.training.refusals import refusal
 from ablate.training.schedule import warmup_steps
@@ -101,7 +102,7 @@ class Session:
         self.digest, self.seed, self.steps = identity.digest, identity.seed, identity.steps
         self.reads = identity.reads
         self.spec = TrainSpec.model_validate(identity.train)
-        self.checkpoint_seconds, self.stop = execution.checkpoint_seconds, stop
+        self.checkpoint_seconds, self.stop, self._profiles = execution.checkpoint_seconds, stop, execution.profile
         self.rest_seconds = min(rest_seconds, self.checkpoint_seconds)
         self.model = initial_model(store, identity).to(numerics.device)
         for stack in (self.model, self.model.encoder):
@@ -171,7 +172,7 @@ class Session:
         watch = DivergenceWatch(
             warmup_steps(self.steps, self.spec), self.place.start_loss, self.place.steps_above_start
         )
-        with executed_backends(training=True) as backends, closing(self._train()) as stretches:
+        with executed_backends(training=True) as backends, closing(self._train(self._trace())) as stretches:
             for steps in stretches:
                 self.place.attention = attention_text(backends, self.model.spec, self.spec.context, self.numerics)
                 reason = self._note(steps, watch)
@@ -190,7 +191,10 @@ class Session:
             yield steps
             self._rested = time.perf_counter()
 
-    def _train(self) -> Generator[list[TrainingStep]]:
+    def _trace(self) -> StepTrace | None:
+        return StepTrace(self.store.trace_path(self.digest), self.numerics.device) if self._profiles else None
+
+    def _train(self, trace: StepTrace | None = None) -> Generator[list[TrainingStep]]:
         stretches = train(
             self.learner,
             self.reader.batch,
@@ -199,6 +203,7 @@ class Session:
             done=self.place.step,
             seconds=self.place.seconds,
             watcher=self.prober,
+            trace=trace,
         )
         return stretches if self.sharded is None else self._gathered(stretches, self.sharded)
 

@@ -43,7 +43,10 @@ class Counting:
         return run
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # torch's own, when it loads inductor
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning"),  # torch's own, when it loads inductor
+    pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning"),  # also its own, after a graph break
+]
 
 
 @pytest.fixture(autouse=True)
