@@ -12,7 +12,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from ablate.api.runs import find_run
-from ablate.data import AnyCorpus, SyntheticCorpus, open_corpus
+from ablate.data import SyntheticCorpus, open_corpus
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import restored
 from ablate.planning.checks import conditions
@@ -120,7 +120,7 @@ def evaluate(
         raise StoreError(f"{identity.digest}: its corpus is not in {place.data_dir}")
     corpus = open_corpus(directory)
     given = {"tasks": tasks, "limit": limit, "at": at, **settings}
-    spec = _asked(given, corpus, parse(identity.model))
+    spec = asked(given, parse(identity.model), corpus if isinstance(corpus, SyntheticCorpus) else None)
     request = Request(
         store=str(place.root.resolve()),
         corpus=str(corpus.directory.resolve()),
@@ -133,8 +133,10 @@ def evaluate(
         return Scores(identity.digest, _evaluated(place, request))
 
 
-def _asked(settings: Mapping[str, object], corpus: AnyCorpus, model: ModelSpec) -> EvalSpec:
-    synthetic = corpus.source if isinstance(corpus, SyntheticCorpus) else None
+def asked(settings: Mapping[str, object], model: ModelSpec, corpus: SyntheticCorpus | None = None) -> EvalSpec:
+    """The evaluations that settings ask for, of a model on text, or on the corpus of a synthetic task. Raises
+    ArgumentError if one is unknown or not possible."""
+    synthetic = corpus.source if corpus else None
     source = synthetic.source if synthetic else "this run's data"
     found = conditions(synthetic, source, {"this one": model}, Path.cwd(), own_tokenizers=False)
     given = {name: value for name, value in settings.items() if value is not None and value is not False}

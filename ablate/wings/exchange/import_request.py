@@ -84,7 +84,7 @@ def import_run(
 ) -> tuple[RunDocument, Corpus]:
     """Import a model, unless the store has its finished run. Returns its run and corpus. Raises ArgumentError."""
     with open_progress(store, name, {}, progress) as shown:
-        corpus = prepare(asked.source, store.data_dir, asked.folder, shown.data)
+        corpus = prepare(asked.source, store.data_dir, asked.folder, shown.data, asked.context)
     assert isinstance(corpus, Corpus)  # the source is text
     run = imported_run(checkpoint, corpus, asked.context, numerics, asked.bos)
     found = store.read_import(name)
