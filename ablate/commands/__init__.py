@@ -25,7 +25,6 @@ OF_THE_CORE = (
     "register",
     "data",
     "search",
-    "import",
     "eval",
     "generate",
     "report",
@@ -37,7 +36,6 @@ OF_THE_CORE = (
     "serve",
     "zoo",
     "schema",
-    "export",
     "bench",
     "completion",
 )

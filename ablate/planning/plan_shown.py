@@ -25,6 +25,7 @@ from evals.costs.machine import Speed
 from store.documents import JsonObject
 from store.documents.claims import origin, statement
 from store.documents.design import structure
+from store.documents.study import UNJUDGED
 from store.documents.study_arm import taught_by
 from store.documents.tuning import trials, untuned
 from zoo.settings.edits import expand
@@ -45,8 +46,10 @@ def search_lines(study: Study, base: ArmPlan, speed: Speed, at_once: float) -> l
     spec = study.search
     if spec is None:
         return []
-    whole, each = spec.whole_runs * spec.seeds, base.estimated_seconds(speed)
-    kept = f", {spec.repeats} of them reserved for more seeds of the leading settings" if spec.repeats else ""
+    last = spec.confirming if study.scale not in UNJUDGED else 0
+    whole, each = spec.whole_runs * spec.seeds + last, base.estimated_seconds(speed)
+    kept = f", at most {spec.repeats} of them further seeds of leading settings" if spec.repeats else ""
+    kept += f", and {last} runs that confirm the best against {base.name}" if last else ""
     begun = f"; trials start at {100 * spec.shares[0]:.3g} % of the budget" if spec.fidelity else ""
     lines = [
         f"Search: up to {spec.trials} trials{kept}{begun}: {whole * base.flops:.3g} FLOPs, about"

@@ -17,11 +17,11 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.running.engines import EngineError, Event, load
-from ablate.running.engines._remote import TRIES, Attempts
-from ablate.running.engines.slurm import Slurm, SlurmJob, minutes, runs_of
 from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.training.stop import ENDED_BY_REQUEST
+from ablate.wings.cluster._remote import TRIES, Attempts
+from ablate.wings.cluster.slurm import Slurm, SlurmJob, minutes, runs_of
 from store import Store
 from tests.ablate.conftest import identity_of
 from tests.ablate.test_kill import outcome

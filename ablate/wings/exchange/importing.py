@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.api._import_request import ImportSettings, import_run, import_settings, remember_import
 from ablate.api.code_trust import refuse_code
 from ablate.api.evaluating import Scores, evaluate
 from ablate.api.public import Dtype
@@ -23,6 +22,7 @@ from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.study.written import Sets
 from ablate.training.execution import Count
+from ablate.wings.exchange.import_request import ImportSettings, import_run, import_settings, remember_import
 from evals.harness.conventions import Bos
 from store import Store
 from store.documents import JsonObject, MeasureDocument, ResultDocument, RunDocument
