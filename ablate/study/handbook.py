@@ -5,7 +5,7 @@ Every file of `studies/claims` is a topic. A claim of a study may refer to an en
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from ablate.study.problems import Problem, StudyError
 from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import YamlDocument, parse_shipped, read_text
 from store.documents.handbook import HandbookClaim
+from zoo.vocabulary import says
+from zoo.vocabulary import words as text_words
 
 FOLDER = SHIPPED / "claims"
 
@@ -51,12 +53,11 @@ def matching(*words: str) -> tuple[HandbookClaim, ...]:
     """Entries that contain all of these words or phrases, or the one with this id; without words, all."""
     if len(words) == 1 and words[0] in handbook():
         return (handbook()[words[0]],)
-    wanted = [" ".join(word.lower().split()) for word in words]
-    return tuple(entry for entry in handbook().values() if all(word in _text(entry) for word in wanted))
+    return tuple(entry for entry in handbook().values() if all(says(_text(entry), phrase) for phrase in words))
 
 
 @cache
-def _text(entry: HandbookClaim) -> str:
-    """Lower-case text of an entry, with words for its standing and its test: `tested by nothing`."""
+def _text(entry: HandbookClaim) -> Sequence[str]:
+    """Words of an entry, and of its standing and its test: `tested by nothing`."""
     said = entry.model_dump(exclude_defaults=True).values()
-    return " ".join((*map(str, said), entry.standing, f"tested by {entry.answer}")).lower()
+    return text_words(" ".join((*map(str, said), entry.standing, f"tested by {entry.answer}")))

@@ -18,7 +18,7 @@ from ablate.study.schema import study_schema
 from ablate.study.study import Study
 from ablate.study.written import Sets, edit_layers, read_study
 from store.documents.study import FORMER_SCALES, SCALES
-from zoo.errors import OTHER_NAMES
+from zoo.vocabulary import names_for
 
 ON_A_GPU = ("gpu-hour", "gpu-minutes", "gpu-quick", "gpu")
 """Default scales on a GPU: the first that a study has."""
@@ -155,7 +155,7 @@ def _with_home(problem: Problem, paths: list[str]) -> Problem:
     if said is None or place is None or (place[2] and place[2] not in SECTIONS):
         return problem
     key, near = place[3], said[1] and said[1].rpartition(".")[2]
-    if near and (place[2] or near == key or key in OTHER_NAMES.get(near, ())):
+    if near and (place[2] or near == key or near in names_for(key)):
         return problem
     home = home_of(key, paths)
     if home is None or home == problem.path:
@@ -168,7 +168,7 @@ def home_of(key: str, paths: Iterable[str]) -> str | None:
     """The path that ends in a key, or in this project's name for it; None if there is none, or the key is ambiguous."""
     if key in COMMON or key in ELSEWHERE:
         return ELSEWHERE.get(key)
-    names = {key, *(ours for ours, theirs in OTHER_NAMES.items() if key in theirs)}
+    names = {key, *names_for(key)}
     found = [path for path in paths if "." in path and path.rpartition(".")[2] in names]
     return min(found, key=_distance, default=None)
 
