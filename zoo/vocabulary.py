@@ -1,19 +1,18 @@
 """Words that practitioners search for, and what they are called here: `synonyms.yaml`, and one way to compare words.
 
-Words are equal if they differ only in case, hyphens, underscores, spaces, a plural s, or -ize for -ise: `QK-norm`,
-`qk norms` and `qk_norm`.
+Words are equal if they differ only in case, hyphens, underscores, spaces, a plural s, or American spelling:
+`QK-norm`, `qk norms` and `qk_norm`; normalization and normalisation.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
+from itertools import accumulate
 from types import MappingProxyType
-
-LONGEST = 6
-"""Most words of a text that a phrase is compared with."""
+from typing import NamedTuple
 
 
 def words(text: str) -> list[str]:
@@ -22,7 +21,8 @@ def words(text: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    word = word.replace("iz", "is") if len(word) > 5 else word
+    if len(word) > 5:
+        word = re.sub(r"ll(?=ing|ed)", "l", word.replace("iz", "is"))
     if len(word) < 4 or word.endswith("ss"):
         return word
     return f"{word[:-3]}y" if word.endswith("ies") else word.removesuffix("s")
@@ -57,16 +57,39 @@ def names_for(phrase: str) -> tuple[str, ...]:
     return _names().get(key(phrase), ())
 
 
+@cache
 def ways_to_say(phrase: str) -> frozenset[str]:
     """Keys of the phrase, of what it is called here, and of the other phrases for the same."""
     here = {*names_for(phrase), *(name for name in synonyms() if key(name) == key(phrase))}
     return frozenset({key(phrase), *map(key, here), *(key(each) for name in here for each in synonyms()[name])})
 
 
-def says(text: Sequence[str], phrase: str) -> bool:
-    """Whether the `words` of a text contain a phrase, or another way to say it; its last word may go on."""
-    ways = tuple(ways_to_say(phrase) - {""})
-    return any("".join(text[place : place + LONGEST]).startswith(ways) for place in range(len(text)))
+class Text(NamedTuple):
+    """A text to search: its words in one piece, and where each begins."""
+
+    letters: str
+    starts: frozenset[int]
+
+
+@cache
+def searchable(text: str) -> Text:
+    every = words(text)
+    starts = accumulate(map(len, every), initial=0)
+    return Text("".join(every), frozenset(starts))
+
+
+def says(text: str, phrase: str) -> bool:
+    """Whether a text contains a phrase, or another way to say it, from the beginning of a word; its last word may go
+    on."""
+    letters, starts = searchable(text)
+    return any(start in starts for way in ways_to_say(phrase) - {""} for start in _places(letters, way))
+
+
+def _places(letters: str, way: str) -> Iterator[int]:
+    place = letters.find(way)
+    while place >= 0:
+        yield place
+        place = letters.find(way, place + 1)
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:

@@ -119,9 +119,9 @@ def _group(row: ListedStudy) -> str:
 
 
 def _has(name: str, question: str, phrases: Sequence[str]) -> bool:
-    from zoo.vocabulary import says, words
+    from zoo.vocabulary import says
 
-    return all(says(words(f"{name} {question}"), phrase) for phrase in phrases)
+    return all(says(f"{name} {question}", phrase) for phrase in phrases)
 
 
 def _short(text: str) -> str:

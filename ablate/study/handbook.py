@@ -5,7 +5,7 @@ Every file of `studies/claims` is a topic. A claim of a study may refer to an en
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import YamlDocument, parse_shipped, read_text
 from store.documents.handbook import HandbookClaim
 from zoo.vocabulary import says
-from zoo.vocabulary import words as text_words
 
 FOLDER = SHIPPED / "claims"
 
@@ -57,7 +56,7 @@ def matching(*words: str) -> tuple[HandbookClaim, ...]:
 
 
 @cache
-def _text(entry: HandbookClaim) -> Sequence[str]:
-    """Words of an entry, and of its standing and its test: `tested by nothing`."""
+def _text(entry: HandbookClaim) -> str:
+    """Text of an entry, with words for its standing and its test: `tested by nothing`."""
     said = entry.model_dump(exclude_defaults=True).values()
-    return text_words(" ".join((*map(str, said), entry.standing, f"tested by {entry.answer}")))
+    return " ".join((*map(str, said), entry.standing, f"tested by {entry.answer}"))

@@ -38,7 +38,7 @@ class Length(NamedTuple):
 
     @property
     def shortfall(self) -> str:
-        """`3.2 of 5 tokens per parameter and 212 of 500 steps`: what it lacks to train long enough; empty if nothing."""
+        """`3.2 of 5 tokens per parameter and 212 of 500 steps`: what it lacks to train for long enough."""
         if self.after_checkpoint:
             return ""
         few = self.tokens_per_parameter < TOKENS_PER_PARAMETER
@@ -68,4 +68,5 @@ def undertrained(lengths: Mapping[str, Length]) -> str | None:
         return None
     who = "all arms" if len(short) == len(lengths) else ", ".join(short)
     worst = max(short.values(), key=lambda length: length.wanting).shortfall
-    return f"Undertrained: {who}, with {'' if len(short) == 1 else 'as few as '}{worst}; these losses reflect early training."
+    least = "" if len(short) == 1 else "as few as "
+    return f"Undertrained: {who}, with {least}{worst}; these losses reflect early training."

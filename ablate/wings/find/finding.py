@@ -6,18 +6,21 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
 
 import ablate
-from ablate.api.catalogue import OF_ARMS, WHOLES, catalogued
+from ablate.api.catalogue import OF_ARMS, WHOLES, catalogued, named_values
 from ablate.commands import COMMANDS
+from ablate.study.budget_spec import Budget
+from ablate.study.sections import StudySections
 from ablate.study.written import read_study, shipped
 from zoo.presets import names as presets
 from zoo.presets import preset
 from zoo.settings.descriptions import descriptions
-from zoo.vocabulary import key, says, ways_to_say, words
+from zoo.vocabulary import key, says, ways_to_say
 
 DOCS = Path(__file__).parents[3] / "docs"
 """The documentation of a source tree; an installed package has none."""
@@ -35,10 +38,14 @@ class Found:
     text: str = field(default="", repr=False)
     """Further text that is searched."""
 
-    @property
+    @cached_property
     def names(self) -> set[str]:
         """Keys of its name: `ffns: swiglu` is found as swiglu, too."""
         return {key(self.name), key(self.name.rpartition(":")[2])}
+
+    @cached_property
+    def whole(self) -> str:
+        return f"{self.name} {self.about} {self.text}"
 
 
 def find(*phrases: str) -> tuple[Found, ...]:
@@ -68,9 +75,9 @@ def _rank(entry: Found, phrases: Sequence[str]) -> int | None:
     fits: tuple[Callable[[str], bool], ...] = (
         lambda phrase: key(phrase) in entry.names,
         lambda phrase: bool(entry.names & ways_to_say(phrase)),
-        lambda phrase: says(words(entry.name), phrase),
-        lambda phrase: says(words(entry.about), phrase),
-        lambda phrase: says(words(f"{entry.name} {entry.about} {entry.text}"), phrase),
+        lambda phrase: says(entry.name, phrase),
+        lambda phrase: says(entry.about, phrase),
+        lambda phrase: says(entry.whole, phrase),
     )
     return next((rank for rank, fit in enumerate(fits) if all(map(fit, phrases))), None)
 
@@ -78,7 +85,8 @@ def _rank(entry: Found, phrases: Sequence[str]) -> int | None:
 @cache
 def everything() -> tuple[Found, ...]:
     """Settings, models, studies, claims, commands and pages."""
-    return tuple(each for part in (_settings, _variants, _presets, _studies, _claims, _commands, _pages) for each in part())
+    parts = (_settings, _variants, _presets, _studies, _claims, _commands, _pages)
+    return tuple(each for part in parts for each in part())
 
 
 def _settings() -> Iterator[Found]:
@@ -86,7 +94,11 @@ def _settings() -> Iterator[Found]:
     owners: dict[str, list[str]] = {}
     about: dict[str, str] = {}
     values: dict[str, list[str]] = {}
-    every = [(whole, cls) for whole, cls in (WHOLES | OF_ARMS).items()]
+    every: list[tuple[str, type[BaseModel]]] = [
+        *(WHOLES | OF_ARMS).items(),
+        ("study", StudySections),
+        ("budget", Budget),
+    ]
     every += [(f"{axis} {name}", cls) for axis, of in catalogued().items() for name, (_, cls) in of.items()]
     for owner, cls in every:
         said = descriptions(cls)
@@ -94,21 +106,14 @@ def _settings() -> Iterator[Found]:
             if name not in ("kind", "source"):
                 owners.setdefault(name, []).append(owner)
                 about[name] = about.get(name) or said.get(name, "")
-                values.setdefault(name, []).extend(_values(setting.annotation))
+                values.setdefault(name, []).extend(named_values(setting.annotation))
+    for name, part in (WHOLES | OF_ARMS).items():
+        yield Found("setting", name, " ".join((part.__doc__ or "").partition("\n\n")[0].split()), f"ablate zoo {name}")
     for name, of in owners.items():
         where = ", ".join(of[:3]) + (f" and {len(of) - 3} more" if len(of) > 3 else "")
         yield Found("setting", name, f"{about[name]} ({where})".strip(), f"ablate zoo {name}", " ".join(of))
         for value in dict.fromkeys(values[name]):
             yield Found("value", f"{name}: {value}", f"a value of {name} ({where})", f"ablate zoo {name}")
-
-
-def _values(annotation: Any) -> Iterator[str]:
-    """Values with a name that a setting may have."""
-    if get_origin(annotation) is Literal:
-        yield from (value for value in get_args(annotation) if isinstance(value, str))
-    else:
-        for inside in get_args(annotation):
-            yield from _values(inside)
 
 
 def _variants() -> Iterator[Found]:
@@ -127,12 +132,13 @@ def _presets() -> Iterator[Found]:
 def _studies() -> Iterator[Found]:
     for name in shipped():
         data = read_study(name).document.data
-        yield Found("study", name, str(data["question"]), f"ablate plan {name}", " ".join(map(str, data.get("arms", ()))))
+        arms = " ".join(map(str, data.get("arms", ())))
+        yield Found("study", name, str(data["question"]), f"ablate plan {name}", arms)
 
 
 def _claims() -> Iterator[Found]:
     for each in ablate.claims():
-        text = f"{each.topic} {each.source} {each.where or ''}"
+        text = " ".join(map(str, each.model_dump(exclude_defaults=True).values()))
         yield Found("claim", each.id, each.claim, f"ablate claims {each.id}", text)
 
 

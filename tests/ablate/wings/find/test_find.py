@@ -8,7 +8,8 @@ import pytest
 
 import ablate
 from ablate.cli import main
-from zoo.vocabulary import nearest, says, synonyms, words
+from ablate.wings.find.finding import everything
+from zoo.vocabulary import nearest, says, synonyms
 
 FIRST = 6
 """Results that count as the first screen."""
@@ -74,7 +75,7 @@ PHRASES = {
     "mlp ratio": "d_ff",
     "hidden size": "d_model",
     "batch size": "batch",
-    "logit lens": "",
+    "hamster wheel": "",
 }
 
 
@@ -86,7 +87,7 @@ def test_a_phrase_of_papers_is_found_by_name(phrase: str, name: str) -> None:
 
 def test_every_synonym_is_of_something() -> None:
     """The table's names are those of settings, values, variants and studies, and none is a synonym of itself."""
-    known = {name for each in ablate.wings.find.finding.everything() for name in (each.name, each.name.split(": ")[-1])}
+    known = {name for each in everything() for name in (each.name, each.name.split(": ")[-1])}
     assert sorted(set(synonyms()) - known) == []
 
 
@@ -100,14 +101,18 @@ def test_claims_studies_and_zoo_ask_the_same_words(phrase: str, capsys: pytest.C
 
 @pytest.mark.parametrize(
     ("word", "suggested"),
-    [("tied", "tie_embeddings"), ("tying", "tie_embeddings"), ("weight tying", "tie_embeddings"), ("WSD", "schedule"),
-     ("sliding window", "window"), ("rotary", "rope"), ("QK Norm", "qk_norm")],
+    [("tied", "tie_embeddings"), ("tying", "tie_embeddings"), ("weight tying", "tie_embeddings"), ("sliding window", "window"), ("rotary", "rope"), ("QK Norm", "qk_norm")],
 )  # fmt: skip
 def test_an_unknown_name_of_the_zoo_is_translated(
     word: str, suggested: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["zoo", word]) == 2
     assert f"did you mean '{suggested}'?" in capsys.readouterr().err
+
+
+def test_a_value_is_told_as_that_of_its_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["zoo", "WSD"]) == 2
+    assert "'wsd' is a value of schedule, see `ablate zoo schedule`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,7 @@ def test_an_unknown_name_of_the_zoo_is_translated(
     ],
 )
 def test_words_are_equal_but_for_their_spelling(text: str, phrase: str, is_said: bool) -> None:
-    assert says(words(text), phrase) == is_said
+    assert says(text, phrase) == is_said
 
 
 def test_a_name_is_preferred_to_one_that_is_spelled_alike() -> None:
