@@ -132,10 +132,11 @@ def plan_rows(
 ) -> list[tuple[str, ...]]:
     """Rows of the plan's table, header first: one per arm, differences from the baseline in per cent.
 
-    Edits made by matching have a column if there are any, memory needs if they are given. Tokens per parameter count
-    non-embedding parameters, and include the earlier training of an arm that starts from another.
+    Edits made by matching have a column if there are any, memory needs if they are given. Parameters are those
+    without embeddings and head, and tokens per parameter are of these, with the earlier training of an arm that starts
+    from another.
     """
-    columns = ["arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
+    columns = ["arm", "parameters", "total", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
     solved = ["adjusted to match"] * any(arm.matching for arm in plan.arms)
     traced = ["peak memory", "attention"] * (needs is not None)
     rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", *traced, *solved)]
@@ -147,8 +148,8 @@ def plan_rows(
         rows.append(
             (
                 arm.name,
+                f"{arm.cost.params_inside:,}",
                 f"{arm.parameters:,}{_percent(arm.differs['parameters'])}",
-                f"{arm.parameters_embedding:,}",
                 f"{arm.flops_per_token:,.0f}",
                 f"{arm.steps:,}",
                 f"{arm.tokens:,}{_percent(arm.differs['tokens'])}",

@@ -86,8 +86,8 @@ def _training(
     if arm is not None and arm.teacher is not None:
         yield "distilled from", f"`{arm.teacher}`, whose training is not counted here"
     if run.imported is None:
-        size = result.parameters - result.parameters_embedding
-        ratio = f"{result.tokens / size:.3g} per non-embedding parameter"
+        size = arm.parameters_non_embedding if arm else result.parameters - result.parameters_embedding
+        ratio = f"{result.tokens / size:.3g} per parameter outside them and the head"
         yield "budget", f"{result.tokens:,} tokens in {result.steps:,} steps, {ratio}; {result.flops:.3g} FLOPs"
         yield "seed", str(run.seed)
     yield "run", f"`{run.digest}`, by ablate {result.environment.ablate}"

@@ -185,6 +185,7 @@ def _arm(
         kv_bytes_per_token=arm.kv_bytes_per_token,
         cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),
         parameters_embedding=arm.parameters_embedding,
+        parameters_non_embedding=arm.parameters_non_embedding,
         flops_per_token=arm.flops_per_token,
         budget=ArmBudget(arm.tokens, arm.steps, arm.flops, arm.parameters, took, data.study.budget.seconds),
         scores=_scores(data, name),
