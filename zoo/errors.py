@@ -64,6 +64,7 @@ OTHER_NAMES = {
     "window": ("sliding_window",),
     "flops": ("compute",),
     "limit": ("num_samples", "max_samples"),
+    "weight_decay": ("wd",),
 }
 """Names that other libraries give to settings, keyed by ours."""
 

@@ -31,7 +31,7 @@ from ablate.commands import (
 )
 from store.extensions import added_to
 
-SETTINGS = ("workers", "workers_per_gpu", "microbatch", "recompute")
+SETTINGS = ("workers", "workers_per_gpu", "microbatch", "recompute", "devices", "shard")
 """Settings of execution that a plan on this machine depends on."""
 
 
