@@ -36,7 +36,6 @@ OF_THE_CORE = (
     "serve",
     "zoo",
     "schema",
-    "bench",
     "completion",
 )
 COMMANDS = {name: f"{__name__}.{name}" for name in OF_THE_CORE} | wings.commands()

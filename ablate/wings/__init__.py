@@ -12,6 +12,7 @@ place in the core that asks for them (`store.extensions`). Each place says what 
 | place | what the wing has there |
 |---|---|
 | `ablate.api.evaluating` | `imported_first`, which makes a run of a checkpoint's folder |
+| `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
 | `ablate.running.engines` | engines, one per file |
 | `ablate.tracking` | trackers, one per file |
 | `reports.page.html.site` | a `SHOWN`: what else the pages of a store show (`StorePages`) |

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ablate.api.published import large
-from ablate.planning.scaleup import RoomToFill, ScaledArm
-from evals.costs.fit import Fit
-from evals.costs.roofline import Prediction
+from ablate.wings.foretell.fit import Fit
+from ablate.wings.foretell.roofline import Prediction
+from ablate.wings.foretell.scaleup import RoomToFill, ScaledArm
 from zoo.presets import Preset
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ablate.wings.foretell.operators import Work
 from evals.costs.devices import Device
-from evals.costs.operators import Work
 
 StepBound = Literal["memory", "launches", "products"]
 

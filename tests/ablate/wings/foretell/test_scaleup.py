@@ -10,12 +10,12 @@ import pytest
 
 import zoo
 from ablate.cli import main
-from ablate.planning.scaleup import PredictionSetting, scale_up_arms
 from ablate.study.reading import load_study
+from ablate.wings.foretell.scaleup import PredictionSetting, scale_up_arms
 from evals.costs.devices import device
 from zoo.presets import preset
 
-STUDIES = Path(__file__).parents[2] / "studies"
+STUDIES = Path(__file__).parents[4] / "studies"
 STUDY = """
 question: What is cheaper?
 base: {preset: small, d_model: 32, block.mixer.heads: 8, blocks: {local: {mixer.window: 64}}}

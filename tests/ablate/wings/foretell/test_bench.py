@@ -11,10 +11,10 @@ import torch
 
 import zoo
 from ablate.cli import main
-from evals.costs import bench
-from evals.costs.bench import OURS, THEIRS, BenchSetting, BenchTurn, compare
-from evals.costs.ceilings import Ceilings, share
-from evals.costs.rivals import LIBRARIES, rivals
+from ablate.wings.foretell import bench
+from ablate.wings.foretell.bench import OURS, THEIRS, BenchSetting, BenchTurn, compare
+from ablate.wings.foretell.ceilings import Ceilings, share
+from ablate.wings.foretell.rivals import LIBRARIES, rivals
 
 SMALL = ["--set", "d_model=32", "--set", "n_layers=2", "--set", "vocab_size=64"]
 QUICK = ["--context", "16", "--batch", "2", "--rounds", "2"]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
+from ablate.wings.foretell.fit import largest_batch, largest_context
 from evals.costs.devices import Device
-from evals.costs.fit import largest_batch, largest_context
 from zoo.costs import BYTES, cost
 from zoo.costs_decoding import PassCost, decode_cost, prefill_cost
 from zoo.errors import SpecError

@@ -21,8 +21,8 @@ import zoo
 from ablate.machine.numerics import Numerics
 from ablate.training.memory import BeforeUpdate, Live, learner_of, whole_batch
 from ablate.training.spec import TrainSpec
-from evals.costs.fusion import as_compiled
-from evals.costs.operators import Kernel, Work, as_issued, counted
+from ablate.wings.foretell.fusion import as_compiled
+from ablate.wings.foretell.operators import Kernel, Work, as_issued, counted
 from zoo.attend import executed_backends
 from zoo.spec import ModelSpec
 

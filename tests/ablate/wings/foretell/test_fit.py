@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import zoo
-from evals.costs.fit import fit
+from ablate.wings.foretell.fit import fit
 from zoo.model import Decoder
 
 MODELS = {

@@ -13,9 +13,9 @@ from pydantic import JsonValue
 
 from ablate.study.arms import SECTIONS
 from ablate.study.study import Study
+from ablate.wings.foretell.fit import Fit, fit
+from ablate.wings.foretell.roofline import PredictedPhase, Prediction, predict
 from evals.costs.devices import Device
-from evals.costs.fit import Fit, fit
-from evals.costs.roofline import PredictedPhase, Prediction, predict
 from store.documents import JsonObject
 from zoo.errors import SpecError
 from zoo.presets import Preset

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import zoo
-from evals.costs.ceilings import Ceilings, measured, share
+from ablate.wings.foretell.ceilings import Ceilings, measured, share
+from ablate.wings.foretell.rivals import rivals
 from evals.costs.clock import quartiles, seconds_of
 from evals.costs.memory import keep_freed_memory, peak_growth
-from evals.costs.rivals import rivals
 from evals.reading.mode import evaluating
 from store.documents import JsonObject
 from zoo.attend import executed_backends

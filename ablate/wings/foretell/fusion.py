@@ -1,4 +1,4 @@
-"""Estimate of torch.compile's fused kernels, from the kernels that `evals.costs.operators` listed.
+"""Estimate of torch.compile's fused kernels, from the kernels that `ablate.wings.foretell.operators` listed.
 
 Elementwise and row-wise operations become one kernel if one reads another's result and no matrix product lies between;
 results that only they read are never written. The backward pass recomputes such a result if reading its inputs is
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from evals.costs.operators import Kernel, Use, Work, as_issued
+from ablate.wings.foretell.operators import Kernel, Use, Work, as_issued
 
 
 def as_compiled(kernels: Sequence[Kernel]) -> Work:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evals.costs.bench import OURS, THEIRS, BenchDocument
+from ablate.wings.foretell.bench import OURS, THEIRS, BenchDocument
 
 HEADER = ("", OURS, "theirs", "speed, theirs = 1", "memory, theirs = 1")
 PHASES = {"train": "training step", "prefill": "prefill", "decode": "decoding"}

@@ -43,15 +43,15 @@ def run(options: argparse.Namespace) -> int:
     where = given(options, "sets", "context", "batch", "rounds", "dtype", "compile", "device")
     found = ablate.bench(options.model, **where)
     if options.plot is not None:
-        from ablate.commands._benching import PHASES, conditions
-        from evals.costs.bench import OURS, THEIRS
-        from reports.page.figures.bench import bench_page
+        from ablate.wings.foretell.bench import OURS, THEIRS
+        from ablate.wings.foretell.bench_figure import bench_page
+        from ablate.wings.foretell.commands._benching import PHASES, conditions
 
         options.plot.write_text(bench_page(found, (OURS, THEIRS), PHASES, conditions(found)), encoding="utf-8")
     if options.json:
         print_json(found)
         return DONE
-    from ablate.commands._benching import HEADER, explained, rows
+    from ablate.wings.foretell.commands._benching import HEADER, explained, rows
 
     print_table([HEADER, *rows(found)])
     print(explained(found))

@@ -14,7 +14,7 @@ from ablate.machine.environment import own_threads
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.study.written import Sets, edit_layers
 from ablate.training.execution import Count
-from evals.costs.bench import BenchDocument, BenchSetting, compare
+from ablate.wings.foretell.bench import BenchDocument, BenchSetting, compare
 from evals.costs.machine import room_bytes
 from store import AblateError
 from store.errors import ArgumentError

@@ -16,10 +16,10 @@ from ablate.study.reading import load_study
 from ablate.study.scales import scale_names
 from ablate.study.study import Study
 from ablate.study.written import Sets
-from ablate.training.step_work import StepWork, step_work
+from ablate.wings.foretell.step_roofline import SLOWER, StepSeconds, step_seconds
+from ablate.wings.foretell.step_work import StepWork, step_work
 from evals.costs.devices import Device, DeviceError
 from evals.costs.devices import device as device_named
-from evals.costs.step_roofline import SLOWER, StepSeconds, step_seconds
 from store.documents import JsonObject
 from store.errors import ArgumentError
 from zoo.kernels.fla import WRITTEN_OUT

@@ -12,7 +12,13 @@ from ablate.api.public import Dtype
 from ablate.api.sizes import size_in_bytes
 from ablate.api.study_names import StudyLike
 from ablate.machine.numerics import enforce, pick_device, restored
-from ablate.planning.scaleup import (
+from ablate.study.reading import load_study
+from ablate.study.study import Study
+from ablate.study.written import Sets
+from ablate.training.execution import Count
+from ablate.wings.foretell.fit import Fit
+from ablate.wings.foretell.roofline import Prediction
+from ablate.wings.foretell.scaleup import (
     PredictionSetting,
     RoomToFill,
     ScaledArm,
@@ -22,15 +28,9 @@ from ablate.planning.scaleup import (
     prediction_document,
     scale_up_arms,
 )
-from ablate.study.reading import load_study
-from ablate.study.study import Study
-from ablate.study.written import Sets
-from ablate.training.execution import Count
 from evals.costs.devices import THIS, Device, DeviceError
 from evals.costs.devices import device as device_named
-from evals.costs.fit import Fit
 from evals.costs.machine import this_device
-from evals.costs.roofline import Prediction
 from store.documents import JsonObject
 from store.errors import ArgumentError
 from zoo.errors import SpecError

@@ -13,8 +13,8 @@ import pytest
 
 import ablate
 from ablate.cli import main
+from ablate.wings.foretell.step_roofline import SLOWER, StepBound
 from evals.costs.devices import Device, device
-from evals.costs.step_roofline import SLOWER, StepBound
 from tests.evals.costs.compiler_count import Counted, count
 from tests.evals.costs.plain_decoder import Shape
 from zoo.loss import LOGITS_AT_ONCE

@@ -1,6 +1,6 @@
 """Operators that a program runs, counted on tensors without data: kernels, bytes they move, and FLOPs of products.
 
-`Operators` records each operation as it is issued; `evals.costs.fusion` estimates how torch.compile would fuse them.
+`Operators` records each operation as it is issued; `fusion` estimates how torch.compile would fuse them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Error of the roofline on this machine. `python -m evals.costs.roofline_check` measures it and prints Markdown.
+"""Error of the roofline on this machine, as Markdown: `python -m ablate.wings.foretell.roofline_check`.
 
 Rounds alternate between the constants and the models. Other load can only slow them down, so the fastest round of each
 counts, and the ratio of measured to predicted time is reported. One thread, timed by its processor time, float32.
@@ -18,12 +18,12 @@ from pathlib import Path
 import torch
 
 import zoo
+from ablate.wings.foretell.roofline import PredictedPhase, predict
 from evals.costs.clock import quartiles
 from evals.costs.devices import Device
 from evals.costs.machine import this_device
 from evals.costs.point import Point, rate
 from evals.costs.precision import use_fast_float32
-from evals.costs.roofline import PredictedPhase, predict
 from evals.reading.mode import evaluating
 from zoo.model import Decoder
 from zoo.settings.edits import Edits
@@ -132,7 +132,7 @@ def setting(device: Device, rounds: int) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m evals.costs.roofline_check", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m ablate.wings.foretell.roofline_check", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="per measurement (default: 0.3)")
     options = parser.parse_args()
