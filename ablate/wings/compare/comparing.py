@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from ablate.planning.looks import ALPHA, looks
 from ablate.wings.compare.budgets import arms_of, judged_compute, largest, with_budgets
-from ablate.wings.compare.logs_of_others import ended, is_pattern, read_logs
+from ablate.wings.compare.logs_of_others import ended, is_pattern, log_paths, read_logs
 from ablate.wings.compare.loss_metrics import facing, notes_on
 from ablate.wings.compare.loss_table import BUDGETS, LossTable, read_table
 from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
@@ -223,8 +223,12 @@ def _look(arms: Sequence[ArmLosses], planned: int | None) -> _Look:
     return _Look(plan[0].alpha, listed, f"{seeds} seeds are no planned look: {when}")
 
 
+def _files(pattern: str) -> list[Path]:
+    return [path for _, path in sorted(log_paths(pattern).items())]
+
+
 def _of_logs(pattern: str, metric: str | None) -> LossTable:
-    frame, notes = ended(read_logs(pattern, metric))
+    frame, notes = ended(read_logs(pattern, metric).with_columns(file=pl.Series(map(str, _files(pattern)))))
     if "{seed}" not in pattern:
         notes = ("the pattern has no {seed}: each match counts as an arm with one seed", *notes)
     return LossTable(frame, metric or "loss", notes)

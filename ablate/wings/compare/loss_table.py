@@ -232,4 +232,4 @@ def _one_row_each(frame: pl.DataFrame, table: Table, filled: Sequence[bool]) -> 
         return frame, ()
     frame, short = ended(frame)
     said = f"{several} runs have several rows: the last one with a loss, by `{table.names[place or 0]}`, counts"
-    return frame.drop("step"), (said, *short)
+    return frame, (said, *short)

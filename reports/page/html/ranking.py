@@ -85,7 +85,9 @@ def _said(comparison: Comparison | None, verdict: Verdict) -> str:
 def _note(summary: StudySummary, arm: ArmSummary) -> str:
     """Notes beside the number: failed or missing seeds, or a seed far from the others."""
     failed, total = failure_words.failed(arm), len(arm.seeds) + arm.failed + len(arm.missing)
-    missing = odd = ""
+    missing = odd = worth = ""
+    if summary.worth and arm.name in summary.worth.arms and arm.verdict not in FAILED:
+        worth = f"{words.times(summary.worth.arms[arm.name])} compute"
     if arm.missing:
         section = summary.section(Failures)
         failure = section.of(arm.name) if section else None
@@ -93,7 +95,7 @@ def _note(summary: StudySummary, arm: ArmSummary) -> str:
         missing = f"no result for {len(arm.missing)} of {total} runs{why}"
     if run := arm.outlier:
         odd = f"seed {run.seed} is {abs(run.above):.2g} {run.side} the other seeds"
-    return ", ".join(filter(None, [failed, missing, odd]))
+    return ", ".join(filter(None, [worth, failed, missing, odd]))
 
 
 def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[RankedRow]:
