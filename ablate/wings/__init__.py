@@ -14,6 +14,7 @@ place in the core that asks for them (`store.extensions`). Each place says what 
 | `ablate.api.evaluating` | `imported_first`, which makes a run of a checkpoint's folder |
 | `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
 | `ablate.running.engines` | engines, one per file |
+| `ablate.running.stages` | `completed(document, study, folder)`: a study's document, before it is written |
 | `ablate.tracking` | trackers, one per file |
 | `reports.page.html.site` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """

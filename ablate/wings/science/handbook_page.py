@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from reports.atlas.cards import Card
+from ablate.wings.science.cards import Card
 from store.documents.handbook import Answer, Grade, HandbookClaim, Literature
 
 FILTERS: Mapping[str, tuple[str, ...]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from reports.atlas.cards import paired
+from ablate.wings.science.cards import paired
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate
 from reports.page.html.ranked import Ranked, RankedRow

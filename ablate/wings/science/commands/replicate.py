@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 
 from ablate.commands import (
     DONE,
@@ -39,9 +40,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+def names() -> Iterable[str]:
+    """Papers to complete on the command line."""
+    from ablate.wings.science.papers import papers
+
+    return papers()
+
+
 def run(options: argparse.Namespace) -> int:
     if options.paper is None:
-        from ablate.study.papers import papers
+        from ablate.wings.science.papers import papers
 
         if options.json:
             print_json(papers())
@@ -53,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _plan(options: argparse.Namespace) -> int:
     import ablate
-    from ablate.study.papers import find_paper, foretold
+    from ablate.wings.science.papers import find_paper, foretold
 
     settings = given(options, "scale", "sets", "store", "device", *SETTINGS)
     plan = ablate.plan(find_paper(options.paper), **settings)

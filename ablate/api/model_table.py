@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from reports.atlas.sources import PublishedModel
+from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
+from reports.results.document import parts_of
+from zoo.presets import preset
 
 COLUMNS = {
     "name": "model",
@@ -31,6 +32,35 @@ LEGEND = (
     "`*`: assumed, since the source does not say. Parameters are counted from the spec; published counts are the "
     "source's own. `GQA (8)` has eight key-value heads; `×7` counts layers."
 )
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """A row of the table of models: values by column, the columns that its source does not state, and a note."""
+
+    values: Mapping[str, str]
+    parts: frozenset[str]
+    """Its parts, by setting and kind."""
+    assumed: frozenset[str] = frozenset()
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.values["name"]
+
+
+def published_model(name: str) -> PublishedModel:
+    """A preset's row in the table of published models."""
+    chosen = preset(name)
+    row = preset_row(chosen) | {"published": chosen.published_parameters}
+    row["tricks"] = shown_tricks(row)
+    values = {key: large(value) if key in ("parameters", "published") else text(value) for key, value in row.items()}
+    return PublishedModel(
+        values=values,
+        parts=parts_of(chosen.spec.dump() if chosen.buildable else chosen.parts),
+        assumed=frozenset(assumed_columns(chosen)),
+        note=" ".join((chosen.note or "").split()),
+    )
 
 
 def rows(models: Sequence[PublishedModel]) -> list[list[str]]:

@@ -10,9 +10,9 @@ from scipy import stats
 
 import reports
 from ablate.study.published_spec import PublishedTable
+from ablate.wings.science.replicating import notes_below, replicated, rows_as_text
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.noise.power import detectable, power_at
-from reports.page.wording import replication_words
 from store import StudyFolder
 from store.documents import StudyClaim
 from tests.reports.factory import Arm, StudyOf
@@ -55,7 +55,7 @@ def summarised(folder: Path) -> StudySummary:
 
 
 def test_rows_agree_differ_or_cannot_be_told(tmp_path: Path) -> None:
-    rows = {each.row.arm: each for each in reports.replicated(summarised(tmp_path))}
+    rows = {each.row.arm: each for each in replicated(summarised(tmp_path))}
     assert {name: each.judged.outcome for name, each in rows.items()} == {
         "gains": "agrees",
         "opposite": "differs",
@@ -69,18 +69,18 @@ def test_rows_agree_differ_or_cannot_be_told(tmp_path: Path) -> None:
 
 
 def test_the_table_in_words(tmp_path: Path) -> None:
-    rows = reports.replicated(summarised(tmp_path))
-    header, *lines = replication_words.table(rows)
+    rows = replicated(summarised(tmp_path))
+    header, *lines = rows_as_text(rows)
     assert len(header) == 7 and [line[0] for line in lines] == ["Gains", "opposite*", "noisy", "tied"]
     assert lines[0][1:3] == ("1.6", "−0.1 against base: better") and "±" in lines[0][3]
     assert lines[3][2] == "+0.009 against base: no difference" and lines[3][5] == "–"
-    notes = replication_words.notes(TABLE.published("base"), rows)
+    notes = notes_below(TABLE.published("base"), rows)
     assert "agrees: 2, differs: 1, cannot tell: 1." in notes[1]
     assert notes[-1].startswith("* quoted from memory")
 
 
 def test_a_study_without_a_table_has_no_rows(tmp_path: Path) -> None:
-    assert reports.replicated(reports.summarise(StudyOf([Arm("base", BASE)]).write(tmp_path))) == ()
+    assert replicated(reports.summarise(StudyOf([Arm("base", BASE)]).write(tmp_path))) == ()
 
 
 @pytest.mark.parametrize(

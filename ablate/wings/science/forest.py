@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.atlas.cards import Card, CardRow
+from ablate.wings.science.cards import Card, CardRow
 from reports.page.html.ranked import RING, SHAPES, Axis
 from reports.page.sections.claims import MARKS
 from reports.page.wording import words

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reports.atlas.cards import Card
-from reports.atlas.sources import CatalogueEntry, PublishedModel
+from ablate.api.model_table import PublishedModel
+from ablate.wings.science.cards import Card
+from ablate.wings.science.sources import CatalogueEntry
 
 AXES = {
     "norm_placement": "residuals",

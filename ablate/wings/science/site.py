@@ -11,22 +11,23 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from reports.atlas import models as model_table
-from reports.atlas.beside import beside, caveats, signs
-from reports.atlas.cards import STANDINGS, Card, cards, conditions_of
-from reports.atlas.forest import forest
-from reports.atlas.handbook import answers, choices, rows
-from reports.atlas.result_pages import ranked_result
-from reports.atlas.sources import ARXIV, Sources, year_of
-from reports.atlas.topics import TOPICS
-from reports.atlas.variants import by_axis, variant_pages, variants_in
+from ablate.api import model_table
+from ablate.wings.science.beside import beside, caveats, signs
+from ablate.wings.science.cards import STANDINGS, Card, cards, conditions_of
+from ablate.wings.science.forest import forest
+from ablate.wings.science.handbook_page import answers, choices, rows
+from ablate.wings.science.result_pages import ranked_result
+from ablate.wings.science.sources import ARXIV, Sources, year_of
+from ablate.wings.science.topics import TOPICS
+from ablate.wings.science.variants import by_axis, variant_pages, variants_in
 from reports.judge.reach.outcomes import NEAR
 from reports.page.html.ranked import RING, SHAPES
 from reports.page.html.templating import render_plain, source
 from reports.page.sections.claims import MARKS
 from reports.results.document import RecordedResult
 
-STYLES = ("atlas/atlas.css",)
+OWN = Path(__file__).parent / "templates"
+STYLES = ("atlas.css",)
 SHAPE_OF = {**MARKS, "measured": SHAPES["baseline"]}
 """SVG path of a standing's mark; undecided ones have `RING`."""
 ADDRESS = re.compile(r"https?://[^\s,;)<]+[^\s,;).<]")
@@ -57,7 +58,7 @@ def atlas_pages(
     return {
         "index.html": _page(
             "index",
-            source("atlas/atlas.js"),
+            source("atlas.js", OWN),
             shared,
             cards=found,
             results=results,
@@ -67,7 +68,7 @@ def atlas_pages(
         ),
         "handbook.html": _page(
             "handbook",
-            source("atlas/handbook.js"),
+            source("handbook.js", OWN),
             shared,
             rows=rows(sources.handbook, found),
             answers=answers(sources.handbook),
@@ -109,7 +110,7 @@ def _result(result: RecordedResult, found: Iterable[Card], shared: Mapping[str, 
 
 
 def _page(name: str, script: str, shared: Mapping[str, object], **context: Any) -> str:
-    return render_plain(f"atlas/{name}.html.j2", STYLES, script, **{"root": "", **shared, "here": name, **context})
+    return render_plain(f"{name}.html.j2", STYLES, script, own=OWN, **{"root": "", **shared, "here": name, **context})
 
 
 def cited(text: str) -> Markup:

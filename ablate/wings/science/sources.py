@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ablate.api.model_table import PublishedModel
 from reports.results.document import Plain
 from store.documents import StudyClaim
 from store.documents.handbook import HandbookClaim
@@ -78,21 +79,6 @@ class CatalogueEntry:
     def papers(self) -> tuple[str, ...]:
         """arXiv identifiers in the documentation."""
         return tuple(dict.fromkeys(found.group() for found in ARXIV.finditer(self.doc)))
-
-
-@dataclass(frozen=True)
-class PublishedModel:
-    """A row of the table of models: values by column, the columns that its source does not state, and a note."""
-
-    values: Mapping[str, str]
-    parts: frozenset[str]
-    """Its parts, by setting and kind."""
-    assumed: frozenset[str] = frozenset()
-    note: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.values["name"]
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,19 @@ from typing import Any
 
 import pytest
 
-from ablate.api.atlas import gathered, known_sources, study_files
+from ablate.api.model_table import COLUMNS
 from ablate.api.recorded import RESULTS
 from ablate.cli import main
-from reports.atlas.cards import Card, cards
-from reports.atlas.findings import MOST_WORDS, findings, findings_files, picture, words_in
-from reports.atlas.forest import axis_over, forest, ratio_ticks
-from reports.atlas.models import COLUMNS
-from reports.atlas.readme import tables_file, with_tables
-from reports.atlas.result_pages import ranked_result
-from reports.atlas.site import atlas_pages
-from reports.atlas.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
-from reports.atlas.topics import topics_of
-from reports.atlas.variants import variants_in
+from ablate.wings.science.atlas import gathered, known_sources, study_files
+from ablate.wings.science.cards import Card, cards
+from ablate.wings.science.findings import MOST_WORDS, findings, findings_files, picture, words_in
+from ablate.wings.science.forest import axis_over, forest, ratio_ticks
+from ablate.wings.science.readme import tables_file, with_tables
+from ablate.wings.science.result_pages import ranked_result
+from ablate.wings.science.site import atlas_pages
+from ablate.wings.science.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
+from ablate.wings.science.topics import topics_of
+from ablate.wings.science.variants import variants_in
 from reports.judge.errors import ReportError
 from reports.page.html.ranking import ranked
 from reports.page.summarising import summarise_study as summarise

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from reports.atlas.beside import caveats
-from reports.atlas.cards import conditions_of
-from reports.atlas.forest import said
+from ablate.wings.science.beside import caveats
+from ablate.wings.science.cards import conditions_of
+from ablate.wings.science.forest import said
 from reports.judge.errors import ReportError
 from reports.judge.reach import kept_signs
 from reports.page.wording.reference_words import pair_note

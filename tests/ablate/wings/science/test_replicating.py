@@ -11,8 +11,8 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.study.handbook import handbook
-from ablate.study.papers import FOLDER, find_paper, papers
 from ablate.study.reading import load_study
+from ablate.wings.science.papers import FOLDER, find_paper, papers
 from store.documents.study import SCALES
 
 PAPERS = sorted(path.stem for path in FOLDER.glob("*.yaml"))

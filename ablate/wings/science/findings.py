@@ -9,12 +9,12 @@ from html import escape
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from reports.atlas.beside import caveats
-from reports.atlas.cards import Card, cards
-from reports.atlas.forest import said
-from reports.atlas.site import counts
-from reports.atlas.sources import Sources
-from reports.atlas.topics import TOPICS
+from ablate.wings.science.beside import caveats
+from ablate.wings.science.cards import Card, cards
+from ablate.wings.science.forest import said
+from ablate.wings.science.site import counts
+from ablate.wings.science.sources import Sources
+from ablate.wings.science.topics import TOPICS
 from reports.judge.errors import ReportError
 from reports.judge.reach import kept_signs
 from reports.judge.reach.outcomes import NEAR

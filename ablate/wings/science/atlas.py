@@ -8,20 +8,24 @@ from pathlib import Path
 
 import reports
 from ablate.api.catalogue import catalogued, settings_of
-from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
+from ablate.api.model_table import published_model
+from ablate.api.published import text
 from ablate.api.recorded import RESULTS
 from ablate.planning.claims import stated
 from ablate.plugins import check_groups
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.handbook import handbook
-from ablate.study.papers import FOLDER, papers
 from ablate.study.written import SHIPPED, read_study, shipped
-from reports.atlas.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting
-from reports.results.document import Plain, RecordedResult, parts_of
+from ablate.wings.science.findings import findings_files
+from ablate.wings.science.papers import FOLDER, papers
+from ablate.wings.science.readme import tables_file
+from ablate.wings.science.site import atlas_pages, report_paths
+from ablate.wings.science.sources import CatalogueEntry, Sources, StatedStudy, VariantSetting
+from reports.results.document import Plain, RecordedResult
 from store import Store
 from store.errors import ArgumentError
 from store.files import write_texts
-from zoo.presets import names, preset
+from zoo.presets import names
 from zoo.settings.descriptions import descriptions
 
 
@@ -52,11 +56,13 @@ def atlas(
     """
     results, pages = gathered(sources or [RESULTS])
     known = known_sources()
-    texts = reports.atlas_files(results, known, Path(out), pages)
+    texts = {
+        Path(out) / path: text for path, text in atlas_pages(results, known, report_paths(Path(out), pages)).items()
+    }
     if findings is not None:
-        texts |= reports.findings_files(results, known, Path(findings))
+        texts |= findings_files(results, known, Path(findings))
     if tables is not None:
-        texts |= reports.tables_file(results, study_files(), Path(tables))
+        texts |= tables_file(results, study_files(), Path(tables))
     write_texts(texts)
     return Path(out) / "index.html"
 
@@ -135,17 +141,3 @@ def _shown(value: object) -> str:
     if isinstance(value, Mapping):
         return str(value.get("kind") or value)
     return "null" if value is None else text(value) or "[]"
-
-
-def published_model(name: str) -> PublishedModel:
-    """A preset's row in the table of published models."""
-    chosen = preset(name)
-    row = preset_row(chosen) | {"published": chosen.published_parameters}
-    row["tricks"] = shown_tricks(row)
-    values = {key: large(value) if key in ("parameters", "published") else text(value) for key, value in row.items()}
-    return PublishedModel(
-        values=values,
-        parts=parts_of(chosen.spec.dump() if chosen.buildable else chosen.parts),
-        assumed=frozenset(assumed_columns(chosen)),
-        note=" ".join((chosen.note or "").split()),
-    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ablate.study.handbook import matching
 from store.documents.handbook import HandbookClaim
 
+__all__ = ["HandbookClaim", "claims"]
+
 
 def claims(*words: str) -> tuple[HandbookClaim, ...]:
     """Claims of the handbook, with their sources, their standing in the literature and their tests here.

@@ -13,8 +13,8 @@ import pytest
 
 import ablate
 from ablate.cli import main
-from ablate.planning.registration import changes, registration
 from ablate.study.reading import load_study
+from ablate.wings.science.registering import changes, registration
 from store import Store
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from reports.atlas.sources import StatedStudy, year_of
-from reports.atlas.topics import topics_of
+from ablate.wings.science.sources import StatedStudy, year_of
+from ablate.wings.science.topics import topics_of
 from reports.judge.reach.outcomes import distance, outcome_at
 from reports.judge.reading.inputs import Inputs
 from reports.judge.verdicts import Outcome
