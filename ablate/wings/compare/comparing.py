@@ -41,6 +41,8 @@ class LossComparison:
             be estimated, only the difference is given. paired is the number of seeds that finished in both arms.
         detectable: the smallest difference that these seeds detect with 80 % probability; None if that is not known.
         notes: caveats for the reader, such as arms of unequal cost.
+        runs: a polars frame of the runs that count, as they were read.
+        baseline, metric, higher_is_better, source: what was compared, and where it was read.
         compute: a polars frame of effective compute, empty unless the baseline has two budgets or more: arm, against,
             budgets, factor with low, high, p and verdict (corrected for all arms), largest (the same at the largest
             budget alone, uncorrected), per_tenfold (how it changes with tenfold compute) with trend_p, changes
@@ -55,6 +57,11 @@ class LossComparison:
     contrasts: pl.DataFrame
     detectable: float | None
     notes: tuple[str, ...] = ()
+    runs: pl.DataFrame = field(default_factory=pl.DataFrame)
+    baseline: str = ""
+    metric: str = "loss"
+    higher_is_better: bool = False
+    source: str = ""
     compute: pl.DataFrame = field(default_factory=pl.DataFrame)
     by_budget: pl.DataFrame = field(default_factory=pl.DataFrame)
 
@@ -163,6 +170,11 @@ def compare(
             *_shared_with_tuning(frame),
             look.note,
         ),
+        frame if higher_is_better else runs,
+        base,
+        table.metric,
+        higher_is_better,
+        str(losses) if isinstance(losses, Path | str) else "",
         compute,
         by_budget,
     )

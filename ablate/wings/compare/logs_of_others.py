@@ -30,8 +30,22 @@ LOSSES = ("eval_loss", "eval/loss", "val_loss", "val loss")
 """Names that trainers use for a validation loss, in order of preference."""
 BUDGETS = {
     "flops": ("total_flos", "flops", "total_flops"),
-    "tokens": ("num_input_tokens_seen", "tokens", "n_tokens_seen", "tokens_seen", "total_tokens", "throughput/total tokens"),
-    "tokens_per_second": ("tokens_per_second", "tps", "tokens/s", "tokens_per_sec", "throughput(tps)", "throughput/device/TPS"),
+    "tokens": (
+        "num_input_tokens_seen",
+        "tokens",
+        "n_tokens_seen",
+        "tokens_seen",
+        "total_tokens",
+        "throughput/total tokens",
+    ),
+    "tokens_per_second": (
+        "tokens_per_second",
+        "tps",
+        "tokens/s",
+        "tokens_per_sec",
+        "throughput(tps)",
+        "throughput/device/TPS",
+    ),
 }
 """Names of what tells of a run's budget, read from logs whose pattern has `{size}`."""
 

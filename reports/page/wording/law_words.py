@@ -53,7 +53,7 @@ def conversion(worth: Worth | None) -> Iterator[str]:
     if worth is not None:
         low, high = (100 * (end - 1) for end in (worth.nats.low, worth.nats.high))
         yield (
-            f"Effective compute (×) is each difference read off the baseline's own curve over {worth.axis}s: at its loss "
-            f"of {worth.loss:.2f}, {NATS} nats are worth {100 * (worth.nats.value - 1):.2g} % of compute ({low:.2g} to "
+            f"Effective compute (×) is each difference read off the baseline's own curve over {worth.axis}s: at its "
+            f"loss of {worth.loss:.2f}, {NATS} nats are worth {100 * (worth.nats.value - 1):.2g} % of compute ({low:.2g} to "
             f"{high:.2g} %)."
         )

@@ -63,6 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--curve", metavar="FILE", help="the baseline's runs at two budgets or more, in a file (or pattern) like FILE"
     )
+    parser.add_argument("--out", metavar="PAGE", help="write the comparison as one HTML file, too")
     parser.add_argument("--stores", nargs="+", metavar="DIR", help="summarise a study over these stores")
     parser.add_argument("--scale", help="scale of the study, with --stores")
     add_json(parser)
@@ -86,6 +87,8 @@ def run(options: argparse.Namespace) -> int:
         planned_seeds=options.planned_seeds,
         curve=options.curve,
     )
+    if options.out is not None:
+        ablate.write_comparison(found, options.out)
     if options.json:
         print_json(found.document())
         return DONE
@@ -123,7 +126,7 @@ def _print_differences(contrasts: pl.DataFrame) -> None:
 def _over_stores(options: argparse.Namespace) -> int:
     import ablate
 
-    for name in ("baseline", "metric", "margin", "sigma", "planned_seeds", "curve"):
+    for name in ("baseline", "metric", "margin", "sigma", "planned_seeds", "curve", "out"):
         if getattr(options, name) is not None:
             raise OptionError(f"--{name.replace('_', '-')} cannot be combined with --stores: the study has its own")
     if options.higher_is_better:
