@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from ablate.planning.looks import ALPHA, looks
 from ablate.wings.compare.budgets import arms_of, judged_compute, largest, with_budgets
-from ablate.wings.compare.logs_of_others import ended, is_pattern, log_paths, read_logs
+from ablate.wings.compare.logs_of_others import ended, is_pattern, log_files, read_logs
 from ablate.wings.compare.loss_metrics import facing, notes_on
 from ablate.wings.compare.loss_table import BUDGETS, LossTable, read_table
 from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
@@ -233,12 +233,18 @@ def _look(arms: Sequence[ArmLosses], planned: int | None) -> _Look:
     return _Look(plan[0].alpha, listed, f"{seeds} seeds are no planned look: {when}")
 
 
-def _files(pattern: str) -> list[Path]:
-    return [path for _, path in sorted(log_paths(pattern).items())]
+def _found(pattern: str, metric: str | None) -> pl.DataFrame:
+    return read_logs(pattern, metric).with_columns(file=pl.Series(log_files(pattern), dtype=pl.String))
+
+
+def found_runs(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, metric: str | None) -> pl.DataFrame:
+    """Every run with its last value, as its names and value are found, before anything is judged or left out."""
+    is_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
+    return _found(str(losses), metric) if is_logs else read_table(losses, metric).frame
 
 
 def _of_logs(pattern: str, metric: str | None) -> LossTable:
-    frame, notes = ended(read_logs(pattern, metric).with_columns(file=pl.Series(map(str, _files(pattern)))))
+    frame, notes = ended(_found(pattern, metric))
     if "{seed}" not in pattern:
         notes = ("the pattern has no {seed}: each match counts as an arm with one seed", *notes)
     return LossTable(frame, metric or "loss", notes)
