@@ -9,7 +9,7 @@ from reports.atlas.cards import paired
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate
 from reports.page.html.ranked import Ranked, RankedRow
-from reports.page.html.ranking import differs, said_alike
+from reports.page.html.ranking import said_alike
 from reports.page.sections._costs import Cost
 from reports.page.sections.trade_off import rank
 from reports.page.wording.arm_names import brief
@@ -30,7 +30,7 @@ def ranked_result(result: RecordedResult) -> Ranked:
         ratios = {name: Estimate(cost.ratio, cost.low, cost.high, None, ()) for name, cost in known.items()}
         costs.append(Cost(key, label, ratios, declared=key.startswith(DECLARED)))
     costs.sort(key=rank)
-    columns = [cost for cost in costs if differs(cost)][:MOST_COLUMNS]
+    columns = [cost for cost in costs if cost.differs][:MOST_COLUMNS]
     found = [(each, _estimate(each.difference, ()) if each.difference else None) for each in result.effects]
     effects = [RankedRow(each.name, each.name, "", each.verdict, of, _said(of), "", {}) for each, of in found]
     rows = effects or list(_arms(result, costs))

@@ -181,7 +181,7 @@ def test_a_promoted_study_trains_the_best_with_fresh_seeds(study: Path, capfd: p
     fresh = [run["digest"] for run in arms if run["arm"] == f"trial_{found['number']}"]
     losses = {store.read_result(digest).judging_loss for digest in fresh}  # type: ignore[union-attr, index]
     assert f"{statistics.fmean(losses):.4f}".rstrip("0") in page
-    assert "loss: with fresh seeds 2 promoted trials differ by" in page
+    assert "loss: with fresh seeds 2 selected trials differ by" in page
     assert "The base, which was not selected, differs by" in page
 
 

@@ -124,7 +124,7 @@ ELSEWHERE = {
     r"docs/sharing\.md: ablate replicate": "tests/ablate/test_replicating.py",
     r"docs/benchmarks/memory_cpu\.md: ablate (plan|run) memory\.yaml": "tests/ablate/test_memory.py",
     r"docs/benchmarks/run_cpu\.md: ablate data": "tests/ablate/test_cli.py",
-    r"docs/benchmarks/\w+\.md: ablate bench": "tests/ablate/test_bench.py",
+    r"docs/benchmarks/\w+\.md: ablate bench": "tests/ablate/wings/foretell/test_bench.py",
     r"docs/benchmarks/gpu\.md: docs/benchmarks/first_gpu\.sh": "tests/ablate/test_first_gpu.py",
     r"docs/benchmarks/serving_cpu\.md: ablate run studies/cache_kinds\.yaml": "tests/ablate/test_studies.py",
 }

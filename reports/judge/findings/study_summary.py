@@ -109,6 +109,7 @@ class ArmSummary:
     kv_bytes_per_token: float | None
     cache_bytes: tuple[tuple[int, int], ...]
     parameters_embedding: int
+    parameters_non_embedding: int
     flops_per_token: float
     budget: ArmBudget
     scores: tuple[MeanScore, ...]

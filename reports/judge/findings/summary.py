@@ -105,7 +105,8 @@ def _late_margin(data: Collected, judged: Mapping[Pair, Judgement]) -> Iterator[
 def open_arms(summary: StudySummary) -> tuple[str, ...]:
     """Arms that more seeds could settle, by themselves or in a contrast.
 
-    An arm whose verdict failed seeds prevent is not among them. All runs of a design inform every effect, so one open
+    An arm whose verdict failed seeds prevent is not among them, nor one that the seeds still planned would hardly
+    settle: leaving it can only lower the rate of false verdicts. All runs of a design inform every effect, so one open
     effect leaves all arms open.
     """
     if any(_is_open(each.verdict, each.comparison) for each in summary.effects):
@@ -118,7 +119,7 @@ def open_arms(summary: StudySummary) -> tuple[str, ...]:
 
 def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
     unsettled = verdict in ("inconclusive", "cannot tell") and not comparison.shows_difference
-    return unsettled and not (comparison.waits_for_rates or comparison.is_barred)
+    return unsettled and not (comparison.waits_for_rates or comparison.is_barred or comparison.is_futile)
 
 
 def _judged(data: Collected, costs: StudyCosts, noise: StudyNoise) -> dict[Pair, Judgement]:
@@ -186,6 +187,7 @@ def _arm(
         kv_bytes_per_token=arm.kv_bytes_per_token,
         cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),
         parameters_embedding=arm.parameters_embedding,
+        parameters_non_embedding=arm.parameters_non_embedding,
         flops_per_token=arm.flops_per_token,
         budget=ArmBudget(arm.tokens, arm.steps, arm.flops, arm.parameters, took, data.study.budget.seconds),
         scores=_scores(data, name),

@@ -14,11 +14,9 @@ from statistics import median
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.verdicts import Verdict
-from reports.page.sections._costs import Cost
+from reports.page.sections._costs import VISIBLE, Cost
 from reports.page.wording import words
 
-VISIBLE = 0.02
-"""A cost that differs by no more than this share in every arm has no column."""
 SCREEN = 12
 """Number of rows that fit a screen; with more, arms on the front of loss and cost come first."""
 FARTHEST = 5
