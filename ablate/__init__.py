@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from ablate.wings.campaign.judging import judge as judge
     from ablate.wings.compare.comparing import LossComparison as LossComparison
     from ablate.wings.compare.comparing import compare as compare
+    from ablate.wings.compare.comparison_page import write_comparison as write_comparison
     from ablate.wings.compare.pooling import StoresCompared as StoresCompared
     from ablate.wings.compare.pooling import compare_stores as compare_stores
     from ablate.wings.exchange.exporting import export as export

@@ -10,12 +10,13 @@ import csv
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeAlias, TypeVar
 
 import polars as pl
 
-from ablate.wings.compare.log_readers import Log, by_number, read
+from ablate.wings.compare.log_readers import Log, by_number, exported, read
 from store.errors import ArgumentError, reason_of
 from zoo.errors import did_you_mean
 
@@ -28,10 +29,28 @@ ALIKE = 0.98
 """Fraction of its arm's last step from which on a run counts as ended."""
 LOSSES = ("eval_loss", "eval/loss", "val_loss", "val loss")
 """Names that trainers use for a validation loss, in order of preference."""
+Run: TypeAlias = tuple[str, str, str]
+"""Arm, seed (0 without `{seed}`) and size (empty without `{size}`)."""
+IN_FILE = "#"
+"""Mark between a file of Weights & Biases and the pattern of the names of its runs."""
 BUDGETS = {
     "flops": ("total_flos", "flops", "total_flops"),
-    "tokens": ("num_input_tokens_seen", "tokens", "n_tokens_seen", "tokens_seen", "total_tokens", "throughput/total tokens"),
-    "tokens_per_second": ("tokens_per_second", "tps", "tokens/s", "tokens_per_sec", "throughput(tps)", "throughput/device/TPS"),
+    "tokens": (
+        "num_input_tokens_seen",
+        "tokens",
+        "n_tokens_seen",
+        "tokens_seen",
+        "total_tokens",
+        "throughput/total tokens",
+    ),
+    "tokens_per_second": (
+        "tokens_per_second",
+        "tps",
+        "tokens/s",
+        "tokens_per_sec",
+        "throughput(tps)",
+        "throughput/device/TPS",
+    ),
 }
 """Names of what tells of a run's budget, read from logs whose pattern has `{size}`."""
 
@@ -51,15 +70,14 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
             a name.
             A file is a `trainer_state.json`, an events file of TensorBoard, a `wandb-summary.json`, a CSV or TSV with a
             header, JSON lines, or text with lines such as `step 250: train loss 2.1, val loss 2.2`. A folder must hold
-            such a file.
+            such a file. `charts.csv#{arm}-s{seed}` names the runs in a CSV that a page of Weights & Biases exports.
         metric: its name in the logs; None: the first known of `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
 
     Raises:
         ArgumentError: nothing matches, a file cannot be read, or it has no such metric.
     """
     rows = []
-    for (arm, seed, size), path in sorted(log_paths(pattern).items()):
-        log = _read(path)
+    for (arm, seed, size), path, log in _logs(pattern):
         loss, step = _last(log, path, metric)
         rows.append({"arm": arm, "seed": seed, "loss": loss, "step": step})
         if size:
@@ -71,9 +89,30 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=types)
 
 
-def log_paths(pattern: str) -> dict[tuple[str, str, str], Path]:
+def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
+    """Every run that a pattern names, with its file and records, in order of arm, seed and size."""
+    file, mark, names = pattern.rpartition(IN_FILE)
+    if not mark:
+        yield from ((run, path, _read(path, read)) for run, path in sorted(log_paths(pattern).items()))
+        return
+    logs, text = _read(Path(file), exported), _as_regex(names)
+    found = {name: named.groupdict() for name in logs if (named := re.fullmatch(text, name))}
+    if not found:
+        runs = f"it has runs {', '.join(list(logs)[:6])}" if logs else "it has no column such as `run - eval/loss`"
+        raise ArgumentError("losses", f"no run matches {names}; {runs}", file)
+    runs = {(of["arm"], of.get("seed") or "0", of.get("size") or ""): name for name, of in found.items()}
+    yield from ((run, Path(file), logs[name]) for run, name in sorted(runs.items()))
+
+
+def log_files(pattern: str) -> list[str]:
+    """The file of every run that a pattern names, in order of arm, seed and size."""
+    file, mark, _ = pattern.rpartition(IN_FILE)
+    return [file] * len(list(_logs(pattern))) if mark else [str(path) for _, path in sorted(log_paths(pattern).items())]
+
+
+def log_paths(pattern: str) -> dict[Run, Path]:
     """The log of each run that a pattern names, by arm, seed and size. Raises ArgumentError."""
-    paths: dict[tuple[str, str, str], Path] = {}
+    paths: dict[Run, Path] = {}
     for run, path in matches(pattern):
         other = paths.get(run, path)
         paths[run] = max(other, path, key=by_number)
@@ -111,21 +150,11 @@ def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     return kept, said
 
 
-def matches(pattern: str) -> Iterator[tuple[tuple[str, str, str], Path]]:
+def matches(pattern: str) -> Iterator[tuple[Run, Path]]:
     """Arm, seed (0 without `{seed}`) and size (empty without `{size}`) of everything that a pattern matches, and its
     path."""
     pattern = os.path.normpath(pattern)
-    parts = re.split(r"(\{arm\}|\{seed\}|\{size\}|\*)", pattern)
-    seen: set[str] = set()
-    text = ""
-    for part in parts:
-        name = part.strip("{}")
-        if part != name:
-            # As much as possible is the arm's name: `no-skip-s0` is `no-skip`, and not `no`.
-            text += f"(?P={name})" if name in seen else f"(?P<{name}>[^/]+{'' if name == 'arm' else '?'})"
-            seen.add(name)
-        else:
-            text += "[^/]*" if part == "*" else re.escape(part)
+    text = _as_regex(pattern)
     root = Path(pattern).anchor or "."
     glob = re.sub(r"\{(arm|seed|size)\}", "*", pattern).removeprefix(Path(pattern).anchor)
     try:
@@ -138,14 +167,31 @@ def matches(pattern: str) -> Iterator[tuple[tuple[str, str, str], Path]]:
             yield (named["arm"], named.get("seed") or "0", named.get("size") or ""), path
 
 
+def _as_regex(pattern: str) -> str:
+    seen: set[str] = set()
+    text = ""
+    for part in re.split(r"(\{arm\}|\{seed\}|\{size\}|\*)", pattern):
+        name = part.strip("{}")
+        if part != name:
+            # As much as possible is the arm's name: `no-skip-s0` is `no-skip`, and not `no`.
+            text += f"(?P={name})" if name in seen else f"(?P<{name}>[^/]+{'' if name == 'arm' else '?'})"
+            seen.add(name)
+        else:
+            text += "[^/]*" if part == "*" else re.escape(part)
+    return text
+
+
 def _differ_by_numbers(one: Path, other: Path) -> bool:
     """Whether two paths are equal but for numbers: `checkpoint-500` and `checkpoint-1000` of one run."""
     return re.sub(r"\d+", "0", str(one)) == re.sub(r"\d+", "0", str(other))
 
 
-def _read(path: Path) -> Log:
+T = TypeVar("T")
+
+
+def _read(path: Path, reader: Callable[[Path], T]) -> T:
     try:
-        return read(path)
+        return reader(path)
     except (OSError, ValueError, csv.Error, RecursionError, OverflowError) as error:
         raise ArgumentError("losses", f"cannot be read: {reason_of(error)}", path) from error
 

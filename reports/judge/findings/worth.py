@@ -55,9 +55,7 @@ def study_worth(data: Collected, judged: Mapping[tuple[str, str], Judgement]) ->
 
 def read_off(curve: Sequence[Budget], difference: Estimate) -> Interval:
     """Effective compute for a difference from the last loss of a curve."""
-    ends = [
-        math.inf if nats is None or math.isinf(nats) else nats for nats in (difference.low, difference.high)
-    ]
+    ends = [math.inf if nats is None or math.isinf(nats) else nats for nats in (difference.low, difference.high)]
     found = worth(curve, -difference.mean)
     least, most = (worth(curve, -end) if math.isfinite(end) else None for end in reversed(ends))
     assert found is not None  # a curve has a worth

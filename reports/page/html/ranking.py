@@ -59,6 +59,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
     is_base = arm.name == summary.baseline
     found = arm.comparison.difference if arm.comparison else None
     loss = words.plus_minus(arm.loss)
+    worth = summary.worth.arms.get(arm.name) if summary.worth and arm.verdict not in FAILED else None
     ratios = {
         cost.key: SAME_RATIO if is_base else cost.ratios[arm.name]
         for cost in costs
@@ -73,6 +74,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
         said=loss if is_base else _said(arm.comparison, arm.verdict),
         note=_note(summary, arm),
         costs=ratios,
+        aside=f"{words.times(worth)} compute" if worth else "",
     )
 
 
@@ -85,9 +87,7 @@ def _said(comparison: Comparison | None, verdict: Verdict) -> str:
 def _note(summary: StudySummary, arm: ArmSummary) -> str:
     """Notes beside the number: failed or missing seeds, or a seed far from the others."""
     failed, total = failure_words.failed(arm), len(arm.seeds) + arm.failed + len(arm.missing)
-    missing = odd = worth = ""
-    if summary.worth and arm.name in summary.worth.arms and arm.verdict not in FAILED:
-        worth = f"{words.times(summary.worth.arms[arm.name])} compute"
+    missing = odd = ""
     if arm.missing:
         section = summary.section(Failures)
         failure = section.of(arm.name) if section else None
@@ -95,7 +95,7 @@ def _note(summary: StudySummary, arm: ArmSummary) -> str:
         missing = f"no result for {len(arm.missing)} of {total} runs{why}"
     if run := arm.outlier:
         odd = f"seed {run.seed} is {abs(run.above):.2g} {run.side} the other seeds"
-    return ", ".join(filter(None, [worth, failed, missing, odd]))
+    return ", ".join(filter(None, [failed, missing, odd]))
 
 
 def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[RankedRow]:

@@ -51,9 +51,9 @@ def _worth(arm: LadderArm) -> str:
 def conversion(worth: Worth | None) -> Iterator[str]:
     """`At a loss of 3.30, 0.01 nats are worth 6.9 % of compute (6.4 to 7.4 %), by pre's own curve over sizes.`"""
     if worth is not None:
-        low, high = (100 * (end - 1) for end in (worth.nats.low, worth.nats.high))
+        share, low, high = (100 * (each - 1) for each in (worth.nats.value, worth.nats.low, worth.nats.high))
         yield (
-            f"Effective compute (×) is each difference read off the baseline's own curve over {worth.axis}s: at its loss "
-            f"of {worth.loss:.2f}, {NATS} nats are worth {100 * (worth.nats.value - 1):.2g} % of compute ({low:.2g} to "
+            f"Effective compute (×) is each difference read off the baseline's own curve over {worth.axis}s: at its "
+            f"loss of {worth.loss:.2f}, {NATS} nats are worth {share:.2g} % of compute ({low:.2g} to "
             f"{high:.2g} %)."
         )
