@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from ablate.api.browsing import open_store as open
     from ablate.api.claims import claims
     from ablate.api.evaluating import Scores, evaluate
-    from ablate.api.exporting import export
     from ablate.api.foretelling import Foretold, plan_on
     from ablate.api.generating import Generated, generate
-    from ablate.api.importing import Imported, import_model
     from ablate.api.logs import logs
     from ablate.api.planning import plan
     from ablate.api.preparing import prepare
@@ -68,6 +66,9 @@ if TYPE_CHECKING:
     from ablate.wings.compare.comparing import compare as compare
     from ablate.wings.compare.pooling import StoresCompared as StoresCompared
     from ablate.wings.compare.pooling import compare_stores as compare_stores
+    from ablate.wings.exchange.exporting import export as export
+    from ablate.wings.exchange.importing import Imported as Imported
+    from ablate.wings.exchange.importing import import_model as import_model
 
 # Lazy, so that `import ablate` loads neither torch nor pydantic.
 _HOME = {
@@ -83,7 +84,6 @@ _HOME = {
     "Foretold": "ablate.api.foretelling",
     "Generated": "ablate.api.generating",
     "HandbookClaim": "store.documents.handbook",
-    "Imported": "ablate.api.importing",
     "MissingPackageError": "ablate.searching.samplers",
     "Problem": "ablate.study.problems",
     "Registration": "ablate.api.registering",
@@ -104,11 +104,9 @@ _HOME = {
     "bench": "ablate.api.benching",
     "claims": "ablate.api.claims",
     "evaluate": "ablate.api.evaluating",
-    "export": "ablate.api.exporting",
     "export_report": "ablate.api.reporting",
     "fit": "ablate.api.scaling",
     "generate": "ablate.api.generating",
-    "import_model": "ablate.api.importing",
     "load_study": "ablate.study.reading",
     "logs": "ablate.api.logs",
     "new": "ablate.api.starting",
@@ -140,7 +138,6 @@ __all__ = [
     "Foretold",
     "Generated",
     "HandbookClaim",
-    "Imported",
     "MissingPackageError",
     "Problem",
     "Registration",
@@ -162,11 +159,9 @@ __all__ = [
     "bench",
     "claims",
     "evaluate",
-    "export",
     "export_report",
     "fit",
     "generate",
-    "import_model",
     "load_study",
     "logs",
     "new",

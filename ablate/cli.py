@@ -74,7 +74,11 @@ def _ended(arguments: Sequence[str] | None) -> int:
         return UNREAD
     except (OSError, MemoryError, RuntimeError) as error:  # a full disk, a folder that may not be written
         if isinstance(error, RuntimeError) and not str(error).startswith("Symlink loop"):  # OSError from 3.13 on
-            raise
+            from evals.costs.memory import is_out_of_memory  # noqa: PLC0415 (loads torch, whose error this may be)
+
+            if not is_out_of_memory(error):
+                raise
+            error = MemoryError()
         print(f"ablate: {str(error) or 'out of memory'}", file=sys.stderr)
         _drop_unwritten()
         return BAD_INPUT

@@ -12,6 +12,7 @@ from typing import Any, Unpack
 import optuna
 import polars as pl
 from optuna.storages import BaseStorage
+from optuna.trial import TrialState
 
 import reports
 from ablate.api.code_trust import refuse_code
@@ -22,14 +23,23 @@ from ablate.running.corpora import prepare_checkpoints, prepare_corpora
 from ablate.running.engines import Engine
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Lines, Wanted, teller
+from ablate.running.request import Request
 from ablate.searching.asking import IMPORTED
 from ablate.searching.base_rate import BASE_RATE, tuned_rate
-from ablate.searching.history import begin
+from ablate.searching.confirming import confirmation
+from ablate.searching.history import base_params, begin
 from ablate.searching.promotion import promote as write_promoted
 from ablate.searching.promotion import promoted_path
 from ablate.searching.samplers import chosen_sampler, ended, make_pruner, make_sampler
 from ablate.searching.search import Search
-from ablate.searching.search_document import asked_before, column_of, search_digest, search_document, write_tables
+from ablate.searching.search_document import (
+    asked_before,
+    column_of,
+    search_digest,
+    search_document,
+    standings_of,
+    write_tables,
+)
 from ablate.searching.space_check import check_space
 from ablate.searching.storage import Owner, close_storage, open_storage
 from ablate.searching.trial_runner import Job, StudyTrialRunner
@@ -40,6 +50,7 @@ from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Count
+from reports.judge.sentences import listed
 from reports.searches.optuna_log import silenced
 from store.documents import JsonObject, SearchDocument
 from store.documents.tuning import RATE
@@ -104,6 +115,8 @@ class SearchResult:
             "promoted": str(self.promoted) if self.promoted else None,
             "trials": {state: states.count(state) for state in sorted(set(states))},
             "illegal": {**self.found.illegal},
+            "base": self.found.base.model_dump(include={"name", "values", "runs"}),
+            "confirmed": [each.model_dump() for each in self.found.confirmed],
             "best": [trial.model_dump(include=BEST) for trial in self.found.trials if trial.best],
             "leaders": [leader.model_dump() for leader in self.found.leaders],
         }
@@ -163,6 +176,10 @@ def search(
         return _StudySearch(context, chosen, chosen.search, promote).run(storage)
 
 
+def _missing(job: Job) -> list[Request]:
+    return [request for request in job.requests if request.missing()]
+
+
 class _StudySearch:
     """One study's search, from the space to the report."""
 
@@ -206,17 +223,36 @@ class _StudySearch:
         imported = begin(self.lab, trials, owner)
         if imported:
             notice += f"; {imported} runs of the store count as trials of this space"
-        known = trials.get_trials(deepcopy=False)
-        done = sum(ended(trial) and IMPORTED not in trial.user_attrs for trial in known)
+        done = sum(ended(trial) and IMPORTED not in trial.user_attrs for trial in trials.get_trials(deepcopy=False))
         progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
         for warning in self.spec.warnings(validations):
             progress.say(warning)
+        name, control = self.study.baseline, self.lab.control()
+        train = partial(self._train, engine)
+        if base_params(self.lab) is None and _missing(control):
+            progress.say(f"{name}: training it as the control, as it is not a setting of the space")
+            train(control)
         search = Search(trials, self.spec, self.lab, owner, sampler, progress.say)
         search.after_trial = partial(self._keep, trials, search)
         search.run(engine)
-        if self.promote or done < self.spec.trials:  # a search that had ended before trains nothing
-            self._train_base(engine, progress, trials)
+        train(control)  # missing if `trials` ended before it
+        if not trials.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):  # else its command confirms the best
+            jobs = confirmation(self.lab, trials, standings_of(self.lab, trials, search.done))
+            if any(map(_missing, jobs.values())):
+                progress.say(f"{listed(list(jobs))}: training with fresh seeds, to confirm the best against the base")
+                train(*jobs.values())
+        if self.promote and RATE in self.spec.space and not self.failures:
+            progress.say(f"{name}: tuning its rate, as the trials' rates were")
+            trials.set_user_attr(BASE_RATE, tuned_rate(self.lab, train))
         return self._close(trials, search)
+
+    def _train(self, engine: Engine, *jobs: Job) -> None:
+        """Train the missing runs of the base and of what is compared with it."""
+        names = {digest: job.plan.name for job in jobs if job.plan for digest in job.digests}
+        with closing(engine.run([request for job in jobs for request in _missing(job)])) as events:
+            for event in events:
+                if event is not None and event.kind == "failed":
+                    self.failures.append(f"{names[event.digest]}: {event.error}")
 
     def _keep(self, trials: optuna.Study, search: Search) -> None:
         """Write the interim document for `ablate report`; skipped as needed to take at most a twentieth of the time."""
@@ -225,23 +261,6 @@ class _StudySearch:
             return
         self.folder.write(self._document(trials, search, has_ended=False))
         self._kept = time.monotonic() + 20 * (time.monotonic() - began)
-
-    def _train_base(self, engine: Engine, progress: Lines, trials: optuna.Study) -> None:
-        """Train the base with the trials' seeds, as a control for the effect of fresh seeds; for a promoted study also
-        tune its rate, if the trials' rates were searched for."""
-
-        def train(job: Job) -> None:
-            missing = [request for request in job.requests if request.missing()]
-            with closing(engine.run(missing)) as events:
-                for event in events:
-                    if event is not None and event.kind == "failed":
-                        self.failures.append(f"{self.study.baseline}: {event.error}")
-
-        progress.say(f"{self.study.baseline}: training with the trials' seeds, for comparison")
-        train(self.lab.control())
-        if self.promote and RATE in self.spec.space and not self.failures:
-            progress.say(f"{self.study.baseline}: tuning its rate, as the trials' rates were")
-            trials.set_user_attr(BASE_RATE, tuned_rate(self.lab, train))
 
     def _edited(self, storage: BaseStorage, trials: optuna.Study) -> str:
         """Note that the search begins anew beside trials of another space, objectives or budget; else empty."""

@@ -25,7 +25,6 @@ OF_THE_CORE = (
     "register",
     "data",
     "search",
-    "import",
     "eval",
     "generate",
     "report",
@@ -37,7 +36,6 @@ OF_THE_CORE = (
     "serve",
     "zoo",
     "schema",
-    "export",
     "bench",
     "completion",
 )
@@ -45,6 +43,9 @@ COMMANDS = {name: f"{__name__}.{name}" for name in OF_THE_CORE} | wings.commands
 """Module of each command, in the order of the help."""
 PIPE_WIDTH = 200
 """Maximum width of tables, in characters, if the output is no terminal."""
+
+DIGITS = 18
+"""Most digits of a whole number on the command line: it fits in 64 bits."""
 
 DONE, SOME_FAILED, BAD_INPUT = 0, 1, 2
 """Exit statuses."""
@@ -147,9 +148,11 @@ def engine_settings(options: argparse.Namespace) -> dict[str, str]:
 
 
 def positive(text: str) -> int:
-    """Parse an argument that is a whole number from 1."""
-    if not text.isdecimal() or int(text) < 1:
+    """Parse an argument that is a whole number from 1, of at most 64 bits."""
+    if not text.isdecimal() or int(text[:DIGITS]) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
+    if len(text) > DIGITS:
+        raise argparse.ArgumentTypeError(f"'{text[:DIGITS]}…' has more than {DIGITS} digits")
     return int(text)
 
 

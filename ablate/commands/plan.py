@@ -41,7 +41,7 @@ from ablate.commands import (
 )
 
 DTYPES = ("bfloat16", "float16", "float32")
-SETTINGS = ("workers", "workers_per_gpu", "microbatch", "recompute")
+SETTINGS = ("workers", "workers_per_gpu", "microbatch", "recompute", "devices", "shard")
 """Settings of execution that a plan on this machine depends on."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from pydantic_core import to_jsonable_python
@@ -19,10 +19,13 @@ from ablate.readable import clock
 from ablate.study.design_spec import Screen, named
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
+from ablate.training.execution import Execution
+from ablate.training.refusals import refusal
 from evals.costs.machine import Speed
 from store.documents import JsonObject
 from store.documents.claims import origin, statement
 from store.documents.design import structure
+from store.documents.study import UNJUDGED
 from store.documents.study_arm import taught_by
 from store.documents.tuning import trials, untuned
 from zoo.settings.edits import expand
@@ -43,8 +46,10 @@ def search_lines(study: Study, base: ArmPlan, speed: Speed, at_once: float) -> l
     spec = study.search
     if spec is None:
         return []
-    whole, each = spec.whole_runs * spec.seeds, base.estimated_seconds(speed)
-    kept = f", {spec.repeats} of them reserved for more seeds of the leading settings" if spec.repeats else ""
+    last = spec.confirming if study.scale not in UNJUDGED else 0
+    whole, each = spec.whole_runs * spec.seeds + last, base.estimated_seconds(speed)
+    kept = f", at most {spec.repeats} of them further seeds of leading settings" if spec.repeats else ""
+    kept += f", and {last} runs that confirm the best against {base.name}" if last else ""
     begun = f"; trials start at {100 * spec.shares[0]:.3g} % of the budget" if spec.fidelity else ""
     lines = [
         f"Search: up to {spec.trials} trials{kept}{begun}: {whole * base.flops:.3g} FLOPs, about"
@@ -163,6 +168,14 @@ def plan_rows(
 def matched_line(plan: Plan) -> str:
     """`Matched: flops and parameters. In brackets: the difference from pre.`"""
     return f"Matched: {plan.study.budget.matched}. In brackets: the difference from {plan.study.baseline}."
+
+
+def refusal_lines(arms: Iterable[ArmPlan], execution: Execution) -> Iterator[str]:
+    """A line for each arm whose runs cannot be executed as asked."""
+    for arm in arms:
+        reason = refusal(arm.runs[0].identity, arm.train, arm.spec, execution)
+        if reason is not None:
+            yield f"arm {arm.name}: {reason}"
 
 
 def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[str]:

@@ -85,7 +85,7 @@ class Asking:
 
     def _propose(self, trials: Sequence[FrozenTrial], counted: Sequence[FrozenTrial]) -> None:
         """Enqueue the next settings, if they come from the grid or repeat a leader. Raises ExhaustedError if the grid
-        is exhausted and nothing needs a repeat."""
+        is exhausted and nothing needs a repeat. Reserved trials that no leader needs go to new settings."""
         if any(trial.state == TrialState.WAITING for trial in trials):
             return
         tried = sum(REPEATS not in trial.user_attrs for trial in counted)
@@ -96,7 +96,8 @@ class Asking:
         if self.spec.repeats and (self._is_exhausted or tried >= self.spec.trials - self.spec.repeats):
             # Leading settings that need another seed and have none running.
             running = {first_of(trial) for trial in trials if trial.state == TrialState.RUNNING}
-            found = standings(seeds_of(trials), list(self.spec.objectives.values())).next(running)
+            directions = list(self.spec.objectives.values())
+            found = standings(seeds_of(trials), directions, self.lab.noise).next(running)
             params = params if found is None else trials[found].params or params
         if self._is_exhausted and params is None:
             raise ExhaustedError

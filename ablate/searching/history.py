@@ -16,12 +16,12 @@ from optuna.trial import TrialState
 from ablate.searching.asking import BEYOND, IMPORTED
 from ablate.searching.storage import Owner
 from ablate.searching.trial_runner import IllegalError, StudyTrialRunner
-from ablate.study.arms import edits_in
+from ablate.study.arms import Arm, edits_in
 from ablate.study.search_axes import AnyAxis, Choice, Ratio, label
 from ablate.study.search_space import Params, SearchSpace, number_at, spread_of
 from ablate.study.study import StudyError
 from ablate.training.spec import TrainSpec
-from store.documents import RunDocument
+from store.documents import JsonObject, RunDocument
 from zoo.settings.edits import expand
 from zoo.spec import ModelSpec, parse
 
@@ -39,19 +39,34 @@ def begin(lab: StudyTrialRunner, study: optuna.Study, owner: Owner) -> int:
         if study.user_attrs.get(BEGUN) or not is_new:
             return 0
         count = sum(_imported(lab, study, run) for run in _candidates(lab))
-        for params in (*_base(lab), *known):
+        base = base_params(lab)
+        for params in (*([base] if base else []), *known):
             study.enqueue_trial(params, skip_if_exists=True)
         study.set_user_attr(BEGUN, True)
     return count
 
 
-def _base(lab: StudyTrialRunner) -> Iterator[Params]:
-    """The base's settings, if it lies in the space and within the constraints."""
+def base_params(lab: StudyTrialRunner) -> Params | None:
+    """The base's settings in the space; None if it lies outside, or breaks a constraint."""
+    params = _spelt(lab, lab.space.base)
+    return None if params is None or lab.distances(params) else params
+
+
+def base_on_axes(lab: StudyTrialRunner) -> Params:
+    """The base's value on every axis that has it."""
     base = lab.space.base
-    for params in spellings(lab.space, base.model, base.train):
-        if lab.space.arm("", params).model.digest == base.model.digest and not lab.distances(params):
-            yield params
-            return
+    raw = _raw(base.model, base.train)
+    known = {
+        path: next(_values(axis, number_at(base.model, base.train, path), _at(raw, path), base.model.d_model), None)
+        for path, axis in lab.space.axes.items()
+    }
+    return {**{path: value for path, value in known.items() if value is not None}, **(_spelt(lab, base) or {})}
+
+
+def _spelt(lab: StudyTrialRunner, arm: Arm) -> Params | None:
+    """The settings that yield an arm; None if the space has none."""
+    found = (params for params in spellings(lab.space, arm.model, arm.train))
+    return next((params for params in found if lab.space.arm("", params).identity == arm.identity), None)
 
 
 def _enqueued(lab: StudyTrialRunner) -> list[Params]:
@@ -60,14 +75,12 @@ def _enqueued(lab: StudyTrialRunner) -> list[Params]:
     for place, settings in enumerate(lab.spec.enqueue):
         target = ("search", "enqueue", str(place))
         arm = lab.space.builder.build("", list(edits_in(expand(settings), target, 0)), target)
-        for params in spellings(lab.space, arm.model, arm.train):
-            if lab.space.arm("", params).model.digest == arm.model.digest:
-                found.append(params)
-                break
-        else:
+        params = _spelt(lab, arm)
+        if params is None:
             raise lab.study.error(
                 ".".join(target), "not in the space: all settings outside the space must be the base's"
             )
+        found.append(params)
     return found
 
 
@@ -112,7 +125,7 @@ def _imported(lab: StudyTrialRunner, study: optuna.Study, run: RunDocument) -> b
 
 def spellings(space: SearchSpace, model: ModelSpec, train: TrainSpec) -> Iterator[Params]:
     """Settings of a space that may yield a model and its training; callers have to build and compare them."""
-    raw = {**model.model_dump(mode="json"), "train": train.model_dump(mode="json")}
+    raw = _raw(model, train)
 
     def values(path: str, axis: AnyAxis) -> Iterator[Any]:
         return _values(axis, number_at(model, train, path), _at(raw, path), model.d_model)
@@ -121,6 +134,10 @@ def spellings(space: SearchSpace, model: ModelSpec, train: TrainSpec) -> Iterato
         yield from islice(space.combinations(values), SPELLINGS)
     except StudyError:  # a part that the space's blocks do not have
         return
+
+
+def _raw(model: ModelSpec, train: TrainSpec) -> JsonObject:
+    return {**model.model_dump(mode="json"), "train": train.model_dump(mode="json")}
 
 
 def _at(raw: Any, path: str) -> Any:

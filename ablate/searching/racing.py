@@ -1,8 +1,9 @@
 """Races: which settings lead, given noisy scores, and which of them gets another seed next.
 
 Settings are selected for a good first score, so that score is partly luck. Repeats with other seeds show by how much
-scores worsen on average (the optimism), and every first score is corrected by it. Leaders are compared by a one-sided
-t-test with the standard deviation between seeds, pooled over settings.
+scores worsen on average (the optimism), and every first score is corrected by it. A repeat is worth its cost only while
+leaders are closer than the noise between seeds: the others are behind for certain, and a new trial may be better.
+docs/benchmarks/search.md compares rules.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special  # scipy.stats takes seconds to load
 
 CONTENDERS = 5
 """Maximum number of settings that race for the best."""
-LEVEL = 0.05
-"""Probability, per comparison, of giving up a setting that is in fact the best."""
+CLOSE = 2.0
+"""Largest distance of a contender from the leader, in standard deviations between seeds, if each has one seed. It
+shrinks like the standard error of their difference."""
+PRIOR = 4
+"""Degrees of freedom of the noise that is known before the search."""
 ENOUGH = 3
 """Number of seeds after which a member of a Pareto front needs no more."""
 
@@ -34,9 +37,8 @@ class Standings:
     means: NDArray[np.float64]
     """(settings, objectives): mean scores, with first scores corrected for optimism."""
     counts: NDArray[np.int64]
-    sd: NDArray[np.float64]
-    """(objectives,): pooled standard deviation between seeds. NaN before anything is repeated."""
-    freedom: int
+    sd: float
+    """Standard deviation of the first objective between seeds, pooled over settings; infinite if unknown."""
 
     @property
     def values(self) -> dict[int, tuple[float, ...]]:
@@ -57,23 +59,20 @@ class Standings:
         if self.means.shape[1] > 1:
             front = set(self.front())
             return [number for number in order if number in front]
-        return [number for number in order[:CONTENDERS] if not self._is_beaten(number, order[0])]
+        return [number for number in order[:CONTENDERS] if self._is_close(number, order[0])]
 
-    def _is_beaten(self, number: int, leader: int) -> bool:
-        if self.freedom == 0 or number == leader:
-            return False
+    def _is_close(self, number: int, leader: int) -> bool:
         one, best = self.numbers.index(number), self.numbers.index(leader)
-        error = self.sd[0] * math.sqrt(1 / self.counts[one] + 1 / self.counts[best])
-        return bool(self.means[one, 0] - self.means[best, 0] > special.stdtrit(self.freedom, 1 - LEVEL) * error)
+        error = self.sd * math.sqrt((1 / self.counts[one] + 1 / self.counts[best]) / 2)
+        return bool(self.means[one, 0] - self.means[best, 0] <= CLOSE * error)
 
     def next(self, busy: Collection[int] = ()) -> int | None:
-        """Setting that gets another seed: the contender with the fewest seeds, the better of equals. None once the best
-        is distinguished from all others, or each member of the front has `ENOUGH`. busy: settings whose next seed is
-        running."""
+        """Setting that gets another seed: the contender with the fewest seeds, the better of equals. None if no other
+        is close to the best, or each member of the front has `ENOUGH`. busy: settings whose next seed is running."""
         found = self.contenders()
         if self.means.shape[1] > 1:
             found = [number for number in found if self._count(number) < ENOUGH]
-        elif len(found) < 2 and all(self._count(number) > 1 for number in found):
+        elif len(found) < 2:
             return None
         return min((number for number in found if number not in busy), key=self._count, default=None)
 
@@ -81,8 +80,11 @@ class Standings:
         return int(self.counts[self.numbers.index(number)])
 
 
-def standings(scores: Seeds, directions: Sequence[str]) -> Standings:
-    """Standings of settings. Settings with a diverged seed are left out."""
+def standings(scores: Seeds, directions: Sequence[str], noise: float | None = None) -> Standings:
+    """Standings of settings. Settings with a diverged seed are left out.
+
+    noise: standard deviation of the first objective between seeds, as known before the search; None if unknown.
+    """
     signs = np.array([1.0 if way == "minimize" else -1.0 for way in directions])
     known = {n: np.array(of, dtype=float) * signs for n, of in scores.items() if np.isfinite(of).all()}
     repeated = [of for of in known.values() if len(of) > 1]
@@ -90,14 +92,14 @@ def standings(scores: Seeds, directions: Sequence[str]) -> Standings:
     falls = np.array([of[1:].mean(axis=0) - of[0] for of in repeated]).reshape(-1, len(signs))
     optimism = np.maximum(falls.mean(axis=0), 0.0) if repeated else np.zeros(len(signs))
     corrected = [np.vstack([of[:1] + optimism, of[1:]]) for of in known.values()]
-    freedom = sum(len(of) - 1 for of in repeated)
-    squares = sum((((of - of.mean(axis=0)) ** 2).sum(axis=0) for of in repeated), np.zeros(len(signs)))
+    prior = 0 if noise is None else PRIOR
+    freedom = sum(len(of) - 1 for of in repeated) + prior
+    squares = sum((float(((of[:, 0] - of[:, 0].mean()) ** 2).sum()) for of in repeated), prior * (noise or 0.0) ** 2)
     return Standings(
         numbers=tuple(known),
         means=np.array([of.mean(axis=0) for of in corrected]).reshape(-1, len(signs)),
         counts=np.array([len(of) for of in corrected], dtype=int),
-        sd=np.sqrt(squares / freedom) if freedom else np.full(len(signs), np.nan),
-        freedom=freedom,
+        sd=math.sqrt(squares / freedom) if freedom else math.inf,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,13 +15,16 @@ from ablate.planning.study_document import spent_budget
 from ablate.readable import now
 from ablate.searching.asking import BEYOND, IMPORTED, REPEATS, counts_of_illegal, seeds_of
 from ablate.searching.base_rate import BASE_RATE, base_at
+from ablate.searching.confirming import confirmation, confirmed
 from ablate.searching.cost_shares import cost_shares
+from ablate.searching.history import base_on_axes
 from ablate.searching.racing import Standings, standings
 from ablate.searching.samplers import chosen_sampler, ended
 from ablate.searching.trial_runner import IllegalError, StudyTrialRunner
 from ablate.study.search_spec import NOT_OF_A_SCORE, OF_THE_MODEL, SearchSpec
 from store import SearchFolder
-from store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState, Values
+from store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState
+from store.documents.search import finite
 from zoo.settings.identity import digest_of, identity_of
 
 TrialScores = Sequence[Mapping[int, tuple[float, ...]]]
@@ -64,7 +66,8 @@ def asked_before(lab: StudyTrialRunner, document: SearchDocument) -> bool:
 def search_document(
     lab: StudyTrialRunner, study: optuna.Study, done: TrialScores, journal: str | None = None, has_ended: bool = True
 ) -> SearchDocument:
-    """Document of a search's results so far. has_ended: include cost shares, which take seconds to compute."""
+    """Document of a search's results so far. has_ended: include cost shares, which take seconds to compute, and
+    the confirmation."""
     spec = lab.spec
     standing = standings_of(lab, study, done)
     best = set(standing.contenders()[:1] if len(spec.objectives) == 1 else standing.front())
@@ -72,7 +75,12 @@ def search_document(
     # The base's scores with the trials' seeds, if trained; at its tuned rate, if known.
     job = base_at(lab, study.user_attrs.get(BASE_RATE))
     values = lab.values(job)
-    base = SearchBase(name=lab.study.baseline, runs=job.digests, values=None if values is None else _values(values))
+    base = SearchBase(
+        name=lab.study.baseline,
+        runs=job.digests,
+        values=None if values is None else finite(values),
+        params=base_on_axes(lab),
+    )
     shares = cost_shares(lab, [name for name in spec.objectives if name in OF_THE_MODEL]) if has_ended else {}
     return SearchDocument(
         name=lab.study.name,
@@ -94,6 +102,7 @@ def search_document(
         illegal=dict(counts_of_illegal(study).most_common()),
         trials=tuple(_trial(lab, trial, done, trial.number in best) for trial in trials),
         leaders=tuple(_leaders(lab, study, standing)),
+        confirmed=confirmed(lab, confirmation(lab, study, standing)) if has_ended else (),
         cost_shares={cost: {path: each.share for path, each in of.items()} for cost, of in shares.items()},
         cost_intervals={
             cost: {path: each.interval for path, each in of.items() if each.interval} for cost, of in shares.items()
@@ -106,9 +115,9 @@ def standings_of(lab: StudyTrialRunner, study: optuna.Study, done: TrialScores) 
     """Standings of the settings within the limits that had the full budget."""
     trials, directions = study.get_trials(deepcopy=False), list(lab.spec.objectives.values())
     if len(done) == 1:
-        return standings(seeds_of(trials), directions)
+        return standings(seeds_of(trials), directions, lab.noise)
     whole = {number: [values] for number, values in done[-1].items() if not trials[number].user_attrs.get(BEYOND)}
-    return standings(whole, directions)
+    return standings(whole, directions, lab.noise)
 
 
 def _leaders(lab: StudyTrialRunner, study: optuna.Study, standing: Standings) -> Iterator[Leader]:
@@ -117,14 +126,14 @@ def _leaders(lab: StudyTrialRunner, study: optuna.Study, standing: Standings) ->
     trials = study.get_trials(deepcopy=False)
     scores, contenders = seeds_of(trials), set(standing.contenders())
     for number in standing.order():
-        first, *fresh = map(_values, scores[number])
+        first, *fresh = map(finite, scores[number])
         if fresh:
             costs = lab.costs(trials[number].params, ("parameters", "kv_bytes_per_token"))
             yield Leader(trial=number, searched=first, fresh=tuple(fresh), contends=number in contenders, costs=costs)
 
 
 def _trial(lab: StudyTrialRunner, trial: FrozenTrial, done: TrialScores, best: bool) -> TrialRecord:
-    reached = tuple(_values(values[trial.number]) for values in done if trial.number in values)
+    reached = tuple(finite(values[trial.number]) for values in done if trial.number in values)
     state = _state(trial, whole=len(reached) == len(done))
     return TrialRecord(
         number=trial.number,
@@ -153,10 +162,6 @@ def _state(trial: FrozenTrial, whole: bool) -> TrialState:
     if trial.state == optuna.trial.TrialState.COMPLETE:
         return "finished" if whole else "short"
     return "pruned" if trial.state == optuna.trial.TrialState.PRUNED else "failed"
-
-
-def _values(values: Sequence[float]) -> Values:
-    return tuple(value if math.isfinite(value) else None for value in values)
 
 
 def write_tables(document: SearchDocument, folder: SearchFolder) -> None:

@@ -7,9 +7,10 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Protocol
 
+from ablate.planning.foresight import foresight
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
 from ablate.searching.drafts import Costed, Draft, quantity
@@ -61,6 +62,11 @@ class TrialRunner(Protocol):
 
     space: SearchSpace
 
+    @property
+    def noise(self) -> float | None:
+        """Standard deviation of a trial's first objective between seeds, as known beforehand; None if unknown."""
+        ...
+
     def job(self, params: Params, share: float, repeat: int = 0) -> Job:
         """Runs of settings, which had `repeat` trials before, at a share of the budget. Raises IllegalError."""
         ...
@@ -99,6 +105,13 @@ class StudyTrialRunner:
         self.base = self.planned_base.arms[0]
         self._control: Job | None = None
         self._widths = tuple(study.data.widths(study.train.context))
+
+    @cached_property
+    def noise(self) -> float | None:
+        """That of comparable runs in the store, else of the nearest size that was measured."""
+        if next(iter(self.spec.objectives)) != "loss":
+            return None
+        return foresight(self.planned_base, self.store, None).sd / math.sqrt(self.spec.seeds)
 
     def job(self, params: Params, share: float = 1.0, repeat: int = 0) -> Job:
         if wrong := self.distances(params):

@@ -6,7 +6,15 @@ A wing is a folder here. It is deleted as a folder, with its tests; nothing else
     WING = Wing(commands=("pack", "merge"), face={"packing": ("pack", "Packed")})
 
 `commands` are files of its folder `commands`, written as those of `ablate/commands`. `face` are the public names of
-`import ablate`, by the module of the wing that has them.
+`import ablate`, by the module of the wing that has them. `adds` are modules of the wing, or "" for its package, by the
+place in the core that asks for them (`store.extensions`). Each place says what it expects:
+
+| place | what the wing has there |
+|---|---|
+| `ablate.api.evaluating` | `imported_first`, which makes a run of a checkpoint's folder |
+| `ablate.running.engines` | engines, one per file |
+| `ablate.tracking` | trackers, one per file |
+| `reports.page.html.site` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """
 
 from __future__ import annotations
@@ -17,6 +25,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from store.extensions import extend
+
 
 @dataclass(frozen=True)
 class Wing:
@@ -26,6 +36,8 @@ class Wing:
     """Commands, in the order of the help."""
     face: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Public names by module."""
+    adds: Mapping[str, str] = field(default_factory=dict)
+    """Modules by the place that they are added to."""
 
 
 @cache
@@ -48,3 +60,8 @@ def face() -> dict[str, str]:
         for module, names in wing.face.items()
         for name in names
     }
+
+
+for _name, _wing in wings().items():
+    for _place, _module in _wing.adds.items():
+        extend(_place, f"{_name}.{_module}".rstrip("."))

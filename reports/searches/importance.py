@@ -143,12 +143,12 @@ def frozen(trial: TrialRecord, values: Sequence[float]) -> optuna.trial.FrozenTr
     params = dict(trial.params)
     for path, each in spread.items():
         if isinstance(each, CategoricalDistribution):
-            spread[path] = CategoricalDistribution(tuple(map(_label, each.choices)))
-            params[path] = _label(params[path])
+            spread[path] = CategoricalDistribution(tuple(map(choice_label, each.choices)))
+            params[path] = choice_label(params[path])
     return optuna.trial.create_trial(values=list(values), params=params, distributions=spread)
 
 
-def _label(choice: Any) -> Any:
+def choice_label(choice: Any) -> Any:
     """Short form of a pattern of blocks: `local ×3, block`."""
     if not (isinstance(choice, str) and choice.startswith("[")):
         return choice

@@ -11,15 +11,19 @@ from itertools import accumulate
 from pathlib import Path
 
 import polars as pl
+from scipy import special  # scipy.stats takes seconds to load
 
 from reports.judge.errors import ReportError
-from reports.searches.selection_bias import FreshScore, fresh_scores
+from reports.judge.statistics.estimates import Estimate
+from reports.searches.selection_bias import FreshScore, confirmed_scores, fresh_scores
 from reports.searches.standings import SearchStanding, standings
 from store import SearchFolder, Store
 from store.documents import SearchDocument, TrialRecord
 from store.documents.study import UNJUDGED
 
 CURVE_POINTS = 60
+NO_TRIAL = -1
+"""Number of a base that is not a trial."""
 MOST_CURVES = 1_000
 """Most runs whose loss curves a page shows."""
 
@@ -33,6 +37,33 @@ class TrialRun:
     status: str
     steps: tuple[int, ...]
     losses: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The best of several trials against the base on fresh seeds: both estimates, and the difference with its 95 %
+    interval, by Student's t with the standard deviation pooled over both, at a level divided by the number of trials.
+    """
+
+    trial: int
+    best: Estimate
+    base: Estimate
+    difference: float
+    half_width: float | None
+
+    @classmethod
+    def of(cls, trial: int, best: Estimate, base: Estimate, trials: int = 1) -> Gap:
+        sides, difference = (best, base), best.mean - base.mean
+        freedom = sum(len(side.values) - 1 for side in sides)
+        if freedom == 0:
+            return cls(trial, best, base, difference, None)
+        squares = sum((value - side.mean) ** 2 for side in sides for value in side.values)
+        error = math.sqrt(squares / freedom * sum(1 / len(side.values) for side in sides))
+        return cls(trial, best, base, difference, -float(special.stdtrit(freedom, 0.025 / trials)) * error)
+
+    @property
+    def is_clear(self) -> bool:
+        return self.half_width is not None and abs(self.difference) > self.half_width
 
 
 @dataclass(frozen=True)
@@ -81,6 +112,41 @@ class SearchSummary:
         """Standing of a trial's settings on fresh seeds, if any were used on them."""
         return next((each for each in self.standings if each.trial == number), None)
 
+    @cached_property
+    def base(self) -> TrialRecord | None:
+        """The base among the trials; a record without a number if it is not one of them, None if it has no score."""
+        base = self.document.base
+        known = next((trial for trial in self.scored if base.runs and trial.runs == base.runs), None)
+        if known is not None or base.values is None or None in base.values:
+            return known
+        return TrialRecord(
+            number=NO_TRIAL,
+            state="finished",
+            best=False,
+            settings={},
+            params=base.params,
+            distributions={},
+            values=base.values,
+            reached=(),
+            curve={},
+            runs=base.runs,
+            error=None,
+        )
+
+    @cached_property
+    def against_base(self) -> Gap | None:
+        """The first objective of the best other trial minus that of the base, on the same fresh seeds; None without
+        them."""
+        first = next(iter(self.objectives))
+        rows = {each.arm: each.fresh for each in self.fresh if each.objective == first}
+        base = rows.pop(self.document.base.name, None)
+        sign = 1 if self.objectives[first] == "minimize" else -1
+        known = {arm: fresh for arm, fresh in rows.items() if fresh is not None}
+        if base is None or not known:
+            return None
+        best = min(known, key=lambda arm: sign * known[arm].mean)
+        return Gap.of(int(best.removeprefix("trial_")), known[best], base, len(known))
+
     @property
     def dropped(self) -> tuple[int, ...]:
         """Members of the front that fresh seeds removed from it."""
@@ -115,6 +181,7 @@ def read_search(folder: Path, curves: bool = True) -> SearchSummary:
     runs = {base.name: base.runs[0]} if base.runs else {}
     runs |= {f"trial_{trial.number}": trial.runs[0] for trial in first}
     fresh = fresh_scores(store, document.name, document.scale, scores, objectives, runs)
+    fresh = fresh or tuple(confirmed_scores(document, scores))
     found = SearchSummary(document, fresh, _runs(store, document) if curves else {})
     # scores on fresh seeds replace those by which trials were selected
     known = {each.trial: each for each in found.standings}
@@ -129,7 +196,11 @@ def read_search(folder: Path, curves: bool = True) -> SearchSummary:
         means = tuple(each.means[name] for name in objectives) if each else trial.values
         is_best = trial.number in best and found.is_judged
         trials.append(trial.model_copy(update={"values": means, "best": is_best}))
-    return replace(found, document=document.model_copy(update={"trials": tuple(trials)}))
+    of_base = {each.objective: each.fresh.mean for each in fresh if each.arm == base.name and each.fresh}
+    if base.values is not None:
+        values = (of_base.get(name, value) for name, value in zip(objectives, base.values, strict=True))
+        base = base.model_copy(update={"values": tuple(values)})
+    return replace(found, document=document.model_copy(update={"trials": tuple(trials), "base": base}))
 
 
 def _runs(store: Store, document: SearchDocument) -> dict[str, TrialRun]:

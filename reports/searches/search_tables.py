@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reports.page.wording import words
+from reports.page.wording.arm_names import setting_name
 from reports.page.wording.table import NONE, Columns, Table
 from reports.searches.importance import Importance
 from reports.searches.search import SearchSummary
@@ -24,6 +26,12 @@ TITLES = {
     "decode_tokens_per_second": "decoding speed (tokens per second)",
     "prefill_tokens_per_second": "prefill speed (tokens per second)",
 }
+
+
+def titles_of(paths: Sequence[str]) -> dict[str, str]:
+    """`kv heads` for `block.mixer.kv_heads`; the full path if two paths end alike."""
+    tails = Counter(map(setting_name, paths))
+    return {path: path if tails[setting_name(path)] > 1 else setting_name(path) for path in paths}
 
 
 def objective_title(name: str) -> str:
@@ -59,7 +67,7 @@ def _table(search: SearchSummary, trials: Sequence[TrialRecord]) -> Table:
             trial.number,
         )
 
-    columns = ("trial", "state", *search.objectives, *search.document.space)
+    columns = ("trial", "state", *search.objectives, *titles_of(list(search.document.space)).values())
     return Table(columns, tuple(_row(search, trial) for trial in sorted(trials, key=key)), labels=2)
 
 

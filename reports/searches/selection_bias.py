@@ -1,8 +1,9 @@
-"""The winner's curse: scores of a search's best trials in the search, and on seeds that did not select them."""
+"""The winner's curse: scores of a search's best trials in the search, and on seeds that did not select them: those of
+its confirmation, or of a promoted study."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -14,6 +15,7 @@ from reports.judge.reading.units import judging
 from reports.judge.statistics.estimates import Estimate, estimate
 from reports.page.sections.costs import Costs
 from store import Store
+from store.documents import SearchDocument
 
 DECLARED = ("parameters", "flops_per_token", "kv_bytes_per_token")
 """Objectives that depend on the model alone, not on the seed."""
@@ -75,6 +77,16 @@ def fresh_scores(
             mean = estimate(fresh) if len(fresh) == len(arm.runs) else None
             found.append(FreshScore(known, objective, searched[known][objective], mean))
     return tuple(sorted(found, key=lambda each: list(searched[each.arm]).index(each.objective)))
+
+
+def confirmed_scores(document: SearchDocument, searched: Searched) -> Iterator[FreshScore]:
+    """Every objective of the arms that the search itself confirmed."""
+    for place, objective in enumerate(document.objectives):
+        for each in document.confirmed:
+            fresh = [value for values in each.values if (value := values[place]) is not None]
+            mean = estimate(fresh) if len(fresh) == len(each.values) else None
+            if each.arm in searched:
+                yield FreshScore(each.arm, objective, searched[each.arm][objective], mean)
 
 
 def _trained(store: Store, digest: str) -> str | None:

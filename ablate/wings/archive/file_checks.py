@@ -133,7 +133,7 @@ class Check:
             yield from self._folder(store.model_dir(digest), again)
         if store.published_dir(digest).exists():
             yield from self._folder(store.published_dir(digest), "import the model again")
-        yield from self._answers(store.answers_path(digest))
+        yield from self._answers(store.answers_path(digest), store.model_dir(digest) / sums.NAME)
         for path in sorted(folder.glob("measure-*.json")):
             name = path.stem.removeprefix("measure-")
             yield from self._document(path, "remove it to measure the run again", store.read_measure, digest, name)
@@ -198,10 +198,10 @@ class Check:
         elif path.exists() and checksum.is_whole(path, path.parent.name) is None:
             self.unchecked["state.pt that does not name its run"] += 1
 
-    def _answers(self, path: Path) -> Iterator[str]:
+    def _answers(self, path: Path, of_model: Path) -> Iterator[str]:
         def read() -> None:
-            if not answers.check(path):
-                self.unchecked["answers.db with unsealed answers, which are not used"] += 1
+            if not answers.check(path, checksum.of_file(of_model) if of_model.is_file() else None):
+                self.unchecked["answers.db with unsealed answers, or which does not name its model"] += 1
 
         yield from self._readable(read)
 

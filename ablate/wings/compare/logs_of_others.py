@@ -70,7 +70,8 @@ def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     A run whose last loss is not finite has failed, and is kept wherever it ended. The step counters of complete runs
     may differ by a few calls, hence `ALIKE`.
     """
-    furthest = pl.col("step").max().over([name for name in ("arm", "split") if name in logs.columns])
+    sizes = [name for name in ("size", "params") if name in logs.columns]
+    furthest = pl.col("step").max().over([name for name in ("arm", "split", *sizes) if name in logs.columns])
     short = ((pl.col("step") < ALIKE * furthest) & pl.col("loss").is_finite()).fill_null(False)
     left_out = logs.with_columns(furthest=furthest).filter(short)
     said = tuple(
@@ -80,7 +81,7 @@ def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     kept = logs.filter(~short)
     last = kept.filter(pl.col("loss").is_finite()).group_by("arm", maintain_order=True).agg(pl.col("step").max())
     steps = dict(last.drop_nulls().iter_rows())
-    if steps and min(steps.values()) < ALIKE * max(steps.values()):
+    if steps and not sizes and min(steps.values()) < ALIKE * max(steps.values()):
         ends = ", ".join(f"{step:g} ({arm})" for arm, step in steps.items())
         said = (f"the arms' losses are of different steps: {ends}", *said)
     if unknown := kept.filter(pl.col("step").is_null() & pl.col("loss").is_finite()).height:

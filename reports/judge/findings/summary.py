@@ -103,7 +103,8 @@ def _late_margin(data: Collected, judged: Mapping[Pair, Judgement]) -> Iterator[
 def open_arms(summary: StudySummary) -> tuple[str, ...]:
     """Arms that more seeds could settle, by themselves or in a contrast.
 
-    An arm whose verdict failed seeds prevent is not among them. All runs of a design inform every effect, so one open
+    An arm whose verdict failed seeds prevent is not among them, nor one that the seeds still planned would hardly
+    settle: leaving it can only lower the rate of false verdicts. All runs of a design inform every effect, so one open
     effect leaves all arms open.
     """
     if any(_is_open(each.verdict, each.comparison) for each in summary.effects):
@@ -116,7 +117,7 @@ def open_arms(summary: StudySummary) -> tuple[str, ...]:
 
 def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
     unsettled = verdict in ("inconclusive", "cannot tell") and not comparison.shows_difference
-    return unsettled and not (comparison.waits_for_rates or comparison.is_barred)
+    return unsettled and not (comparison.waits_for_rates or comparison.is_barred or comparison.is_futile)
 
 
 def _judged(data: Collected, costs: StudyCosts, noise: StudyNoise) -> dict[Pair, Judgement]:

@@ -14,7 +14,8 @@ from typing import Literal
 from reports.page.figures.base import short
 from reports.page.figures.drawing import Attributes, Drawing
 from reports.page.figures.setting_axes import SettingAxis, score_axis
-from reports.page.figures.style import GRID, PALETTE, blank
+from reports.page.figures.style import BASE, BASE_MARK, GRID, PALETTE, blank
+from reports.searches.search import NO_TRIAL
 from store.documents import TrialRecord
 
 AXIS_PIXELS = 104
@@ -31,17 +32,23 @@ def parallel(
     settings: Sequence[SettingAxis],
     title: str,
     better: Literal["low", "high", "neither"],
+    base: TrialRecord | None,
 ) -> Drawing:
-    """One line per trial, coloured by the share of better trials, unless better is `neither`."""
+    """One line per trial, coloured by the share of better trials, unless better is `neither`. base: one of the trials,
+    or an additional record."""
     axes = [score_axis(scores, title), *settings]
     figure = blank("", "", 400)
-    order = sorted(range(len(trials)), key=lambda i: scores[i], reverse=better == "high")
+    numbered = [i for i, trial in enumerate(trials) if trial.number != NO_TRIAL]
+    order = sorted(numbered, key=lambda i: scores[i], reverse=better == "high")
     groups = ALIKE if better == "neither" else GROUPS
     members: list[list[int]] = [[] for _ in groups]
     for rank, trial in enumerate(order):
         members[next(i for i, (_, most, *_) in enumerate(groups) if rank / len(order) < most)].append(trial)
     for (name, _, colour, width), own in [*zip(groups, members, strict=True)][::-1]:
         figure.add_scatter(**_lines(trials, scores, axes, own), name=name, line={"color": colour, "width": width})
+    if base is not None:
+        dashed = {"color": BASE_MARK["color"], "width": 1.6, "dash": "dash"}
+        figure.add_scatter(**_lines(trials, scores, axes, [trials.index(base)]), name=BASE, line=dashed)
     upright = {"color": GRID, "width": 2}
     figure.update_layout(
         margin={"l": 24, "r": 64, "t": 76, "b": 24},
@@ -78,8 +85,9 @@ def _lines(
         shown = [place for place, axis in enumerate(axes) if not math.isnan(axis.places[i])]
         x += [*shown, None]
         y += [*(short(axes[place].share(axes[place].places[i])) for place in shown), None]
-        numbers += [*[trials[i].number] * len(shown), None]
-        said += [*[f"trial {trials[i].number}: {scores[i]:.5g}"] * len(shown), ""]
+        number = trials[i].number
+        numbers += [*[None if number == NO_TRIAL else number] * len(shown), None]
+        said += [*[f"{BASE if number == NO_TRIAL else f'trial {number}'}: {scores[i]:.5g}"] * len(shown), ""]
     return {"x": x, "y": y, "customdata": numbers, "text": said, "mode": "lines", "hoverinfo": "text"}
 
 

@@ -13,14 +13,14 @@ import plotly.graph_objects as go
 from reports.page.figures.base import Figure
 from reports.page.figures.drawing import Attributes, Drawing
 from reports.page.figures.parallel import parallel
-from reports.page.figures.setting_axes import resolving, setting_axes, slices, titles_of
-from reports.page.figures.style import GRID, PALETTE, blank, label
+from reports.page.figures.setting_axes import setting_axes, slices
+from reports.page.figures.style import BASE, BASE_MARK, GRID, PALETTE, blank, label
 from reports.page.wording.arm_names import setting_name
 from reports.page.wording.table import Table
-from reports.searches.importance import Importance, frozen, in_memory
+from reports.searches.importance import Importance, choice_label, frozen, in_memory
 from reports.searches.optuna_log import silenced
 from reports.searches.search import SearchSummary
-from reports.searches.search_tables import closing_table, objective_title
+from reports.searches.search_tables import closing_table, objective_title, titles_of
 from store.documents import TrialRecord
 
 FEWEST = 3
@@ -46,7 +46,11 @@ def _whole(search: SearchSummary) -> Iterator[Figure]:
         yield front_figure(search)
     if len(names) == 3:
         study = _study(search, list(range(len(names))))
-        drawing = _styled(optuna.visualization.plot_pareto_front(study, target_names=names), 480)
+        drawn = optuna.visualization.plot_pareto_front(study, target_names=names)
+        if search.base:
+            x, y, z = ([score] for score in search.base.scores)
+            drawn.add_scatter3d(x=x, y=y, z=z, mode="markers", name=BASE, marker={**BASE_MARK, "size": 6})
+        drawing = _styled(drawn, 480)
         note = (
             "Red: trials on the Pareto front, which no other trial beats in every objective. Darker ones came later."
             " Scores are from the search's own seeds; promote trials to confirm them."
@@ -77,7 +81,6 @@ def _history(search: SearchSummary, place: int, name: str) -> Drawing:
     line = {"color": PALETTE[1], "shape": "hv"}
     drawing.add_scatter(x=numbers, y=best, mode="lines", name="best so far", line=line, hoverinfo="skip")
     _show_base(drawing, search, place)
-    drawing.update_yaxes(range=resolving([value for _, value in known], search.objectives[name]))
     return drawing
 
 
@@ -86,30 +89,33 @@ def _show_base(drawing: Drawing, search: SearchSummary, place: int) -> None:
     base = search.document.base
     value = base.values[place] if base.values else None
     if value is not None:
-        drawing.add_hline(y=value, line={"color": "#444", "width": 1, "dash": "dash"}, name=base.name)
+        drawing.add_hline(y=value, line={"color": "#444", "width": 1, "dash": "dash"}, name=BASE)
 
 
 def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Iterator[Figure]:
-    trials, scores = search.scored, [trial.scores[place] for trial in search.scored]
-    axes, title = setting_axes(trials, list(search.document.space)), objective_title(name)
+    base, title = search.base, objective_title(name)
+    trials = [*search.scored, *([base] if base and base not in search.scored else [])]
+    scores = [trial.scores[place] for trial in trials]
+    axes = setting_axes(trials, list(search.document.space))
     ways: dict[str, Literal["low", "high"]] = {"minimize": "low", "maximize": "high"}
     better = ways[search.objectives[name]] if search.is_judged else "neither"
     note = "One line per trial, through its score and its settings. Click a line where it meets an axis for its runs."
-    drawing = parallel(trials, scores, axes, title, better)
+    drawing = parallel(trials, scores, axes, title, better, base)
     yield _figure(search, f"parallel-{place}", f"Parallel coordinates: {name}", note, drawing, wide=True)
     note = "One panel per setting. Click a trial for its runs."
-    drawing = slices(trials, scores, axes, title, search.best_numbers)
-    drawing.update_yaxes(range=resolving(scores, search.objectives[name]))
-    _show_base(drawing, search, place)
+    drawing = slices(trials, scores, axes, title, search.best_numbers, base)
     yield _figure(search, f"slice-{place}", f"Slices: {name}", note, drawing, wide=True)
     if found:
         yield _importance(search, place, name, found)
     varied = [each.path for each in found if each.ped_anova is not None and _varies(search, each.path)][:CONTOUR]
     if len(varied) == CONTOUR:
-        study = _study(search, [place])
-        contour = _styled(optuna.visualization.plot_contour(study, params=varied, target_name=title), 440)
-        note = "Values between trials are interpolated, not measured."
-        yield _figure(search, f"contour-{place}", f"Contour: {name}", note, contour)
+        contour = optuna.visualization.plot_contour(_study(search, [place]), params=varied, target_name=title)
+        # optuna has the settings in the order of their names
+        at = [choice_label(base.params.get(path)) for path in sorted(varied)] if base else [None]
+        if None not in at:
+            contour.add_scatter(x=at[:1], y=at[1:], mode="markers", name=BASE, marker=BASE_MARK, hoverinfo="name")
+        note = "Values between trials are interpolated, not measured. The cross is the base."
+        yield _figure(search, f"contour-{place}", f"Contour: {name}", note, _styled(contour, 440))
 
 
 def _varies(search: SearchSummary, path: str) -> bool:
@@ -207,8 +213,7 @@ def front_figure(search: SearchSummary) -> Figure:
     )
     if search.document.base.values and None not in search.document.base.values:
         y, x = search.document.base.values
-        marker = {"color": "#444", "size": 11, "symbol": "x"}
-        figure.add_scatter(x=[x], y=[y], mode="markers", name=search.document.base.name, marker=marker)
+        figure.add_scatter(x=[x], y=[y], mode="markers", name=BASE, marker=BASE_MARK)
     for axis, place in (("xaxis", 1), ("yaxis", 0)):
         values = [trial.scores[place] for trial in search.scored]
         spread = min(values) > 0 and max(values) / min(values) > LOGARITHMIC

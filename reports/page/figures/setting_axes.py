@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reports.page.figures.base import short
 from reports.page.figures.drawing import Attributes, Drawing
-from reports.page.figures.style import PALETTE, blank, label
-from reports.page.wording.arm_names import setting_name
-from reports.searches.search_tables import setting_text
+from reports.page.figures.style import BASE, BASE_MARK, PALETTE, blank, label
+from reports.searches.search import NO_TRIAL
+from reports.searches.search_tables import setting_text, titles_of
 from store.documents import Choices, TrialRecord
 
 MOST_TICKS = 5
@@ -38,18 +37,6 @@ class SettingAxis:
         return (place - self.low) / (self.high - self.low or 1.0)
 
 
-def resolving(scores: Sequence[float], way: str) -> tuple[float, float]:
-    """Range of a score axis in which the best tenth occupies a tenth or more. Bad scores may lie outside, where zooming
-    out shows them."""
-    sign = 1.0 if way == "minimize" else -1.0
-    ordered = sorted(sign * score for score in scores)
-    best, tenth, worst = ordered[0], ordered[len(ordered) // 10], ordered[-1]
-    far = min(worst, best + 10 * (tenth - best)) if tenth > best else worst
-    room = 0.05 * (far - best or abs(best) or 1.0)
-    low, high = best - room, far + room
-    return (low, high) if sign > 0 else (-high, -low)
-
-
 def score_axis(scores: Sequence[float], title: str) -> SettingAxis:
     """The scores of trials as an axis."""
     low, high = min(scores), max(scores)
@@ -58,21 +45,16 @@ def score_axis(scores: Sequence[float], title: str) -> SettingAxis:
 
 def setting_axes(trials: Sequence[TrialRecord], paths: Sequence[str]) -> list[SettingAxis]:
     """An axis for each of these settings that some trial has."""
-    known = [path for path in paths if any(path in trial.params for trial in trials)]
+    known = [path for path in paths if any(path in trial.distributions for trial in trials)]
     titles = titles_of(known)
     return [_axis(path, titles[path], trials) for path in known]
 
 
-def titles_of(paths: Sequence[str]) -> dict[str, str]:
-    """`kv heads` for `block.mixer.kv_heads`; the full path if two paths end alike."""
-    tails = Counter(map(setting_name, paths))
-    return {path: path if tails[setting_name(path)] > 1 else setting_name(path) for path in paths}
-
-
 def _axis(path: str, title: str, trials: Sequence[TrialRecord]) -> SettingAxis:
     having = [trial for trial in trials if path in trial.params]
-    ends = having[0].distributions[path].attributes
-    texts = {trial.params[path]: setting_text(trial.settings.get(path, trial.params[path])) for trial in having}
+    ends = next(trial.distributions[path].attributes for trial in having if path in trial.distributions)
+    said = reversed([(trial.params[path], trial.settings.get(path, trial.params[path])) for trial in having])
+    texts = {value: setting_text(setting) for value, setting in said}
     if isinstance(ends, Choices):
         choices = [choice for choice in ends.choices if choice in texts]
         at = {choice: float(place) for place, choice in enumerate(choices)}
@@ -122,8 +104,9 @@ def slices(
     axes: Sequence[SettingAxis],
     title: str,
     best_numbers: frozenset[int],
+    base: TrialRecord | None,
 ) -> Drawing:
-    """A panel for each setting, all with the score upwards."""
+    """A panel for each setting, all with the score upwards. base: one of the trials, or an additional record."""
     rows = math.ceil(len(axes) / COLUMNS)
     height = ABOVE + rows * PANEL + (rows - 1) * BETWEEN
     figure = Drawing.grid(rows, min(COLUMNS, len(axes)), horizontal=0.05, vertical=BETWEEN / height)
@@ -134,15 +117,29 @@ def slices(
     figure.update_xaxes(**_plain(look.layout.xaxis))
     figure.update_yaxes(**_plain(look.layout.yaxis))
     found = "best" if len(best_numbers) == 1 else "front"
+    numbered = [i for i, trial in enumerate(trials) if trial.number != NO_TRIAL]
     for number, axis in enumerate(axes):
         place = {"row": number // COLUMNS + 1, "col": number % COLUMNS + 1}
         for best in (False, True):
-            own = [i for i, trial in enumerate(trials) if (trial.number in best_numbers) == best]
+            own = [i for i in numbered if (trials[i].number in best_numbers) == best]
             chosen = [i for i in own if not math.isnan(axis.places[i])]
             figure.add_scatter(
                 **_points(trials, scores, axis, chosen),
                 **_marks(best, found),
                 showlegend=bool(best_numbers) and not number,
+                **place,
+            )
+        at = trials.index(base) if base else None
+        if at is not None and not math.isnan(axis.places[at]):
+            figure.add_scatter(
+                x=[short(axis.places[at])],
+                y=[short(scores[at])],
+                mode="markers",
+                name=BASE,
+                legendgroup=BASE,
+                showlegend=not number,
+                marker=BASE_MARK,
+                hovertemplate=f"{BASE}: %{{y:.5g}}<extra></extra>",
                 **place,
             )
         room = 0.12 * (axis.high - axis.low or 1.0)

@@ -13,7 +13,6 @@ from urllib.parse import quote, unquote
 
 from reports.judge.errors import ReportError
 from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.imports import read_imports
 from reports.judge.reading.progress import StudyProgress, study_progress
 from reports.page.html.page import render_page
 from reports.page.html.site import IndexEntry, entry_of, link_to, render_index, search_entry, trade_offs_of
@@ -58,10 +57,10 @@ class ServedStore:
                 entries = [self._study(folder).entry for folder in self.store.studies()]
                 searches = [search_entry(self.store, folder) for folder in self.store.searches()]
                 running = any(entry.progress and entry.progress.is_running for entry in entries)
-                return render_index([*entries, *searches], read_imports(self.store), refresh=running)
+                return render_index(self.store, [*entries, *searches], refresh=running)
             if asked == link_to(self.store, self.store.trade_offs_path):
                 entries = [self._study(folder).entry for folder in self.store.studies()]
-                return trade_offs_of(self.store, entries, read_imports(self.store))
+                return trade_offs_of(self.store, entries)
             for search in self.store.searches():
                 if link_to(self.store, search.report_path) == quote(unquote(asked)):
                     return self._search(search)

@@ -36,12 +36,10 @@ def _worth(arm: LadderArm) -> str:
     worth = arm.speed_up
     if worth is None:
         return ""
-    text = f"at the largest size it is worth {_times(worth.compute_factor)} the baseline's compute"
+    text = f"over {worth.compute.budgets} sizes its effective compute is {words.times(worth.compute_factor)}"
+    if worth.compute.trend and worth.compute.changes:
+        text += f", which {worth.compute.changes} with size ({words.p_value(worth.compute.trend[1])})"
     if worth.effective is None or worth.throughput_ratio is None:
         return text
-    speed = f"and runs at {worth.throughput_ratio:.2f}× the FLOP/s"
-    return f"{text} {speed}: an effective speed-up of {_times(worth.effective)}"
-
-
-def _times(factor: Interval) -> str:
-    return f"{factor.value:.2f}× ({factor.low:.2f} to {factor.high:.2f})"
+    speed = f"and it runs at {worth.throughput_ratio:.2f}× the FLOP/s"
+    return f"{text}, {speed}: an effective speed-up of {words.times(worth.effective)}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from reports.judge.findings.judging import as_one, looks_at
 from reports.judge.findings.study_summary import StudySummary
+from reports.judge.noise.power import FUTILE
 from reports.judge.sentences import listed
 from reports.judge.statistics.ledger import share
 from reports.judge.verdicts import ALPHA
@@ -65,7 +66,10 @@ def method(summary: StudySummary) -> str:
     if summary.study.looks:
         looks = ", ".join(str(look.seeds) for look in summary.study.looks)
         who = "Effects" if design else "Arms"
-        parts.append(f"{who} may be judged several times, at {looks} seeds; these looks share the 5 % error rate.")
+        parts.append(
+            f"{who} may be judged several times, at {looks} seeds; these looks share the 5 % error rate, and arms that "
+            f"the seeds left would settle with a chance below {100 * FUTILE:.0f} % get no more."
+        )
     # earlier judgements of the question that this page does not show
     shown = {_key(test) for test in summary.tests}
     ledger, _ = as_one(summary.tests, summary.ledger, summary.elsewhere)

@@ -10,7 +10,7 @@ document.querySelectorAll("table.trials tbody th").forEach((head) => {
 
 addEventListener("drawn", ({ target }) => {
   target.on("plotly_click", ({ points }) => {
-    const number = points.map((point) => point.customdata).find((each) => each !== undefined);
+    const number = points.map((point) => point.customdata).find((each) => each != null);
     if (number !== undefined) location.hash = `#trial-${number}`;
   });
 });

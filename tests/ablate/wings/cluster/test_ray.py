@@ -176,7 +176,7 @@ engine = load(Options(engine="ray", workers_per_gpu=3, engine_settings={{"addres
 assert (engine.device, engine.at_once) == ("cuda", 3), engine.at_once
 assert load(Options(engine="ray", device="cpu", engine_settings={{"address": "{cluster.address}"}})).at_once == 6
 import ray, time
-from ablate.running.engines.ray import _task
+from ablate.wings.cluster.ray import _task
 def share():
     time.sleep(1)
     return ray.get_runtime_context().get_assigned_resources()["GPU"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.api._import_request import ImportSettings, import_run, import_settings, remember_import
 from ablate.api.code_trust import refuse_code
 from ablate.api.evaluating import Scores, evaluate
+from ablate.api.evaluating import asked as evaluations
 from ablate.api.public import Dtype
 from ablate.api.study_names import StudyLike
 from ablate.checkpoints import Checkpoint
@@ -23,6 +23,7 @@ from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.study.written import Sets
 from ablate.training.execution import Count
+from ablate.wings.exchange.import_request import ImportSettings, import_run, import_settings, remember_import
 from evals.harness.conventions import Bos
 from store import Store
 from store.documents import JsonObject, MeasureDocument, ResultDocument, RunDocument
@@ -115,13 +116,20 @@ def import_model(
     asked = import_settings(checkpoint, study, scale, sets, text, context, measure, where, bos=bos)
     if asked.study is not None:
         refuse_code(asked.study, allow_code)
+    wanted = _wanted(settings, asked)
+    evaluations(wanted, checkpoint.spec)  # refused before anything is written
     own = name or Path(directory).resolve().name
     run, corpus = import_run(place, checkpoint, own, asked, enforce(where, dtype, own_threads()), progress)
     request = _request(place, corpus, run, asked, measured=measure is not False, own=not settings)
     with open_counts(progress):
         run_here(request, where)
     remember_import(place, own, directory, run, request.measure_digest)
-    return _imported(place, own, run, request, {**settings, "bos": asked.bos}, progress)
+    return _imported(place, own, run, request, wanted, progress)
+
+
+def _wanted(settings: Mapping[str, Any], asked: ImportSettings) -> dict[str, Any]:
+    """Settings of the evaluations: those given, or else the loss by position."""
+    return {**(settings or {"positions": {"multiples": [1]}}), "bos": asked.bos}
 
 
 def _request(
@@ -153,8 +161,5 @@ def _imported(
         found = store.read_evals(run.digest, request.evals_digest)
         scores = Scores(run.digest, found) if found else None
     else:
-        wanted = dict(settings)
-        if settings.keys() == {"bos"}:
-            wanted["positions"] = {"multiples": [1]}
-        scores = evaluate(run.digest, store=store.root, progress=progress, **wanted)
+        scores = evaluate(run.digest, store=store.root, progress=progress, **settings)
     return Imported(name, run.digest, result, measured, scores, store.root)

@@ -14,28 +14,16 @@ import ablate
 import zoo
 from ablate.cli import main
 from ablate.data.tokenizers.bytes import byte_tokenizer
-from ablate.training.trained import keep_trained
-from store import Store, write_text
+from store import Store
 from store.documents import RunData
-from tests.documents import result_of, run_of
-
-DIGEST = "0123456789abcdef"
+from tests.ablate.test_generate import DIGEST, with_run
+from tests.documents import run_of
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """One finished run of a model of 257 tokens, without its corpus."""
     return with_run(Store(tmp_path / "runs"), {})
-
-
-def with_run(store: Store, edits: dict[str, object]) -> Store:
-    spec = zoo.load("small", d_model=16, n_layers=2, vocab_size=257, **edits)
-    tokenizer = store.root / "tokenizer.json"
-    write_text(tokenizer, byte_tokenizer().to_str())
-    keep_trained(store, DIGEST, zoo.build(spec, seed=1), tokenizer)
-    store.write_run(run_of(DIGEST, data=RunData(digest="gone")))
-    store.write_result(result_of(DIGEST))
-    return store
 
 
 def test_logits_and_tokens_are_the_same(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

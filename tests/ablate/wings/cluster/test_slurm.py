@@ -14,13 +14,14 @@ from types import SimpleNamespace
 
 import pytest
 
+import ablate
 from ablate.cli import main
 from ablate.running.engines import EngineError, Event, load
-from ablate.running.engines._remote import TRIES
-from ablate.running.engines.slurm import Slurm, SlurmJob, minutes
 from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.training.stop import ENDED_BY_REQUEST
+from ablate.wings.cluster._remote import TRIES, Attempts
+from ablate.wings.cluster.slurm import Slurm, SlurmJob, minutes, runs_of
 from store import Store
 from tests.ablate.conftest import identity_of
 from tests.ablate.test_kill import outcome
@@ -98,12 +99,47 @@ def test_a_job_has_processors_beside_its_gpus(
     [
         (Options(engine="slurm", engine_settings={"array": "0-3"}), "--slurm array=… is set by the engine"),
         (Options(engine="slurm", engine_settings={"time": "soon"}), "--slurm time=soon: expected minutes"),
-        (Options(engine="slurm", workers_per_gpu=2), "leave out --workers-per-gpu"),
     ],
 )
 def test_what_the_engine_cannot_do_is_refused(sbatch: Path, options: Options, message: str) -> None:
     with pytest.raises(EngineError, match=message):
         load(options)
+
+
+def test_runs_that_share_a_gpu_share_a_job(sbatch: Path, tmp_path: Path) -> None:
+    """Five runs, two to a job: three jobs. A job is cancelled with the last of its runs; each run has a status."""
+    engine = load(Options(engine="slurm", workers=4, workers_per_gpu=2))
+    assert isinstance(engine, Slurm)
+    runs = engine.start([request_of(tmp_path, seed) for seed in range(5)])
+    assert [run.handle.job_id for run in runs] == ["12_0", "12_0", "12_1", "12_1", "12_2"]
+    script = sbatch.read_text()
+    assert "#SBATCH --array=0-2%2\n" in script and "#SBATCH --cpus-per-task=8\n" in script
+
+    job = Fake(0)
+    cancelled: list[Fake] = []
+    job.result = lambda: [0, 1]  # type: ignore[method-assign,assignment,return-value]
+    job.cancel = lambda check: cancelled.append(job)  # type: ignore[method-assign]
+    good, bad = (SlurmJob(request_of(tmp_path, seed), run, lambda _: None) for seed, run in enumerate(runs_of(job, 2)))
+    assert (good.outcome(), bad.outcome()) == ((0, ""), (1, ""))
+    good.ask_to_end()
+    assert not cancelled
+    bad.ask_to_end()
+    assert cancelled == [job]
+
+
+@pytest.mark.processes
+def test_requests_of_one_job_are_executed_at_once(study: Path, tmp_path: Path) -> None:
+    """Statuses are in the order of the requests, here of a run that ends well and one without its text."""
+    store = tmp_path / "runs"
+    planned = ablate.plan(study, store=store, scale="cpu", sets={"seeds": 1}, device="cpu", progress=False)
+    identity = planned.planned[0].runs[0].identity
+    ablate.prepare(study, store=store, scale="cpu", progress=False)
+    there = store.resolve() / "data" / identity.data.digest
+    good = Request(store=str(store.resolve()), corpus=str(there), identity=identity)
+    bad = Request(store=str(store.resolve()), corpus=str(tmp_path / "none"), identity=identity_of(seed=5))
+    assert Attempts("cpu")([good.to_json(), bad.to_json()]) == [0, 1]
+    assert Store(store).status(good.digest) == "finished"
+    assert Store(store).read_error(bad.digest) is not None
 
 
 def test_without_slurm_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,11 +14,11 @@ from ablate.data.spec import parse
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
 from ablate.readable import now
-from ablate.running.importing import imported_run, store_imported
 from ablate.running.progress import Wanted, open_progress, teller
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from ablate.wings.exchange.imported_run import imported_run, store_imported
 from evals.costs.spec import MeasureSpec
 from evals.harness.conventions import Bos
 from evals.spec import EvalSpec
@@ -84,7 +84,7 @@ def import_run(
 ) -> tuple[RunDocument, Corpus]:
     """Import a model, unless the store has its finished run. Returns its run and corpus. Raises ArgumentError."""
     with open_progress(store, name, {}, progress) as shown:
-        corpus = prepare(asked.source, store.data_dir, asked.folder, shown.data)
+        corpus = prepare(asked.source, store.data_dir, asked.folder, shown.data, asked.context)
     assert isinstance(corpus, Corpus)  # the source is text
     run = imported_run(checkpoint, corpus, asked.context, numerics, asked.bos)
     found = store.read_import(name)

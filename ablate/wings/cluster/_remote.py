@@ -7,7 +7,8 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from ablate.machine.environment import SINGLE_THREADED, environment_of_worker, worker_command
@@ -104,6 +105,27 @@ class Attempt:
 
         self.stop()
         return DelayedSubmission(Attempt(self.device), request)
+
+
+class Attempts:
+    """Callable that executes several requests (JSON) at once, each in a worker, and returns their exit statuses."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self._each: list[Attempt] = []
+
+    def __call__(self, requests: Sequence[str]) -> list[int]:
+        self._each = [Attempt(self.device) for _ in requests]
+        with ThreadPoolExecutor(len(requests)) as threads:
+            return list(threads.map(lambda attempt, request: attempt(request), self._each, requests))
+
+    def checkpoint(self, requests: Sequence[str]) -> DelayedSubmission:
+        """As for an `Attempt`."""
+        from submitit.helpers import DelayedSubmission  # noqa: PLC0415 (an extra)
+
+        with ThreadPoolExecutor(len(requests)) as threads:
+            list(threads.map(Attempt.stop, self._each))
+        return DelayedSubmission(Attempts(self.device), requests)
 
 
 def run_on_node(device: str, request: str) -> int:

@@ -51,7 +51,7 @@ class Broken:
 def test_a_tracker_that_fails_is_left_out_and_said_once(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module("ablate.tracking.tensorboard")
+    module = importlib.import_module("ablate.wings.trackers.tensorboard")
     monkeypatch.setattr(module, "begin", lambda run: Broken())
     result, lines = followed(study, tmp_path / "runs", "tensorboard")
     assert not result.failed and result.trained == 2
@@ -80,7 +80,7 @@ def test_an_unknown_tracker_is_refused_before_anything_runs(study: Path, tmp_pat
 def test_wandb_keeps_several_runs_offline_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb", reason="wandb is not installed")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    begin = importlib.import_module("ablate.tracking.wandb").begin
+    begin = importlib.import_module("ablate.wings.trackers.wandb").begin
     runs = [
         begin(tracking.TrackedRun("study", "cpu", arm, 0, f"0123456789abcde{arm}", {"steps": 5}, tmp_path))
         for arm in ("a", "b")
@@ -103,7 +103,7 @@ def test_wandb_keeps_several_runs_offline_at_once(tmp_path: Path, monkeypatch: p
 def test_mlflow_keeps_several_runs_and_a_resumed_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    begin = importlib.import_module("ablate.tracking.mlflow").begin
+    begin = importlib.import_module("ablate.wings.trackers.mlflow").begin
     runs = {arm: tracked(arm, tmp_path) for arm in ("a", "b")}
     sinks = {arm: begin(run) for arm, run in runs.items()}
     for step in range(3):
@@ -133,7 +133,7 @@ def test_trackio_keeps_several_runs_on_this_machine(
 ) -> None:
     monkeypatch.delenv("TRACKIO_DIR", raising=False)
     pytest.importorskip("gradio_client", reason="trackio is not installed")
-    begin = importlib.import_module("ablate.tracking.trackio").begin
+    begin = importlib.import_module("ablate.wings.trackers.trackio").begin
     runs = [begin(tracked(arm, tmp_path)) for arm in ("a", "b")]
     for step in range(3):
         for number, run in enumerate(runs):

@@ -1,4 +1,5 @@
-"""Engine that runs jobs on a Slurm cluster, through submitit: one job per run, in job arrays where possible.
+"""Engine that runs jobs on a Slurm cluster, through submitit: one job per run, or per `--workers-per-gpu` runs, which
+share its GPU, in job arrays where possible.
 
 Settings are options of sbatch: `partition=gpu`, `time=4:00:00`, `gres=gpu:h100:1`. `cluster=local` starts the jobs on
 this machine instead. Jobs need the store, the corpora and this installation under the same paths as here.
@@ -23,12 +24,12 @@ from ablate.machine.environment import environment_of_worker
 from ablate.machine.numerics import pick_device
 from ablate.running.engines import Engine, EngineError
 from ablate.running.engines._polling import Polling
-from ablate.running.engines._remote import Attempt, SubmittedRun, time_on_node
 from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
 from ablate.training.stop import ENDED_BY_REQUEST
+from ablate.wings.cluster._remote import Attempt, Attempts, SubmittedRun, time_on_node
 from store import Store
 
 AT_ONCE = 16
@@ -51,8 +52,6 @@ OURS = {"array", "error", "nodes", "ntasks", "open-mode", "output", "signal"}
 def build(options: Options) -> Engine:
     if importlib.util.find_spec("submitit") is None:
         raise EngineError("the engine slurm needs the package submitit: pip install submitit")
-    if options.workers_per_gpu > 1:
-        raise EngineError("the engine slurm gives each run its own GPU: leave out --workers-per-gpu")
     settings = {name.replace("_", "-"): value for name, value in (options.engine_settings or {}).items()}
     local = settings.pop("cluster", "slurm") == "local"
     if refused := OURS & settings.keys():
@@ -60,7 +59,7 @@ def build(options: Options) -> Engine:
     if not local and shutil.which("sbatch") is None:
         raise EngineError("there is no sbatch here; --slurm cluster=local starts the jobs on this machine")
     device = options.device or (pick_device() if local else "cuda")
-    return Slurm(device, options.workers or AT_ONCE, settings, local, options.devices)
+    return Slurm(device, options.workers or AT_ONCE, settings, local, options.devices, options.workers_per_gpu)
 
 
 class Slurm(Polling):
@@ -70,16 +69,23 @@ class Slurm(Polling):
     here = False
 
     def __init__(
-        self, device: str, at_once: int, settings: Mapping[str, str], local: bool = False, devices: int = 1
+        self,
+        device: str,
+        at_once: int,
+        settings: Mapping[str, str],
+        local: bool = False,
+        devices: int = 1,
+        together: int = 1,
     ) -> None:
+        """together: number of runs in a job."""
         super().__init__()
-        self.devices = devices
+        self.devices, self.together = devices, together
         self.device, self._at_once, self.settings, self.local = device, at_once, dict(settings), local
         self.minutes = minutes(self.settings.pop("time", str(MINUTES)))
         if device == "cuda" and not any("gpu" in name or name == "gres" for name in self.settings):
             self.settings["gpus-per-node"] = str(devices)
         if not any(name.startswith("cpus-per") for name in self.settings):
-            self.settings["cpus-per-task"] = str(devices * (CPUS_PER_GPU if device == "cuda" else 1))
+            self.settings["cpus-per-task"] = str(together * devices * (CPUS_PER_GPU if device == "cuda" else 1))
 
     @property
     def at_once(self) -> int:
@@ -96,12 +102,18 @@ class Slurm(Polling):
         return len(requests) if isinstance(requests, Sequence) and not self.local else self.at_once
 
     def start(self, requests: Sequence[Request]) -> Sequence[SlurmJob]:
+        store = requests[0].store
         texts = [request.to_json() for request in requests]
-        jobs = self._submit(requests[0].store, Attempt(self.device), texts)
 
         def again(request: Request) -> Any:
             return self._submit(request.store, Attempt(self.device), [request.to_json()])[0]
 
+        if self.together == 1:
+            jobs = self._submit(store, Attempt(self.device), texts)
+        else:
+            groups = [texts[start : start + self.together] for start in range(0, len(texts), self.together)]
+            packed = zip(self._submit(store, Attempts(self.device), groups), groups, strict=True)
+            jobs = [run for job, group in packed for run in runs_of(job, len(group))]
         return [SlurmJob(request, job, again) for request, job in zip(requests, jobs, strict=True)]
 
     def _submit(self, store: str, function: Callable[..., Any], *arguments: Sequence[object]) -> list[Any]:
@@ -128,7 +140,7 @@ class Slurm(Polling):
         executor.update_parameters(
             job_name="ablate",
             time=self.minutes,
-            array_parallelism=self.at_once,
+            array_parallelism=max(1, self.at_once // self.together),
             additional_parameters={"requeue": True, **self.settings},
         )
         return executor
@@ -147,6 +159,43 @@ class Slurm(Polling):
                 job.cancel(check=False)
 
 
+class SharedRun:
+    """One of several runs of a job, with the interface of submitit's jobs.
+
+    asked, well: the runs of the job that were asked to end, and those that ended well, out of `count`. Slurm cancels
+    whole jobs, so this one is cancelled when all its runs have been asked to end; until then a run goes on.
+    """
+
+    def __init__(self, job: Any, place: int, count: int, asked: set[int], well: set[int]) -> None:
+        self.job, self.place, self.count, self.asked, self.well = job, place, count, asked, well
+        self.job_id, self.paths, self.done = job.job_id, job.paths, job.done
+
+    @property
+    def state(self) -> str:
+        state: str = self.job.state
+        return state
+
+    def result(self) -> int:
+        statuses: list[int] = self.job.result()
+        return statuses[self.place]
+
+    def cancel(self, check: bool = True) -> None:
+        self.asked.add(self.place)
+        if len(self.asked) == self.count:
+            self.job.cancel(check=check)
+
+    def remove_files(self) -> None:
+        self.well.add(self.place)
+        if len(self.well) == self.count:
+            _remove_files(self.job)
+
+
+def runs_of(job: Any, count: int) -> list[SharedRun]:
+    """The runs of a job that executes `count` of them."""
+    asked, well = set[int](), set[int]()
+    return [SharedRun(job, place, count, asked, well) for place in range(count)]
+
+
 class SlurmJob(SubmittedRun):
     def outcome(self) -> tuple[int, str] | None:
         job = self.handle
@@ -161,7 +210,7 @@ class SlurmJob(SubmittedRun):
             ours = "JobError" in type(error).__name__
             return ENDED_BY_REQUEST if is_lost else 1, said if ours else f"{said}: {error}"
         if status == 0:
-            _remove_files(job)
+            job.remove_files() if isinstance(job, SharedRun) else _remove_files(job)
         return status, ""
 
     def cancel(self) -> None:

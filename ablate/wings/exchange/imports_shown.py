@@ -1,4 +1,4 @@
-"""Imported models: a table for the index, and a figure beside the arms that read the same text.
+"""Imported models on the pages of a store: a table in the index, and a figure beside the arms that read the same text.
 
 They saw other data and spent other budgets, so they get no verdict and are compared only in absolute numbers.
 """
@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
-from reports.judge.reading.imports import ImportedModel, Text, text_of
+from markupsafe import Markup
+
+from ablate.wings.exchange.imports_read import ImportedModel, Text, read_imports, text_of
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate, single
 from reports.page.figures.base import Figure, Switch, SwitchOption, optional, short
@@ -18,6 +21,8 @@ from reports.page.figures.drawing import Drawing
 from reports.page.figures.labels import WIDE, label_places
 from reports.page.figures.plane import MOST_NAMED
 from reports.page.figures.style import PALETTE, blank, label
+from reports.page.html.site import StorePages
+from reports.page.html.templating import environment
 from reports.page.html.trade_offs import Group, Studied
 from reports.page.wording import words
 from reports.page.wording.table import Columns, Table
@@ -31,6 +36,24 @@ MARGIN, LEAST_ROOM = 0.22, 0.1
 """Space for names at either end of an axis, as a share of the range of its points; and the space if that range
 is zero."""
 Range: TypeAlias = tuple[float, float]
+
+
+class ImportsShown(StorePages):
+    """Imported models, beside the studies of a store."""
+
+    def section(self, store: Store) -> Markup:
+        imports = read_imports(store)
+        if not imports.models and not imports.errors:
+            return Markup()
+        template = environment(Path(__file__).parent).get_template("imports.html.j2")
+        tables = {"imported": imports_table(imports.models), "scores": scores_table(imports.models)}
+        return Markup(template.render(imports=imports, **tables))
+
+    def groups(self, store: Store, studies: Sequence[Studied]) -> Iterator[Group]:
+        return imported_groups(store, read_imports(store).models, studies)
+
+
+SHOWN = ImportsShown()
 
 
 @dataclass(frozen=True)

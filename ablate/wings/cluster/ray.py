@@ -22,12 +22,12 @@ from typing import Any
 from ablate.machine.environment import cores
 from ablate.running.engines import Engine, EngineError
 from ablate.running.engines._polling import Polling
-from ablate.running.engines._remote import SubmittedRun, run_on_node, time_on_node
 from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request
 from ablate.training.stop import ENDED_BY_REQUEST
+from ablate.wings.cluster._remote import SubmittedRun, run_on_node, time_on_node
 from zoo.settings.registry import VARIABLE
 
 try:

@@ -1,5 +1,5 @@
-"""Trackers that runs are logged to, one per file: `ablate/tracking/<name>.py` with `begin(run) -> RunTracker` and
-`REMEDY`, the advice if its package is missing.
+"""Trackers that runs are logged to, one per file of a wing: `<name>.py` with `begin(run) -> RunTracker`, and `REMEDY`,
+the advice if its package is missing.
 
 The store remains the source of truth. The process that follows the study copies from the store to the trackers,
 whatever the engine, so no worker waits for a tracker. A tracker that fails is left out from then on.
@@ -17,6 +17,7 @@ from typing import Protocol
 from store import Store
 from store.documents import JsonObject, RunDocument
 from store.errors import ArgumentError
+from store.extensions import added_to
 from zoo.errors import did_you_mean
 from zoo.settings.registry import member, members
 
@@ -61,7 +62,7 @@ class RunTracker(Protocol):
 
 
 def names() -> list[str]:
-    return members(__name__)
+    return members(__name__, *added_to(__name__))
 
 
 def check(wanted: Sequence[str]) -> None:
@@ -102,7 +103,7 @@ class Trackers:
 
     def _open(self, digest: str, name: str, run: TrackedRun) -> None:
         run.folder.mkdir(parents=True, exist_ok=True)
-        self.followed[digest].sinks[name] = member(__name__, name).begin(run)
+        self.followed[digest].sinks[name] = member(__name__, name, *added_to(__name__)).begin(run)
 
     def look(self) -> None:
         """Send new metrics of the runs in progress, at most once in `POLL_SECONDS` for each."""
@@ -150,5 +151,5 @@ class Trackers:
             self.wanted.remove(name)
             remedy = ""
             if isinstance(error, ModuleNotFoundError):
-                remedy = f": {getattr(member(__name__, name), 'REMEDY', 'install it')}"
+                remedy = f": {getattr(member(__name__, name, *added_to(__name__)), 'REMEDY', 'install it')}"
             self.say(f"tracker {name} failed and is no longer used: {type(error).__name__}: {error}{remedy}")
