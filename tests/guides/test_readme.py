@@ -1,4 +1,4 @@
-"""README is short and its numbers are right; docs/parts.md names every part that a model can be made of, and no other."""
+"""README is short and its numbers are right; docs/parts.md names every part of a model, and no other."""
 
 from __future__ import annotations
 

@@ -6,5 +6,6 @@ from ablate.wings import Wing
 
 WING = Wing(
     commands=("compare",),
+    group="ask",
     face={"comparing": ("LossComparison", "compare"), "pooling": ("StoresCompared", "compare_stores")},
 )
