@@ -242,7 +242,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-V", "--version", action=_Version, nargs=0, help="print the version")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(prog="ablate", metavar="COMMAND", required=True, help=argparse.SUPPRESS)
     for name, place in COMMANDS.items():
         module = cast(Command, importlib.import_module(place))
         text = module.__doc__ or ""

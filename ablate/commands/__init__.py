@@ -82,7 +82,7 @@ def unfolded(words: Sequence[str]) -> list[str]:
         if words[:1] == [command] and option in words:
             place = words.index(option)
             return [name, *words[1:place], *words[place + 1 :]]
-    return list(words)
+    return [*words]  # `list` here is the command
 
 
 PIPE_WIDTH = 200
