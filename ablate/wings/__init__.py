@@ -36,6 +36,10 @@ class Wing:
 
     commands: tuple[str, ...] = ()
     """Commands, in the order of the help."""
+    group: str = "models"
+    """Group of the help that they belong to: ask, run, look, share or models."""
+    folded: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Commands that the help does not list, with the command and the option of it that do the same."""
     face: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Public names by module."""
     adds: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +56,15 @@ def wings() -> dict[str, Wing]:
 def commands() -> dict[str, str]:
     """Module of every command of the wings, by its name."""
     return {each: f"{name}.commands.{each}" for name, wing in wings().items() for each in wing.commands}
+
+
+def groups() -> dict[str, str]:
+    """Group of every command of the wings."""
+    return {each: wing.group for wing in wings().values() for each in wing.commands}
+
+
+def folded() -> dict[str, tuple[str, str]]:
+    return {name: home for wing in wings().values() for name, home in wing.folded.items()}
 
 
 def face() -> dict[str, str]:

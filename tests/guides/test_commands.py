@@ -32,7 +32,6 @@ MODELS = "~/models/SmolLM2-135M", "~/models/mine"
 
 EXECUTED: dict[str, list[tuple[str, str]]] = {
     "README.md": [
-        ("ablate run studies/norm_placement.yaml", SMOKE),
         ("ablate new my_question", ""),
         ("ablate plan my_question.yaml", SMOKE),
         ("ablate run my_question.yaml", SMOKE),
@@ -133,7 +132,6 @@ ELSEWHERE = {
 NOT_EXECUTED = {
     r".*: (python3 -m venv|pip install)": "installs from an index: .ci/run does both",
     r".*: (ruff|pytest)": "the checks themselves",
-    r"README\.md: git clone": "fetches the repository that the tests are in",
     r"docs/adding_a_feature\.md: ablate zoo --check": "minutes of what the conformance suite does",
     r"docs/adding_a_feature\.md: python -m tests": "writes the file that tests/ablate/test_identity.py compares with",
     r"docs/benchmarks/.*: (\w+=\S+ )*python ": "measures a machine for minutes",

@@ -6,10 +6,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from ablate.api import model_table
 from ablate.wings.science.beside import beside, caveats, signs
@@ -22,7 +23,7 @@ from ablate.wings.science.topics import TOPICS
 from ablate.wings.science.variants import by_axis, variant_pages, variants_in
 from reports.judge.reach.outcomes import NEAR
 from reports.page.html.ranked import RING, SHAPES
-from reports.page.html.templating import render_plain, source
+from reports.page.html.templating import coded, render_plain, source
 from reports.page.sections.claims import MARKS
 from reports.results.document import RecordedResult
 
@@ -51,7 +52,7 @@ def atlas_pages(
         "links": lambda card: [
             (name, known[axis, name]) for axis, name in sorted(variants_in(card.parts) & set(known))
         ],
-        "entries": {entry.id for entry in sources.handbook},
+        "entries": {entry.id: entry.claim for entry in sources.handbook},
         "reports": {name: Path(path).as_posix() for name, path in (reports or {}).items()},
     }
     inner = {**shared, "root": "../"}
@@ -60,9 +61,10 @@ def atlas_pages(
             "index",
             source("atlas.js", OWN),
             shared,
-            cards=found,
             results=results,
             counts=counts(found),
+            answered=by_topic([card for card in found if card.results]),
+            unanswered=by_study([card for card in found if not card.results]),
             topics=[topic for topic in TOPICS if any(topic in card.topics for card in found)],
             years=sorted({card.year for card in found if card.year}, reverse=True),
         ),
@@ -91,6 +93,44 @@ def atlas_pages(
     }
 
 
+@dataclass(frozen=True)
+class StudyCards:
+    """The cards of one study, its question first."""
+
+    question: str
+    cards: tuple[Card, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.cards)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return counts(self.cards)
+
+    @property
+    def answers(self) -> list[str]:
+        return [result.answer for result in self.cards[0].results]
+
+
+def by_study(found: Iterable[Card]) -> list[StudyCards]:
+    """Cards by the study that they are of, in alphabetical order of its name."""
+    of: dict[str, list[Card]] = {}
+    for card in found:
+        of.setdefault(card.study, []).append(card)
+    ordered = (sorted(own, key=lambda card: card.claim is not None) for _, own in sorted(of.items()))
+    return [StudyCards(own[0].question, tuple(own)) for own in ordered]
+
+
+def by_topic(found: Iterable[Card]) -> dict[str, list[StudyCards]]:
+    """Studies by the topic that most of their cards have."""
+    groups: dict[str, list[StudyCards]] = {topic: [] for topic in TOPICS}
+    for study in by_study(found):
+        topics = Counter(topic for card in study.cards for topic in card.topics)
+        groups[max(TOPICS, key=lambda topic: topics[topic])].append(study)
+    return {topic: studies for topic, studies in groups.items() if studies}
+
+
 def counts(found: Iterable[Card]) -> dict[str, int]:
     """Number of cards by standing, in the order of `STANDINGS`."""
     known = Counter(card.standing for card in found)
@@ -114,8 +154,8 @@ def _page(name: str, script: str, shared: Mapping[str, object], **context: Any) 
 
 
 def cited(text: str) -> Markup:
-    """Text with its URLs and arXiv identifiers as links."""
-    shown = ADDRESS.sub(r'<a rel="noreferrer" href="\g<0>">\g<0></a>', str(escape(text)))
+    """Text with its URLs and arXiv identifiers as links, and what stands between backticks as code."""
+    shown = ADDRESS.sub(r'<a rel="noreferrer" href="\g<0>">\g<0></a>', str(coded(text)))
     return Markup(ARXIV.sub(_link, shown))
 
 
