@@ -42,12 +42,10 @@ GROUPS = {
     "share": (),
     "models": ("eval", "generate", "bench"),
 }
-"""Commands of the core by what they are for, in the order of the help. Wings say which group theirs belong to."""
+"""Commands by what they are for, in the order of the help. Others of wings follow, in the group that the wing names."""
 FOLDED = {
     "status": ("list", "--running"),
     "logs": ("report", "--log"),
-    "ledger": ("report", "--ledger"),
-    "register": ("plan", "--register"),
     "data": ("plan", "--data"),
     "schema": ("new", "--schema"),
     "completion": ("new", "--completion"),
@@ -57,7 +55,7 @@ FOLDED = {
 
 def grouped() -> dict[str, list[str]]:
     """Commands that the help lists, by group."""
-    own = {name: group for group, names in GROUPS.items() for name in names} | wings.groups()
+    own = wings.groups() | {name: group for group, names in GROUPS.items() for name in names}
     found: dict[str, list[str]] = {group: [] for group in GROUPS}
     for name in sorted(COMMANDS, key=_order):
         if name not in FOLDED:
