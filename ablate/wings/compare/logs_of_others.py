@@ -98,8 +98,8 @@ def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
     logs, text = _read(Path(file), exported), _as_regex(names)
     found = {name: named.groupdict() for name in logs if (named := re.fullmatch(text, name))}
     if not found:
-        runs = f"it has runs {', '.join(list(logs)[:6])}" if logs else "it has no column such as `run - eval/loss`"
-        raise ArgumentError("losses", f"no run matches {names}; {runs}", file)
+        known = f"it has runs {', '.join(list(logs)[:6])}" if logs else "it has no column such as `run - eval/loss`"
+        raise ArgumentError("losses", f"no run matches {names}; {known}", file)
     runs = {(of["arm"], of.get("seed") or "0", of.get("size") or ""): name for name, of in found.items()}
     yield from ((run, Path(file), logs[name]) for run, name in sorted(runs.items()))
 
