@@ -219,7 +219,7 @@ def _one_row_each(frame: pl.DataFrame, table: Table, filled: Sequence[bool]) -> 
     Histories have a row for each step, many of them without a loss. A run that stopped before the others of its arm has
     no final loss, hence `ended`. Raises ArgumentError if several rows of a run remain.
     """
-    run = [name for name in ("arm", "seed", "split", "rate", "size", "params") if name in frame.columns]
+    run: list[str] = [name for name in ("arm", "seed", "split", "rate", "size", "params") if name in frame.columns]
     place = _place(table, STEPS) if frame.select(pl.struct(run).is_duplicated().any()).item() else None
     if place is None:  # without a column of steps, other tokens or FLOPs are another budget
         run += [name for name in ("tokens", "flops") if name in frame.columns]
