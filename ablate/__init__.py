@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ablate.api.running import run
     from ablate.api.scaling import Fits, ScaleUp, fit, scale_up
     from ablate.api.searching import SearchResult, search
+    from ablate.api.sizing import Sized, size
     from ablate.api.starting import new
     from ablate.api.study_plan import StudyPlan
     from ablate.checkpoints import CheckpointError
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
     from ablate.wings.exchange.exporting import export as export
     from ablate.wings.exchange.importing import Imported as Imported
     from ablate.wings.exchange.importing import import_model as import_model
+    from ablate.wings.find.finding import Found as Found
+    from ablate.wings.find.finding import find as find
 
 # Lazy, so that `import ablate` loads neither torch nor pydantic.
 _HOME = {
@@ -93,6 +96,7 @@ _HOME = {
     "ScaleUp": "ablate.api.scaling",
     "Scores": "ablate.api.evaluating",
     "SearchResult": "ablate.api.searching",
+    "Sized": "ablate.api.sizing",
     "StorageError": "ablate.searching.storage",
     "StoreError": "store",
     "Study": "ablate.study.study",
@@ -122,6 +126,7 @@ _HOME = {
     "run": "ablate.api.running",
     "scale_up": "ablate.api.scaling",
     "search": "ablate.api.searching",
+    "size": "ablate.api.sizing",
     "study_schema": "ablate.study.schema",
 }
 
@@ -147,6 +152,7 @@ __all__ = [
     "ScaleUp",
     "Scores",
     "SearchResult",
+    "Sized",
     "StorageError",
     "StoreError",
     "Study",
@@ -177,6 +183,7 @@ __all__ = [
     "run",
     "scale_up",
     "search",
+    "size",
     "study_schema",
 ]
 

@@ -9,6 +9,8 @@ tracing a training step on tensors without data (a second per arm), and the tran
 The difference that the study will probably detect follows from the noise of comparable stored runs, or else from noise
 measured elsewhere at the nearest size.
 
+--minutes sizes the model and its training for this machine, and prints the lines to paste into the study.
+
 --on predicts time and memory on a device that is not at hand, without a network, and what bounds a training step there;
 --hours chooses the largest scale that fits:
   ablate plan studies/norm_placement.yaml --on h100 --hours 8
@@ -53,6 +55,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="NATS",
         help="show how many seeds detect a difference of NATS with 80 %% power, and their time",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="choose the largest model that fits in N minutes on this machine, and print the lines to paste",
     )
     parser.add_argument(
         "--details", action="store_true", help="also predict peak memory, attention backends and exports (takes longer)"
@@ -105,6 +113,8 @@ def _show_plan(options: argparse.Namespace) -> int:
             raise OptionError(f"--{name} needs --at PRESET")
     if options.device not in (None, *HERE):
         raise OptionError(f"--device {options.device}: expected {' or '.join(HERE)}; other devices need --at PRESET")
+    if options.minutes is not None:
+        return _show_sized(options)
     plan = ablate.plan(
         options.study,
         **given(options, "scale", "sets", "store", "device", *SETTINGS),
@@ -123,6 +133,22 @@ def _show_plan(options: argparse.Namespace) -> int:
         print_table(rows)
     print_prose([*plan.notes(options.details), *([str(detection)] if detection else [])])
     print_prose(f"known: {sentence(each)}" for each in known)
+    return DONE
+
+
+def _show_sized(options: argparse.Namespace) -> int:
+    import ablate
+
+    if options.detect is not None or options.details:
+        raise OptionError("--minutes cannot be combined with --detect or --details")
+    found = ablate.size(options.study, options.minutes, **given(options, "scale", "sets", "store", "device"))
+    if options.json:
+        print_json(found.document())
+        return DONE
+    for _, rows in found.plan.tables():
+        print_table(rows)
+    print_prose(found.plan.notes())
+    print("\n".join(["", *found.lines()]))
     return DONE
 
 
