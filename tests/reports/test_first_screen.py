@@ -381,13 +381,13 @@ def pilot_of(folder: Path, study: StudyOf) -> StudySummary:
 @pytest.mark.parametrize(
     ("means", "judged", "pilot"),
     [
-        ([2.4, 2.403, 2.405], ": arm_1, second to arm_0, differs by ", "; estimate for arm_1, second to arm_0: "),
+        ([2.4, 2.403, 2.405], "arm_1 is about as good as arm_0 (", "; estimate for arm_1, second to arm_0: "),
         (
             [2.4, 2.403, 2.394],
-            ": arm_2, with the lowest loss, differs by ",
+            "arm_2 looks better by 0.006",
             "; estimate for arm_2, with the lowest loss: ",
         ),
-        ([2.4, 2.403], "Undecided: arm_1 differs by ", "; estimate for arm_1: "),
+        ([2.4, 2.403], "arm_1 is about as good as arm_0 (", "; estimate for arm_1: "),
     ],
 )
 def test_the_lowest_loss_is_that_of_all_arms(tmp_path: Path, means: Sequence[float], judged: str, pilot: str) -> None:
