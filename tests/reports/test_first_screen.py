@@ -223,6 +223,8 @@ def test_the_first_screen_in_a_browser(browser: playwright.Browser, tmp_path: Pa
     assert seen["clash"] == []
     assert seen["wide"] <= width
     assert seen["firstRow"] < 800
+    if arms == 2:
+        assert seen["rows"][-1] < 844, "the whole figure, on a phone too"
     if width >= 1280 and arms <= 12:
         assert seen["rows"][-1] < 800
     if width >= 1280:
