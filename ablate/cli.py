@@ -68,8 +68,6 @@ def _ended(arguments: Sequence[str] | None) -> int:
         message = _as_given(error, options) if isinstance(error, ArgumentError) else str(error)
         print(f"ablate: {message}" if "\n" not in message else message, file=sys.stderr)
         return BAD_INPUT
-    except ImportError as error:
-        return _of_plugin(error)
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         _drop_unwritten()
         return UNREAD
@@ -83,9 +81,8 @@ def _ended(arguments: Sequence[str] | None) -> int:
         print(f"ablate: {str(error) or 'out of memory'}", file=sys.stderr)
         _drop_unwritten()
         return BAD_INPUT
-    except KeyboardInterrupt as end:
-        print("ablate: stopped. Run the same command again to resume.", file=sys.stderr)
-        return 128 + (end.number if isinstance(end, Stopped) else signal.SIGINT)
+    except BaseException as error:
+        return _otherwise(error)
 
 
 def _drop_unwritten() -> None:
@@ -97,13 +94,20 @@ def _drop_unwritten() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _of_plugin(error: ImportError) -> int:
-    """Print a PluginError and return the exit status; re-raise any other ImportError, which is a bug of ours."""
+def _otherwise(error: BaseException) -> int:
+    """Print why a command was stopped, or has no plug-in or tokenizer, and return the exit status; re-raise any other
+    error, which is a bug of ours."""
     from zoo.errors import PluginError  # noqa: PLC0415 (start-up is quick)
 
-    if not isinstance(error, PluginError):
+    if isinstance(error, KeyboardInterrupt):
+        print("ablate: stopped. Run the same command again to resume.", file=sys.stderr)
+        return 128 + (error.number if isinstance(error, Stopped) else signal.SIGINT)
+    if isinstance(error, PluginError):
+        print(f"ablate: {error}", file=sys.stderr)
+    elif type(error).__name__ == "PanicException":  # Rust's, on an expression that backtracks without end
+        print(f"ablate: a tokenizer cannot encode the text: {error}", file=sys.stderr)
+    else:
         raise error
-    print(f"ablate: {error}", file=sys.stderr)
     return BAD_INPUT
 
 

@@ -229,8 +229,8 @@ class _StudySearch:
             progress.say(warning)
         name, control = self.study.baseline, self.lab.control()
         train = partial(self._train, engine)
-        if base_params(self.lab) is None and _missing(control):
-            progress.say(f"{name}: training it as the control, as it is not a setting of the space")
+        if base_params(self.lab) is None:
+            progress.say(f"{name} lies outside the space: it is trained as the control, and is not a trial")
             train(control)
         search = Search(trials, self.spec, self.lab, owner, sampler, progress.say)
         search.after_trial = partial(self._keep, trials, search)

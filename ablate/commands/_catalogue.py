@@ -9,12 +9,12 @@ from typing import Any
 
 import zoo
 from ablate.api.catalogue import OF_ARMS, TAGS, WHOLES, Catalogue, catalogued, entry, named_values, settings_of
+from ablate.api.model_table import ASSUMED, COLUMNS, as_csv, as_markdown, published_model
 from ablate.api.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.commands import OptionError, print_json, print_table
 from ablate.commands._building_blocks import names as building_blocks
 from ablate.commands._building_blocks import show_block
-from reports.atlas.models import ASSUMED, COLUMNS
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
 from zoo.settings.descriptions import descriptions
@@ -32,9 +32,6 @@ def show_presets(form: str, as_json: bool) -> int:
         print("* assumed: not in the source. Parameters are counted from the spec;")
         print("published counts are those of the source.")
     else:
-        from ablate.api.atlas import published_model
-        from reports.atlas.models import as_csv, as_markdown
-
         print({"markdown": as_markdown, "csv": as_csv}[form]([published_model(name) for name in names()]), end="")
     return 0
 

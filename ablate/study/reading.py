@@ -151,8 +151,8 @@ def with_homes(problems: Iterable[Problem]) -> list[Problem]:
 
 def _with_home(problem: Problem, paths: list[str]) -> Problem:
     said = re.fullmatch(r"unknown key(?: \(did you mean '(.*)'\?\)|: one of .*)?", problem.reason)
-    home = r"(?:scales\.[^.]+\.)?(?:(base|arms|search\.space)(?:\.[^.]+)??\.)?"
-    place = re.fullmatch(home + r"((?:\w+\.)*)(\w+)", problem.path)
+    root = r"(?:scales\.[^.]+\.)?(?:(base|arms|search\.space)(?:\.[^.]+)??\.)?"
+    place = re.fullmatch(root + r"((?:\w+\.)*)(\w+)", problem.path)
     if said is None or place is None:
         return problem
     around, key, near = place[2].split(".")[:-1], place[3], said[1] and said[1].rpartition(".")[2]

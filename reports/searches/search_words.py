@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from reports.judge.sentences import listed
+from reports.page.wording import words
 from reports.page.wording.words import decimals
 from reports.searches.importance import FEWEST, Importance
 from reports.searches.search import Gap, SearchSummary
@@ -59,7 +60,7 @@ def _against_base(search: SearchSummary, gap: Gap) -> str:
     count = len(gap.best.values)
     seeds = f"{count} fresh seeds" if count > 1 else "a fresh seed"
     trial = next((trial for trial in search.trials if trial.number == gap.trial), None)
-    found = f"Trial {gap.trial} {verb} {base}: {means} over {seeds}, a difference of {signed(gap.difference)}{half}"
+    found = f"Trial {gap.trial} {verb} {base}: {means} over {seeds}, a difference of {words.signed(gap.difference, places)}{half}"
     return f"{found}{_settings(trial) if trial else ''}."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -430,7 +431,13 @@ def test_a_search_is_a_frame_of_trials(question: dict[str, Any], tmp_path: Path)
     assert set(found.trials["block.ffn.d_ff"]) <= {"4x", "32"}
     assert found.trials["state"].to_list() == ["finished"] * 3
     (best,) = found.best.iter_rows(named=True)
-    assert best["loss"] == found.trials["loss"].min()
+    base, confirmed = found.document()["confirmed"]
+    assert (base["arm"], confirmed["arm"]) == (asked.baseline, f"trial_{best['number']}")
+    runs = [ablate.open(tmp_path).runs.filter(digest=digest) for digest in (*base["runs"], *confirmed["runs"])]
+    assert [run["seed"][0] for run in runs] == [0, 1, 2, 0, 1, 2]
+    # what is called the best has the mean of its fresh seeds, not the score that selected it
+    assert best["loss"] == pytest.approx(statistics.fmean(value for (value,) in confirmed["values"]))
+    assert f"Trial {best['number']} " in found.headline and "over 3 fresh seeds, a difference of" in found.headline
     assert found.document()["trials"] == {"finished": 3}
     assert found.report.is_file() and found.failed == ()
     (row,) = ablate.open(tmp_path).searches.iter_rows(named=True)

@@ -140,9 +140,9 @@ def times_of_results(store: Store) -> dict[str, int]:
 
 
 def runs_of_trials(store: Store) -> set[str]:
-    """With the base's, which is trained beside them."""
+    """With the base's, which is trained beside them, and those that confirm the best."""
     found = json.loads((store.root / "searches" / "toy-cpu" / "search.json").read_text())
-    return {digest for each in (*found["trials"], found["base"]) for digest in each["runs"]}
+    return {digest for each in (*found["trials"], found["base"], *found["confirmed"]) for digest in each["runs"]}
 
 
 def test_the_dashboard_opens_on_the_journal(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -181,7 +181,7 @@ def test_a_promoted_study_trains_the_best_with_fresh_seeds(study: Path, capfd: p
     fresh = [run["digest"] for run in arms if run["arm"] == f"trial_{found['number']}"]
     losses = {store.read_result(digest).judging_loss for digest in fresh}  # type: ignore[union-attr, index]
     assert f"{statistics.fmean(losses):.4f}".rstrip("0") in page
-    assert "loss: with fresh seeds 2 promoted trials differ by" in page
+    assert "loss: with fresh seeds 2 selected trials differ by" in page
     assert "The base, which was not selected, differs by" in page
 
 

@@ -44,12 +44,20 @@ def test_the_best_is_rarely_given_up() -> None:
 
 def test_seeds_go_to_contenders_until_the_best_is_told_apart() -> None:
     assert standings({1: [(1.0,)], 2: [(1.1,)]}, ONE).next() == 1
-    uneven = standings({1: [(1.0,), (1.05,)], 2: [(1.1,)]}, ONE)
+    uneven = standings({1: [(1.0,), (1.05,)], 2: [(1.02,)]}, ONE)
     assert (uneven.next(), uneven.next(busy={2})) == (2, 1)
     clear = {1: [(1.0,), (1.01,), (1.0,)], 2: [(2.0,), (2.01,), (2.02,)]}
     assert standings(clear, ONE).next() is None
+    first = {1: [(1.0,)], 2: [(1.025,)]}  # nothing is repeated yet: the noise from elsewhere says what is close
+    assert (standings(first, ONE, noise=0.02).next(), standings(first, ONE, noise=0.01).next()) == (1, None)
     front = {1: [(1.0, 5.0)] * 3, 2: [(2.0, 3.0)], 3: [(3.0, 4.0)]}
     assert standings(front, ["minimize"] * 2).next() == 2  # 3 is not on the front, and 1 has three seeds
+
+
+def test_trials_that_no_leader_needs_try_new_settings(tmp_path: Path) -> None:
+    study = study_of(tmp_path)
+    found, _ = search(Known(study, bowl, noise=1e-6), spec_of(study, trials=30, race=0.2), tmp_path)
+    assert len(found.trials) == 30 and not any(REPEATS in trial.user_attrs for trial in found.trials)
 
 
 def test_a_fifth_of_the_trials_are_further_seeds_of_leaders(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_the_base_is_told_apart_from_what_was_chosen(tmp_path: Path) -> None:
     curse = selection_bias(found, "loss")
     assert curse is not None and curse.mean == pytest.approx(0.04)
     assert search_words.fresh(_search(found)) == [
-        "loss: with fresh seeds 1 promoted trial differs by +0.040 from the search, on average (± over trials)."
+        "loss: with fresh seeds the selected trial differs by +0.040 from the search."
         " The base, which was not selected, differs by +0.23 between the same seeds."
     ]
 
@@ -81,7 +81,7 @@ def test_a_promoted_trial_without_a_score_is_said_to_have_none(tmp_path: Path) -
     gone = Arm("trial_7", [2.4, 2.4, 2.4], diverged=[1])
     found = read(tmp_path, StudyOf(name="known_promoted", arms=[*STUDY.arms, gone]), {"loss": 2.3})
     assert [each.fresh for each in found if each.arm == "trial_7"] == [None]
-    assert "Promoted trials without a score for every fresh seed: 1." in search_words.fresh(_search(found))[0]
+    assert "Selected trials without a score for every fresh seed: 1." in search_words.fresh(_search(found))[0]
     assert fresh_table(found).rows[-1][-2] == "not every seed has a score"
 
 

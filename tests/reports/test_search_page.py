@@ -117,7 +117,7 @@ def test_axes_of_settings_have_names_and_round_ticks() -> None:
 def test_parallel_coordinates_have_every_trial_where_its_settings_are() -> None:
     trials, scores = search().scored, [trial.scores[0] for trial in search().scored]
     (rate,) = setting_axes(trials, ["train.lr"])
-    figure = parallel(trials, scores, [rate], "loss", "low")
+    figure = parallel(trials, scores, [rate], "loss", "low", None)
     drawn = {number: [] for number in SCORES}  # type: dict[int, list[tuple[float, float]]]
     for trace in figure.data:
         for x, y, number in zip(trace.x, trace.y, trace.customdata, strict=True):
@@ -126,7 +126,7 @@ def test_parallel_coordinates_have_every_trial_where_its_settings_are() -> None:
     assert drawn[3] == [(0, 1.0), (1, pytest.approx(0.5))]  # the highest loss, at a rate of 0.01 within 0.001 to 0.1
     assert drawn[0] == [(0, 0.0), (1, pytest.approx(0.5))]
     assert [trace.name for trace in figure.data] == ["others", "best half", "best tenth"]
-    assert [trace.name for trace in parallel(trials, scores, [rate], "loss", "neither").data] == ["trials"]
+    assert [trace.name for trace in parallel(trials, scores, [rate], "loss", "neither", None).data] == ["trials"]
 
 
 def test_a_smoke_search_claims_nothing() -> None:

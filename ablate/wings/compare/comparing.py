@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from ablate.planning.looks import ALPHA, looks
 from ablate.wings.compare.budgets import arms_of, judged_compute, largest, with_budgets
-from ablate.wings.compare.logs_of_others import ended, is_pattern, read_logs
+from ablate.wings.compare.logs_of_others import ended, is_pattern, log_files, read_logs
 from ablate.wings.compare.loss_metrics import facing, notes_on
 from ablate.wings.compare.loss_table import BUDGETS, LossTable, read_table
 from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
@@ -43,6 +43,8 @@ class LossComparison:
             be estimated, only the difference is given. paired is the number of seeds that finished in both arms.
         detectable: the smallest difference that these seeds detect with 80 % probability; None if that is not known.
         notes: caveats for the reader, such as arms of unequal cost.
+        runs: a polars frame of the runs that count, as they were read.
+        baseline, metric, higher_is_better, source: what was compared, and where it was read.
         compute: a polars frame of effective compute, empty unless the baseline has two budgets or more: arm, against,
             budgets, factor with low, high, p and verdict (corrected for all arms), largest (the same at the largest
             budget alone, uncorrected), per_tenfold (how it changes with tenfold compute) with trend_p, changes
@@ -57,6 +59,11 @@ class LossComparison:
     contrasts: pl.DataFrame
     detectable: float | None
     notes: tuple[str, ...] = ()
+    runs: pl.DataFrame = field(default_factory=pl.DataFrame)
+    baseline: str = ""
+    metric: str = "loss"
+    higher_is_better: bool = False
+    source: str = ""
     compute: pl.DataFrame = field(default_factory=pl.DataFrame)
     by_budget: pl.DataFrame = field(default_factory=pl.DataFrame)
 
@@ -165,6 +172,11 @@ def compare(
             *_shared_with_tuning(frame),
             look.note,
         ),
+        frame if higher_is_better else runs,
+        base,
+        table.metric,
+        higher_is_better,
+        str(losses) if isinstance(losses, Path | str) else "",
         compute,
         by_budget,
     )
@@ -223,8 +235,18 @@ def _look(arms: Sequence[ArmLosses], planned: int | None) -> _Look:
     return _Look(plan[0].alpha, listed, f"{seeds} seeds are no planned look: {when}")
 
 
+def _found(pattern: str, metric: str | None) -> pl.DataFrame:
+    return read_logs(pattern, metric).with_columns(file=pl.Series(log_files(pattern), dtype=pl.String))
+
+
+def found_runs(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, metric: str | None) -> pl.DataFrame:
+    """Every run with its last value, as its names and value are found, before anything is judged or left out."""
+    is_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
+    return _found(str(losses), metric) if is_logs else read_table(losses, metric).frame
+
+
 def _of_logs(pattern: str, metric: str | None) -> LossTable:
-    frame, notes = ended(read_logs(pattern, metric))
+    frame, notes = ended(_found(pattern, metric))
     if "{seed}" not in pattern:
         notes = ("the pattern has no {seed}: each match counts as an arm with one seed", *notes)
     return LossTable(frame, metric or "loss", notes)

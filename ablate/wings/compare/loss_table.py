@@ -102,6 +102,10 @@ def _place(table: Table, names: Sequence[str]) -> int | None:
 
 def _missing(name: str, metric: str | None, table: Table) -> ArgumentError:
     known = f"columns: {', '.join(table.names)}{table.remedy}"
+    if any(column.endswith("__MIN") for column in table.names):
+        known += (
+            "; if this is a chart that Weights & Biases exported, name its runs: 'FILE#{arm}-s{seed}', and the metric"
+        )
     if metric and name == "loss":
         return ArgumentError("metric", f"no column of that name{did_you_mean(metric, table.names)}; {known}", metric)
     other = "; to judge another column, give its name as the metric" if name == "loss" and not table.remedy else ""
@@ -232,4 +236,4 @@ def _one_row_each(frame: pl.DataFrame, table: Table, filled: Sequence[bool]) -> 
         return frame, ()
     frame, short = ended(frame)
     said = f"{several} runs have several rows: the last one with a loss, by `{table.names[place or 0]}`, counts"
-    return frame.drop("step"), (said, *short)
+    return frame, (said, *short)

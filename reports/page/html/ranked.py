@@ -64,6 +64,8 @@ class RankedRow:
     beaten: bool | None = None
     """Whether another row is surely better in loss and in the first cost; None if there are too few rows for this to
     matter."""
+    aside: str = ""
+    """A second reading of the number, such as its effective compute."""
 
     @property
     def kind(self) -> str:
@@ -135,6 +137,9 @@ class Ranked:
     unit: str
     is_of_effects: bool
     most_ticks: int = MOST_TICKS
+    sides: tuple[str, str] = ("lower loss", "higher loss")
+    plotted: str = ""
+    """What is drawn, if that is not the difference in loss."""
 
     @property
     def is_lopsided(self) -> bool:

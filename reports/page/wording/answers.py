@@ -14,6 +14,7 @@ from reports.page.wording import (
     effect_words,
     failure_words,
     finding_words,
+    law_words,
     reference_words,
     rung_words,
     short_answer,
@@ -78,6 +79,7 @@ def qualifiers(summary: StudySummary) -> Iterator[str]:
     yield from filter(None, ["" if said_already else undertrained(summary.study).strip()])
     if not rung_words.trend(summary):
         yield from filter(None, [rung_words.clauses(summary.changes)])
+    yield from law_words.conversion(summary.worth)
     yield from filter(None, (each.answer(summary) for each in summary.sections.values() if not each.is_the_question))
 
 

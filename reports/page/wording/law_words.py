@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from reports.judge.findings.worth import NATS, Worth
 from reports.judge.ladders.laws import LadderArm
 from reports.judge.statistics.interval import Interval
 from reports.judge.verdicts import ALPHA
@@ -43,3 +46,14 @@ def _worth(arm: LadderArm) -> str:
         return text
     speed = f"and it runs at {worth.throughput_ratio:.2f}× the FLOP/s"
     return f"{text}, {speed}: an effective speed-up of {words.times(worth.effective)}"
+
+
+def conversion(worth: Worth | None) -> Iterator[str]:
+    """`At a loss of 3.30, 0.01 nats are worth 6.9 % of compute (6.4 to 7.4 %), by pre's own curve over sizes.`"""
+    if worth is not None:
+        share, low, high = (100 * (each - 1) for each in (worth.nats.value, worth.nats.low, worth.nats.high))
+        yield (
+            f"Effective compute (×) is each difference read off the baseline's own curve over {worth.axis}s: at its "
+            f"loss of {worth.loss:.2f}, {NATS} nats are worth {share:.2g} % of compute ({low:.2g} to "
+            f"{high:.2g} %)."
+        )

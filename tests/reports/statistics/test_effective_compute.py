@@ -218,7 +218,7 @@ def test_intervals_cover_in_a_few_ladders() -> None:
 @pytest.mark.parametrize("sizes", [2, 3, 4])
 def test_intervals_cover(sizes: int, seeds: int, common: float, noise: float) -> None:
     """At least 93 %, within binomial error, for laws with an irreducible loss and without."""
-    studies = 450
+    studies = 300
     found = counted(studies, sizes, seeds, factors=(1.15, 1.0), common=common, noise=noise)["covered"]
     print(f"{sizes} sizes, {seeds} seeds, {common} in common, noise {noise}: {found:.3f}")
     assert stats.binomtest(round(found * studies), studies, 0.93, alternative="less").pvalue > 0.01

@@ -63,6 +63,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--curve", metavar="FILE", help="the baseline's runs at two budgets or more, in a file (or pattern) like FILE"
     )
+    parser.add_argument("--list", action="store_true", help="list the runs as they are found, and judge nothing")
+    parser.add_argument("--out", metavar="PAGE", help="write the comparison as one HTML file, too")
     parser.add_argument("--stores", nargs="+", metavar="DIR", help="summarise a study over these stores")
     parser.add_argument("--scale", help="scale of the study, with --stores")
     add_json(parser)
@@ -76,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
         return _over_stores(options)
     if options.scale is not None:
         raise OptionError("--scale needs --stores")
+    if options.list:
+        return _list(options)
     found = ablate.compare(
         options.losses,
         baseline=options.baseline,
@@ -86,6 +90,8 @@ def run(options: argparse.Namespace) -> int:
         planned_seeds=options.planned_seeds,
         curve=options.curve,
     )
+    if options.out is not None:
+        ablate.write_comparison(found, options.out)
     if options.json:
         print_json(found.document())
         return DONE
@@ -100,6 +106,41 @@ def run(options: argparse.Namespace) -> int:
     for note in found.notes:
         print(f"Note: {note}.")
     return DONE
+
+
+def _list(options: argparse.Namespace) -> int:
+    """A line per arm (and size): seeds, last steps, losses and files."""
+    from ablate.wings.compare.comparing import found_runs
+
+    runs = found_runs(options.losses, options.metric)
+    if options.json:
+        print_json([{**row, "loss": _finite(row["loss"])} for row in runs.iter_rows(named=True)])
+        return DONE
+    names = [name for name in ("arm", "size") if name in runs.columns]
+    rows = []
+    for of, rows_of in runs.group_by(names, maintain_order=True):
+        seeds = ", ".join(map(str, rows_of["seed"]))
+        steps = _span(rows_of["step"].drop_nulls().to_list(), "g") if "step" in runs.columns else "–"
+        gone = rows_of.filter(~rows_of["loss"].is_finite().fill_null(False)).height
+        losses = _span(rows_of.filter(rows_of["loss"].is_finite().fill_null(False))["loss"].to_list(), ".4f")
+        files = rows_of["file"].unique(maintain_order=True).to_list() if "file" in runs.columns else []
+        shown = f"{files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''}" if files else "–"
+        rows.append((*map(str, of), seeds, steps, losses, str(gone), shown))
+    print_table([(*names, "seeds", "last step", "loss", "failed", "file"), *rows], text_columns=len(names) + 1)
+    print(f"{runs.height} runs of {runs['arm'].n_unique()} arms.")
+    return DONE
+
+
+def _span(values: list[float], form: str) -> str:
+    """`1000`, or `500 to 1000`."""
+    if not values:
+        return "–"
+    low, high = f"{min(values):{form}}", f"{max(values):{form}}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _print_differences(contrasts: pl.DataFrame) -> None:
@@ -123,7 +164,7 @@ def _print_differences(contrasts: pl.DataFrame) -> None:
 def _over_stores(options: argparse.Namespace) -> int:
     import ablate
 
-    for name in ("baseline", "metric", "margin", "sigma", "planned_seeds", "curve"):
+    for name in ("baseline", "metric", "margin", "sigma", "planned_seeds", "curve", "out"):
         if getattr(options, name) is not None:
             raise OptionError(f"--{name.replace('_', '-')} cannot be combined with --stores: the study has its own")
     if options.higher_is_better:
