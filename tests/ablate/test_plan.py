@@ -21,7 +21,7 @@ from ablate.planning.lengths import length_lines
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import plan_json, plan_rows
-from ablate.planning.study_document import study_document
+from ablate.planning.study_document import study_arm, study_document
 from ablate.study.reading import load_study
 from evals.costs.machine import Speed
 from store import Store
@@ -350,3 +350,19 @@ def test_seeds_cost_no_planning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     seeds = [run.seed for run in many.arms[0].runs]
     assert seeds[:1000] == list(range(1000))
     assert not set(seeds) & set(range(1000, 100_000)), "those choose settings"
+
+
+def test_a_head_of_its_own_counts_as_little_as_a_tied_one(tmp_path: Path) -> None:
+    """Parameters are those of what a model has besides its tables, as its modules have them."""
+    text = STUDY.replace("mqa: {block.mixer.kv_heads: 1}", "mqa: {tie_embeddings: false}")
+    assert text != STUDY
+    tied, untied = plan_of(tmp_path, text).arms
+    inside = [
+        sum(p.numel() for name, p in zoo.build(arm.spec).named_parameters() if not name.startswith(("embed", "head")))
+        for arm in (tied, untied)
+    ]
+    assert [arm.cost.params_inside for arm in (tied, untied)] == inside and inside[0] == inside[1]
+    assert untied.parameters - tied.parameters == untied.cost.params_head == tied.parameters_embedding
+    stored = study_arm(untied)
+    assert stored.parameters_non_embedding == inside[1] and "parameters_head" not in study_arm(tied).model_dump()
+    assert untied.length.undertrained == tied.length.undertrained
