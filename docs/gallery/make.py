@@ -23,8 +23,8 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import ablate
-from ablate.api.atlas import gathered
 from ablate.api.recorded import RESULTS
+from ablate.wings.science.atlas import gathered
 
 HERE = Path(__file__).parent
 STUDIES = (

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import socket
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +16,6 @@ from urllib.parse import quote, unquote
 
 from reports.judge.errors import ReportError
 from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.imports import read_imports
 from reports.judge.reading.progress import StudyProgress, study_progress
 from reports.page.html.page import render_page
 from reports.page.html.site import IndexEntry, entry_of, link_to, render_index, search_entry, trade_offs_of
@@ -25,7 +27,7 @@ LOCALHOST = "127.0.0.1"
 NAMES = (LOCALHOST, "localhost")
 """Accepted host names; accepting others would let a foreign page read this server (DNS rebinding)."""
 TIMEOUT_SECONDS = 10
-"""Longest silence of a client within a request."""
+"""Longest time that a client may take to send a request, and to receive an answer."""
 CONNECTIONS = 64
 """Most connections served at once."""
 Written = tuple[bytes, frozenset[tuple[str, int, int]]]
@@ -58,10 +60,10 @@ class ServedStore:
                 entries = [self._study(folder).entry for folder in self.store.studies()]
                 searches = [search_entry(self.store, folder) for folder in self.store.searches()]
                 running = any(entry.progress and entry.progress.is_running for entry in entries)
-                return render_index([*entries, *searches], read_imports(self.store), refresh=running)
+                return render_index(self.store, [*entries, *searches], refresh=running)
             if asked == link_to(self.store, self.store.trade_offs_path):
                 entries = [self._study(folder).entry for folder in self.store.studies()]
-                return trade_offs_of(self.store, entries, read_imports(self.store))
+                return trade_offs_of(self.store, entries)
             for search in self.store.searches():
                 if link_to(self.store, search.report_path) == quote(unquote(asked)):
                     return self._search(search)
@@ -115,6 +117,23 @@ def _written(documents: StudyDocuments) -> Written:
     return documents.tables.stamps, frozenset((place, of.st_mtime_ns, of.st_size) for place, of in found)
 
 
+class _Until(io.RawIOBase):
+    """What a client sends until a deadline, however it is spread over the time. Then reading raises TimeoutError."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._deadline = connection, time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request took too long")
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
 class _Server(ThreadingHTTPServer):
     """One thread per connection, up to `CONNECTIONS`; further ones are closed at once, and a browser asks again."""
 
@@ -150,10 +169,16 @@ def server(root: Path | str, port: int) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         timeout = TIMEOUT_SECONDS
 
+        def setup(self) -> None:
+            super().setup()
+            self.rfile.close()
+            self.rfile = io.BufferedReader(_Until(self.connection, self.timeout))
+
         def do_HEAD(self) -> None:
             self.do_GET()
 
         def do_GET(self) -> None:
+            self.connection.settimeout(self.timeout)  # for the whole answer
             if self.headers.get("Host", "").partition(":")[0] not in NAMES:
                 self.send_error(HTTPStatus.FORBIDDEN)
                 return

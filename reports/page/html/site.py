@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from markupsafe import Markup
+
 from reports.judge.errors import ReportError
 from reports.judge.findings.study_summary import RANKS, StudySummary
 from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.imports import Imports, read_imports
 from reports.judge.reading.progress import StudyProgress, study_progress
-from reports.page.html.imports import imported_groups, imports_table, scores_table
 from reports.page.html.page import render_study
 from reports.page.html.ranked import Ranked
 from reports.page.html.ranking import ranked
 from reports.page.html.templating import render
-from reports.page.html.trade_offs import Studied, render_trade_offs
+from reports.page.html.trade_offs import Group, Studied, render_trade_offs
 from reports.page.summarising import summarise_documents
 from reports.page.wording import answers, tables, words
 from reports.searches.search import read_search
 from store import SearchFolder, Store, StoreError, StudyFolder
 from store.documents import SearchDocument, StudyDocument
+from store.extensions import added_to
 
 SCRIPTS = ("index.js",)
 MOST_ROWS = 6
@@ -57,15 +59,30 @@ class IndexEntry:
         return min((RANKS.index(verdict) for verdict, _ in self.verdicts), default=len(RANKS))
 
 
+class StorePages:
+    """What else than studies the pages of a store show: added as `SHOWN` of a module."""
+
+    def section(self, store: Store) -> Markup:
+        """A section of the index, below its entries."""
+        return Markup()
+
+    def groups(self, store: Store, studies: Sequence[Studied]) -> Iterator[Group]:
+        """Figures of the page of trade-offs."""
+        return iter(())
+
+
+def shown() -> list[StorePages]:
+    return [importlib.import_module(name).SHOWN for name in added_to(__name__)]
+
+
 def render_site(root: Path | str) -> Path:
     """Write a store's index, and the reports of its studies and searches. The index comes first, since reports link to
     it."""
     store = Store(root)
     entries = [entry_of(store, folder) for folder in store.studies()]
     searches = [search_entry(store, folder) for folder in store.searches()]
-    imports = read_imports(store)
-    index = store.write_index(render_index([*entries, *searches], imports))
-    store.write_trade_offs(trade_offs_of(store, entries, imports))
+    index = store.write_index(render_index(store, [*entries, *searches]))
+    store.write_trade_offs(trade_offs_of(store, entries))
     for folder, entry in zip(store.studies(), entries, strict=True):
         if entry.summary is not None:
             # summarised again if more was judged since, such as by another scale's page, since verdicts count that
@@ -79,10 +96,10 @@ def render_site(root: Path | str) -> Path:
     return index
 
 
-def trade_offs_of(store: Store, entries: Iterable[IndexEntry], imports: Imports) -> str:
-    """The page of all arms of these studies, and of imported models."""
+def trade_offs_of(store: Store, entries: Iterable[IndexEntry]) -> str:
+    """The page of all arms of these studies."""
     studies = [Studied(entry.summary, entry.link) for entry in entries if entry.summary is not None]
-    return render_trade_offs(studies, list(imported_groups(store, imports.models, studies)))
+    return render_trade_offs(studies, [group for each in shown() for group in each.groups(store, studies)])
 
 
 def shared_runs(entries: list[IndexEntry]) -> dict[str, str]:
@@ -97,7 +114,7 @@ def shared_runs(entries: list[IndexEntry]) -> dict[str, str]:
     }
 
 
-def render_index(entries: list[IndexEntry], imports: Imports, refresh: bool = False) -> str:
+def render_index(store: Store, entries: list[IndexEntry], refresh: bool = False) -> str:
     """The page as HTML text, newest study first. refresh: the page is served, and reloads."""
     newest = sorted(entries, key=lambda entry: entry.created, reverse=True)
     return render(
@@ -106,9 +123,7 @@ def render_index(entries: list[IndexEntry], imports: Imports, refresh: bool = Fa
         {"figures": {}},
         entries=newest,
         shared=shared_runs(newest),
-        imports=imports,
-        imported=imports_table(imports.models),
-        scores=scores_table(imports.models),
+        sections=[section for each in shown() if (section := each.section(store))],
         words=words,
         refresh=refresh,
     )

@@ -1,0 +1,16 @@
+"""Claims of others: the handbook and the atlas of results, studies registered before they run, tables replicated."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(
+    commands=("register", "atlas", "claims", "replicate", "ledger"),
+    face={
+        "atlas": ("atlas",),
+        "claims": ("HandbookClaim", "claims"),
+        "registering": ("Registration", "register"),
+        "replicating": ("Replication", "replicate"),
+    },
+    adds={"ablate.running.stages": "registering"},
+)
