@@ -36,13 +36,13 @@ OF_THE_CORE = (
 COMMANDS = {name: f"{__name__}.{name}" for name in OF_THE_CORE} | wings.commands()
 """Module of each command."""
 GROUPS = {
-    "ask": ("new", "plan", "find", "claims", "zoo"),
-    "run": ("run", "search", "replicate"),
-    "look": ("list", "report", "serve", "atlas"),
+    "ask": ("new", "plan", "zoo"),
+    "run": ("run", "search"),
+    "look": ("list", "report", "serve"),
     "share": (),
-    "models": ("eval", "generate", "bench"),
+    "models": ("eval", "generate"),
 }
-"""Commands by what they are for, in the order of the help. Others of wings follow, in the group that the wing names."""
+"""Commands of the core by what they are for, in the order of the help. Wings say which group theirs belong to."""
 FOLDED = {
     "status": ("list", "--running"),
     "logs": ("report", "--log"),
@@ -55,7 +55,7 @@ FOLDED = {
 
 def grouped() -> dict[str, list[str]]:
     """Commands that the help lists, by group."""
-    own = wings.groups() | {name: group for group, names in GROUPS.items() for name in names}
+    own = {name: group for group, names in GROUPS.items() for name in names} | wings.groups()
     found: dict[str, list[str]] = {group: [] for group in GROUPS}
     for name in sorted(COMMANDS, key=_order):
         if name not in FOLDED:
