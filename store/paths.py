@@ -111,6 +111,10 @@ class Paths:
         """Cache of the model's answers; may be removed."""
         return self.run_dir(digest) / "answers.db"
 
+    def trace_path(self, digest: str) -> Path:
+        """The trace of some training steps, for a browser."""
+        return self.run_dir(digest) / "trace.json.gz"
+
     def error_path(self, digest: str) -> Path:
         return self.run_dir(digest) / "error.txt"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from ablate.api._import_request import imported_first
 from ablate.api.runs import find_run
 from ablate.data import SyntheticCorpus, open_corpus
 from ablate.machine.environment import own_threads
@@ -27,6 +27,7 @@ from evals.spec import EvalSpec, EvaluationError
 from store import Store, StoreError
 from store.documents import EvalsDocument, JsonObject
 from store.errors import ArgumentError
+from store.extensions import added_to
 from store.result_columns import Schema
 from zoo.spec import ModelSpec, parse
 
@@ -109,9 +110,10 @@ def evaluate(
     Example:
         >>> ablate.evaluate("3f2a", tasks=["heldout_pairs", "code_names"], limit=100).frame
     """
-    # A folder that is no run is a checkpoint, which is imported first.
-    folder = Path(run)
-    found = run if not folder.is_dir() or (folder / "run.json").exists() else imported_first(folder, store, progress)
+    folder, found = Path(run), run
+    if folder.is_dir() and not (folder / "run.json").exists():  # a checkpoint, which is imported first
+        for name in added_to(__name__):
+            found = importlib.import_module(name).imported_first(folder, store, progress)
     place, identity = find_run(found, store)
     directory = place.data(identity.data.digest).path
     if not directory.is_dir():

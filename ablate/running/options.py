@@ -101,15 +101,16 @@ class PlanOptions(TypedDict, total=False):
     workers_per_gpu: int
     microbatch: Microbatch | None
     recompute: bool
+    devices: int
+    shard: bool
 
 
 class RunOptions(PlanOptions, total=False):
     """All fields of `Options`, for type checkers."""
 
-    devices: int
-    shard: bool
     checkpoint_seconds: float
     stall_timeout: float
+    profile: bool
 
 
 def described(name: str) -> str:

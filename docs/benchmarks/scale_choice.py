@@ -8,6 +8,7 @@ Losses are in bits per byte, so that vocabularies compare. With d_ab the differe
     pairs       the same with every pair counting once
     price       2 · runs · FLOPs of a run, runs = (2.8 σ / d)²: compute after which an arm's own difference from the
                 baseline is found at 5 % with 80 % power; the median over arms
+    error       √mean((d(scale) − d(target))²) over arms, d: an arm's difference from the baseline
     σ           √mean((d₁ − d₂)² / 2) over arms, d₁ and d₂ the paired differences of two seeds
 
 An interval of foresight resamples arms, since pairs share them.
@@ -67,6 +68,12 @@ def interval(here: dict[str, float], there: dict[str, float], arms: list[str]) -
     return float(low), float(high)
 
 
+def misjudged(here: dict[str, float], there: dict[str, float], arms: list[str]) -> float:
+    """Root mean square of what differences from the baseline are away from the target's."""
+    gaps = [here[arm] - here[BASELINE] - (there[arm] - there[BASELINE]) for arm in arms if arm != BASELINE]
+    return math.sqrt(fmean(gap**2 for gap in gaps))
+
+
 def paired(of: Losses) -> dict[str, list[float]]:
     """Differences from the baseline by arm, one for each seed that both have."""
     base = of[BASELINE]
@@ -91,7 +98,7 @@ def above_bigrams(store: Store, scale: str) -> float:
     return found - documents.references[BASELINE].read.bigram
 
 
-HEAD = ("arms", "seeds", "base, bits per byte", "above bigrams", "σ", "TFLOP", "price", "foresight", "pairs")
+HEAD = ("arms", "seeds", "base, bits per byte", "above bigrams", "σ", "TFLOP", "price", "foresight", "pairs", "error")
 
 
 def row(store: Store, scale: str) -> tuple[str, ...]:
@@ -115,6 +122,7 @@ def row(store: Store, scale: str) -> tuple[str, ...]:
         f"{price:.2g}",
         f"{foresight(here, there, arms):.0%} ({low:.0%} to {high:.0%})",
         f"{foresight(here, there, arms, weighted=False):.0%}",
+        f"{misjudged(here, there, arms):.3f}",
     )
 
 

@@ -20,7 +20,7 @@ import pytest
 
 import ablate
 from ablate.cli import main
-from ablate.searching.storage import open_storage
+from ablate.wings.search.storage import open_storage
 from store import SearchFolder, Store, StoreError, checksum
 from store.documents import LedgerRecord
 from store.files import one_at_a_time

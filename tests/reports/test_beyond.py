@@ -22,7 +22,7 @@ from reports.judge.findings.summary import open_arms
 from reports.judge.findings.verdicts import decide
 from reports.judge.noise.penalty import UNBOUNDED
 from reports.page.figures.base import GOES_ON
-from reports.page.wording import finding_words, rate_words
+from reports.page.wording import finding_words, method_words, rate_words
 from reports.page.wording.markup import LATEX
 from reports.page.wording.summary_json import documents
 from store import Store
@@ -164,6 +164,18 @@ def test_no_seeds_are_added_where_only_rates_would_tell(tmp_path: Path) -> None:
     for sign, at_edges, expected in ((1, ("post",), ()), (1, (), ()), (-1, ("pre",), ()), (0, (), ("post",))):
         summary = study(tmp_path / f"{sign}{at_edges}", sign, *at_edges, looks=looks)
         assert open_arms(summary) == expected
+
+
+def test_no_seeds_are_added_where_they_would_hardly_tell(tmp_path: Path) -> None:
+    """`no` scatters about the baseline, `perhaps` lies to one side."""
+    looks = [{"seeds": 5, "alpha": 0.02}, {"seeds": 8, "alpha": 0.03}]
+    base = [2.400, 2.412, 2.391, 2.405, 2.397]
+    no, perhaps = [2.406, 2.398, 2.401, 2.394, 2.407], [2.412, 2.409, 2.414, 2.421, 2.399]
+    arms = [Arm("pre", base), Arm("no", no), Arm("perhaps", perhaps)]
+    summary = reports.summarise(StudyOf(arms, looks=looks).write(tmp_path))
+    assert [decide(arm.comparison) for arm in summary.arms[1:] if arm.comparison] == ["inconclusive"] * 2
+    assert open_arms(summary) == ("perhaps",)
+    assert "at 5, 8 seeds; these looks share the 5 % error rate, and arms that" in method_words.method(summary)
 
 
 def test_an_effect_may_be_anything_on_the_side_of_such_runs() -> None:

@@ -286,3 +286,23 @@ def test_the_noise_of_tuning_is_no_change(shown: Collected, curvature: float) ->
         return any(each.word != "cannot tell" for each in changes(data))
 
     few(sum(says_so() for _ in range(200)), 200)
+
+
+def test_differences_are_read_off_the_baselines_curve(tmp_path: Path) -> None:
+    """The arm at full size is as good as the baseline's power law, through its two sizes, is at some compute: with two
+    sizes, any exponent within reason has that compute in the interval. The verdict and the interval agree."""
+    summary = summary_of(tmp_path, {"same": (0.0, 0.0, 0.0), "better": (0.0, 0.0, -0.05), "worse": (0.0, 0.0, 0.05)})
+    assert summary.worth is not None
+    assert summary.worth.axis == "size"
+    rungs = summary.study.ladder
+    few, many = (arm.flops for rung in (rungs[0], rungs[-1]) for arm in rung.arms if arm.name == "pre")
+    fall = (np.mean(SMALL) - np.mean(BASE)) / np.log(many / few)
+    straight = np.exp(0.05 / fall)  # a loss that is linear in the logarithm of compute
+    found = summary.worth.arms
+    assert found["better"].low < straight < found["better"].high
+    for arm in summary.arms[1:]:
+        excludes_one = not found[arm.name].low < 1 < found[arm.name].high
+        assert excludes_one == (arm.verdict in ("better", "worse")), arm.name
+    page = render_page(summary)
+    assert f"×{found['better'].value:.2f}" in page
+    assert "0.01 nats are worth" in page

@@ -87,9 +87,11 @@ def tool_server(store: str | Path = "runs", total_seconds: float = TOTAL_SECONDS
     ) -> Found:
         """Judge losses of runs by any trainer: a CSV, parquet or JSON-lines file with columns arm, seed, loss.
 
-        file: its path, or a pattern of logs, such as `logs/{arm}-s{seed}/trainer_state.json`. metric: the name of the
-        loss in it. higher_is_better: true for metrics such as accuracy.
+        file: its path, or a pattern of logs, such as `logs/{arm}-s{seed}/trainer_state.json`. With columns size (or
+        params), flops and tokens, of several sizes, effective compute is judged too. metric: the name of the loss in
+        it. higher_is_better: true for metrics such as accuracy.
         """
+        _below_here("file", file.rpartition("#")[0] or file)  # `charts.csv#{arm}` names runs in charts.csv
         return await _answer(
             "compare",
             losses=_below_here("file", file),
@@ -132,7 +134,7 @@ def _below_here(argument: str, path: str) -> str:
     here = Path.cwd().resolve()
     try:
         named = Path(path).resolve().relative_to(here)
-        every = here.glob(re.sub(r"\{(arm|seed)\}", "*", str(named))) if set("{*?[") & set(path) else ()
+        every = here.glob(re.sub(r"\{(arm|seed|size)\}", "*", str(named))) if set("{*?[") & set(path) else ()
         found = [named, *(each.relative_to(here) for each in every)]
         found += [(here / each).resolve().relative_to(here) for each in found]
     except (ValueError, OSError, RuntimeError):  # elsewhere; not a path; links in a circle

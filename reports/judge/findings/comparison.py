@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from reports.judge.findings.costs import NO_COSTS, ArmCosts
 from reports.judge.noise.difference import Difference
+from reports.judge.noise.power import FUTILE
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.statistics.interval import Interval
 from reports.judge.statistics.stalled import Failures
@@ -31,7 +32,8 @@ class Comparison:
     few seeds. `seeds_needed` more seeds would settle the pair with that probability; None if no number would, or if the
     study adds no seeds by plan. `test` is the ledger's record. If the best setting of either arm lies beyond those
     tried, the interval is unbounded on one side, `tuning_room` is infinite, and `detectable` and `seeds_needed` are
-    None.
+    None. `chance` is the probability that the looks still planned would settle the pair; None if none is planned, or
+    if it is unknown.
 
     `costs` are ratios of the arm to the baseline.
     """
@@ -46,6 +48,7 @@ class Comparison:
     p_equivalence: float | None = None
     detectable: Interval | None = None
     seeds_needed: int | None = None
+    chance: float | None = None
     repeated: bool = False
     tuning_room: float = 0.0
     costs: ArmCosts = NO_COSTS
@@ -79,6 +82,11 @@ class Comparison:
             return not (self.gap.own if rises else self.gap.other).is_bounded
         end = self.difference.low if rises else self.difference.high
         return end is not None and math.isinf(end) and not self.failures.any
+
+    @property
+    def is_futile(self) -> bool:
+        """Whether the seeds still planned would hardly settle it."""
+        return self.chance is not None and self.chance < FUTILE
 
     @property
     def is_barred(self) -> bool:

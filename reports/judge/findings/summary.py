@@ -32,6 +32,7 @@ from reports.judge.findings.study_summary import (
 )
 from reports.judge.findings.verdicts import compare, judgement, level, never_trained
 from reports.judge.findings.withheld import REPEATED, why_withheld
+from reports.judge.findings.worth import study_worth
 from reports.judge.ladders.rungs import changes
 from reports.judge.noise import Noise
 from reports.judge.reading.collected import Collected
@@ -79,6 +80,7 @@ def summarise(data: Collected, sections: Sequence[type[SectionSummary]] = ()) ->
         contrasts=tuple(each for (_, base), each in judged.items() if base != data.study.baseline),
         effects=effects,
         changes=changes(data, {arm.name for arm in arms if arm.withheld == REPEATED}) if data.study.ladder else (),
+        worth=study_worth(data, judged) if data.study.ladder else None,
         unmeasured=costs.reason,
         grouped=data.grouped,
         inputs=data.inputs,
@@ -103,7 +105,8 @@ def _late_margin(data: Collected, judged: Mapping[Pair, Judgement]) -> Iterator[
 def open_arms(summary: StudySummary) -> tuple[str, ...]:
     """Arms that more seeds could settle, by themselves or in a contrast.
 
-    An arm whose verdict failed seeds prevent is not among them. All runs of a design inform every effect, so one open
+    An arm whose verdict failed seeds prevent is not among them, nor one that the seeds still planned would hardly
+    settle: leaving it can only lower the rate of false verdicts. All runs of a design inform every effect, so one open
     effect leaves all arms open.
     """
     if any(_is_open(each.verdict, each.comparison) for each in summary.effects):
@@ -116,7 +119,7 @@ def open_arms(summary: StudySummary) -> tuple[str, ...]:
 
 def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
     unsettled = verdict in ("inconclusive", "cannot tell") and not comparison.shows_difference
-    return unsettled and not (comparison.waits_for_rates or comparison.is_barred)
+    return unsettled and not (comparison.waits_for_rates or comparison.is_barred or comparison.is_futile)
 
 
 def _judged(data: Collected, costs: StudyCosts, noise: StudyNoise) -> dict[Pair, Judgement]:
@@ -184,6 +187,7 @@ def _arm(
         kv_bytes_per_token=arm.kv_bytes_per_token,
         cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),
         parameters_embedding=arm.parameters_embedding,
+        parameters_non_embedding=arm.parameters_non_embedding,
         flops_per_token=arm.flops_per_token,
         budget=ArmBudget(arm.tokens, arm.steps, arm.flops, arm.parameters, took, data.study.budget.seconds),
         scores=_scores(data, name),

@@ -28,7 +28,7 @@ from reports.judge.findings.noise import StudyNoise, study_noise
 from reports.judge.findings.withheld import REPEATED
 from reports.judge.noise.difference import Difference
 from reports.judge.noise.penalty import NOTHING
-from reports.judge.noise.power import FIRST_SHARE, seeds_needed
+from reports.judge.noise.power import FIRST_SHARE, chance_of_settling, seeds_needed
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.crossed import crossed
 from reports.judge.statistics.detectable import detectable_effect
@@ -135,7 +135,7 @@ def _standing(
         return replace(found, repeated=True, difference=visible)
     spent = standing.level / ALPHA
     room = gap.room(found.alpha * spent)
-    needed, smallest = None, None
+    needed, smallest, chance = None, None, None
     if math.isfinite(room) and math.isfinite(gap.error):
         error = math.hypot(gap.error, gap.shared)
         smallest = detectable_effect(error, gap.freedom, standing.of_each(found.alpha)).moved(room)
@@ -144,6 +144,9 @@ def _standing(
         shown = max(0.0, abs(difference.mean) - room)
         sd = gap.error * math.sqrt(seeds)
         needed = seeds_needed(shown, sd, seeds, standing.tests, study.margin, last, gap.freedom)
+        if (end := study.looks[-1].seeds) > seeds:  # at Holm's last step, which asks the least
+            kept = math.hypot(room, gap.shared)
+            chance = chance_of_settling(gap.value, gap.error, gap.freedom, seeds, end, last, study.margin, kept)
     if standing.p is None:  # no verdict: an interval corrected for as many tests
         within = _corrected(difference, gap, standing.of_each(found.alpha))
     else:
@@ -155,6 +158,7 @@ def _standing(
         p_equivalence=p_equivalence,
         detectable=smallest,
         seeds_needed=needed,
+        chance=chance,
         tuning_room=room,
     )
 

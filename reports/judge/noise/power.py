@@ -23,6 +23,8 @@ FIRST_SHARE = 0.8
 POWER = 0.8
 MOST_SEEDS = 1000
 """Largest number of seeds, or of further seeds: a question that needs more is hopeless at this size."""
+FUTILE = 0.05
+"""Chance of being settled below which an arm gets no more seeds."""
 FAR = 10
 DRAWN = 2.5
 """Degrees of freedom that a well known usual noise is worth."""
@@ -98,6 +100,32 @@ def seeds_needed(
     if margin is not None:
         enough |= equivalence_power(difference, sd, seeds, margin, alpha / comparisons, grown) >= POWER
     return int(np.argmax(enough)) + 1 if enough.any() else None
+
+
+def chance_of_settling(
+    value: float,
+    error: float,
+    freedom: float,
+    seeds: int,
+    last: int,
+    alpha: float,
+    margin: float | None = None,
+    kept: float = 0.0,
+) -> float:
+    """Predictive power: the probability that a pair will be found to differ, or to be within ± `margin`, at `last`
+    seeds, given its difference and standard error at `seeds` (Spiegelhalter, Freedman and Blackburn 1986).
+
+    With a flat prior the mean of all `last` seeds is distributed about today's with variance error² (1 − seeds/last).
+    kept: nats of the last interval's half-width that no seed reduces, as the room for tuning.
+    """
+    spread = error * math.sqrt(1 - seeds / last)
+    grown, final = freedom + last - seeds, error * math.sqrt(seeds / last)
+    apart = kept - special.stdtrit(grown, alpha / 2) * final
+    chance = special.stdtr(freedom, (value - apart) / spread) + special.stdtr(freedom, (-value - apart) / spread)
+    if margin is not None and (within := margin - kept + special.stdtrit(grown, alpha) * final) > 0:
+        inside = special.stdtr(freedom, (within - value) / spread) - special.stdtr(freedom, (-within - value) / spread)
+        return float(min(1.0, chance + inside))
+    return float(chance)
 
 
 def difference_power(

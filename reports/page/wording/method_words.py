@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from reports.judge.findings.judging import as_one, looks_at
 from reports.judge.findings.study_summary import StudySummary
+from reports.judge.noise.power import FUTILE
 from reports.judge.sentences import listed
 from reports.judge.statistics.ledger import share
 from reports.judge.verdicts import ALPHA
@@ -65,7 +66,10 @@ def method(summary: StudySummary) -> str:
     if summary.study.looks:
         looks = ", ".join(str(look.seeds) for look in summary.study.looks)
         who = "Effects" if design else "Arms"
-        parts.append(f"{who} may be judged several times, at {looks} seeds; these looks share the 5 % error rate.")
+        parts.append(
+            f"{who} may be judged several times, at {looks} seeds; these looks share the 5 % error rate, and arms that "
+            f"the seeds left would settle with a chance below {100 * FUTILE:.0f} % get no more."
+        )
     # earlier judgements of the question that this page does not show
     shown = {_key(test) for test in summary.tests}
     ledger, _ = as_one(summary.tests, summary.ledger, summary.elsewhere)
@@ -157,6 +161,8 @@ TERMS = {
     "undertrained": f"Trained for fewer than {LIMITS}: the loss says little about longer training.",
     "tuned, carried, written": "Origin of learning rates: tuned for each arm in this study; carried over from earlier "
     "tuning; written in the study and not tuned.",
+    "parameters": "Those of the layers: without embeddings, and without the head, tied to them or not. Total "
+    "parameters include both.",
     "pilot": "A study that only estimates and gives no verdicts. It spends none of the 5 % error rate.",
     "look": "One judgement of a question. Each look spends a part of the question’s 5 % error rate, whatever it finds.",
     "rung": "One size or training length of a study’s ladder; all rungs ask the same question.",

@@ -9,9 +9,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from ablate.planning.looks import looks
 from reports.judge.noise import Noise
+from reports.judge.noise.difference import Difference
+from reports.judge.noise.moderated import NoiseModel
 from reports.judge.noise.power import (
+    ALPHA,
+    FUTILE,
     MOST_SEEDS,
+    chance_of_settling,
     detectable,
     detectable_by,
     difference_power,
@@ -19,6 +25,7 @@ from reports.judge.noise.power import (
     seeds_for,
     seeds_needed,
 )
+from store.documents import StudyLook
 from tests.ablate.noise.test_moderated import holm, p_values
 
 GENERATOR = np.random.default_rng(11)
@@ -124,6 +131,66 @@ def test_power_to_show_equivalence_is_never_overstated() -> None:
         claimed = equivalence_power(difference, 1.0, seeds, 1.0, 0.05)
         assert (claimed <= np.array(simulated) + 0.012).all()
         assert claimed[-1] == pytest.approx(simulated[-1], abs=0.012)
+
+
+@pytest.mark.parametrize("margin", [None, 0.02])
+@pytest.mark.parametrize("value", [0.0, 0.012, -0.02])
+@pytest.mark.parametrize(("seeds", "last"), [(3, 12), (8, 12)])
+def test_the_chance_of_settling_is_that_of_drawing_the_seeds_to_come(
+    value: float, seeds: int, last: int, margin: float | None
+) -> None:
+    """Truths from the posterior of a flat prior, then the remaining seeds, then the test of all."""
+    draw, sd, alpha, kept = np.random.default_rng(0), 0.017, 0.02, 0.002
+    truth = draw.normal(value, sd / math.sqrt(seeds), 400_000)
+    rest = draw.normal(truth, sd / math.sqrt(last - seeds))
+    mean, error = (seeds * value + (last - seeds) * rest) / last, sd / math.sqrt(last)
+    settled = np.abs(mean) > stats.norm.isf(alpha / 2) * error + kept
+    if margin is not None:
+        settled |= np.abs(mean) < margin - stats.norm.isf(alpha) * error - kept
+    found = chance_of_settling(value, sd / math.sqrt(seeds), 1e6, seeds, last, alpha, margin, kept)
+    assert found == pytest.approx(settled.mean(), abs=0.003)
+
+
+def runs_and_findings(y: Losses, stop: bool) -> tuple[int, set[int]]:
+    """A study whose rows 1, 2, … get seeds at each look until they differ from row 0 or, with `stop`, hardly can: its
+    number of runs and the rows that differ."""
+    counts, p, going_on, schedule = [0] * len(y), np.ones(len(y) - 1), set(range(1, len(y))), looks(3, y.shape[1])
+    for look in schedule:
+        for row in (0, *going_on):
+            counts[row] = look.seeds
+        model = NoiseModel({row: dict(enumerate(y[row, :count].tolist())) for row, count in enumerate(counts)})
+        gaps = {row: gap for row in going_on if (gap := model.difference(row, 0)) is not None}
+        for row, gap in gaps.items():
+            p[row - 1] = min(1.0, gap.p() * ALPHA / look.alpha)
+        found = {row for row in range(1, len(y)) if holm(p)[row - 1] < ALPHA}
+        if look == schedule[-1]:
+            break
+        going_on = {
+            row
+            for row, gap in gaps.items()
+            if row not in found and not (stop and chance(gap, look.seeds, schedule[-1]) < FUTILE)
+        }
+        if not going_on:
+            break
+    return sum(counts), found
+
+
+def chance(gap: Difference, seeds: int, last: StudyLook) -> float:
+    return chance_of_settling(gap.value, gap.error, gap.freedom, seeds, last.seeds, last.alpha)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("worse", [0.0, 0.02])
+def test_stopping_what_is_futile_saves_a_fifth_and_loses_next_to_nothing(worse: float) -> None:
+    tables = np.random.default_rng(1).normal(0, 0.012, (400, 4, 12)) + np.array([0, worse, 0, 0])[:, None]
+    (runs, found), (all_runs, all_found) = (
+        zip(*(runs_and_findings(y, stop) for y in tables), strict=True) for stop in (True, False)
+    )
+    assert np.mean(runs) < 0.8 * np.mean(all_runs)
+    wrong = np.mean([bool(each - {1} if worse else each) for each in found])
+    assert wrong <= ALPHA + 2 * math.sqrt(ALPHA / len(tables))
+    if worse:
+        assert np.mean([1 in each for each in found]) > np.mean([1 in each for each in all_found]) - 0.02
 
 
 def test_whichever_takes_fewer_seeds() -> None:

@@ -111,7 +111,17 @@ def test_a_study_that_is_no_study_below_the_working_folder_is_refused_unread(pat
 @pytest.mark.parametrize(
     "path",
     [
-        *("/etc/passwd", "../*.csv", "../{arm}/{seed}.json", ".env", "link.yaml", "-", "{arm}.yaml", "{arm}/key.json"),
+        *(
+            "/etc/passwd",
+            "../*.csv",
+            "../{arm}/{seed}.json",
+            ".env",
+            "link.yaml",
+            "link.yaml#{arm}",
+            "-",
+            "{arm}.yaml",
+            "{arm}/key.json",
+        ),
         *("*/key.json", "{arm}*", "[.]git/config", "{arm}/{seed}.json"),
     ],
 )
