@@ -167,8 +167,17 @@ def _plain(found: LossComparison, row: Mapping[str, Any]) -> tuple[Estimate | No
     note = f"{failed} run{'s' * (failed > 1)} failed" if failed else ""
     if row["difference"] is None:
         return None, words.NONE, note or row["reason"], ""
-    value = Estimate(row["difference"], row["low"], row["high"], None, ())
+    value = Estimate(row["difference"], row["low"], row["high"], None, _by_seed(found, row["arm"]))
     return (value.negative() if found.higher_is_better else value), _difference(row), note, ""
+
+
+def _by_seed(found: LossComparison, arm: str) -> tuple[float, ...]:
+    """Differences of the seeds that finished in both arms."""
+    done = found.runs.filter(pl.col("loss").is_finite())
+    done = done.filter(split="judging") if "split" in done.columns else done
+    own, base = (done.filter(arm=name).select("seed", "loss") for name in (arm, found.baseline))
+    pairs = own.join(base, on="seed", suffix="_base").sort("seed")
+    return tuple((pairs["loss"] - pairs["loss_base"]).to_list())
 
 
 def _by_compute(compute: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[Estimate | None, str, str, str]:
