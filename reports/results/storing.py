@@ -252,7 +252,7 @@ def interval(value: Estimate | None, p: float | None = None) -> RecordedInterval
 
 def _compute(summary: StudySummary, arm: str) -> RecordedInterval | None:
     found = summary.worth.arms.get(arm) if summary.worth else None
-    return found and RecordedInterval(mean=found.value, low=found.low or None, high=_end(found.high))
+    return None if found is None else RecordedInterval(mean=found.value, low=found.low or None, high=_end(found.high))
 
 
 def _end(value: float | None) -> float | None:

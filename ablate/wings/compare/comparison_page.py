@@ -12,7 +12,7 @@ import polars as pl
 from ablate.wings.compare import compute_words
 from ablate.wings.compare.comparing import LossComparison
 from reports.judge.sentences import listed
-from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate, exact
+from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate, exact, single
 from reports.judge.statistics.interval import Interval
 from reports.page.figures import CONFIG
 from reports.page.figures.against import LossDifferences, Ratios
@@ -56,10 +56,9 @@ def comparison_page(found: LossComparison) -> str:
     seeds = found.runs["seed"].len()
     notes = [f"{note[0].upper()}{note[1:]}." for note in filter(None, found.notes)]
     return render(
-        "comparison.html.j2",
+        Path(__file__).with_name("comparison.html.j2"),
         FIGURES,
         {"config": CONFIG, "figures": {figure.key: drawn(figure, found.source, name) for figure in figures}},
-        own=Path(__file__).parent,
         title=title,
         source=Path(found.source).name if found.source else "",
         answer=answer(found),
@@ -91,7 +90,7 @@ def _better(found: LossComparison) -> str:
 def answer(found: LossComparison) -> str:
     """`wide is better than base: effective compute ×1.11 (1.07 to 1.17); same is undecided.`"""
     rows = list((found.compute if found.compute.height else found.contrasts).iter_rows(named=True))
-    said = []
+    said: list[str] = []
     for verdict in ("better", "worse"):
         for row in (row for row in rows if row["verdict"] == verdict):
             than = f" than {found.baseline}" if not said else ""
@@ -228,7 +227,7 @@ def _curves(found: LossComparison, style: Mapping[str, ArmStyle]) -> Figure:
         )
     figure.update_xaxes(type="log")
     figure.update_yaxes(type="log")
-    rows = [
+    cells = [
         (row["arm"], row["budget"], words.large(row["flops"]), f"{row['loss']:.4f}", str(row["seeds"]))
         for row in found.by_budget.iter_rows(named=True)
     ]
@@ -238,20 +237,19 @@ def _curves(found: LossComparison, style: Mapping[str, ArmStyle]) -> Figure:
         note="Means over the seeds of each budget; both axes are logarithmic.",
         alt=f"{len(style)} arms at {found.by_budget['budget'].n_unique()} budgets",
         drawing=figure,
-        table=frame_table(("arm", "budget", "FLOPs", found.metric, "seeds"), rows, 2),
+        table=frame_table(("arm", "budget", "FLOPs", found.metric, "seeds"), cells, 2),
     )
 
 
 def _at_each_budget(found: LossComparison, style: Mapping[str, ArmStyle]) -> Figure:
     figure = blank("training FLOPs", "effective compute")
     figure.add_hline(y=1, line=NEUTRAL)
-    rows = []
+    rows: list[tuple[str, str, str]] = []
     for row in found.by_budget.filter(pl.col("arm") != found.baseline).drop_nulls("factor").iter_rows(named=True):
         look, known = style[row["arm"]], math.isfinite(row["high"]) and row["low"] > 0
-        value = Estimate(row["factor"], *((row["low"], row["high"]) if known else (None, None)), None, ())
+        value = Estimate(row["factor"], row["low"], row["high"], None, ()) if known else single(row["factor"])
         first = not any(each[0] == row["arm"] for each in rows)
-        at = Estimate(row["flops"], None, None, None, ())
-        mean_point(figure, look, look.label, at, value)
+        mean_point(figure, look, look.label, single(row["flops"]), value)
         figure.data[-1].set({"showlegend": first})
         rows.append((row["arm"], row["budget"], words.times(Interval(row["factor"], row["low"], row["high"]))))
     figure.update_xaxes(type="log")
