@@ -16,17 +16,13 @@ from ablate import wings as _wings
 from ablate.names import warn_of_clashes
 
 if TYPE_CHECKING:
-    from ablate.api.atlas import atlas
     from ablate.api.browsing import Runs
     from ablate.api.browsing import open_store as open
-    from ablate.api.claims import claims
     from ablate.api.evaluating import Scores, evaluate
     from ablate.api.generating import Generated, generate
     from ablate.api.logs import logs
     from ablate.api.planning import plan
     from ablate.api.preparing import prepare
-    from ablate.api.registering import Registration, register
-    from ablate.api.replicating import Replication, replicate
     from ablate.api.reporting import Exported, export_report, record_result, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
@@ -46,7 +42,6 @@ if TYPE_CHECKING:
     from ablate.study.study import Study
     from reports.judge.errors import ReportError
     from store import AblateError, StoreError
-    from store.documents.handbook import HandbookClaim
     from store.errors import ArgumentError, DataError
 
     __version__: str
@@ -67,6 +62,8 @@ if TYPE_CHECKING:
     from ablate.wings.exchange.exporting import export as export
     from ablate.wings.exchange.importing import Imported as Imported
     from ablate.wings.exchange.importing import import_model as import_model
+    from ablate.wings.find.finding import Found as Found
+    from ablate.wings.find.finding import find as find
     from ablate.wings.foretell.benching import bench as bench
     from ablate.wings.foretell.foretelling import Foretold as Foretold
     from ablate.wings.foretell.foretelling import plan_on as plan_on
@@ -74,6 +71,15 @@ if TYPE_CHECKING:
     from ablate.wings.foretell.scaling import ScaleUp as ScaleUp
     from ablate.wings.foretell.scaling import fit as fit
     from ablate.wings.foretell.scaling import scale_up as scale_up
+    from ablate.wings.science.atlas import atlas as atlas
+    from ablate.wings.science.claims import HandbookClaim as HandbookClaim
+    from ablate.wings.science.claims import claims as claims
+    from ablate.wings.science.registering import Registration as Registration
+    from ablate.wings.science.registering import register as register
+    from ablate.wings.science.replicating import Replication as Replication
+    from ablate.wings.science.replicating import replicate as replicate
+    from ablate.wings.sizing.sizing import Sized as Sized
+    from ablate.wings.sizing.sizing import size as size
 
 # Lazy, so that `import ablate` loads neither torch nor pydantic.
 _HOME = {
@@ -86,11 +92,8 @@ _HOME = {
     "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",
     "Generated": "ablate.api.generating",
-    "HandbookClaim": "store.documents.handbook",
     "MissingPackageError": "ablate.searching.samplers",
     "Problem": "ablate.study.problems",
-    "Registration": "ablate.api.registering",
-    "Replication": "ablate.api.replicating",
     "ReportError": "reports.judge.errors",
     "Runs": "ablate.api.browsing",
     "Scores": "ablate.api.evaluating",
@@ -102,8 +105,6 @@ _HOME = {
     "StudyPlan": "ablate.api.study_plan",
     "StudyResult": "ablate.api.result",
     "Verdict": "ablate.api.result",
-    "atlas": "ablate.api.atlas",
-    "claims": "ablate.api.claims",
     "evaluate": "ablate.api.evaluating",
     "export_report": "ablate.api.reporting",
     "generate": "ablate.api.generating",
@@ -115,8 +116,6 @@ _HOME = {
     "plug_in": "ablate.plugins",
     "prepare": "ablate.api.preparing",
     "record_result": "ablate.api.reporting",
-    "register": "ablate.api.registering",
-    "replicate": "ablate.api.replicating",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
     "search": "ablate.api.searching",
@@ -133,11 +132,8 @@ __all__ = [
     "Exported",
     "Failure",
     "Generated",
-    "HandbookClaim",
     "MissingPackageError",
     "Problem",
-    "Registration",
-    "Replication",
     "ReportError",
     "Runs",
     "Scores",
@@ -150,8 +146,6 @@ __all__ = [
     "StudyResult",
     "Verdict",
     "__version__",
-    "atlas",
-    "claims",
     "evaluate",
     "export_report",
     "generate",
@@ -163,8 +157,6 @@ __all__ = [
     "plug_in",
     "prepare",
     "record_result",
-    "register",
-    "replicate",
     "report",
     "run",
     "search",

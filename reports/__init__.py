@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from reports.atlas.findings import findings_files
-    from reports.atlas.readme import tables_file
-    from reports.atlas.sources import Sources
-    from reports.judge.claims.replication import replicated
     from reports.judge.findings.next_steps import next_steps, step_words
     from reports.judge.findings.study_summary import StudySummary
     from reports.page.html.cell import render_cell as notebook_cell
@@ -28,7 +23,6 @@ if TYPE_CHECKING:
     from reports.page.wording.cost_words import unmeasured
     from reports.page.wording.finding_words import sentence
     from reports.page.wording.summary_json import documents
-    from reports.results.document import RecordedResult
     from reports.results.files import read as read_result
     from reports.results.sizes import size_of
     from reports.results.storing import record_result, results_of_store
@@ -38,7 +32,6 @@ if TYPE_CHECKING:
 _HOME = {
     "documents": "reports.page.wording.summary_json",
     "export_study": "reports.page.html.export",
-    "findings_files": "reports.atlas.findings",
     "headline": "reports.page.wording.answers",
     "next_steps": "reports.judge.findings.next_steps",
     "notebook_cell": "reports.page.html.cell:render_cell",
@@ -48,24 +41,20 @@ _HOME = {
     "render": "reports.page.html.page:render_study",
     "render_search": "reports.page.html.search_page:render",
     "render_site": "reports.page.html.site",
-    "replicated": "reports.judge.claims.replication",
     "results_of_store": "reports.results.storing",
     "sentence": "reports.page.wording.finding_words",
     "size_of": "reports.results.sizes",
     "step_words": "reports.judge.findings.next_steps",
     "summarise": "reports.page.summarising:summarise_study",
     "table": "reports.page.wording.answers:closing_table",
-    "tables_file": "reports.atlas.readme",
     "unmeasured": "reports.page.wording.cost_words",
 }
 
 __all__ = [
-    "atlas_files",
     "contrasts",
     "documents",
     "export_study",
     "figures_of",
-    "findings_files",
     "headline",
     "next_steps",
     "notebook_cell",
@@ -78,7 +67,6 @@ __all__ = [
     "render",
     "render_search",
     "render_site",
-    "replicated",
     "results_of_store",
     "search_answer",
     "search_found",
@@ -88,7 +76,6 @@ __all__ = [
     "step_words",
     "summarise",
     "table",
-    "tables_file",
     "unmeasured",
     "withheld",
 ]
@@ -99,16 +86,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'reports' has no attribute '{name}'")
     module, _, attribute = _HOME[name].partition(":")
     return getattr(importlib.import_module(module), attribute or name)
-
-
-def atlas_files(
-    results: Sequence[RecordedResult], sources: Sources, out: Path, pages: Mapping[str, Path]
-) -> dict[Path, str]:
-    """Text of each atlas page, keyed by its path below `out`. pages: reports, keyed by the name of their result."""
-    from reports.atlas.site import atlas_pages, report_paths  # noqa: PLC0415 (keeps the import cheap)
-
-    found = atlas_pages(results, sources, report_paths(out, pages))
-    return {out / path: text for path, text in found.items()}
 
 
 def contrasts(summary: StudySummary) -> list[str]:

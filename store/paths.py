@@ -169,6 +169,11 @@ class Paths:
         return self.root / "campaigns" / f"{quote(name, safe='')}.ndjson"
 
     @property
+    def campaigns_lock(self) -> Path:
+        """Held while a proposal is charged to what all of them may take."""
+        return self.root / "campaigns" / "total.budget.lock"
+
+    @property
     def index_path(self) -> Path:
         return self.root / "index.html"
 

@@ -9,6 +9,7 @@ settings that belong to no variant).
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
 from ablate.commands import OptionError, add_json
 
@@ -30,6 +31,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="test models with a variant: causality, decoding with a cache, gradients, declared costs, saving",
     )
     add_json(parser)
+
+
+def names() -> Iterable[str]:
+    """Names to complete on the command line."""
+    from zoo.presets import names
+
+    return ["presets", *names()]
 
 
 def run(options: argparse.Namespace) -> int:

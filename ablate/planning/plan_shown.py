@@ -179,8 +179,8 @@ def refusal_lines(arms: Iterable[ArmPlan], execution: Execution) -> Iterator[str
 
 
 def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[str]:
-    """Remarks below a plan's table: the design, claims, teachers, valid but probably unintended settings, tuning and
-    its cost, and seeds whose number depends on results."""
+    """Remarks below a plan's table: the design, claims, teachers, valid but probably unintended settings, tuning,
+    and seeds whose number depends on results."""
     if study.screen is not None:
         yield from design_lines(study.screen, tuned=study.tune is not None)
     for claim in study_claims(study, ""):
@@ -199,11 +199,9 @@ def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[s
         passes = [trials([_settings(tune, each, starts)], noun, len(each.seeds), each.fraction) for each in planned]
         unsure = " or not clearly better than its neighbours" if tune.is_rate_alone else ""
         more = f", more where the best is at an edge{unsure}" if tune.is_grid and tune.extend else ""
-        runs = tuning_runs(tune, starts)
         yield f"first, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
         if starts:
             yield f"tuning begins around known rates: {'; '.join(_start_texts(starts))}"
-        yield f"tuning costs as much as {runs:g} runs of every arm{', at every rung' * bool(study.smaller)}"
         for name in dict.fromkeys(name for arm in study.arms for name in arm.sources):
             yield f"{name}, on which other arms depend, is tuned before them and trained in full for each tuning seed"
     if auto := study.auto_seeds:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Literal, ParamSpec, TypedDict, TypeVar
@@ -71,6 +72,14 @@ class Options(Execution):
             return checked(cls, settings)
         except SpecError as error:
             raise ArgumentError(error.path, error.reason) from error
+
+    @property
+    def of_engine(self) -> str:
+        """The command-line options of an engine on other machines, for commands that a result suggests."""
+        settings = dict(self.engine_settings or {})
+        address = ["--address", settings.pop("address")] if "address" in settings else []
+        jobs = [word for name, value in settings.items() for word in ("--slurm", f"{name}={value}")]
+        return shlex.join(["--engine", self.engine, *address, *jobs])
 
     @property
     def execution(self) -> Execution:

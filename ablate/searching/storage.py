@@ -7,7 +7,6 @@ no lock file here belongs to a command on another store.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -20,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from filelock import UnixFileLock
 from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBStorage
 from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import TrialState
 
 from ablate.searching.samplers import MissingPackageError, need
 from store import AblateError, SearchFolder
+from store.files import check_regular, held
 from store.seals import Chain
 
 OWNER = "owner"
@@ -56,7 +55,7 @@ def open_storage(url: str | None, folder: SearchFolder) -> BaseStorage:
             return GrpcStorageProxy(host=host, port=int(port))
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
-        with _asking(folder):  # the first command to open a database creates its tables
+        with held(folder.asking_lock_path):  # the first command to open a database creates its tables
             return RDBStorage(url)
     except ImportError as error:
         raise MissingPackageError(
@@ -90,30 +89,24 @@ def close_storage(storage: BaseStorage) -> None:
         storage.engine.dispose()
 
 
-def _asking(folder: SearchFolder) -> UnixFileLock:
-    """A lock between the commands on this machine."""
-    return UnixFileLock(folder.asking_lock_path)
-
-
 class Owner:
     """This command as the owner of trials."""
 
     def __init__(self, folder: SearchFolder) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._owners = folder.owners_dir
-        self._asking = _asking(folder)
+        self._asking = folder.asking_lock_path
 
     @contextmanager
     def alive(self) -> Iterator[None]:
         """Hold this command's lock. The lock file stays, so that trials still running can be taken over later."""
-        self._owners.mkdir(parents=True, exist_ok=True)
-        with _held(self._owners / self.name):
+        with held(self._owners / self.name):
             yield
 
     @contextmanager
     def asking(self) -> Iterator[None]:
         """Exclude the other commands on this machine, so that a new trial has an owner before they can see it."""
-        with self._asking:
+        with held(self._asking):
             yield
 
     def take_over(self, study: optuna.Study) -> list[optuna.Trial]:
@@ -133,17 +126,9 @@ class Owner:
         trial.set_user_attr(OWNER, self.name)
 
 
-@contextmanager
-def _held(path: Path) -> Iterator[None]:
-    """Hold a file's lock; BlockingIOError if it is taken. The operating system frees the lock when its holder dies."""
-    with path.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-
-
 def _is_free(path: Path) -> bool:
     try:
-        with _held(path):
+        with held(path, blocking=False):
             return True
     except BlockingIOError:
         return False
@@ -163,7 +148,7 @@ class SealedJournal(BaseJournalBackend):
 
     def __init__(self, folder: SearchFolder) -> None:
         self._log = folder.journal
-        self._lock = UnixFileLock(folder.journal_lock_path)
+        self._lock = folder.journal_lock_path
         self._begin()
 
     def _begin(self) -> None:
@@ -181,11 +166,12 @@ class SealedJournal(BaseJournalBackend):
                 yield self._log.parsed(body, self._lines)
 
     def append_logs(self, logs: list[Operation]) -> None:
-        with self._lock:
+        with held(self._lock):
             self._log.add((json.dumps(log, separators=(",", ":")).encode() for log in logs), sync=True)
 
     def _unread(self) -> bytes:
         try:
+            check_regular(self._log.path)
             with self._log.path.open("rb") as file:
                 file.seek(self._bytes)
                 return file.read()

@@ -14,6 +14,7 @@ place in the core that asks for them (`store.extensions`). Each place says what 
 | `ablate.api.evaluating` | `imported_first`, which makes a run of a checkpoint's folder |
 | `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
 | `ablate.running.engines` | engines, one per file |
+| `ablate.running.stages` | `completed(document, study, folder)`: a study's document, before it is written |
 | `ablate.tracking` | trackers, one per file |
 | `reports.page.html.site` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """
@@ -35,6 +36,10 @@ class Wing:
 
     commands: tuple[str, ...] = ()
     """Commands, in the order of the help."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Group of the help of each: ask, run, look, share or, if not told, models."""
+    folded: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Commands that the help does not list, with the command and the option of it that do the same."""
     face: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Public names by module."""
     adds: Mapping[str, str] = field(default_factory=dict)
@@ -51,6 +56,15 @@ def wings() -> dict[str, Wing]:
 def commands() -> dict[str, str]:
     """Module of every command of the wings, by its name."""
     return {each: f"{name}.commands.{each}" for name, wing in wings().items() for each in wing.commands}
+
+
+def groups() -> dict[str, str]:
+    """Group of every command of the wings."""
+    return {each: wing.groups.get(each, "models") for wing in wings().values() for each in wing.commands}
+
+
+def folded() -> dict[str, tuple[str, str]]:
+    return {name: home for wing in wings().values() for name, home in wing.folded.items()}
 
 
 def face() -> dict[str, str]:

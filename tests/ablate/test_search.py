@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import numpy as np
 import optuna
 import pytest
 from optuna.storages import BaseStorage, InMemoryStorage
+from ruamel.yaml import YAML
 
 from ablate.data.identity import DataIdentity
 from ablate.planning.make_plan import make_plan
 from ablate.running.request import Request
 from ablate.searching.asking import counts_of_illegal
+from ablate.searching.history import base_params
 from ablate.searching.racing import best_first, fronts
 from ablate.searching.samplers import ended, make_pruner
 from ablate.searching.space_check import check_space
@@ -242,22 +245,51 @@ def test_constraints_say_what_they_read(text: str, quantities: dict[str, float],
     assert (found.distance(quantities.get, {"parameters": 1_000.0}.get) == 0) is holds
 
 
+def laboratory(folder: Path, space: str, *sets: str) -> StudyTrialRunner:
+    """What a real search plans with, on a corpus that nobody has."""
+    return StudyTrialRunner(
+        study_of(folder, space, *sets),
+        lambda asked: make_plan(asked, identify=lambda _: DataIdentity("0" * 32, 257, "")),
+        Store(folder),
+        lambda _, run: Request(store=str(folder), corpus=str(folder), identity=run),
+    )
+
+
+ROLES = "{embedding: 0.0, input: 0.1, output: 0.1, head: 0.1}"
+
+
+@pytest.mark.parametrize(
+    ("space", "edit", "params"),
+    [
+        ("{train.weight_decay: {log: [1e-3, 1.0]}}", "seeds=1", {"train.weight_decay": 0.1}),
+        ("{train.weight_decay: [0.0, 0.1]}", "seeds=1", {"train.weight_decay": 0.1}),
+        ("{train.weight_decay: [0.5x, 2x]}", "train.weight_decay=0.2", {"train.weight_decay": 0.2}),
+        (f"{{train.weight_decay: [{ROLES}, 0.1]}}", f"train.weight_decay={ROLES}", {"train.weight_decay": ROLES}),
+        ("{train.optimizer: [adamw, lion], train.grad_clip: [null, 1.0]}", "seeds=1", {"train.optimizer": "adamw"}),
+        ("{train.betas: [[0.9, 0.95], [0.9, 0.99]]}", "train.betas=[0.9, 0.99]", {"train.betas": "[0.9, 0.99]"}),
+        ("{train.weight_decay: [0.0, 0.3]}", "seeds=1", None),
+        ("{train.weight_decay: {log: [1e-3, 1.0]}}", f"train.weight_decay={ROLES}", None),  # no number says it
+        ("{train.lr: {log: [1e-3, 1e-2]}}", "train.lr=0.00123456789", None),  # trials have six digits
+    ],
+)
+def test_the_base_is_found_in_spaces_over_maps(space: str, edit: str, params: Params | None, tmp_path: Path) -> None:
+    found = base_params(lab := laboratory(tmp_path, space, edit))
+    if params is None or found is None:
+        assert found is params
+        return
+    assert lab.space.arm("", found).identity == lab.study.arms[0].identity
+    wanted = {path: json.dumps(YAML(typ="safe").load(v)) if "{" in str(v) else v for path, v in params.items()}
+    assert found.items() >= wanted.items()
+
+
 @pytest.mark.parametrize("objective", ["kv_bytes_per_token", "decode_tokens_per_second"])
 def test_a_search_of_encoders_has_no_objective_of_caches(objective: str, tmp_path: Path) -> None:
     """A limit on the cache is kept, by 0 bytes."""
     encoder = ["base.visible=all", "train.objective=masked", "evals=null"]
-
-    def laboratory(*sets: str) -> StudyTrialRunner:
-        return StudyTrialRunner(
-            study_of(tmp_path, NUMBERS, *encoder, *sets),
-            lambda asked: make_plan(asked, identify=lambda _: DataIdentity("0" * 32, 257, "")),
-            Store(tmp_path),
-            lambda _, run: Request(store=str(tmp_path), corpus=str(tmp_path), identity=run),
-        )
-
-    check_space(laboratory("search.constraints=[kv_bytes_per_token <= 1, cache_bytes(8192) <= 1 B]"))
+    limits = "search.constraints=[kv_bytes_per_token <= 1, cache_bytes(8192) <= 1 B]"
+    check_space(laboratory(tmp_path, NUMBERS, *encoder, limits))
     with pytest.raises(StudyError, match=f"search.objectives.1: {objective}: an encoder has no KV cache"):
-        check_space(laboratory(f"search.objectives=[loss, {objective}]"))
+        check_space(laboratory(tmp_path, NUMBERS, *encoder, f"search.objectives=[loss, {objective}]"))
 
 
 @pytest.mark.parametrize(
@@ -276,6 +308,15 @@ def test_a_search_of_encoders_has_no_objective_of_caches(objective: str, tmp_pat
             "search.space.block.ffn: unknown kind of axis chioce (did you mean 'choice'?)",
         ),
         ("space={block.mixer.headss: [1, 2]}", "search.space.block.mixer.headss: unknown key (did you mean 'heads'?)"),
+        (
+            "space={train.optimizer.weight_decay: [0.0, 0.1]}",
+            "search.space.train.optimizer.weight_decay: unknown key (did you mean 'train.weight_decay'?)",
+        ),
+        (
+            "space={block.ffn.norm_placement: [pre, post]}",
+            "search.space.block.ffn.norm_placement: unknown key (did you mean 'block.norm_placement'?)",
+        ),
+        ("space={lr: {log: [1e-3, 1e-1]}}", "search.space.lr: unknown key (did you mean 'train.lr'?)"),
         ("space={block.ffn: [swiglo, gelu]}", "search.space.block.ffn: unknown kind 'swiglo' (did you mean 'swiglu'?)"),
         (
             "space={train.schedule: [cosine, cosin]}",

@@ -140,9 +140,9 @@ def times_of_results(store: Store) -> dict[str, int]:
 
 
 def runs_of_trials(store: Store) -> set[str]:
-    """With the base's, which is trained beside them."""
+    """With the base's, which is trained beside them, and those that confirm the best."""
     found = json.loads((store.root / "searches" / "toy-cpu" / "search.json").read_text())
-    return {digest for each in (*found["trials"], found["base"]) for digest in each["runs"]}
+    return {digest for each in (*found["trials"], found["base"], *found["confirmed"]) for digest in each["runs"]}
 
 
 def test_the_dashboard_opens_on_the_journal(study: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ changes of its settings, one at a time, and rely on its decision. `plan` estimat
 the parts of models, `claims` what courses and papers claim, `studies` the results of the store."""
 
 Found = dict[str, JsonValue]
-CAMPAIGN_SECONDS = 3600.0
+TOTAL_SECONDS = 3600.0
 SUFFIXES = (".yaml", ".yml")
 NAMES_FILES = re.compile(
     r"\b(data|tokenizer|checkpoint|start|teacher|paths?|tasks?|include|evals|scales)\b|\$|~/|\.\./"
@@ -33,11 +33,11 @@ NAMES_FILES = re.compile(
 """Settings that name files, and what stands for a folder."""
 
 
-def tool_server(store: str | Path = "runs", campaign_seconds: float = CAMPAIGN_SECONDS) -> MCPServer:
+def tool_server(store: str | Path = "runs", total_seconds: float = TOTAL_SECONDS) -> MCPServer:
     """The MCP server; its method `run()` starts it. Raises ArgumentError if the SDK is not installed.
 
-    A client names files below the working folder only, and no hidden ones. campaign_seconds: the time that all
-    proposals of a campaign may take together.
+    A client names files below the working folder only, and no hidden ones. total_seconds: the time that all proposals
+    of clients may take together, in all campaigns of the store.
     """
     try:
         from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 (an extra)
@@ -74,7 +74,7 @@ def tool_server(store: str | Path = "runs", campaign_seconds: float = CAMPAIGN_S
             budget=budget,
             replicate=replicate,
             campaign=campaign,
-            campaign_budget=f"{campaign_seconds:.0f}s",
+            total_budget=f"{total_seconds:.0f}s",
             store=place,
         )
 

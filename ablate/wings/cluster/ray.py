@@ -40,6 +40,7 @@ LOST_SECONDS = 20.0
 """Seconds of the head's silence after which the cluster counts as lost; shorter ones may be a restart. Ray ends this
 process after 60 s, so failures have to be reported before."""
 LOOK_SECONDS = 2.0
+AGAIN = "run the same command again to resume"
 
 
 def build(options: Options) -> Engine:
@@ -149,17 +150,20 @@ class _Task(SubmittedRun):
 
     def outcome(self) -> tuple[int, str] | None:
         if self._head.is_lost():
-            return 1, f"the Ray cluster at {self._head.address} does not answer: run the same command again to resume"
-        if not ray.wait([self.handle], timeout=0)[0]:
-            return None
+            return 1, f"the Ray cluster at {self._head.address} does not answer: {AGAIN}"
         try:
+            if not ray.wait([self.handle], timeout=0)[0]:
+                return None
             return ray.get(self.handle), ""
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
             if not self._head.answers():  # a resubmission would block until the head answers
                 return None
             return ENDED_BY_REQUEST, f"its node was lost: {_last_line(error)}"
         except ray.exceptions.RayError as error:
-            return 1, _last_line(error)
+            # Without its own node, this process can submit to no other.
+            is_ours = isinstance(error, ray.exceptions.LocalRayletDiedError)
+            lost = "this machine's node is lost" if is_ours else _last_line(error)
+            return 1, f"the Ray cluster at {self._head.address}: {lost}: {AGAIN}"
 
     def cancel(self) -> None:
         ray.cancel(self.handle)

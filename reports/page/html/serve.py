@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import socket
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,7 +27,7 @@ LOCALHOST = "127.0.0.1"
 NAMES = (LOCALHOST, "localhost")
 """Accepted host names; accepting others would let a foreign page read this server (DNS rebinding)."""
 TIMEOUT_SECONDS = 10
-"""Longest silence of a client within a request."""
+"""Longest time that a client may take to send a request, and to receive an answer."""
 CONNECTIONS = 64
 """Most connections served at once."""
 Written = tuple[bytes, frozenset[tuple[str, int, int]]]
@@ -114,6 +117,23 @@ def _written(documents: StudyDocuments) -> Written:
     return documents.tables.stamps, frozenset((place, of.st_mtime_ns, of.st_size) for place, of in found)
 
 
+class _Until(io.RawIOBase):
+    """What a client sends until a deadline, however it is spread over the time. Then reading raises TimeoutError."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._deadline = connection, time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request took too long")
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
 class _Server(ThreadingHTTPServer):
     """One thread per connection, up to `CONNECTIONS`; further ones are closed at once, and a browser asks again."""
 
@@ -149,10 +169,16 @@ def server(root: Path | str, port: int) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         timeout = TIMEOUT_SECONDS
 
+        def setup(self) -> None:
+            super().setup()
+            self.rfile.close()
+            self.rfile = io.BufferedReader(_Until(self.connection, self.timeout))
+
         def do_HEAD(self) -> None:
             self.do_GET()
 
         def do_GET(self) -> None:
+            self.connection.settimeout(self.timeout)  # for the whole answer
             if self.headers.get("Host", "").partition(":")[0] not in NAMES:
                 self.send_error(HTTPStatus.FORBIDDEN)
                 return

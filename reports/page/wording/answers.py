@@ -37,9 +37,14 @@ class ArmAnswer:
 def headline(summary: StudySummary) -> str:
     """How differences change along a ladder, the answer in one sentence of at most 25 words, and what both must not be
     read without."""
-    return _unanswered(summary) or _qualified(
-        summary, f"{rung_words.trend(summary)} {short_answer.answer(summary)}".strip()
-    )
+    if said := _unanswered(summary):
+        return said
+    trend, short = rung_words.trend(summary), short_answer.answer(summary)
+    whole = _qualified(summary, f"{trend} {short}".strip())
+    if more := len(whole.split()) - len(trend.split()) - len(short.split()):  # words of the qualifier
+        short = short_answer.answer(summary, short_answer.MOST_WORDS - more)
+        whole = _qualified(summary, f"{trend} {short}".strip())
+    return whole
 
 
 def in_full(summary: StudySummary) -> str:

@@ -101,8 +101,15 @@ def test_claims_studies_and_zoo_ask_the_same_words(phrase: str, capsys: pytest.C
 
 @pytest.mark.parametrize(
     ("word", "suggested"),
-    [("tied", "tie_embeddings"), ("tying", "tie_embeddings"), ("weight tying", "tie_embeddings"), ("sliding window", "window"), ("rotary", "rope"), ("QK Norm", "qk_norm")],
-)  # fmt: skip
+    [
+        ("tied", "tie_embeddings"),
+        ("tying", "tie_embeddings"),
+        ("weight tying", "tie_embeddings"),
+        ("sliding window", "window"),
+        ("rotary", "rope"),
+        ("QK Norm", "qk_norm"),
+    ],
+)
 def test_an_unknown_name_of_the_zoo_is_translated(
     word: str, suggested: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
