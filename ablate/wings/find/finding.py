@@ -45,6 +45,7 @@ class Found:
 
     @cached_property
     def whole(self) -> str:
+        """All that is searched."""
         return f"{self.name} {self.about} {self.text}"
 
 
@@ -57,6 +58,9 @@ def find(*phrases: str) -> tuple[Found, ...]:
 
     Returns:
         What was found: names first, then first sentences, then texts; empty if nothing was.
+
+    Raises:
+        StudyError: a study that ships is damaged.
 
     Example:
         >>> ablate.find("weight tying")[0].name
