@@ -47,9 +47,8 @@ def test_the_widest_that_fits_is_chosen(tmp_path: Path) -> None:
     assert all(arm.steps >= 500 or arm.train.batch == 1 for arm in found.plan.planned)
     pasted = YAML(typ="safe").load("\n".join(found.lines()))["scales"]["cpu"]
     document = YAML(typ="safe").load(STUDY)
-    scales = {"cpu": {**pasted, "base.d_model": pasted.pop("base")["d_model"]}}
     path = tmp_path / "pasted.yaml"
-    YAML(typ="safe").dump({**document, "scales": scales}, path)
+    YAML(typ="safe").dump({**document, "scales": {"cpu": pasted}}, path)
     again = ablate.plan(path, scale="cpu", store=tmp_path / "runs", device="cpu")
     assert [run.digest for arm in again.planned for run in arm.runs] == [
         run.digest for arm in found.plan.planned for run in arm.runs
