@@ -16,12 +16,11 @@ from ablate.readable import now
 from ablate.searching.asking import BEYOND, IMPORTED, REPEATS, counts_of_illegal, seeds_of
 from ablate.searching.base_rate import BASE_RATE, base_at
 from ablate.searching.confirming import confirmation, confirmed
-from ablate.searching.cost_shares import cost_shares
 from ablate.searching.history import base_on_axes
 from ablate.searching.racing import Standings, standings
 from ablate.searching.samplers import chosen_sampler, ended
 from ablate.searching.trial_runner import IllegalError, StudyTrialRunner
-from ablate.study.search_spec import NOT_OF_A_SCORE, OF_THE_MODEL, SearchSpec
+from ablate.study.search_spec import NOT_OF_A_SCORE, SearchSpec
 from store import SearchFolder
 from store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState
 from store.documents.search import finite
@@ -66,8 +65,7 @@ def asked_before(lab: StudyTrialRunner, document: SearchDocument) -> bool:
 def search_document(
     lab: StudyTrialRunner, study: optuna.Study, done: TrialScores, journal: str | None = None, has_ended: bool = True
 ) -> SearchDocument:
-    """Document of a search's results so far. has_ended: include cost shares, which take seconds to compute, and
-    the confirmation."""
+    """Document of a search's results so far. has_ended: include the confirmation."""
     spec = lab.spec
     standing = standings_of(lab, study, done)
     best = set(standing.contenders()[:1] if len(spec.objectives) == 1 else standing.front())
@@ -81,7 +79,6 @@ def search_document(
         values=None if values is None else finite(values),
         params=base_on_axes(lab),
     )
-    shares = cost_shares(lab, [name for name in spec.objectives if name in OF_THE_MODEL]) if has_ended else {}
     return SearchDocument(
         name=lab.study.name,
         scale=lab.study.scale,
@@ -103,10 +100,6 @@ def search_document(
         trials=tuple(_trial(lab, trial, done, trial.number in best) for trial in trials),
         leaders=tuple(_leaders(lab, study, standing)),
         confirmed=confirmed(lab, confirmation(lab, study, standing)) if has_ended else (),
-        cost_shares={cost: {path: each.share for path, each in of.items()} for cost, of in shares.items()},
-        cost_intervals={
-            cost: {path: each.interval for path, each in of.items() if each.interval} for cost, of in shares.items()
-        },
         journal=journal,
     )
 

@@ -122,10 +122,12 @@ def compare(folder: Path, legal: Callable[[Params], bool], noise: float, options
         print(f"| {legal.__name__} | {noise} | {name} | {workers} | {mean:.4f} ± {error:.4f} {compared}", flush=True)
 
     for workers in (1, 2):
-        spec = spec_of(study, trials=trials, race=options.race)
-        row("`ablate search`", workers, lambda seed: by_ablate(lab, spec, folder, seed, workers))  # noqa: B023
+        for race in options.races:
+            spec = spec_of(study, trials=trials, race=race)
+            name = f"`ablate search`, `race: {race:g}`"
+            row(name, workers, lambda seed: by_ablate(lab, spec, folder, seed, workers))  # noqa: B023
         samplers = {"TPE": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
-        for name, sampler in samplers.items():
+        for name, sampler in ((name, samplers[name]) for name in options.scripts):
             row(name, workers, lambda seed: by_script(lab, trials, sampler(seed=seed), seed, workers))  # noqa: B023
 
 
@@ -133,12 +135,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--trials", type=int, default=30)
-    parser.add_argument("--race", type=float, default=0.1)
+    parser.add_argument(
+        "--races", nargs="+", type=float, default=(0.1, 0.0), help="the first is compared with all others"
+    )
+    parser.add_argument("--scripts", nargs="*", choices=("TPE", "random"), default=("TPE", "random"))
     parser.add_argument("--spaces", nargs="+", choices=("free", "tight"), default=("free", "tight"))
     parser.add_argument("--noises", nargs="+", type=float, default=NOISES)
     options = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    print("| space | σ | method | workers | value found | `ablate search`, one worker, lower in | p |")
+    print("| space | σ | method | workers | value found | first row lower in | p |")
     print("|---|--:|---|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as folder:
         for space in options.spaces:

@@ -1,8 +1,7 @@
 """Which settings matter in a search.
 
-For declared costs this is arithmetic: the search's document has each setting's share with its interval. For other
-scores an additive model of all trials (reports/searches/additive.py) gives each setting's share of the variance over
-the space with an interval; tests/ablate/test_search_honesty.py and tests/reports/test_importance.py measure the
+An additive model of all trials (reports/searches/additive.py) gives each setting's share of the variance over the space
+with an interval; tests/ablate/test_search_honesty.py and tests/reports/test_importance.py measure the
 coverage of these intervals. Beside them stands PED-ANOVA (Watanabe et al. 2023, arXiv:2304.10255) as optuna computes
 it, which measures what distinguishes the best trials, and has no interval.
 """
@@ -28,8 +27,7 @@ from optuna.study import StudyDirection
 from reports.searches import additive
 from reports.searches.optuna_log import silenced
 from reports.searches.search import SearchSummary
-from reports.searches.selection_bias import DECLARED
-from store.documents import Choices, JsonScalar, SearchDocument, TrialRecord
+from store.documents import Choices, JsonScalar, TrialRecord
 
 FEWEST = 12
 """Fewest scored trials for any statement about importance."""
@@ -39,7 +37,7 @@ DETECTED, NEGLIGIBLE = 0.01, 0.05
 """Thresholds of the variance share: a setting surely above the first matters, one surely below the second
 hardly does."""
 
-Verdict = Literal["matters", "hardly matters", "cannot tell", "no effect"]
+Verdict = Literal["matters", "hardly matters", "cannot tell"]
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,6 @@ class Importance:
     low: float
     high: float
     ped_anova: float | None
-    is_exact: bool = False
-    """Whether the share was computed over every combination of the space."""
 
     @property
     def matters(self) -> bool:
@@ -69,17 +65,8 @@ def importances(search: SearchSummary, place: int) -> tuple[Importance, ...]:
         return ()
     values = np.array([trial.scores[place] for trial in trials])
     ped = _ped_anova(trials, values, search.objectives[name])
-    if name in DECLARED and name in search.document.cost_intervals:
-        found = [_by_arithmetic(search.document, name, path, ped.get(path)) for path in paths]
-    else:
-        found = _estimated(trials, values, paths, ped)
+    found = _estimated(trials, values, paths, ped)
     return tuple(sorted(found, key=lambda each: (-each.share, each.path)))
-
-
-def _by_arithmetic(document: SearchDocument, cost: str, path: str, ped_anova: float | None) -> Importance:
-    share, interval = document.cost_shares[cost].get(path, 0.0), document.cost_intervals[cost].get(path)
-    verdict: Verdict = "matters" if share > 0 else "no effect"
-    return Importance(path, verdict, share, *(interval or (share, share)), ped_anova, is_exact=interval is None)
 
 
 def _estimated(

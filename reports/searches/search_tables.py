@@ -144,7 +144,7 @@ def importance_table(found: Sequence[Importance]) -> Table:
         "setting": lambda each: each.path,
         "does it matter?": lambda each: each.verdict,
         "share of the variance": lambda each: f"{each.share:.2f}",
-        "90 % interval": lambda each: "exact" if each.is_exact else f"{each.low:.2f} to {each.high:.2f}",
+        "90 % interval": lambda each: f"{each.low:.2f} to {each.high:.2f}",
         "PED-ANOVA": lambda each: NONE if each.ped_anova is None else f"{each.ped_anova:.2f}",
     }
     return Table.of(found, columns, labels=2)

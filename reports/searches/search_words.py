@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from reports.judge.sentences import listed
 from reports.page.wording import words
-from reports.page.wording.words import decimals
 from reports.searches.importance import FEWEST, Importance
 from reports.searches.search import Gap, SearchSummary
 from reports.searches.search_tables import setting_text, signed, titles_of
@@ -54,14 +53,15 @@ def _against_base(search: SearchSummary, gap: Gap) -> str:
     verb = "beats" if is_better else "is worse than"
     if not gap.is_clear:
         verb = "is not clearly better than" if is_better else "is not better than"
-    places = decimals(gap.half_width or gap.difference)
+    places = words.decimals(gap.half_width or gap.difference)
     half = "" if gap.half_width is None else f" ± {gap.half_width:.{places}f}"
     means = f"{name} {gap.best.mean:.{places}f} against {gap.base.mean:.{places}f}"
     count = len(gap.best.values)
     seeds = f"{count} fresh seeds" if count > 1 else "a fresh seed"
     trial = next((trial for trial in search.trials if trial.number == gap.trial), None)
-    found = f"Trial {gap.trial} {verb} {base}: {means} over {seeds}, a difference of {words.signed(gap.difference, places)}{half}"
-    return f"{found}{_settings(trial) if trial else ''}."
+    difference = f"a difference of {words.signed(gap.difference, places)}{half}"
+    settings = _settings(trial) if trial else ""
+    return f"Trial {gap.trial} {verb} {base}: {means} over {seeds}, {difference}{settings}."
 
 
 def _base_beside(search: SearchSummary) -> str:
@@ -82,13 +82,13 @@ def _alike(search: SearchSummary, alike: Sequence[SearchStanding]) -> str:
 def _smallest(search: SearchSummary, numbers: Sequence[int]) -> str:
     """The smallest cache, or else the fewest parameters, among settings that are equally good."""
     known = [leader for leader in search.document.leaders if leader.trial in numbers]
-    for cost, words, unit in (
+    for cost, noun, unit in (
         ("kv_bytes_per_token", "KV cache", "bytes per token"),
         ("parameters", "model", "parameters"),
     ):
         found = sorted((leader.costs[cost], leader.trial) for leader in known if cost in leader.costs)
         if len(found) == len(numbers) and found[0][0] < found[1][0]:
-            return f"; the smallest {words} among them is trial {found[0][1]}’s, {found[0][0]:,.0f} {unit}"
+            return f"; the smallest {noun} among them is trial {found[0][1]}’s, {found[0][0]:,.0f} {unit}"
     return ""
 
 
@@ -156,8 +156,6 @@ def _matters(name: str, found: Sequence[Importance]) -> str:
             parts.append(f"{listed(paths)} {verdict if len(paths) == 1 else verb}")
     if count := len(by.get("cannot tell", ())):
         parts.append(f"unclear for {count} setting{'s' * (count > 1)}")
-    if by.get("no effect"):
-        parts.append("the others have no effect (calculated)")
     return f"{name}: {'; '.join(parts)}."
 
 
@@ -197,7 +195,7 @@ def _flattered(search: SearchSummary, name: str) -> str:
     gone = f" Selected trials without a score for every fresh seed: {missing}." if missing else ""
     if found is None:
         return f"{name}: no selected trial has a score for each of its fresh seeds."
-    half = f" ± {found.half_width:.{decimals(found.mean)}f}" if found.half_width is not None else ""
+    half = f" ± {found.half_width:.{words.decimals(found.mean)}f}" if found.half_width is not None else ""
     count, mean = len(found.values), signed(found.mean)
     trials = "the selected trial differs" if count == 1 else f"{count} selected trials differ"
     average = ", on average (± over trials)" if count > 1 else ""

@@ -183,11 +183,9 @@ class SearchDocument(Document):
     confirmed: tuple[Confirmed, ...] = Field(default=(), exclude_if=lambda confirmed: not confirmed)
     """The base and the best trials with fresh seeds, trained at the end; absent before, and in older stores."""
     cost_shares: dict[str, dict[str, float]] = Field(default={}, exclude_if=lambda shares: not shares)
-    """Share of a cost's variance over the search space that a setting explains, by cost objective and setting; computed
-    without training. Absent until the search has ended."""
+    """Only in older stores, and not read: shares of a cost's variance that settings explain."""
     cost_intervals: dict[str, dict[str, tuple[float, float]]] = Field(default={}, exclude_if=lambda found: not found)
-    """90 % intervals of these shares; none for a cost that was computed for every combination, whose shares are exact.
-    Absent in older stores, whose shares are from few draws."""
+    """Only in older stores, and not read: intervals of these shares."""
     journal: str | None = Field(default=None, exclude_if=is_none)
     """Seal of the last line of `journal.log` when this was written; absent if trials are in a database, and in older
     stores."""

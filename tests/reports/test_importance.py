@@ -13,9 +13,8 @@ from scipy.stats import binom
 
 from reports.page.html.search_page import render_page
 from reports.searches import additive, search_words
-from reports.searches.importance import Importance, importances
+from reports.searches.importance import importances
 from reports.searches.search import SearchSummary
-from reports.searches.search_tables import importance_table
 from tests.reports.browsing import data_of
 from tests.reports.searching import search_of, trials_of
 
@@ -96,29 +95,11 @@ def test_a_null_search_cannot_tell() -> None:
     assert all(each.low <= each.share <= each.high for each in found)
 
 
-def test_what_a_cost_depends_on_is_known_by_arithmetic() -> None:
-    """And its share is called exact only where every combination was worked out."""
-    search = searched(lambda trial: float(trial.params["n_layers"]), seed=5)
-    cost = "kv_bytes_per_token"
-
-    def of(shares: dict[str, float], **known: object) -> dict[str, Importance]:
-        changes = {"objectives": {cost: "minimize"}, "cost_shares": {cost: shares}, **known}
-        found = importances(SearchSummary(search.document.model_copy(update=changes), ()), 0)
-        return {each.path: each for each in found}
-
-    exact = of({"n_layers": 1.0, "train.lr": 0.0}, cost_intervals={cost: {}})
-    assert {path: each.verdict for path, each in exact.items()} == {
-        "n_layers": "matters",
-        "train.lr": "no effect",
-        "block.ffn": "no effect",
-        "block.norm": "no effect",
-    }
-    assert {row[3] for row in importance_table(tuple(exact.values())).rows} == {"exact"}
-    drawn = of({"n_layers": 0.9}, cost_intervals={cost: {"n_layers": (0.85, 1.0), "train.lr": (0.0, 0.0)}})
-    assert importance_table((drawn["n_layers"], drawn["train.lr"])).rows[0][3] == "0.85 to 1.00"
-    assert not drawn["train.lr"].is_exact
-    before = of({"n_layers": 1.42, "train.lr": 0.0})  # of a version with too few draws: left aside
-    assert max(each.high for each in before.values()) <= 1 and not any(each.is_exact for each in before.values())
+def test_what_a_cost_depends_on_is_found_and_nothing_else() -> None:
+    found = importances(searched(lambda trial: float(trial.params["n_layers"]), seed=5), 0)
+    (layers, *others) = found
+    assert (layers.path, layers.verdict) == ("n_layers", "matters") and layers.low > 0.9
+    assert {each.verdict for each in others} == {"hardly matters"} and len(others) == 3
 
 
 def test_what_matters_is_found_also_with_its_best_in_the_middle() -> None:
