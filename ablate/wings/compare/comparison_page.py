@@ -42,6 +42,9 @@ def write_comparison(found: LossComparison, path: Path | str) -> Path:
     Returns:
         The file.
 
+    Raises:
+        OSError: the file cannot be written.
+
     Example:
         >>> ablate.write_comparison(ablate.compare("losses.csv"), "report.html")
     """
