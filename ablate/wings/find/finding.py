@@ -45,11 +45,7 @@ class Found:
 
     @cached_property
     def whole(self) -> str:
-<<<<<<< HEAD
-        """All that is searched."""
-=======
         """All of its text."""
->>>>>>> main
         return f"{self.name} {self.about} {self.text}"
 
 
@@ -64,11 +60,7 @@ def find(*phrases: str) -> tuple[Found, ...]:
         What was found: names first, then first sentences, then texts; empty if nothing was.
 
     Raises:
-<<<<<<< HEAD
-        StudyError: a study that ships is damaged.
-=======
         PluginError: a plug-in among the parts cannot be used.
->>>>>>> main
 
     Example:
         >>> ablate.find("weight tying")[0].name
