@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from ablate.wings.exchange.exporting import export as export
     from ablate.wings.exchange.importing import Imported as Imported
     from ablate.wings.exchange.importing import import_model as import_model
+    from ablate.wings.find.finding import Found as Found
+    from ablate.wings.find.finding import find as find
     from ablate.wings.foretell.benching import bench as bench
     from ablate.wings.foretell.foretelling import Foretold as Foretold
     from ablate.wings.foretell.foretelling import plan_on as plan_on
@@ -76,6 +78,8 @@ if TYPE_CHECKING:
     from ablate.wings.science.registering import register as register
     from ablate.wings.science.replicating import Replication as Replication
     from ablate.wings.science.replicating import replicate as replicate
+    from ablate.wings.sizing.sizing import Sized as Sized
+    from ablate.wings.sizing.sizing import size as size
 
 # Lazy, so that `import ablate` loads neither torch nor pydantic.
 _HOME = {

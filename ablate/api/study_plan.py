@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from ablate.api.prospects import Prospects
 from ablate.planning.campaign import CampaignOutcome
-from ablate.planning.durations import Duration, duration
+from ablate.planning.durations import Duration, busy_line, duration
 from ablate.planning.exports import Export, export_lines, exports
 from ablate.planning.foresight import Detection
 from ablate.planning.known_rates import Starts
@@ -212,6 +212,7 @@ class StudyPlan:
         return [
             *notes,
             *([f"{self.at_once} run{'s' * (self.at_once > 1)} at once: {self.time}"] if str(self.time) else []),
+            *busy_line(self.at_once),
         ]
 
     @cached_property

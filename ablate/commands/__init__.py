@@ -36,18 +36,16 @@ OF_THE_CORE = (
 COMMANDS = {name: f"{__name__}.{name}" for name in OF_THE_CORE} | wings.commands()
 """Module of each command."""
 GROUPS = {
-    "ask": ("new", "plan", "find", "claims", "zoo"),
-    "run": ("run", "search", "replicate"),
-    "look": ("list", "report", "serve", "atlas"),
+    "ask": ("new", "plan", "zoo"),
+    "run": ("run", "search"),
+    "look": ("list", "report", "serve"),
     "share": (),
-    "models": ("eval", "generate", "bench"),
+    "models": ("eval", "generate"),
 }
 """Commands of the core by what they are for, in the order of the help. Wings say which group theirs belong to."""
 FOLDED = {
     "status": ("list", "--running"),
     "logs": ("report", "--log"),
-    "ledger": ("report", "--ledger"),
-    "register": ("plan", "--register"),
     "data": ("plan", "--data"),
     "schema": ("new", "--schema"),
     "completion": ("new", "--completion"),

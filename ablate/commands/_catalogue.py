@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, catalogued, entry, named_values, settings_of
+from ablate.api.catalogue import OF_ARMS, TAGS, WHOLES, Catalogue, catalogued, entry, named_values, settings_of
 from ablate.api.model_table import ASSUMED, COLUMNS, as_csv, as_markdown, published_model
 from ablate.api.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
@@ -82,7 +82,7 @@ def _show_setting(name: str, groups: Catalogue, presets: Sequence[str], as_json:
         return 0
     if not having:
         fields = [(key, field.annotation) for *_, cls in owners for key, field in cls.model_fields.items()]
-        for key, kind in fields:
+        for key, kind in (each for each in fields if each[0] not in TAGS):
             if value := nearest(name, named_values(kind)):
                 raise OptionError(f"unknown name '{name}': '{value}' is a value of {key}, see `ablate zoo {key}`")
         settings = (key for *_, cls in owners for key in settings_of(cls))

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from ablate.planning.campaign import CampaignOutcome, Stage, Stages
 from ablate.planning.claims import with_dates
-from ablate.planning.durations import duration
+from ablate.planning.durations import busy_line, duration
 from ablate.planning.lengths import length_lines, prepared
 from ablate.planning.plan_shown import refusal_lines
 from ablate.planning.speed import speed_for
@@ -238,7 +238,8 @@ class StudyRunner:
             return where
         speed = speed_for(stage.plans, self.planner.numerics)
         found = duration(stage.plans, missing, self.store, speed)
-        return f"{where}: {found / self.context.options.speed_up(engine.at_once)}"
+        busy = [] if self._ended else busy_line(engine.at_once)  # later, our own runs are the load
+        return "; ".join([f"{where}: {found / self.context.options.speed_up(engine.at_once)}", *busy])
 
     def statuses(self) -> list[JsonObject]:
         """Status of every run of the study."""

@@ -36,8 +36,8 @@ class Wing:
 
     commands: tuple[str, ...] = ()
     """Commands, in the order of the help."""
-    group: str = "models"
-    """Group of the help that they belong to: ask, run, look, share or models."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Group of the help of each: ask, run, look, share or, if not told, models."""
     folded: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Commands that the help does not list, with the command and the option of it that do the same."""
     face: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ def commands() -> dict[str, str]:
 
 def groups() -> dict[str, str]:
     """Group of every command of the wings."""
-    return {each: wing.group for wing in wings().values() for each in wing.commands}
+    return {each: wing.groups.get(each, "models") for wing in wings().values() for each in wing.commands}
 
 
 def folded() -> dict[str, tuple[str, str]]:

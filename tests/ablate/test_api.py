@@ -257,8 +257,8 @@ def test_a_caller_is_given_each_line(study: Path, store: Path, capfd: pytest.Cap
     assert lines[0].startswith("2 of these seeds were judged before: in another set they give no verdict")
     assert lines[1].startswith("will probably end worse than a bigram table of the text")
     assert lines[2] == "seeds: 6 runs, 2 to train, 4 in the store already"
-    assert re.fullmatch(r"scale cpu on .+, 1 run at once: about \d+:\d\d of training", lines[3])
-    assert lines[4].startswith("Undertrained (")
+    assert re.fullmatch(r"scale cpu on .+, 1 run at once: about \d+:\d\d in all: .* of training, .*", lines[3])
+    assert lines[4].startswith("Undertrained: ")
     ended = [line.partition(":")[0] for line in lines if line.startswith("[")]
     assert ended == ["[1/2] pre seed 2", "[2/2] post seed 2"]
     assert capfd.readouterr() == ("", "")

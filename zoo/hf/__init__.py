@@ -61,6 +61,7 @@ def from_hf(hf_model: Any) -> Decoder:
     if hf_model.config.model_type == REMOTE:
         own = {name: value.detach().clone() for name, value in hf_model.state_dict().items()}
         return _remote.ours(_remote.spec_in(hf_model.config.spec), own, type(hf_model).__name__)
+    hf_model = _wrappers.language_model(hf_model)
     family, config, spec = _understood(hf_model)
     state = hf_model.state_dict(keep_vars=True)
     model = assemble(spec, to_ours(family, spec, state))
@@ -85,13 +86,22 @@ def _opened(folder: Path) -> Decoder:
 
 def _loaded(folder: Path, base: Path) -> Any:
     config = _folder.config_of(base)
-    text = _wrappers.text_config(config, families())
-    task = AUTO[family_named(text.model_type).task]
-    hf_model = _folder.load(base, task, text, is_inner=text is not config)
+    text = _wrappers.text_config(config)
+    if text is config:
+        hf_model = _folder.load(base, _wrappers.auto_class(config), config)
+    else:
+        whole = _folder.load(base, _wrappers.class_of(config), config, _wrappers.of_language)
+        hf_model = _wrappers.language_model(whole)
     if base != folder:
         tokens = _proof.some_tokens(hf_model.get_input_embeddings().weight)
         _adapters.merge(folder, hf_model, lambda: _proof.logits(hf_model, tokens, family_named(text.model_type).task))
     return hf_model
+
+
+def _without_weights(config: Any) -> Any:
+    if _wrappers.text_config(config) is config:
+        return _folder.without_weights(config, _wrappers.auto_class(config).from_config)
+    return _wrappers.language_model(_folder.without_weights(config, _wrappers.class_of(config)._from_config))
 
 
 @contextmanager
@@ -116,14 +126,13 @@ def spec_of(folder: str | Path) -> ModelSpec:
     if _remote.is_one(base):
         return _remote.spec_of(base)
     with _named(Path(folder), base):
-        config = _wrappers.text_config(_folder.config_of(base), families())
-        task = AUTO[family_named(config.model_type).task]
-        hf_model = _folder.without_weights(config, task)
+        config = _folder.config_of(base)
+        hf_model = _without_weights(config)
         if base != Path(folder):
             _adapters.lora_config(Path(folder))
             if _adapters.unties(Path(folder), hf_model):
                 config.tie_word_embeddings = False
-                hf_model = _folder.without_weights(config, task)
+                hf_model = _without_weights(config)
         return _understood(hf_model)[2]
 
 
@@ -170,8 +179,6 @@ def _understood(hf_model: Any) -> tuple[Family, Config, ModelSpec]:
     """Family, config and spec of a transformers model. Raises UnsupportedError."""
     transformers = transformers_module()
     model_type = hf_model.config.model_type
-    if (text := _wrappers.text_config(hf_model.config, families())) is not hf_model.config:
-        raise UnsupportedError("", f"{model_type} contains a {text.model_type}: save the model and convert its folder")
     family = family_named(model_type)
     expected = getattr(transformers, CLASSES[family.task])[transformers.CONFIG_MAPPING[model_type]]
     if not isinstance(hf_model, expected):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
@@ -16,7 +16,6 @@ from safetensors import SafetensorError
 
 from zoo.checkpoint import read_json
 from zoo.errors import SpecError, UnsupportedError
-from zoo.hf import _wrappers
 from zoo.hf._version import transformers_module
 
 PLAIN = "eager"
@@ -26,6 +25,7 @@ CAREFULLY = {"local_files_only": True, "trust_remote_code": False}
 """Arguments against downloads and code execution: by default, transformers asks on the terminal to run code."""
 REFUSALS = (
     OSError,
+    ImportError,  # the message names the package to install
     ValueError,
     TypeError,
     LookupError,
@@ -37,22 +37,20 @@ REFUSALS = (
     SafetensorError,
     StrictDataclassError,
 )
-"""Exceptions that transformers raises for damaged or malicious folders."""
+"""Exceptions that transformers raises for damaged or malicious folders, and where a package is missing."""
 
 
-def load(folder: Path, auto_class: str, config: Any, is_inner: bool = False) -> Any:
+def load(folder: Path, kind: Any, config: Any, needed: Callable[[Any, Iterable[str]], list[str]] | None = None) -> Any:
     """The model in a folder, in its tensors' dtypes. Raises UnsupportedError if it would differ from the stored model.
 
-    is_inner: the config is that of the language model in a multimodal one.
+    kind: transformers' class, or auto class. needed: those of a model's weights that must be there; None for all.
     """
     _check_index(folder)
-    auto = getattr(transformers_module(), auto_class)
-    part = {"key_mapping": _wrappers.RENAMED} if is_inner else {}
     try:
         with quiet():
             # Mismatched shapes are reported below, by name.
             reported = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-            model, info = auto.from_pretrained(folder, config=config, dtype="auto", **reported, **part, **CAREFULLY)
+            model, info = kind.from_pretrained(folder, config=config, dtype="auto", **reported, **CAREFULLY)
     except REFUSALS as error:
         raise UnsupportedError("", f"{folder}: {one_line(error)}") from error
     for name, found, expected in sorted(info["mismatched_keys"]):
@@ -60,10 +58,9 @@ def load(folder: Path, auto_class: str, config: Any, is_inner: bool = False) -> 
         resized = found[1:] == expected[1:] and expected[0] == model.config.vocab_size
         raise UnsupportedError(name, f"has the shape {sizes}" + (f": set vocab_size to {found[0]}" if resized else ""))
     # transformers only warns about these, and draws missing tensors at random.
-    if is_inner:
-        info["unexpected_keys"] = _wrappers.language_keys(info["unexpected_keys"])
     for what in ("missing from", "unexpected in"):
-        if keys := sorted(map(str, info[f"{what.split()[0]}_keys"])):
+        keys = sorted(map(str, info[f"{what.split()[0]}_keys"]))
+        if keys := needed(model, keys) if needed else keys:
             raise UnsupportedError(keys[0], f"{what} {folder} ({len(keys)} in total)")
     return model
 
@@ -124,10 +121,10 @@ def one_line(error: Exception) -> str:
     return shorten(" ".join(str(error).split()), 200, placeholder=" …")
 
 
-def without_weights(config: Any, auto_class: str) -> Any:
+def without_weights(config: Any, build: Callable[[Any], Any]) -> Any:
     """A model on the meta device: its tensors have shapes but no storage. Raises UnsupportedError."""
     try:
         with torch.device("meta"):
-            return getattr(transformers_module(), auto_class).from_config(config)
+            return build(config)
     except REFUSALS as error:
         raise UnsupportedError("", f"transformers cannot build it: {one_line(error)}") from error

@@ -25,6 +25,8 @@ MOST_PARAMETERS = 10**10
 """Largest model whose logits are compared: with more parameters, this takes longer than seconds."""
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
 """Maximum difference of logits relative to the largest; 0.3 in half precision, where rounding alone gives 0.13."""
+UNABLE = (RuntimeError, NotImplementedError, ImportError, TypeError, ValueError)
+"""Exceptions of a model that transformers cannot run on this machine."""
 SAID: set[str] = set()
 """Warnings already given in this process."""
 ELSEWHERE = ("transformers.generation", "transformers.utils", "transformers.configuration_utils")
@@ -104,7 +106,7 @@ def compare(hf_model: Any, ours: Decoder, task: Task) -> None:
     try:
         with _evaluating(hf_model):
             expected = logits(hf_model, tokens, task)
-    except (RuntimeError, NotImplementedError, ImportError, TypeError, ValueError) as error:
+    except UNABLE as error:
         reason = " ".join(str(error).split())[:200]
         _warn_once(f"logits not compared, since transformers cannot run this model here: {reason}")
         return
@@ -112,6 +114,24 @@ def compare(hf_model: Any, ours: Decoder, task: Task) -> None:
     if not near(actual, expected):
         reason = f"its logits differ from those of transformers by {_typical(actual, expected):.2g} of the largest"
         raise UnsupportedError("", f"{reason}: please report this config")
+
+
+@torch.no_grad()
+def difference_between(whole: Any, inner: Any, tokens: Tensor) -> float | None:
+    """Relative difference between the logits of a whole model and of the language model inside: 0 up to rounding, None
+    if transformers cannot run the language model. Raises UnsupportedError if it cannot run the whole on text alone."""
+    try:
+        with _evaluating(inner):
+            expected = logits(inner, tokens, "causal")
+    except UNABLE:
+        return None
+    try:
+        with _evaluating(whole):
+            actual = whole(input_ids=tokens, use_cache=False).logits
+    except UNABLE as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UnsupportedError("", f"{type(whole).__name__} cannot be run on text alone: {reason}") from error
+    return 0.0 if near(actual, expected) else _typical(actual, expected)
 
 
 def some_tokens(table: Tensor) -> Tensor:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import pkgutil
+import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
-from zoo.errors import UnsupportedError, did_you_mean
+from zoo.errors import UnsupportedError
 from zoo.hf._family import Family
+from zoo.hf._version import transformers_module
 
 
 @cache
@@ -31,9 +36,40 @@ def _is_family(value: object, module: ModuleType) -> bool:
 def family_named(model_type: str) -> Family:
     known = families()
     if model_type not in known:
-        hint = did_you_mean(model_type, known)
-        raise UnsupportedError("model_type", f"'{model_type}' is not supported{hint}; supported: {', '.join(known)}")
+        near = list(islice(_nearest(model_type), 3))
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        all_of_them = f"all {len(known)}: docs/checkpoints_taken.md, zoo.hf.families()"
+        raise UnsupportedError("model_type", f"'{model_type}' is not supported{hint} ({all_of_them})")
     return known[model_type]
+
+
+def _nearest(model_type: str) -> Iterator[str]:
+    """Names of families, nearest in kind first: the same series by version, then those that transformers' code of the
+    model is built from, then the nearest in spelling."""
+    known, (series, version) = families(), _series(model_type)
+    same = [name for name in known if _related(series, _series(name)[0])]
+    same.sort(key=lambda name: (abs(_series(name)[1] - version), name))
+    similar = difflib.get_close_matches(model_type, known, n=3)
+    yield from dict.fromkeys((*same, *(name for name in _built_from(model_type) if name in known), *similar))
+
+
+def _series(name: str) -> tuple[str, int]:
+    """Letters at the start of a name, and the first number in it; 1 without any."""
+    letters, number = re.match("[a-z]*", name.lower()), re.search(r"\d+", name)
+    return letters[0] if letters else "", int(number[0]) if number else 1
+
+
+def _related(one: str, other: str) -> bool:
+    """phimoe and phi, qwen and qwen."""
+    short, long = sorted((one, other), key=len)
+    return len(short) > 2 and long.startswith(short)
+
+
+def _built_from(model_type: str) -> list[str]:
+    """Models whose parts transformers' code of a model imports or copies, most used first."""
+    folder = Path(transformers_module().__file__ or "").parent / "models" / model_type
+    code = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("mod*.py")))
+    return [name for name, _ in Counter(re.findall(r"from (?:\.\.|transformers\.models\.)(\w+)", code)).most_common()]
 
 
 def by_preference() -> Iterator[tuple[str, Family]]:

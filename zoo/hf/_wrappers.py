@@ -1,40 +1,124 @@
-"""Language models inside models that read images or sound, too: only the language model's weights are loaded."""
+"""Language models inside models that read images or sound, too. transformers loads the whole model, by its own names of
+weights; the language model inside is then taken out of it, once it is shown to compute the whole model's logits."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-RENAMED = {
-    r"^language_model\.model\.blocks\.": "model.layers.",  # as transformers 5 saves Kimi K2.5
-    r"^language_model\.model\.": "model.",
-    r"^language_model\.lm_head\.": "lm_head.",
-    r"^model\.language_model\.": "model.",
-}
-"""Patterns of the language model's weight names, as published or as saved by transformers, and its own names."""
-OTHER_PARTS = (
-    "audio_tower.",
-    "embed_audio.",
-    "embed_vision.",
-    "mm_projector.",
-    "mtp.",
-    "multi_modal_projector.",
-    "vision_model.",
-    "vision_tower.",
-    "visual.",
-)
-"""Prefixes of the names of other weights."""
+import torch
+from torch import Tensor, nn
+
+from zoo.errors import UnsupportedError, under
+from zoo.hf import _folder, _proof
+from zoo.hf._family import AUTO
+from zoo.hf._registry import families, family_named
+from zoo.hf._version import transformers_module
+
+KNOWN = """
+    audioflamingo3 deepseek_vl deepseek_vl_hybrid exaone4_5 fast_vlm fun_asr_nano fuyu gemma3 gemma3n glmasr got_ocr2
+    granite_speech granite_speech_plus hyperclovax_vision_v2 idefics2 idefics3 internvl janus kimi_k25 lfm2_vl
+    lighton_ocr llama4 llava llava_next llava_next_video llava_onevision minicpm_ocr minicpmv4_6 minicpmv4_7 mistral3
+    moss_transcribe_diarize musicflamingo nemo_speechlm nemotron_h_omni ovis2 perception_lm pp_chart2table qianfan_ocr
+    qwen2_audio qwen3_5 qwen3_5_moe qwen3_asr smolvlm vibevoice vibevoice_asr video_llama_3 video_llava vipllava
+    voxtral
+"""
+PROVEN = frozenset(KNOWN.split())
+"""`model_type`s that compute, on text, the logits of the language model inside them."""
+REMEDY = "convert a checkpoint of the language model alone"
+MAPPINGS = ("MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
+"""transformers' mappings that may have the class of a whole model, in order of preference."""
 
 
-def text_config(config: Any, families: Container[str]) -> Any:
-    """Config of the language model inside; the config itself if none inside can be converted."""
+def text_config(config: Any) -> Any:
+    """Config of the language model inside; the config itself if none inside can be converted. Raises UnsupportedError
+    for a whole model that is not `PROVEN`."""
     inner = getattr(config, "text_config", None)
-    if inner is None or config.model_type in families or inner.model_type not in families:
+    if inner is None or config.model_type in families():
         return config
-    inner.tie_word_embeddings = config.tie_word_embeddings  # the whole model's setting decides
+    with under("text_config"):
+        family_named(inner.model_type)
+    if config.model_type not in PROVEN:
+        reason = f"'{config.model_type}' contains a {inner.model_type}, but is not known to compute its logits on text"
+        raise UnsupportedError("model_type", f"{reason}: {REMEDY}")
+    if not hasattr(config, "tie_word_embeddings"):
+        config.tie_word_embeddings = inner.tie_word_embeddings
     return inner
 
 
-def language_keys(unexpected: Iterable[str]) -> list[str]:
-    """Names of unexpected weights that belong to no other part of the model."""
-    return [name for name in unexpected if not name.removeprefix("model.").startswith(OTHER_PARTS)]
+def auto_class(text: Any) -> Any:
+    """transformers' auto class of a language model."""
+    return getattr(transformers_module(), AUTO[family_named(text.model_type).task])
+
+
+def class_of(config: Any) -> Any:
+    """transformers' class of a whole model."""
+    mappings = (getattr(transformers_module(), f"MODEL_FOR_{name}_MAPPING") for name in MAPPINGS)
+    return next(mapping[type(config)] for mapping in mappings if type(config) in mapping)
+
+
+def language_model(whole: Any) -> Any:
+    """The language model inside, which shares its modules with `whole`; a model that contains none is returned as it
+    is. Raises UnsupportedError if their logits on text differ."""
+    text = text_config(whole.config)
+    if text is whole.config:
+        return whole
+    body, head = _parts(whole)
+    inner = _folder.without_weights(text, auto_class(text).from_config)
+    setattr(inner, inner.base_model_prefix, body)
+    inner.set_output_embeddings(head)
+    text.tie_word_embeddings = head.weight is inner.get_input_embeddings().weight
+    inner.train(whole.training)
+    _prove(whole, inner)
+    return inner
+
+
+def _parts(whole: Any) -> tuple[nn.Module, nn.Module]:
+    """Body and head of the language model inside. Raises UnsupportedError if there is none."""
+    transformers, text = transformers_module(), type(whole.config.text_config)
+    kinds = transformers.MODEL_MAPPING[text], transformers.MODEL_FOR_CAUSAL_LM_MAPPING[text]
+    body, complete = (next((m for m in whole.modules() if type(m) is kind), None) for kind in kinds)
+    head = (complete or whole).get_output_embeddings()
+    if body is None or head is None:
+        raise UnsupportedError("", f"{type(whole).__name__} contains no {kinds[0].__name__} with a head")
+    return body, head
+
+
+def of_language(whole: Any, names: Iterable[str]) -> list[str]:
+    """Those of the names of a whole model's weights that do not belong to a part beside the language model."""
+    own = {module for part in _parts(whole) for module in part.modules()}
+    others = set(_beside(own, whole))
+    return [name for name in names if not others & set(name.split("."))]
+
+
+def _beside(own: set[nn.Module], module: nn.Module) -> Iterator[str]:
+    """Names of the modules that contain nothing of `own`, as far up the tree as possible."""
+    for name, child in module.named_children():
+        if child not in own and not own & set(child.modules()):
+            yield name
+        elif child not in own:
+            yield from _beside(own, child)
+
+
+def _prove(whole: Any, inner: Any) -> None:
+    """Raise UnsupportedError unless both have the same logits for random tokens, none of which stands for an image or a
+    sound. Weights that cannot be run here must be of the family that `PROVEN` is about."""
+    table = inner.get_input_embeddings().weight
+    if table.is_meta:
+        return  # there are only shapes to convert
+    tokens = _plain_tokens(whole.config, table)
+    who, kind, usual = type(whole).__name__, inner.config.model_type, type(whole.config)().text_config.model_type
+    difference = _proof.difference_between(whole, inner, tokens) if _proof.is_here(whole) else None
+    if difference is None and kind != usual:
+        raise UnsupportedError("", f"{who} contains a {kind}, not a {usual}, and cannot be run here to compare the two")
+    if difference:
+        reason = f"its logits on text differ from those of its {kind} by {difference:.2g} of the largest"
+        raise UnsupportedError("", f"{who}: {reason}: {REMEDY}")
+
+
+def _plain_tokens(config: Any, table: Tensor) -> Tensor:
+    """Random tokens without the special ones that a config names."""
+    tokens = _proof.some_tokens(table)
+    special = [value for key, value in vars(config).items() if "_token_i" in key and isinstance(value, int)]
+    plain = tokens[~torch.isin(tokens, torch.tensor(special, device=tokens.device))]
+    return plain[: len(plain) // 2 * 2].view(2, -1)

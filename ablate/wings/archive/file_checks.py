@@ -85,11 +85,11 @@ class Check:
         for digest in store.calibrations():
             path = store.calibration_path(digest)
             yield from self._document(path, "remove it to measure the step time again", store.read_calibration, digest)
-        for name in store.ledgers():
+        for name in self._attempt(store.ledgers)[1]:
             yield from self._readable(store.read_ledger, name)
             self._note_unsealed(store.ledger(name))
         whole, judged = self._attempt(lambda: {name for name, _ in store.judged_proposals()})
-        for name in sorted({*store.campaigns(), *(judged if whole else ())}):
+        for name in sorted({*self._attempt(store.campaigns)[1], *(judged if whole else ())}):
             yield from self._readable(store.read_campaign, name)
         known.write()
 

@@ -6,7 +6,7 @@ from ablate.wings import Wing
 
 WING = Wing(
     commands=("compare",),
-    group="ask",
+    groups={"compare": "ask"},
     face={
         "comparing": ("LossComparison", "compare"),
         "comparison_page": ("write_comparison",),

@@ -147,6 +147,8 @@ def _csv(path: Path) -> Log:
     mark = max(SEPARATORS, key=lines[0].count)
     rows = csv.reader(io.StringIO("\n".join(lines), newline=""), delimiter=mark, skipinitialspace=True)
     names = [name.strip() for name in next(rows)]
+    if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
+        raise ValueError(f"two columns are called {twice[0]!r}: keep one of them, or give one another name")
     records = ({name: cell.strip() for name, cell in zip(names, row, strict=False)} for row in rows)
     points = str.maketrans(",", ".") if mark == ";" else {}
     return [{name: cell.translate(points) for name, cell in record.items() if cell} for record in records]

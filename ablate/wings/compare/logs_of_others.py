@@ -91,23 +91,32 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
 
 def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
     """Every run that a pattern names, with its file and records, in order of arm, seed and size."""
-    file, mark, names = pattern.rpartition(IN_FILE)
-    if not mark:
+    file, names = _in_file(pattern)
+    if file is None:
         yield from ((run, path, _read(path, read)) for run, path in sorted(log_paths(pattern).items()))
         return
-    logs, text = _read(Path(file), exported), _as_regex(names)
+    logs, text = _read(file, exported), _as_regex(names)
     found = {name: named.groupdict() for name in logs if (named := re.fullmatch(text, name))}
     if not found:
-        runs = f"it has runs {', '.join(list(logs)[:6])}" if logs else "it has no column such as `run - eval/loss`"
-        raise ArgumentError("losses", f"no run matches {names}; {runs}", file)
+        known = f"it has runs {', '.join(list(logs)[:6])}" if logs else "it has no column such as `run - eval/loss`"
+        raise ArgumentError("losses", f"no run matches {names}; {known}", file)
     runs = {(of["arm"], of.get("seed") or "0", of.get("size") or ""): name for name, of in found.items()}
-    yield from ((run, Path(file), logs[name]) for run, name in sorted(runs.items()))
+    yield from ((run, file, logs[name]) for run, name in sorted(runs.items()))
+
+
+def _in_file(pattern: str) -> tuple[Path | None, str]:
+    """The file before a mark, and the pattern of the names of its runs; no file for a pattern of paths."""
+    file, _, names = pattern.rpartition(IN_FILE)
+    return (Path(file), names) if file and "{arm}" in names and Path(file).is_file() else (None, pattern)
 
 
 def log_files(pattern: str) -> list[str]:
     """The file of every run that a pattern names, in order of arm, seed and size."""
-    file, mark, _ = pattern.rpartition(IN_FILE)
-    return [file] * len(list(_logs(pattern))) if mark else [str(path) for _, path in sorted(log_paths(pattern).items())]
+    file, _ = _in_file(pattern)
+    paths = (
+        [path for _, path in sorted(log_paths(pattern).items())] if file is None else [f for _, f, _ in _logs(pattern)]
+    )
+    return [str(path) for path in paths]
 
 
 def log_paths(pattern: str) -> dict[Run, Path]:

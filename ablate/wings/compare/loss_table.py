@@ -115,11 +115,17 @@ def _missing(name: str, metric: str | None, table: Table) -> ArgumentError:
 def _typed(name: str, written: str, cells: Iterable[object], rows: Sequence[int]) -> pl.Series:
     """A column with its type. Raises ArgumentError with the row of the first invalid cell."""
     found = []
+    known: dict[object, str | float | None] = {}  # text that a long history repeats is read once
     for cell, row in zip(cells, rows, strict=True):
+        if type(cell) is str and cell in known:
+            found.append(known[cell])
+            continue
         try:
             found.append(READ[name](cell))
         except ValueError as error:
             raise ArgumentError("losses", f"row {row}: {written.strip()}: {error}") from error
+        if type(cell) is str:
+            known[cell] = found[-1]
     if name == "seed":
         return _seeds(found)
     return pl.Series(name, found, dtype=pl.String if name in ("arm", "split", "size") else pl.Float64)
@@ -127,7 +133,7 @@ def _typed(name: str, written: str, cells: Iterable[object], rows: Sequence[int]
 
 def _seeds(words: Sequence[object]) -> pl.Series:
     """Seeds as integers if all of them are integers, else as strings."""
-    if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", str(word), re.ASCII) for word in words):
+    if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", str(word), re.ASCII) for word in set(words)):
         return pl.Series("seed", [int(str(word)) for word in words], dtype=pl.Int64)
     return pl.Series("seed", words, dtype=pl.String)
 
@@ -161,13 +167,13 @@ def _split(cell: object) -> str:
 
 
 def _number(cell: object, remedy: str = "leave the cell empty for a run that failed") -> float | None:
-    if cell is None or (isinstance(cell, str) and cell.strip().casefold() in NO_NUMBER):
-        return None
     try:
         if isinstance(cell, str | Real | Decimal) and "_" not in str(cell):  # Python takes 3_51 for 351
             return float(cell)
     except (ValueError, OverflowError):
         pass
+    if cell is None or (isinstance(cell, str) and cell.strip().casefold() in NO_NUMBER):
+        return None
     if isinstance(cell, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
         remedy = "write decimals with a point"
     raise ValueError(f"{reprlib.repr(cell)} is not a number: {remedy}")
@@ -213,7 +219,7 @@ def _one_row_each(frame: pl.DataFrame, table: Table, filled: Sequence[bool]) -> 
     Histories have a row for each step, many of them without a loss. A run that stopped before the others of its arm has
     no final loss, hence `ended`. Raises ArgumentError if several rows of a run remain.
     """
-    run = [name for name in ("arm", "seed", "split", "rate", "size", "params") if name in frame.columns]
+    run: list[str] = [name for name in ("arm", "seed", "split", "rate", "size", "params") if name in frame.columns]
     place = _place(table, STEPS) if frame.select(pl.struct(run).is_duplicated().any()).item() else None
     if place is None:  # without a column of steps, other tokens or FLOPs are another budget
         run += [name for name in ("tokens", "flops") if name in frame.columns]

@@ -6,6 +6,8 @@ from ablate.wings import Wing
 
 WING = Wing(
     commands=("register", "atlas", "claims", "replicate", "ledger"),
+    groups={"claims": "ask", "replicate": "run", "atlas": "look"},
+    folded={"register": ("plan", "--register"), "ledger": ("report", "--ledger")},
     face={
         "atlas": ("atlas",),
         "claims": ("HandbookClaim", "claims"),

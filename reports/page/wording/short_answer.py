@@ -15,7 +15,7 @@ from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate
 from reports.page.wording import words
 from reports.page.wording.arm_names import brief
-from reports.page.wording.cost_words import alike, all_measured, clear_costs, sure_changes, unknown_speed
+from reports.page.wording.cost_words import alike, all_measured, sure_changes, unknown_speed
 
 MOST_WORDS = 25
 MOST_NAMED = 3
@@ -89,10 +89,10 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
         yield _also(worse, "worse")
         yield f"; {_names(same)} {_plural(same, 'makes', 'make')} no difference" if same else ""
     elif same:
-        cheapest = min(same, key=lambda each: (not clear_costs(each.comparison.costs), _mean(each)))
-        cost = _cost(cheapest, "the same")
-        alike = [each for each in same if _cost(each, "the same") == cost]
-        whose = f" for {_names(alike)}" if len(alike) < len(same) and sure_changes(cheapest.comparison.costs) else ""
+        changed = [each for each in same if _cost(each, "")]
+        cost = _cost(changed[0], "") if changed else _cost(same[0], "the same")
+        such = [each for each in changed if _cost(each, "") == cost]
+        whose = f" for {_names(such)}" if 0 < len(such) < len(same) else ""
         within = f"{base} to within {summary.study.margin or 0:g} nats{cost}{whose}"
         yield f"{_names(same)} {_plural(same, 'matches', 'match')} {within}"
         yield _also(worse, "worse")

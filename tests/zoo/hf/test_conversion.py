@@ -33,6 +33,7 @@ from zoo.conformance.combinations import random_model
 from zoo.hf import _proof, families
 from zoo.hf._experts import alternating
 from zoo.hf._pairs import Pair, fused, reshaped, same, stacked, transposed
+from zoo.hf._registry import family_named
 
 TINY = {
     "vocab_size": 40,
@@ -133,16 +134,36 @@ def test_published_configs_are_converted(config: Any) -> None:
         assert_near(zoo.from_hf(model)(tokens), model(tokens).logits)
 
 
-def test_a_family_that_is_not_there_names_those_that_are() -> None:
+def test_a_family_that_is_not_there_names_its_nearest() -> None:
     with torch.device("meta"):
         model = BartForConditionalGeneration(BartConfig())
-    with pytest.raises(
-        zoo.UnsupportedError, match=r"model_type: 'bart' is not supported.*supported: .*llama, "
-    ) as error:
+    with pytest.raises(zoo.UnsupportedError, match="model_type: 'bart' is not supported.*docs/checkpoints_taken"):
         zoo.from_hf(model)
-    assert all(name in str(error.value) for name in families())
-    with pytest.raises(zoo.UnsupportedError, match="did you mean 'llama'"):
+    with pytest.raises(zoo.UnsupportedError, match="nearest: llama, "):
         zoo.to_hf(zoo.from_hf(llama()), family="lama")
+
+
+NEAREST = {
+    "gemma4": "gemma3_text, gemma3n_text, gemma2",  # a series, nearest version first
+    "qwen2_vl_text": "qwen2, qwen2_moe, qwen3",
+    "falcon_h1": "falcon, falcon_mamba, jamba",
+    "longcat_flash": "deepseek_v3, deepseek_v32, mixtral",  # what its code is built from
+    "mistrall": "mistral, ministral, mixtral",
+}
+
+
+@pytest.mark.parametrize("name", NEAREST)
+def test_an_unsupported_family_has_its_nearest_in_kind_beside_it_in_one_short_line(name: str) -> None:
+    with pytest.raises(zoo.UnsupportedError, match=f"'{name}' is not supported; nearest: {NEAREST[name]} ") as error:
+        family_named(name)
+    assert len(str(error.value)) < 200
+
+
+def test_the_documentation_lists_every_family() -> None:
+    listed = (
+        Path("docs/checkpoints_taken.md").read_text().partition("<!-- families -->")[2].partition("<!-- end -->")[0]
+    )
+    assert listed.split() == [f"`{name}`" for name in sorted(families())]
 
 
 @pytest.mark.parametrize("wrong", [LlamaModel, LlamaForSequenceClassification])

@@ -32,6 +32,13 @@ def test_without_the_package_there_is_a_way_to_get_it(monkeypatch: pytest.Monkey
         load(Options(engine="ray"))
 
 
+def test_the_next_command_runs_where_the_last_one_did() -> None:
+    settings = {"address": "10.0.0.1:6379"}
+    assert Options(engine="ray", engine_settings=settings).of_engine == "--engine ray --address 10.0.0.1:6379"
+    jobs = Options(engine="slurm", engine_settings={"partition": "gpu a", "time": "4:00:00"}).of_engine
+    assert jobs == "--engine slurm --slurm 'partition=gpu a' --slurm time=4:00:00"
+
+
 @needs_ray
 @pytest.mark.slow
 def test_a_cluster_that_does_not_answer_is_said_at_once() -> None:
@@ -109,6 +116,27 @@ def test_a_study_whose_cluster_loses_its_head_says_so_and_ends_elsewhere(
     assert any("resumed after step" in log for log in logs)  # that of the other node may have ended before it noticed
     assert main(["run", str(study), "--store", str(alone), *LONGER, "--engine", "inprocess"]) == 0
     assert outcome(store) == outcome(alone)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@needs_ray
+def test_a_command_that_loses_its_own_node_names_the_cluster_and_goes_there_again(
+    study: Path, tmp_path: Path, cluster: Any
+) -> None:
+    """The raylet through which the command talks to the cluster, whose head goes on."""
+    store = tmp_path / "runs"
+    process = begun(study, store, cluster)
+    _wait_for(lambda: len(list(store.glob("*/state.pt"))) >= 1)
+    for node in (cluster.head_node, *cluster.worker_nodes):
+        node.kill_raylet()
+    assert not list(store.glob("*/result.json")), "the loss came too late to test anything"
+    said, errors = process.communicate(timeout=300)
+    assert process.returncode == 1, (said, errors)
+    assert "Traceback" not in errors, errors
+    assert f"the Ray cluster at {cluster.address}" in errors, errors
+    assert "run the same command again to resume" in errors
+    assert f"--engine ray --address {cluster.address}" in said, said
 
 
 @pytest.mark.slow

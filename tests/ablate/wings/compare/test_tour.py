@@ -246,3 +246,13 @@ def test_a_line_about_validation_has_a_validation_loss(line: str, tmp_path: Path
         assert main(["compare", f"{tmp_path}/{{arm}}-{{seed}}.log", "--list", "--json"]) == 0
     (run,) = json.loads(out.getvalue())
     assert (run["loss"], run["step"]) == (3.5, 10)
+
+
+def test_marks_in_paths_and_runs_of_one_name(tmp_path: Path) -> None:
+    (tmp_path / "try#3").mkdir()
+    for arm, seed, rows in histories():
+        jsonl(tmp_path / "try#3", f"{arm}-s{seed}", rows)
+    assert ablate.compare(f"{tmp_path}/try#3/{{arm}}-s{{seed}}.jsonl").contrasts.height == 2
+    (tmp_path / "charts.csv").write_text('"Step","a-s0 - eval/loss","a-s0 - eval/loss"\n1,3.0,3.1\n')
+    with pytest.raises(ablate.ArgumentError, match="two columns are called 'a-s0 - eval/loss'"):
+        ablate.compare(f"{tmp_path}/charts.csv#{{arm}}-s{{seed}}")
