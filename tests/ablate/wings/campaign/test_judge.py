@@ -59,7 +59,9 @@ def test_a_change_is_kept_becomes_the_base_and_a_worse_one_is_discarded(
     base = Store(store).read_run(studies[1].baseline_arm.runs[0].digest)  # type: ignore[union-attr]
     assert base is not None and base.train["lr"] == 3e-2
     assert main(["judge", str(path), "--store", str(store), "--scale", "cpu", "--change", "train.lr=3e-2"]) == 2
-    assert "arms.change: is identical to the base" in capsys.readouterr().err
+    assert "already in the base, kept as no. 1 of toy-cpu" in capsys.readouterr().err
+    with pytest.raises(ablate.ArgumentError, match=r"kept as no. 1 of toy-cpu"):  # a change may be a text
+        ablate.judge(path, change="train.lr=3e-2", scale="cpu", store=store)
     assert not Store(store).ledgers()  # proposals have an error rate of their own
     page = Path(second["page"]).read_text()
     assert "1 of 2 proposals kept" in page

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+from scipy import stats
 
 import reports
 from ablate.wings.search.shown import search_words
@@ -16,7 +17,7 @@ from ablate.wings.search.shown.search_summary import CURVE_POINTS, SearchSummary
 from ablate.wings.search.shown.search_tables import best_table, closing_table, trials_table
 from ablate.wings.search.shown.setting_axes import setting_axes
 from store import Store
-from store.documents import Choices, Distribution, Range, TrialRecord
+from store.documents import Choices, Confirmed, Distribution, Range, SearchBase, TrialRecord
 from tests.documents import metrics_of, result_of, run_of
 from tests.reports.browsing import data_of, no_chromium, playwright, visit, wait_until
 from tests.reports.searching import RATE, search_of
@@ -211,3 +212,70 @@ def test_a_click_on_a_trial_opens_its_runs(browser: playwright.Browser, stored: 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert found.messages == []
     page.close()
+
+
+TEN = {
+    "block.norm_placement": "double",
+    "block.ffn": "swiglu",
+    "block.ffn.d_ff": "5.5x",
+    "block.mixer.heads": 8,
+    "block.mixer.kv_heads": 4,
+    "pattern": ["local", "local", "local", "block"],
+    "d_model": 96,
+    "n_layers": 4,
+    "train.lr": 0.01234,
+    "train.weight_decay": 0.1234,
+}
+
+
+@pytest.mark.processes
+@no_chromium
+def test_ten_axes_fit_a_screen(browser: playwright.Browser, tmp_path: Path) -> None:
+    one = search().trials[0].model_copy(update={"settings": TEN, "values": (2.4,), "imported": True})
+    repeat = one.model_copy(update={"number": 12, "repeats": 0, "best": False, "imported": False})
+    fresh = tuple(Confirmed.of(arm, (), [(2.41,), (2.4,), (2.42,)]) for arm in ("base", "trial_0"))
+    base = SearchBase(name="base", runs=(), values=(2.5,))
+    folder = Store(tmp_path).search("ten", "cpu")
+    folder.write(search_of([one, repeat], TEN, name="ten", base=base, confirmed=fresh))
+    found = visit(browser, reports.render_search(folder.path), 1280)
+    table = "document.querySelector('table.trials')"
+    assert "± " in str(found.page.evaluate(f"{table}.textContent"))
+    assert found.page.evaluate(f"{table}.scrollWidth <= {table}.closest('.scroll').clientWidth")
+    found.page.close()
+
+
+def test_the_headline_compares_the_best_with_the_base_on_fresh_seeds(tmp_path: Path) -> None:
+    def said(*fresh: float, way: str = "minimize") -> str:
+        """The answer for a base at 2.50, 2.52 and 2.48, and a trial with these scores."""
+        trials = [each.model_copy(update={"values": each.values[:1]}) for each in search().trials if each.values]
+        of_base = Confirmed.of("standard", ("b",), [(2.50,), (2.52,), (2.48,)])
+        of_best = Confirmed.of("trial_0", ("a",), [(score,) for score in fresh])
+        folder = Store(tmp_path).search("small", "cpu")
+        changes = {"objectives": {"loss": way}, "base": SearchBase(name="standard", runs=("c",), values=(2.55,))}
+        folder.write(search_of(trials, ["train.lr"], name="small", confirmed=(of_base, of_best), **changes))
+        return reports.search_answer(folder.path)
+
+    clear = (2.30, 2.32, 2.28)
+    half = stats.t.isf(0.025, 4) * 0.02 * math.sqrt(2 / 3)
+    assert said(*clear).startswith(
+        f"Trial 0 beats standard: loss 2.300 against 2.500 over 3 fresh seeds, a difference of −0.200 ± {half:.3f}: "
+    )
+    assert said(*clear, way="maximize").startswith("Trial 0 is worse than standard: ")
+    assert said(2.49, 2.51, 2.47).startswith("Trial 0 is not clearly better than standard: ")
+    assert said(2.51, 2.53, 2.49).startswith("Trial 0 is not better than standard: ")
+    assert said(2.30, math.inf, 2.28).startswith("Trial 0 has the best loss, ")  # one seed diverged
+
+
+def test_every_figure_shows_the_base_and_no_trial_is_cropped() -> None:
+    base = SearchBase(name="standard", runs=("c",), values=(3.9, 700.0), params={"train.lr": 0.02})
+    found = SearchSummary(search().document.model_copy(update={"base": base}), ())
+    drawn = {figure.key: figure.drawing for figure in draw_search(found, {})}
+    assert {"front", "history-0", "slice-0", "parallel-0"} <= set(drawn)
+    for key, drawing in drawn.items():
+        named = [trace.name for trace in drawing.data] + [note.text for note in drawing.layout.get("annotations", [])]
+        assert "base" in named, key
+    for key in ("history-0", "slice-0"):
+        axes = [value for name, value in drawn[key].layout.items() if name.startswith("yaxis")]
+        assert axes and all("range" not in axis for axis in axes), key
+    (cross,) = (trace for trace in drawn["slice-0"].data if trace.name == "base")
+    assert (list(cross.x), list(cross.y)) == ([pytest.approx(math.log10(0.02), abs=1e-4)], [3.9])
