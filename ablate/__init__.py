@@ -16,26 +16,16 @@ from ablate import wings as _wings
 from ablate.names import warn_of_clashes
 
 if TYPE_CHECKING:
-    from ablate.api.atlas import atlas
-    from ablate.api.benching import bench
     from ablate.api.browsing import Runs
     from ablate.api.browsing import open_store as open
-    from ablate.api.claims import claims
     from ablate.api.evaluating import Scores, evaluate
-    from ablate.api.exporting import export
-    from ablate.api.foretelling import Foretold, plan_on
     from ablate.api.generating import Generated, generate
-    from ablate.api.importing import Imported, import_model
     from ablate.api.logs import logs
     from ablate.api.planning import plan
     from ablate.api.preparing import prepare
-    from ablate.api.registering import Registration, register
-    from ablate.api.replicating import Replication, replicate
     from ablate.api.reporting import Exported, export_report, record_result, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
-    from ablate.api.scaling import Fits, ScaleUp, fit, scale_up
-    from ablate.api.searching import SearchResult, search
     from ablate.api.starting import new
     from ablate.api.study_plan import StudyPlan
     from ablate.checkpoints import CheckpointError
@@ -43,15 +33,12 @@ if TYPE_CHECKING:
     from ablate.running.engines import EngineError
     from ablate.running.rehearsing import CalibrationError
     from ablate.running.stages import Failure
-    from ablate.searching.samplers import MissingPackageError
-    from ablate.searching.storage import StorageError
     from ablate.study.problems import Problem, StudyError
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
     from ablate.study.study import Study
     from reports.judge.errors import ReportError
     from store import AblateError, StoreError
-    from store.documents.handbook import HandbookClaim
     from store.errors import ArgumentError, DataError
 
     __version__: str
@@ -66,8 +53,34 @@ if TYPE_CHECKING:
     from ablate.wings.campaign.judging import judge as judge
     from ablate.wings.compare.comparing import LossComparison as LossComparison
     from ablate.wings.compare.comparing import compare as compare
+    from ablate.wings.compare.comparison_page import write_comparison as write_comparison
     from ablate.wings.compare.pooling import StoresCompared as StoresCompared
     from ablate.wings.compare.pooling import compare_stores as compare_stores
+    from ablate.wings.exchange.exporting import export as export
+    from ablate.wings.exchange.importing import Imported as Imported
+    from ablate.wings.exchange.importing import import_model as import_model
+    from ablate.wings.find.finding import Found as Found
+    from ablate.wings.find.finding import find as find
+    from ablate.wings.foretell.benching import bench as bench
+    from ablate.wings.foretell.foretelling import Foretold as Foretold
+    from ablate.wings.foretell.foretelling import plan_on as plan_on
+    from ablate.wings.foretell.scaling import Fits as Fits
+    from ablate.wings.foretell.scaling import ScaleUp as ScaleUp
+    from ablate.wings.foretell.scaling import fit as fit
+    from ablate.wings.foretell.scaling import scale_up as scale_up
+    from ablate.wings.science.atlas import atlas as atlas
+    from ablate.wings.science.claims import HandbookClaim as HandbookClaim
+    from ablate.wings.science.claims import claims as claims
+    from ablate.wings.science.registering import Registration as Registration
+    from ablate.wings.science.registering import register as register
+    from ablate.wings.science.replicating import Replication as Replication
+    from ablate.wings.science.replicating import replicate as replicate
+    from ablate.wings.search.samplers import MissingPackageError as MissingPackageError
+    from ablate.wings.search.searching import SearchResult as SearchResult
+    from ablate.wings.search.searching import search as search
+    from ablate.wings.search.storage import StorageError as StorageError
+    from ablate.wings.sizing.sizing import Sized as Sized
+    from ablate.wings.sizing.sizing import size as size
 
 # Lazy, so that `import ablate` loads neither torch nor pydantic.
 _HOME = {
@@ -79,51 +92,30 @@ _HOME = {
     "EngineError": "ablate.running.engines",
     "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",
-    "Fits": "ablate.api.scaling",
-    "Foretold": "ablate.api.foretelling",
     "Generated": "ablate.api.generating",
-    "HandbookClaim": "store.documents.handbook",
-    "Imported": "ablate.api.importing",
-    "MissingPackageError": "ablate.searching.samplers",
     "Problem": "ablate.study.problems",
-    "Registration": "ablate.api.registering",
-    "Replication": "ablate.api.replicating",
     "ReportError": "reports.judge.errors",
     "Runs": "ablate.api.browsing",
-    "ScaleUp": "ablate.api.scaling",
     "Scores": "ablate.api.evaluating",
-    "SearchResult": "ablate.api.searching",
-    "StorageError": "ablate.searching.storage",
     "StoreError": "store",
     "Study": "ablate.study.study",
     "StudyError": "ablate.study.problems",
     "StudyPlan": "ablate.api.study_plan",
     "StudyResult": "ablate.api.result",
     "Verdict": "ablate.api.result",
-    "atlas": "ablate.api.atlas",
-    "bench": "ablate.api.benching",
-    "claims": "ablate.api.claims",
     "evaluate": "ablate.api.evaluating",
-    "export": "ablate.api.exporting",
     "export_report": "ablate.api.reporting",
-    "fit": "ablate.api.scaling",
     "generate": "ablate.api.generating",
-    "import_model": "ablate.api.importing",
     "load_study": "ablate.study.reading",
     "logs": "ablate.api.logs",
     "new": "ablate.api.starting",
     "open": "ablate.api.browsing:open_store",
     "plan": "ablate.api.planning",
-    "plan_on": "ablate.api.foretelling",
     "plug_in": "ablate.plugins",
     "prepare": "ablate.api.preparing",
     "record_result": "ablate.api.reporting",
-    "register": "ablate.api.registering",
-    "replicate": "ablate.api.replicating",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
-    "scale_up": "ablate.api.scaling",
-    "search": "ablate.api.searching",
     "study_schema": "ablate.study.schema",
 }
 
@@ -136,21 +128,11 @@ __all__ = [
     "EngineError",
     "Exported",
     "Failure",
-    "Fits",
-    "Foretold",
     "Generated",
-    "HandbookClaim",
-    "Imported",
-    "MissingPackageError",
     "Problem",
-    "Registration",
-    "Replication",
     "ReportError",
     "Runs",
-    "ScaleUp",
     "Scores",
-    "SearchResult",
-    "StorageError",
     "StoreError",
     "Study",
     "StudyError",
@@ -158,30 +140,19 @@ __all__ = [
     "StudyResult",
     "Verdict",
     "__version__",
-    "atlas",
-    "bench",
-    "claims",
     "evaluate",
-    "export",
     "export_report",
-    "fit",
     "generate",
-    "import_model",
     "load_study",
     "logs",
     "new",
     "open",
     "plan",
-    "plan_on",
     "plug_in",
     "prepare",
     "record_result",
-    "register",
-    "replicate",
     "report",
     "run",
-    "scale_up",
-    "search",
     "study_schema",
 ]
 

@@ -12,9 +12,10 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from textwrap import fill
 from typing import Any, NoReturn, Protocol, cast
 
-from ablate.commands import BAD_INPUT, COMMANDS
+from ablate.commands import BAD_INPUT, COMMANDS, FOLDED, grouped, unfolded
 from ablate.commands._streams import make_writable
 from ablate.terminal import visible_streams
 from ablate.training.stop import TO_END, Stopped, as_ctrl_c
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _ended(arguments: Sequence[str] | None) -> int:
     """Exit status of one command."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = unfolded(list(sys.argv[1:] if arguments is None else arguments))
     options = argparse.Namespace(positional={})
     try:
         try:
@@ -67,20 +68,23 @@ def _ended(arguments: Sequence[str] | None) -> int:
         message = _as_given(error, options) if isinstance(error, ArgumentError) else str(error)
         print(f"ablate: {message}" if "\n" not in message else message, file=sys.stderr)
         return BAD_INPUT
-    except ImportError as error:
-        return _of_plugin(error)
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         _drop_unwritten()
         return UNREAD
     except (OSError, MemoryError, RuntimeError) as error:  # a full disk, a folder that may not be written
         if isinstance(error, RuntimeError) and not str(error).startswith("Symlink loop"):  # OSError from 3.13 on
-            raise
+            from evals.costs.memory import is_out_of_memory  # noqa: PLC0415 (loads torch, whose error this may be)
+
+            if not is_out_of_memory(error):
+                raise
+            error = MemoryError()
         print(f"ablate: {str(error) or 'out of memory'}", file=sys.stderr)
         _drop_unwritten()
         return BAD_INPUT
-    except KeyboardInterrupt as end:
-        print("ablate: stopped. Run the same command again to resume.", file=sys.stderr)
-        return 128 + (end.number if isinstance(end, Stopped) else signal.SIGINT)
+    except SystemExit:  # `--help`, which loads nothing heavy
+        raise
+    except BaseException as error:
+        return _otherwise(error)
 
 
 def _drop_unwritten() -> None:
@@ -92,13 +96,20 @@ def _drop_unwritten() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _of_plugin(error: ImportError) -> int:
-    """Print a PluginError and return the exit status; re-raise any other ImportError, which is a bug of ours."""
+def _otherwise(error: BaseException) -> int:
+    """Print why a command was stopped, or has no plug-in or tokenizer, and return the exit status; re-raise any other
+    error, which is a bug of ours."""
     from zoo.errors import PluginError  # noqa: PLC0415 (start-up is quick)
 
-    if not isinstance(error, PluginError):
+    if isinstance(error, KeyboardInterrupt):
+        print("ablate: stopped. Run the same command again to resume.", file=sys.stderr)
+        return 128 + (error.number if isinstance(error, Stopped) else signal.SIGINT)
+    if isinstance(error, PluginError):
+        print(f"ablate: {error}", file=sys.stderr)
+    elif type(error).__name__ == "PanicException":  # Rust's, on an expression that backtracks without end
+        print(f"ablate: a tokenizer cannot encode the text: {error}", file=sys.stderr)
+    else:
         raise error
-    print(f"ablate: {error}", file=sys.stderr)
     return BAD_INPUT
 
 
@@ -199,22 +210,51 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+WIDTH = 79
+NAMES = 16
+"""Width of the help, and of the column of its names, in characters."""
+
+
+def _said(name: str) -> str:
+    """First line of a command's help."""
+    return (importlib.import_module(COMMANDS[name]).__doc__ or "").partition("\n")[0]
+
+
+def _listed() -> str:
+    """The commands by group, a line or two for each."""
+    lines = []
+    for group, names in grouped().items():
+        lines.append(f"{group}:")
+        for name in names:
+            begin = f"    {name}".ljust(NAMES)
+            lines.append(fill(_said(name).rstrip("."), WIDTH, initial_indent=begin, subsequent_indent=" " * NAMES))
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _also(name: str) -> str:
+    """What else a command does, by options that have options of their own."""
+    more = [(option, _said(other)) for other, (command, option) in FOLDED.items() if command == name]
+    lines = [f"  ablate {name} {option} …\n      {said}" for option, said in more]
+    return "\n".join(["\n\nalso, with options of its own (--help):", *lines]) if lines else ""
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="ablate",
+        usage="ablate [-h] [-V] COMMAND ...",
         description="Train small language models that differ in one choice, and report which is better.",
-        epilog=EXAMPLES,
+        epilog=f"{_listed()}\n{EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-V", "--version", action=_Version, nargs=0, help="print the version")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(prog="ablate", metavar="COMMAND", required=True, help=argparse.SUPPRESS)
     for name, place in COMMANDS.items():
         module = cast(Command, importlib.import_module(place))
         text = module.__doc__ or ""
         sub = commands.add_parser(
             name,
-            help=text.partition("\n")[0].rstrip("."),
-            description=text,
+            description=f"{text}{_also(name)}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         sub.set_defaults(command=module)

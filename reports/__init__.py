@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from reports.atlas.findings import findings_files
-    from reports.atlas.readme import tables_file
-    from reports.atlas.sources import Sources
-    from reports.judge.claims.replication import replicated
     from reports.judge.findings.next_steps import next_steps, step_words
     from reports.judge.findings.study_summary import StudySummary
     from reports.page.html.cell import render_cell as notebook_cell
     from reports.page.html.export import export_study
     from reports.page.html.page import record_look
     from reports.page.html.page import render_study as render
-    from reports.page.html.search_page import render as render_search
-    from reports.page.html.site import render_site
+    from reports.page.html.site import render_other, render_site
     from reports.page.summarising import summarise_study as summarise
     from reports.page.wording.answers import closing_table as table
     from reports.page.wording.answers import headline
     from reports.page.wording.cost_words import unmeasured
     from reports.page.wording.finding_words import sentence
     from reports.page.wording.summary_json import documents
-    from reports.results.document import RecordedResult
     from reports.results.files import read as read_result
     from reports.results.sizes import size_of
     from reports.results.storing import record_result, results_of_store
-    from store.documents import SearchDocument
 
 # Lazy, so that `import reports` is cheap.
 _HOME = {
     "documents": "reports.page.wording.summary_json",
     "export_study": "reports.page.html.export",
-    "findings_files": "reports.atlas.findings",
     "headline": "reports.page.wording.answers",
     "next_steps": "reports.judge.findings.next_steps",
     "notebook_cell": "reports.page.html.cell:render_cell",
@@ -46,26 +37,22 @@ _HOME = {
     "record_look": "reports.page.html.page",
     "record_result": "reports.results.storing",
     "render": "reports.page.html.page:render_study",
-    "render_search": "reports.page.html.search_page:render",
+    "render_other": "reports.page.html.site",
     "render_site": "reports.page.html.site",
-    "replicated": "reports.judge.claims.replication",
     "results_of_store": "reports.results.storing",
     "sentence": "reports.page.wording.finding_words",
     "size_of": "reports.results.sizes",
     "step_words": "reports.judge.findings.next_steps",
     "summarise": "reports.page.summarising:summarise_study",
     "table": "reports.page.wording.answers:closing_table",
-    "tables_file": "reports.atlas.readme",
     "unmeasured": "reports.page.wording.cost_words",
 }
 
 __all__ = [
-    "atlas_files",
     "contrasts",
     "documents",
     "export_study",
     "figures_of",
-    "findings_files",
     "headline",
     "next_steps",
     "notebook_cell",
@@ -76,19 +63,14 @@ __all__ = [
     "record_look",
     "record_result",
     "render",
-    "render_search",
+    "render_other",
     "render_site",
-    "replicated",
     "results_of_store",
-    "search_answer",
-    "search_found",
-    "search_table",
     "sentence",
     "size_of",
     "step_words",
     "summarise",
     "table",
-    "tables_file",
     "unmeasured",
     "withheld",
 ]
@@ -99,16 +81,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'reports' has no attribute '{name}'")
     module, _, attribute = _HOME[name].partition(":")
     return getattr(importlib.import_module(module), attribute or name)
-
-
-def atlas_files(
-    results: Sequence[RecordedResult], sources: Sources, out: Path, pages: Mapping[str, Path]
-) -> dict[Path, str]:
-    """Text of each atlas page, keyed by its path below `out`. pages: reports, keyed by the name of their result."""
-    from reports.atlas.site import atlas_pages, report_paths  # noqa: PLC0415 (keeps the import cheap)
-
-    found = atlas_pages(results, sources, report_paths(out, pages))
-    return {out / path: text for path, text in found.items()}
 
 
 def contrasts(summary: StudySummary) -> list[str]:
@@ -179,26 +151,3 @@ def open_arms(study_dir: Path | str) -> tuple[str, ...]:
     from reports.judge.reading.units import judging  # noqa: PLC0415
 
     return summary.open_arms(summary.summarise(judging(collect(study_dir))))
-
-
-def search_found(search_dir: Path | str) -> SearchDocument:
-    """A search's document, with scores on fresh seeds and the best trials by these scores, if there are any."""
-    from reports.searches.search import read_search  # noqa: PLC0415 (keeps the import cheap)
-
-    return read_search(Path(search_dir), curves=False).document
-
-
-def search_table(search_dir: Path | str) -> tuple[tuple[str, ...], ...]:
-    """The best trials as rows of text, header first; all trials of a search without verdicts."""
-    from reports.searches.search import read_search  # noqa: PLC0415 (keeps the import cheap)
-    from reports.searches.search_tables import closing_table  # noqa: PLC0415
-
-    return closing_table(read_search(Path(search_dir), curves=False)).lines
-
-
-def search_answer(search_dir: Path | str) -> str:
-    """The answer of a search in one sentence."""
-    from reports.searches.search import read_search  # noqa: PLC0415 (keeps the import cheap)
-    from reports.searches.search_words import headline  # noqa: PLC0415
-
-    return headline(read_search(Path(search_dir), curves=False))

@@ -1,6 +1,7 @@
 """Cache of models' answers, so that no request is computed twice: after a kill, or if tasks overlap.
 
-Each row is sealed. Unsealed rows of earlier versions are ignored, and their questions are asked again.
+Each row is sealed, and the file names the model that gave the answers, by the checksum of its `sums.json`. Unsealed
+rows of earlier versions are ignored, and their questions are asked again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from store.files import StoreError, check_regular
 _AT_ONCE = 500
 """Rows per query, and per transaction."""
 _TABLE = "CREATE TABLE IF NOT EXISTS sealed (key BLOB PRIMARY KEY, answer TEXT, seal BLOB) WITHOUT ROWID"
+
+
+_OF_MODEL = "CREATE TABLE IF NOT EXISTS model (sums TEXT)"
 
 
 class AnswersError(StoreError):
@@ -89,9 +93,34 @@ def whole(path: Path | None) -> Iterator[None]:
         raise AnswersError(f"{path} is damaged: remove it to let the model answer again") from error
 
 
-def check(path: Path) -> bool:
-    """Check a file of answers, if it exists, without changing it. False if it has unsealed answers of an earlier
-    version. Raises AnswersError, or OSError if it cannot be used."""
+def bind(path: Path, sums: str) -> None:
+    """Name the model of a file of answers, which is created if it is missing. Raises AnswersError if it is another's.
+
+    sums: checksum of the model's `sums.json`.
+    """
+    if path.exists():
+        check_regular(path)
+    path.touch()  # sqlite would create a file that the group cannot write
+    with whole(path), closing(sqlite3.connect(path, timeout=60)) as file, file:
+        file.execute(_OF_MODEL)
+        _check_model(path, file, sums)
+        file.execute("INSERT INTO model SELECT ? WHERE NOT EXISTS (SELECT * FROM model)", (sums,))
+
+
+def _check_model(path: Path, file: sqlite3.Connection, sums: str) -> bool:
+    """Whether the file names this model; False if it names none. Raises AnswersError if it names another."""
+    named = [found for (found,) in file.execute("SELECT sums FROM model")]
+    if set(named) - {sums}:
+        raise AnswersError(f"{path} has answers of another model: remove it to let this one answer")
+    return bool(named)
+
+
+def check(path: Path, sums: str | None) -> bool:
+    """Check a file of answers, if it exists, without changing it. False if it has unsealed answers, or does not name
+    its model, as in earlier versions. Raises AnswersError, or OSError if it cannot be used.
+
+    sums: checksum of the model's `sums.json`; None if there is no model.
+    """
     if not path.exists():
         return True
     check_regular(path)
@@ -101,12 +130,13 @@ def check(path: Path) -> bool:
         if "sealed" in tables:
             for row in file.execute("SELECT key, answer, seal FROM sealed"):
                 _answer(*row)
-        return tables <= {"sealed"}
+        is_bound = "model" in tables and (sums is None or _check_model(path, file, sums))
+        return tables <= {"sealed", "model"} and (is_bound or not tables)
 
 
 def _answer(key: bytes, answer: str, seal: bytes) -> Any:
     """The parsed answer. Raises ValueError if the row does not match its seal."""
-    if seal != _seal(key, answer):
+    if not isinstance(answer, str) or seal != _seal(key, answer):  # not str: in a file that was cut
         raise ValueError("the answer does not match its seal")
     return json.loads(answer)
 

@@ -60,6 +60,24 @@ def one_at_a_time(file: FileIO) -> Iterator[None]:
 
 
 @contextmanager
+def held(path: Path, blocking: bool = True) -> Iterator[None]:
+    """Hold the lock of a file, which is created if it is missing, and stays. The system frees the lock of a holder that
+    dies. Raises BlockingIOError if another holds it and not `blocking`, StoreError where there are no locks."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        check_regular(path)
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if blocking else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            remedy = "this file system has no locks: use a store on one that has them (--store DIR)"
+            raise StoreError(f"{path}: {error.strerror}: {remedy}") from error
+        yield
+
+
+@contextmanager
 def fenced(folder: Path, check: Callable[[], None]) -> Iterator[None]:
     """Within the block, call `check` just before any write to `folder`, or replacement of it, takes effect."""
     name = folder.absolute()
@@ -188,5 +206,8 @@ def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
     finally:
         os.close(descriptor)

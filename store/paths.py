@@ -111,6 +111,10 @@ class Paths:
         """Cache of the model's answers; may be removed."""
         return self.run_dir(digest) / "answers.db"
 
+    def trace_path(self, digest: str) -> Path:
+        """The trace of some training steps, for a browser."""
+        return self.run_dir(digest) / "trace.json.gz"
+
     def error_path(self, digest: str) -> Path:
         return self.run_dir(digest) / "error.txt"
 
@@ -163,6 +167,11 @@ class Paths:
     def campaign_path(self, name: str) -> Path:
         """The proposals of a campaign."""
         return self.root / "campaigns" / f"{quote(name, safe='')}.ndjson"
+
+    @property
+    def campaigns_lock(self) -> Path:
+        """Held while a proposal is charged to what all of them may take."""
+        return self.root / "campaigns" / "total.budget.lock"
 
     @property
     def index_path(self) -> Path:

@@ -63,7 +63,7 @@ def result_of(digest: str, **changes: Any) -> ResultDocument:
         "mfu": 0.4,
         "matmul_flops_per_second": 2.3e11,
         "peak_memory_bytes": 200 * 2**20,
-        "peak_memory_source": "VmHWM",
+        "peak_memory_source": "cuda allocated",
         "loss_spikes": None,
         "loss_spike_steps": (),
         "grad_norm": GradNorm(median=0.5, max=2.0, spikes=0),

@@ -14,20 +14,16 @@ def recomputed(block: Block, x: Tensor, step: ForwardPass) -> Tensor:
     """`block(x, step)` under activation checkpointing: outputs, gradients and random draws are bitwise the same.
 
     A pass stores in `step` what later layers share. The recomputation must start from the same state as the first pass,
-    or it would skip work, and must store nothing, or losses would count twice. So each runs on a copy of `step`. Only
-    the first copy is merged back; the second is marked by `ForwardPass.again`.
+    or it would skip work, and must store nothing, or losses would count twice. So both run on a copy of `step`, which
+    is an output like any other: that of the recomputation is dropped. State that outlives the function, such as a flag
+    that tells the two apart, would be a side effect, at which torch.compile breaks the graph.
     """
-    found, first = step.copy(), True
+    found = step.copy()
 
-    def run(x: Tensor) -> Tensor:
-        nonlocal first
+    def run(x: Tensor) -> tuple[Tensor, ForwardPass]:
         own = found.copy()
-        own.again = not first
-        out: Tensor = block(x, own)
-        if first:
-            first = False
-            step.take(own)
-        return out
+        return block(x, own), own
 
-    out: Tensor = checkpoint(run, x, use_reentrant=False)
-    return out
+    out, own = checkpoint(run, x, use_reentrant=False)
+    step.take(own)
+    return out  # type: ignore[no-any-return]

@@ -74,7 +74,8 @@ def fastest(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring)
 
 def pick(device: str, dtype: torch.dtype, needs: Needs) -> str:
     """Name of the fastest backend that can serve `needs` on this kind of device."""
-    if device == "cuda" and dtype in varlen.DTYPES and varlen.obstacle(needs) is None and not needs.whole:
+    fits = device == "cuda" and dtype in varlen.DTYPES and varlen.obstacle(needs) is None and not needs.whole
+    if fits and varlen.has_kernel():
         return "varlen"
     if device == "cuda" and _pays_in_flex(dtype, needs):
         return "flex"

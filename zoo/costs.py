@@ -26,7 +26,9 @@ class Cost:
     """Costs of a spec at a context length.
 
     params counts every parameter; params_active those that one token's forward pass uses (not all experts, and no
-    modules of multi-token prediction); params_embedding the tables of tokens, token types, positions and features.
+    modules of multi-token prediction); params_embedding the tables of tokens, token types, positions and features;
+    params_head the output table, 0 if it is the token table. params_inside is the rest, by which the size of a model
+    and the length of its training are told: a head counts in it as little if it is untied as if it is tied.
 
     Training FLOPs (forward and backward, with modules that predict only in training) are counted in three ways.
     flops_per_token is what the architecture needs, however it is computed, and what budgets count: the scores that the
@@ -47,12 +49,17 @@ class Cost:
     params: int
     params_active: int
     params_embedding: int
+    params_head: int
     flops_per_token_forward: float
     flops_per_token: float
     flops_per_token_square: float
     flops_per_token_executed: float
     flops_per_pass: float
     flops_per_step: float
+
+    @property
+    def params_inside(self) -> int:
+        return self.params - self.params_embedding - self.params_head
 
     def cache_bytes(
         self,
@@ -123,6 +130,7 @@ def cost(spec: ModelSpec, context: int = 1024, encoder_context: int | None = Non
         params=trained.parameters,
         params_active=trained.parameters - trained.inactive,
         params_embedding=embedding,
+        params_head=head_table(spec),
         flops_per_token_forward=total.flops,
         flops_per_token=(1 + BACKWARD) * trained.flops,
         flops_per_token_square=(1 + BACKWARD) * trained.flops_square,
@@ -149,12 +157,16 @@ def outer_cost(spec: ModelSpec, context: int) -> PartCost:
     transform = 0
     if spec.head_transform is not None:
         transform = spec.d_model * spec.d_model + spec.d_model + spec.block.norm.parameters(spec.d_model)
-    untied = 0 if spec.tie_embeddings else spec.vocab_size * spec.table_width
-    parameters = untied + 2 * spec.factor + transform + spec.vocab_size * (spec.head_bias + spec.logit_gain)
+    parameters = head_table(spec) + 2 * spec.factor + transform + spec.vocab_size * (spec.head_bias + spec.logit_gain)
     total = spec.read_out + matmul_cost(parameters, spec.factor)
     for feature in spec.features.values():
         total += feature.cost(spec, context)
     return total
+
+
+def head_table(spec: ModelSpec) -> int:
+    """Parameters of the output table; 0 if it is the token table."""
+    return 0 if spec.tie_embeddings else spec.vocab_size * spec.table_width
 
 
 def stack_cost(spec: ModelSpec, context: int, prefix: float, memory: int = 0) -> PartCost:

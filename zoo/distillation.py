@@ -37,14 +37,14 @@ class SoftTargets:
         """The same for some of its rows."""
         return replace(self, rows=self.rows[piece])
 
-    @torch.no_grad()
     def log_p(self) -> Tensor:
         """(n, V), float32: log p_t^{1/T}."""
-        logits = self.read_out(self.rows).float() / self.temperature
-        if self.top_k is not None and self.top_k < logits.shape[-1]:
-            kept = logits.topk(self.top_k, dim=-1)
-            logits = torch.full_like(logits, -torch.inf).scatter(-1, kept.indices, kept.values)
-        return logits.log_softmax(dim=-1)
+        with torch.no_grad():  # as a decorator it would break the graph of torch.compile
+            logits = self.read_out(self.rows).float() / self.temperature
+            if self.top_k is not None and self.top_k < logits.shape[-1]:
+                kept = logits.topk(self.top_k, dim=-1)
+                logits = torch.full_like(logits, -torch.inf).scatter(-1, kept.indices, kept.values)
+            return logits.log_softmax(dim=-1)
 
     def divergence(self, logits: Tensor, counts: Tensor, theirs: Tensor) -> Tensor:
         """(): Σ w · T² · KL over the rows where counts is true. logits: (n, V), the student's, float32; counts: (n,);

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from zoo.vocabulary import nearest
+
 Kind = Literal["unknown_key", "unknown_choice", "illegal"]
 """Machine-readable type of an error: no such setting, no such variant, or anything else."""
 
@@ -50,28 +52,10 @@ class PluginError(ImportError):
     """A plug-in cannot be used; the message is one line that names it and the reason."""
 
 
-OTHER_NAMES = {
-    "lr": ("learning_rate",),
-    "batch": ("batch_size", "micro_batch_size", "per_device_train_batch_size"),
-    "context": ("seq_len", "seq_length", "sequence_length", "block_size", "max_seq_len", "max_position_embeddings"),
-    "warmup": ("warmup_steps", "warmup_ratio", "warmup_iters"),
-    "d_model": ("hidden_size", "n_embd", "dim", "embed_dim"),
-    "n_layers": ("num_layers", "num_hidden_layers", "n_layer", "depth"),
-    "heads": ("n_heads", "num_heads", "n_head", "num_attention_heads"),
-    "kv_heads": ("n_kv_heads", "num_kv_heads", "num_key_value_heads"),
-    "d_ff": ("intermediate_size", "ffn_dim", "n_inner"),
-    "base": ("theta", "rope_theta"),
-    "window": ("sliding_window",),
-    "flops": ("compute",),
-    "limit": ("num_samples", "max_samples"),
-}
-"""Names that other libraries give to settings, keyed by ours."""
-
-
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """`" (did you mean 'x'?)"`, x being the candidate that other libraries call `word`, or else the nearest in
-    spelling; empty if none is near."""
+    """`" (did you mean 'x'?)"`, x being the candidate that papers and other libraries call `word`, or else the
+    nearest in spelling; empty if none is near."""
     known = list(candidates)
-    same = [path for path in known if str(word) in OTHER_NAMES.get(path.rpartition(".")[2], ())]
-    near = same or difflib.get_close_matches(str(word), known, n=1, cutoff=0.6)
-    return f" (did you mean '{near[0]}'?)" if near else ""
+    close = difflib.get_close_matches(str(word), known, n=1, cutoff=0.6)
+    near = nearest(str(word), known) or next(iter(close), None)
+    return f" (did you mean '{near}'?)" if near else ""

@@ -162,7 +162,7 @@ class ForwardPass:
     losses: terms that layers add to the training objective, already weighted.
     states: state that parts of the stack carry from one layer to the next, by the part's name (see `zoo.features`).
     kept: results that passes with the same cache share, by keys that name all they depend on; None without a cache.
-    again: whether this recomputes an earlier pass for its gradients, so that nothing may be counted twice.
+    counts: counts that modules have passed to `count`, if this is a copy; None if they are recorded at once.
     """
 
     index: Tensor
@@ -184,7 +184,7 @@ class ForwardPass:
     losses: list[Tensor] = field(default_factory=list)
     states: dict[str, Any] = field(default_factory=dict)
     kept: dict[Any, Any] | None = None
-    again: bool = False
+    counts: list[tuple[Callable[[Tensor], None], Tensor]] | None = None
     _memo: dict[Any, Any] = field(default_factory=dict)
 
     @staticmethod
@@ -198,7 +198,7 @@ class ForwardPass:
         positions in the text, if the layers are to use these."""
         index = torch.arange(start, start + count, device=self.index.device)
         own = ForwardPass(index, places=places, start=start, shared=self.shared, losses=self.losses)
-        own.recorder, own.prefix, own.kept = self.recorder, self.prefix, self.kept
+        own.recorder, own.prefix, own.kept, own.counts = self.recorder, self.prefix, self.kept, self.counts
         return own
 
     @property
@@ -235,15 +235,25 @@ class ForwardPass:
         return value
 
     def copy(self) -> ForwardPass:
-        """A copy with the same losses, lent tensors and memo so far; additions to it do not reach this pass."""
+        """A copy with the same losses, lent tensors and memo so far; additions to it do not reach this pass, and counts
+        are not recorded."""
         lent = None if self.lent is None else dict(self.lent)
-        return replace(self, losses=list(self.losses), lent=lent, _memo=dict(self._memo))
+        return replace(self, losses=list(self.losses), lent=lent, counts=[], _memo=dict(self._memo))
 
     def take(self, other: ForwardPass) -> None:
         """Merge what a copy of this pass has collected since."""
         self.losses += other.losses[len(self.losses) :]
         self._memo |= other._memo
         self.lent = other.lent
+        for record, load in other.counts or ():
+            self.count(record, load)
+
+    def count(self, record: Callable[[Tensor], None], load: Tensor) -> None:
+        """`record(load)`, once per pass, even if the pass is recomputed for its gradients."""
+        if self.counts is None:
+            record(load)
+        else:
+            self.counts.append((record, load))
 
     @property
     def listener(self) -> Tap | None:

@@ -8,7 +8,7 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NotRequired, TypeAlias, TypedDict, get_args
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, get_args, get_origin
 
 from ablate.api.published import Row, preset_row
 from ablate.plugins import check_groups
@@ -125,6 +125,15 @@ def settings_of(cls: type[Spec]) -> dict[str, object]:
     plain = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
     plain |= {name: value.model_dump(mode="json") for name, value in plain.items() if isinstance(value, Spec)}
     return {name: "required" if fields[name].is_required() else value for name, value in plain.items()}
+
+
+def named_values(annotation: Any) -> Iterator[str]:
+    """Values with a name that a setting of this type may have."""
+    if get_origin(annotation) is Literal:
+        yield from (value for value in get_args(annotation) if isinstance(value, str))
+    else:
+        for inside in get_args(annotation):
+            yield from named_values(inside)
 
 
 if __name__ == "__main__":

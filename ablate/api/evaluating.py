@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,8 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from ablate.api._import_request import imported_first
 from ablate.api.runs import find_run
-from ablate.data import AnyCorpus, SyntheticCorpus, open_corpus
+from ablate.data import SyntheticCorpus, open_corpus
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import restored
 from ablate.planning.checks import conditions
@@ -27,6 +27,7 @@ from evals.spec import EvalSpec, EvaluationError
 from store import Store, StoreError
 from store.documents import EvalsDocument, JsonObject
 from store.errors import ArgumentError
+from store.extensions import added_to
 from store.result_columns import Schema
 from zoo.spec import ModelSpec, parse
 
@@ -109,16 +110,17 @@ def evaluate(
     Example:
         >>> ablate.evaluate("3f2a", tasks=["heldout_pairs", "code_names"], limit=100).frame
     """
-    # A folder that is no run is a checkpoint, which is imported first.
-    folder = Path(run)
-    found = run if not folder.is_dir() or (folder / "run.json").exists() else imported_first(folder, store, progress)
+    folder, found = Path(run), run
+    if folder.is_dir() and not (folder / "run.json").exists():  # a checkpoint, which is imported first
+        for name in added_to(__name__):
+            found = importlib.import_module(name).imported_first(folder, store, progress)
     place, identity = find_run(found, store)
     directory = place.data(identity.data.digest).path
     if not directory.is_dir():
         raise StoreError(f"{identity.digest}: its corpus is not in {place.data_dir}")
     corpus = open_corpus(directory)
     given = {"tasks": tasks, "limit": limit, "at": at, **settings}
-    spec = _asked(given, corpus, parse(identity.model))
+    spec = asked(given, parse(identity.model), corpus if isinstance(corpus, SyntheticCorpus) else None)
     request = Request(
         store=str(place.root.resolve()),
         corpus=str(corpus.directory.resolve()),
@@ -131,8 +133,10 @@ def evaluate(
         return Scores(identity.digest, _evaluated(place, request))
 
 
-def _asked(settings: Mapping[str, object], corpus: AnyCorpus, model: ModelSpec) -> EvalSpec:
-    synthetic = corpus.source if isinstance(corpus, SyntheticCorpus) else None
+def asked(settings: Mapping[str, object], model: ModelSpec, corpus: SyntheticCorpus | None = None) -> EvalSpec:
+    """The evaluations that settings ask for, of a model on text, or on the corpus of a synthetic task. Raises
+    ArgumentError if one is unknown or not possible."""
+    synthetic = corpus.source if corpus else None
     source = synthetic.source if synthetic else "this run's data"
     found = conditions(synthetic, source, {"this one": model}, Path.cwd(), own_tokenizers=False)
     given = {name: value for name, value in settings.items() if value is not None and value is not False}

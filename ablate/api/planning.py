@@ -7,6 +7,7 @@ from typing import Unpack
 
 from ablate.api.study_names import StudyLike
 from ablate.api.study_plan import StudyPlan
+from ablate.machine.apart import near
 from ablate.machine.gpus import alike_gpus
 from ablate.machine.numerics import Numerics, restored
 from ablate.planning.memory import Room
@@ -69,7 +70,8 @@ def plan_in(context: RunContext, asked: Study) -> StudyPlan:
     done = {run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs}
     on_gpu = context.device == "cuda"
     runs = context.options.workers_per_gpu if on_gpu else context.engine.at_once
-    room = Room(room_bytes(context.device, [gpu.number for gpu in alike_gpus()]), runs, free=on_gpu)
+    free = near(context.device, room_bytes, context.device, [gpu.number for gpu in alike_gpus()])
+    room = Room(free, runs, free=on_gpu)
     at_once = context.engine.at_once
     speed = speed_for([rung.plan for rung in outcome.rungs], numerics)
     tuned, tuning = foreseen.tuned, foreseen.tuning

@@ -19,6 +19,7 @@ from store.errors import AblateError, ArgumentError, reason_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
+MOST_WHOLE = 2**63 - 1
 Dtype = Literal["bfloat16", "float16", "float32"]
 Device = Literal["cpu", "cuda"]
 
@@ -56,6 +57,8 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
         for name, annotation, value in _given(signature, signature.bind(*args, **kwargs)):
             parts = parts_of(annotation)
+            if _is_number(value, Integral) and abs(value) > MOST_WHOLE:
+                raise ArgumentError(name, f"whole numbers have at most 64 bits, not {int(value).bit_length():,}")
             if not any(_fits(part, value) for part in parts):
                 raise ArgumentError(name, f"expected {_words(parts)}, not {reprlib.repr(value)}")
         try:

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from ablate.api.prospects import Prospects
 from ablate.planning.campaign import CampaignOutcome
-from ablate.planning.durations import Duration, duration
+from ablate.planning.durations import Duration, busy_line, duration
 from ablate.planning.exports import Export, export_lines, exports
 from ablate.planning.foresight import Detection
 from ablate.planning.known_rates import Starts
@@ -23,6 +23,7 @@ from ablate.planning.plan_shown import (
     matched_line,
     plan_json,
     plan_rows,
+    refusal_lines,
     remarks,
     search_lines,
     tuning_runs,
@@ -152,6 +153,11 @@ class StudyPlan:
             "detectable_source": None if self.detectable is None else self.prospects.foresight.source,
         }
 
+    @property
+    def refusals(self) -> list[str]:
+        """A line for each arm whose runs cannot be executed with these options."""
+        return [line for rung in self.outcome.rungs for line in refusal_lines(rung.plan.arms, self.execution)]
+
     @cached_property
     def exports(self) -> dict[str, Export]:
         """The transformers architecture that `ablate.export` would write for each arm; empty if transformers is not
@@ -187,6 +193,7 @@ class StudyPlan:
         notes = [*brought_lines(self.asked), *compared, *remarks(self.asked, self.tuned, self.starts)]
         notes += checkpoint_lines(self.asked)
         notes += length_lines(self.outcome.plan, self.corpora)
+        notes += self.refusals
         for rung in self.outcome.rungs if self._memory_matters else ():
             notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)
         notes += export_lines(self.exports if details else {})
@@ -205,6 +212,7 @@ class StudyPlan:
         return [
             *notes,
             *([f"{self.at_once} run{'s' * (self.at_once > 1)} at once: {self.time}"] if str(self.time) else []),
+            *busy_line(self.at_once),
         ]
 
     @cached_property

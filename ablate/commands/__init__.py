@@ -22,29 +22,65 @@ OF_THE_CORE = (
     "new",
     "run",
     "plan",
-    "register",
     "data",
-    "search",
-    "import",
     "eval",
     "generate",
     "report",
-    "atlas",
-    "claims",
-    "replicate",
-    "ledger",
     "logs",
     "serve",
     "zoo",
     "schema",
-    "export",
-    "bench",
     "completion",
 )
 COMMANDS = {name: f"{__name__}.{name}" for name in OF_THE_CORE} | wings.commands()
-"""Module of each command, in the order of the help."""
+"""Module of each command."""
+GROUPS = {
+    "ask": ("new", "plan", "zoo"),
+    "run": ("run",),
+    "look": ("list", "report", "serve"),
+    "share": (),
+    "models": ("eval", "generate"),
+}
+"""Commands of the core by what they are for, in the order of the help. Wings say which group theirs belong to."""
+FOLDED = {
+    "status": ("list", "--running"),
+    "logs": ("report", "--log"),
+    "data": ("plan", "--data"),
+    "schema": ("new", "--schema"),
+    "completion": ("new", "--completion"),
+} | wings.folded()
+"""Commands that the help does not list: the option of another command that does the same."""
+
+
+def grouped() -> dict[str, list[str]]:
+    """Commands that the help lists, by group."""
+    own = {name: group for group, names in GROUPS.items() for name in names} | wings.groups()
+    found: dict[str, list[str]] = {group: [] for group in GROUPS}
+    for name in sorted(COMMANDS, key=_order):
+        if name not in FOLDED:
+            found[own[name]].append(name)
+    return found
+
+
+def _order(name: str) -> int:
+    """Place of a command in its group; those of wings come last."""
+    return next((names.index(name) for names in GROUPS.values() if name in names), len(COMMANDS))
+
+
+def unfolded(words: Sequence[str]) -> list[str]:
+    """A command line with an option of `FOLDED` as the command that does the same: `list --running` → `status`."""
+    for name, (command, option) in FOLDED.items():
+        if words[:1] == [command] and option in words:
+            place = words.index(option)
+            return [name, *words[1:place], *words[place + 1 :]]
+    return [*words]  # `list` here is the command
+
+
 PIPE_WIDTH = 200
 """Maximum width of tables, in characters, if the output is no terminal."""
+
+DIGITS = 18
+"""Most digits of a whole number on the command line: it fits in 64 bits."""
 
 DONE, SOME_FAILED, BAD_INPUT = 0, 1, 2
 """Exit statuses."""
@@ -147,9 +183,11 @@ def engine_settings(options: argparse.Namespace) -> dict[str, str]:
 
 
 def positive(text: str) -> int:
-    """Parse an argument that is a whole number from 1."""
-    if not text.isdecimal() or int(text) < 1:
+    """Parse an argument that is a whole number from 1, of at most 64 bits."""
+    if not text.isdecimal() or int(text[:DIGITS]) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1")
+    if len(text) > DIGITS:
+        raise argparse.ArgumentTypeError(f"'{text[:DIGITS]}…' has more than {DIGITS} digits")
     return int(text)
 
 

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from ablate.api.catalogue import OF_ARMS, WHOLES, Catalogue, catalogued, entry, settings_of
+from ablate.api.catalogue import OF_ARMS, TAGS, WHOLES, Catalogue, catalogued, entry, named_values, settings_of
+from ablate.api.model_table import ASSUMED, COLUMNS, as_csv, as_markdown, published_model
 from ablate.api.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
 from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.commands import OptionError, print_json, print_table
 from ablate.commands._building_blocks import names as building_blocks
 from ablate.commands._building_blocks import show_block
-from reports.atlas.models import ASSUMED, COLUMNS
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
 from zoo.settings.descriptions import descriptions
+from zoo.vocabulary import nearest
 
 
 def show_presets(form: str, as_json: bool) -> int:
@@ -31,9 +32,6 @@ def show_presets(form: str, as_json: bool) -> int:
         print("* assumed: not in the source. Parameters are counted from the spec;")
         print("published counts are those of the source.")
     else:
-        from ablate.api.atlas import published_model
-        from reports.atlas.models import as_csv, as_markdown
-
         print({"markdown": as_markdown, "csv": as_csv}[form]([published_model(name) for name in names()]), end="")
     return 0
 
@@ -83,6 +81,10 @@ def _show_setting(name: str, groups: Catalogue, presets: Sequence[str], as_json:
         show_block(name, as_json)
         return 0
     if not having:
+        fields = [(key, field.annotation) for *_, cls in owners for key, field in cls.model_fields.items()]
+        for key, kind in (each for each in fields if each[0] not in TAGS):
+            if value := nearest(name, named_values(kind)):
+                raise OptionError(f"unknown name '{name}': '{value}' is a value of {key}, see `ablate zoo {key}`")
         settings = (key for *_, cls in owners for key in settings_of(cls))
         known = [*presets, *(kind for _, kind, _ in owners), *settings, *building_blocks()]
         raise OptionError(f"unknown name '{name}'" + (did_you_mean(name, known) or ": see `ablate zoo`"))

@@ -68,18 +68,11 @@ def _words(line: Sequence[str]) -> Iterable[str]:
 
 
 def _names(command: str, positional: Sequence[argparse.Action]) -> Iterable[str]:
-    """Names to complete: studies for a command that takes one, papers for `replicate`, presets for `zoo`. The shell
+    """Names to complete: studies for a command that takes one, or else what the command's own `names` says. The shell
     completes files."""
     from ablate.study.written import shipped
 
     if any(action.metavar == "STUDY" for action in positional):
         return shipped()
-    if command == "replicate":
-        from ablate.study.papers import papers
-
-        return papers()
-    if command == "zoo":
-        from zoo.presets import names
-
-        return ["presets", *names()]
-    return ()
+    own = getattr(importlib.import_module(COMMANDS[command]), "names", None)
+    return own() if own else ()

@@ -118,9 +118,10 @@ def _group(row: ListedStudy) -> str:
     return f"needs {row['needs']}" if row["needs"] else "not answered yet"
 
 
-def _has(name: str, question: str, words: Sequence[str]) -> bool:
-    text = f"{name} {question}".lower()
-    return all(word.lower() in text for word in words)
+def _has(name: str, question: str, phrases: Sequence[str]) -> bool:
+    from zoo.vocabulary import says
+
+    return all(says(f"{name} {question}", phrase) for phrase in phrases)
 
 
 def _short(text: str) -> str:

@@ -8,21 +8,12 @@ tracing a training step on tensors without data (a second per arm), and the tran
 
 The difference that the study will probably detect follows from the noise of comparable stored runs, or else from noise
 measured elsewhere at the nearest size.
-
---on predicts time and memory on a device that is not at hand, without a network, and what bounds a training step there;
---hours chooses the largest scale that fits:
-  ablate plan studies/norm_placement.yaml --on h100 --hours 8
-
---at applies the arms to a published model at full size instead, and predicts parameters, weight and cache bytes,
-prefill and decoding time on a device, by a roofline. For example:
-  ablate plan studies/gqa_groups.yaml --at llama3-70b --context 131072 --device h200
---memory instead of --device gives the largest batch that fits, at several contexts:
-  ablate plan studies/gqa_groups.yaml --at llama3 --memory 80GB
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 from dataclasses import asdict
 from typing import Any
 
@@ -34,14 +25,13 @@ from ablate.commands import (
     add_run_options,
     add_study,
     given,
-    positive,
     print_json,
     print_prose,
     print_table,
 )
+from store.extensions import added_to
 
-DTYPES = ("bfloat16", "float16", "float32")
-SETTINGS = ("workers", "workers_per_gpu", "microbatch", "recompute")
+SETTINGS = ("workers", "workers_per_gpu", "microbatch", "recompute", "devices", "shard")
 """Settings of execution that a plan on this machine depends on."""
 
 
@@ -61,48 +51,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--device",
         help="cpu or cuda (default: cuda if there is a GPU); with --at, a device such as h200, or `this`",
     )
-    there = parser.add_argument_group("predictions for another device")
-    there.add_argument("--on", metavar="DEVICE", help="a device other than this machine's, such as h100 or rtx4090")
-    there.add_argument("--hours", type=float, help="choose the largest scale that fits in this many hours")
-    paper = parser.add_argument_group("predictions at full size")
-    paper.add_argument("--at", metavar="PRESET", help="a preset, or one of its sizes such as llama3-70b")
-    paper.add_argument("--context", type=positive, help="tokens per row (default: 8192; with --memory, several)")
-    paper.add_argument("--batch", type=positive, help="rows (default: 1)")
-    paper.add_argument("--memory", metavar="SIZE", help="show the largest batch that fits in SIZE, such as 80GB")
-    paper.add_argument("--dtype", choices=DTYPES, help="dtype of weights, cache and matmuls (default: bfloat16)")
+    for each in _others():
+        each.configure(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.on is not None:
-        import ablate
-
-        for name in ("at", "context", "batch", "dtype", "memory", "device", "detect", "microbatch"):
-            if getattr(options, name) is not None:
-                raise OptionError(f"--{name} cannot be combined with --on")
-        found = ablate.plan_on(options.study, options.on, **given(options, "scale", "sets", "hours"))
-        if options.json:
-            print_json(found.document())
-            return DONE
-        print_prose([found.study.question])
-        print_table(found.table())
-        print_prose(found.notes())
-        return DONE
-    if options.hours is not None:
-        raise OptionError("--hours needs --on DEVICE")
-    if options.at is None:
-        return _show_plan(options)
-    return _show_scaleup(options) if options.memory is None else _show_fit(options)
-
-
-def _show_plan(options: argparse.Namespace) -> int:
-    """Print the plan of a study. Raises OptionError for options of --at."""
+    for each in _others():
+        if each.wanted(options):
+            return int(each.run(options))
     import ablate
     from ablate.api.recorded import recorded, sentence
 
-    for name in ("context", "batch", "dtype", "memory"):
-        if getattr(options, name) is not None:
-            raise OptionError(f"--{name} needs --at PRESET")
     if options.device not in (None, *HERE):
         raise OptionError(f"--device {options.device}: expected {' or '.join(HERE)}; other devices need --at PRESET")
     plan = ablate.plan(
@@ -126,43 +86,6 @@ def _show_plan(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _show_scaleup(options: argparse.Namespace) -> int:
-    import ablate
-    from ablate.commands._scaleup import HEADER, explained, row
-    from evals.costs.devices import THIS, names
-
-    if options.device is None:
-        raise OptionError(f"--at needs --device: one of {', '.join((*names(), THIS))}")
-    found = ablate.scale_up(options.study, **_paper(options, "device", "context"))
-    if options.json:
-        print_json(found.document())
-        return DONE
-    print(found.study.question)
-    print_table([HEADER, *map(row, found.arms)])
-    print("\n".join(explained(found)))
-    return DONE
-
-
-def _show_fit(options: argparse.Namespace) -> int:
-    import ablate
-    from ablate.commands._scaleup import fit_explained, fit_header, fit_row
-
-    if options.device is not None:
-        raise OptionError(
-            f"--memory cannot be combined with --device: what fits does not depend on {options.device}'s speed"
-        )
-    contexts: dict[str, Any] = {} if options.context is None else {"contexts": (options.context,)}
-    found = ablate.fit(options.study, **_paper(options, "memory"), **contexts)
-    if options.json:
-        print_json(found.document())
-        return DONE
-    print(found.study.question)
-    print_table([fit_header(found.room), *map(fit_row, found.arms)])
-    print("\n".join(fit_explained(found)))
-    return DONE
-
-
-def _paper(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """The options of a prediction at full size that were given."""
-    found = given(options, "at", "scale", "sets", "batch", "dtype", *names)
-    return {name: value for name, value in found.items() if value is not None}
+def _others() -> list[Any]:
+    """Modules with other kinds of plans: `configure(parser)`, `wanted(options)` and `run(options)`."""
+    return [importlib.import_module(name) for name in added_to(__name__)]

@@ -24,7 +24,7 @@ BEGIN = (
 )
 GO_ON = (
     ("ablate list", "the answers so far"),
-    ("ablate status", "runs in progress"),
+    ("ablate list --running", "runs in progress"),
     ("ablate report STUDY", "re-render a study's page"),
     ("ablate new my_question", "start a study of your own"),
 )

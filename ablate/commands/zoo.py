@@ -9,6 +9,7 @@ settings that belong to no variant).
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
 from ablate.commands import OptionError, add_json
 
@@ -31,6 +32,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--quick", action="store_true", help="with --check: the variant by itself only, in seconds")
     add_json(parser)
+
+
+def names() -> Iterable[str]:
+    """Names to complete on the command line."""
+    from zoo.presets import names
+
+    return ["presets", *names()]
 
 
 def run(options: argparse.Namespace) -> int:

@@ -44,11 +44,16 @@ def vocabulary(spec: DataSource, base: Path = Path()) -> int:
     return spec.vocab_size if isinstance(spec, SyntheticSource) else _text(spec).tokenizer.vocabulary(base)
 
 
-def prepare(spec: DataSource, root: Path, base: Path = Path(), progress: Progress | None = None) -> AnyCorpus:
+def prepare(
+    spec: DataSource, root: Path, base: Path = Path(), progress: Progress | None = None, context: int | None = None
+) -> AnyCorpus:
     """Open the corpus of `spec` in `root/<digest>/`; create the folder first if it is missing.
 
+    context: tokens of a window that the held-out text must have room for; a new corpus that has none is not kept.
+
     Raises:
-        DataError: the text or the tokenizer cannot be read, a split would be empty, or the text changed meanwhile.
+        DataError: the text or the tokenizer cannot be read, a split would be empty or is shorter than `context`, or the
+            text changed meanwhile.
         StoreError: the folder exists and cannot be read.
     """
     identity = identify(spec, base, root)
@@ -56,8 +61,17 @@ def prepare(spec: DataSource, root: Path, base: Path = Path(), progress: Progres
     if not folder.path.exists():
         with folder.making() as work:
             if work is not None:
-                _fill(work, spec, identity, base, root, progress or (lambda stage, share: None))
-    return open_corpus(folder.path)
+                made = _fill(work, spec, identity, base, root, progress or (lambda stage, share: None))
+                _check_room(made, context)
+    found = open_corpus(folder.path)
+    _check_room(found, context)
+    return found
+
+
+def _check_room(corpus: AnyCorpus, context: int | None) -> None:
+    """Raise DataError if the held-out text is shorter than a window."""
+    if isinstance(corpus, Corpus) and context is not None:
+        corpus.held_out_starts("test", context)
 
 
 def open_corpus(directory: Path) -> AnyCorpus:
@@ -77,11 +91,12 @@ def open_corpus(directory: Path) -> AnyCorpus:
 
 def _fill(
     work: DataFolder, spec: DataSource, identity: DataIdentity, base: Path, root: Path, progress: Progress
-) -> None:
+) -> AnyCorpus:
     if isinstance(spec, SyntheticSource):
-        work.write(synthetic_meta(spec, identity))
-    else:
-        write_corpus(_text(spec), _pinned(spec, root), identity, work, base, progress)
+        made = synthetic_meta(spec, identity)
+        work.write(made)
+        return SyntheticCorpus(work, made)
+    return Corpus(work, write_corpus(_text(spec), _pinned(spec, root), identity, work, base, progress))
 
 
 def _pinned(spec: DataSource, root: Path | None) -> TextSource:
@@ -111,7 +126,7 @@ BATCH_BYTES = 1_000_000
 
 def write_corpus(
     asked: TextSource, spec: TextSource, identity: DataIdentity, folder: DataFolder, base: Path, progress: Progress
-) -> None:
+) -> TextMeta:
     """Read and tokenise the text; write all splits, the tokenizer and the metadata into an empty folder.
 
     spec: `asked`, with remote revisions fixed.
@@ -156,6 +171,7 @@ def write_corpus(
         taken=_taken(spec, base, found),
     )
     folder.write(meta)
+    return meta
 
 
 def _taken(spec: TextSource, base: Path, found: Survey) -> TakenText:

@@ -76,6 +76,7 @@ def in_flops(study: Study, train: TrainSpec, spec: ModelSpec) -> Study:
     if study.budget.tokens_per_parameter is None:
         return study
     costs = training_cost(train, spec, study.data.widths(train.context))
+    # an untied head counts here, as it always has: leaving it out would change the runs of such studies
     budget = study.budget.in_flops(costs.params - costs.params_embedding, costs.flops_per_token)
     return replace(study, sections=study.sections.model_copy(update={"budget": budget}))
 

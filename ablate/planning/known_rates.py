@@ -148,7 +148,9 @@ def _is_like(study: Study, arm: ArmPlan, earlier: Earlier, store: Store) -> bool
     """Whether an earlier arm has the same model, or the same edits in the same study, with settings of training that
     are alike."""
     known = earlier.arm
-    if not (_are_near(_size(arm), known.parameters_non_embedding) and _are_near(arm.tokens, known.tokens)):
+    if not (
+        _are_near(_size(arm), known.parameters - known.parameters_embedding) and _are_near(arm.tokens, known.tokens)
+    ):
         return False
     run, own = store.read_run(known.runs[0].digest), arm.runs[0].identity
     if run is None:
@@ -170,7 +172,14 @@ def _beside(train: JsonObject) -> JsonObject:
 
 
 def _size(arm: ArmPlan) -> int:
+    """With an untied head, which stored runs of earlier versions do not tell from the rest."""
     return arm.parameters - arm.parameters_embedding
+
+
+def _is_of_size(setting: _Setting, size: int, tokens_per_parameter: float) -> bool:
+    return all(_are_near(size, each) for each in setting.parameters) and all(
+        _are_near(tokens_per_parameter, each) for each in setting.tokens_per_parameter
+    )
 
 
 def _are_near(one: float, other: float) -> bool:
@@ -214,8 +223,8 @@ def _recorded(study: Study, arm: ArmPlan) -> KnownRate | None:
     is_like = (
         setting.rates != untuned(StudyRates(how="written", where=None))
         and setting.context == arm.train.context
-        and all(_are_near(_size(arm), each) for each in setting.parameters)
-        and all(_are_near(arm.length.tokens_per_parameter, each) for each in setting.tokens_per_parameter)
+        # results recorded by earlier versions count an untied head
+        and any(_is_of_size(setting, size, arm.length.tokens / size) for size in (_size(arm), arm.cost.params_inside))
     )
     if not same or same[0].rate is None or not is_like:
         return None

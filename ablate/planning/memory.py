@@ -33,13 +33,11 @@ class MemoryNeed:
     """Predicted memory of one run of an arm.
 
     peak_memory_bytes: counted as in the run's result; None if it cannot be predicted. microbatch: rows of a batch at a
-    time; None for all. refusal: why the batch cannot be split as asked; None if it can. attention: backends of softmax
-    attention; None if unknown.
+    time; None for all. attention: backends of softmax attention; None if unknown.
     """
 
     peak_memory_bytes: int | None
     microbatch: int | None = None
-    refusal: str | None = None
     attention: str | None = None
 
     def fits(self, room: Room) -> bool:
@@ -75,7 +73,7 @@ def _need(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> MemoryN
     couples = arm.spec.couples_rows
     if isinstance(execution.microbatch, int):
         if couples is not None:
-            return MemoryNeed(None, None, couples)
+            return MemoryNeed(None)
         return _cut(plan, arm, execution.microbatch, execution.recompute)
     whole = _cut(plan, arm, None, execution.recompute)
     if execution.microbatch is None or couples is not None or whole.fits(room):
@@ -103,9 +101,7 @@ def warnings(plan: Plan, found: dict[str, MemoryNeed], execution: Execution, roo
     """A line for each arm that does not fit, with a remedy."""
     for arm in plan.arms:
         need = found[arm.name]
-        if need.refusal is not None:
-            yield f"arm {arm.name} cannot be trained with --microbatch {execution.microbatch}: {need.refusal}"
-        elif not need.fits(room):
+        if not need.fits(room):
             shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
             there = f"{_gib(room.bytes)} free" if room.free else _gib(room.bytes)
             excess = f"it needs about {_gib(need.peak_memory_bytes or 0)} of {there}{shared}"

@@ -82,8 +82,8 @@ class ArmPlan:
     @property
     def length(self) -> Length:
         """Length of the training, including that of the arm it starts from."""
-        size = self.parameters - self.parameters_embedding
-        return Length.of(self.tokens, self.steps, self.tokens_before, size, self.checkpoint is not None)
+        size, continues = self.cost.params_inside, self.checkpoint is not None
+        return Length.of(self.tokens, self.steps, self.tokens_before, size, continues)
 
     @property
     def kv_bytes_per_token(self) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from pydantic_core import to_jsonable_python
@@ -19,10 +19,13 @@ from ablate.readable import clock
 from ablate.study.design_spec import Screen, named
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
+from ablate.training.execution import Execution
+from ablate.training.refusals import refusal
 from evals.costs.machine import Speed
 from store.documents import JsonObject
 from store.documents.claims import origin, statement
 from store.documents.design import structure
+from store.documents.study import UNJUDGED
 from store.documents.study_arm import taught_by
 from store.documents.tuning import trials, untuned
 from zoo.settings.edits import expand
@@ -43,8 +46,10 @@ def search_lines(study: Study, base: ArmPlan, speed: Speed, at_once: float) -> l
     spec = study.search
     if spec is None:
         return []
-    whole, each = spec.whole_runs * spec.seeds, base.estimated_seconds(speed)
-    kept = f", {spec.repeats} of them reserved for more seeds of the leading settings" if spec.repeats else ""
+    last = spec.confirming if study.scale not in UNJUDGED else 0
+    whole, each = spec.whole_runs * spec.seeds + last, base.estimated_seconds(speed)
+    kept = f", at most {spec.repeats} of them further seeds of leading settings" if spec.repeats else ""
+    kept += f", and {last} runs that confirm the best against {base.name}" if last else ""
     begun = f"; trials start at {100 * spec.shares[0]:.3g} % of the budget" if spec.fidelity else ""
     lines = [
         f"Search: up to {spec.trials} trials{kept}{begun}: {whole * base.flops:.3g} FLOPs, about"
@@ -127,10 +132,11 @@ def plan_rows(
 ) -> list[tuple[str, ...]]:
     """Rows of the plan's table, header first: one per arm, differences from the baseline in per cent.
 
-    Edits made by matching have a column if there are any, memory needs if they are given. Tokens per parameter count
-    non-embedding parameters, and include the earlier training of an arm that starts from another.
+    Edits made by matching have a column if there are any, memory needs if they are given. Parameters are those
+    without embeddings and head, and tokens per parameter are of these, with the earlier training of an arm that starts
+    from another.
     """
-    columns = ["arm", "parameters", "embedding", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
+    columns = ["arm", "parameters", "total", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
     solved = ["adjusted to match"] * any(arm.matching for arm in plan.arms)
     traced = ["peak memory", "attention"] * (needs is not None)
     rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", *traced, *solved)]
@@ -142,8 +148,8 @@ def plan_rows(
         rows.append(
             (
                 arm.name,
+                f"{arm.cost.params_inside:,}",
                 f"{arm.parameters:,}{_percent(arm.differs['parameters'])}",
-                f"{arm.parameters_embedding:,}",
                 f"{arm.flops_per_token:,.0f}",
                 f"{arm.steps:,}",
                 f"{arm.tokens:,}{_percent(arm.differs['tokens'])}",
@@ -164,9 +170,17 @@ def matched_line(plan: Plan) -> str:
     return f"Matched: {plan.study.budget.matched}. In brackets: the difference from {plan.study.baseline}."
 
 
+def refusal_lines(arms: Iterable[ArmPlan], execution: Execution) -> Iterator[str]:
+    """A line for each arm whose runs cannot be executed as asked."""
+    for arm in arms:
+        reason = refusal(arm.runs[0].identity, arm.train, arm.spec, execution)
+        if reason is not None:
+            yield f"arm {arm.name}: {reason}"
+
+
 def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[str]:
-    """Remarks below a plan's table: the design, claims, teachers, valid but probably unintended settings, tuning and
-    its cost, and seeds whose number depends on results."""
+    """Remarks below a plan's table: the design, claims, teachers, valid but probably unintended settings, tuning,
+    and seeds whose number depends on results."""
     if study.screen is not None:
         yield from design_lines(study.screen, tuned=study.tune is not None)
     for claim in study_claims(study, ""):
@@ -185,11 +199,9 @@ def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[s
         passes = [trials([_settings(tune, each, starts)], noun, len(each.seeds), each.fraction) for each in planned]
         unsure = " or not clearly better than its neighbours" if tune.is_rate_alone else ""
         more = f", more where the best is at an edge{unsure}" if tune.is_grid and tune.extend else ""
-        runs = tuning_runs(tune, starts)
         yield f"first, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
         if starts:
             yield f"tuning begins around known rates: {'; '.join(_start_texts(starts))}"
-        yield f"tuning costs as much as {runs:g} runs of every arm{', at every rung' * bool(study.smaller)}"
         for name in dict.fromkeys(name for arm in study.arms for name in arm.sources):
             yield f"{name}, on which other arms depend, is tuned before them and trained in full for each tuning seed"
     if auto := study.auto_seeds:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import zoo
+from ablate.machine.apart import near
 from ablate.machine.numerics import Numerics
 from ablate.machine.recent import recently
 from ablate.planning.plan import ArmPlan, Plan
@@ -44,8 +45,8 @@ def machine_speed(numerics: Numerics) -> Speed:
     """Speed of large products and overhead of a layer, measured now or within the last hour."""
     device, kind = numerics.device, numerics.torch_dtype
     return Speed(
-        recently(f"FLOP/s of {numerics}", lambda: matmul.peak_flops_per_second(device, kind)),
-        recently(f"seconds per layer of {numerics}", lambda: training_seconds_per_layer(device)),
+        recently(f"FLOP/s of {numerics}", lambda: near(device, matmul.peak_flops_per_second, device, kind)),
+        recently(f"seconds per layer of {numerics}", lambda: near(device, training_seconds_per_layer, device)),
     )
 
 
@@ -59,9 +60,14 @@ def _ratio(arm: ArmPlan, speed: Speed, numerics: Numerics) -> float | None:
     digest = hashlib.sha256("\n".join((model, train)).encode()).hexdigest()[:16]
 
     def measured() -> float:
-        return step_seconds(zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train), numerics)
+        return near(numerics.device, _seconds_of, model, train, numerics)
 
     return recently(f"seconds of a step of {digest}, {numerics}", measured) / foretold
+
+
+def _seconds_of(model: str, train: str, numerics: Numerics) -> float:
+    """`step_seconds` of a model and settings in JSON, which another process can be sent."""
+    return step_seconds(zoo.parse(json.loads(model)), TrainSpec.model_validate_json(train), numerics)
 
 
 def step_seconds(spec: ModelSpec, train: TrainSpec, numerics: Numerics, clock: Clock = time.perf_counter) -> float:

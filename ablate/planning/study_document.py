@@ -147,6 +147,7 @@ def study_arm(arm: ArmPlan) -> StudyArm:
         matching=arm.matching,
         parameters=arm.parameters,
         parameters_embedding=arm.parameters_embedding,
+        parameters_head=arm.cost.params_head,
         flops_per_token=arm.flops_per_token,
         tokens=arm.tokens,
         steps=arm.steps,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Literal, ParamSpec, TypedDict, TypeVar
@@ -73,6 +74,14 @@ class Options(Execution):
             raise ArgumentError(error.path, error.reason) from error
 
     @property
+    def of_engine(self) -> str:
+        """The command-line options of an engine on other machines, for commands that a result suggests."""
+        settings = dict(self.engine_settings or {})
+        address = ["--address", settings.pop("address")] if "address" in settings else []
+        jobs = [word for name, value in settings.items() for word in ("--slurm", f"{name}={value}")]
+        return shlex.join(["--engine", self.engine, *address, *jobs])
+
+    @property
     def execution(self) -> Execution:
         """The settings that are sent to workers."""
         return Execution(**{name: getattr(self, name) for name in Execution.model_fields})
@@ -92,15 +101,16 @@ class PlanOptions(TypedDict, total=False):
     workers_per_gpu: int
     microbatch: Microbatch | None
     recompute: bool
+    devices: int
+    shard: bool
 
 
 class RunOptions(PlanOptions, total=False):
     """All fields of `Options`, for type checkers."""
 
-    devices: int
-    shard: bool
     checkpoint_seconds: float
     stall_timeout: float
+    profile: bool
 
 
 def described(name: str) -> str:

@@ -14,6 +14,7 @@ import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 
@@ -21,6 +22,7 @@ import zoo
 from ablate.data import open_corpus
 from ablate.machine.numerics import Numerics, enforce
 from ablate.running.child_process import answers_to, end_with_parent
+from ablate.training.compiling import GraphBreakError, one_graph
 from ablate.training.execution import DEFAULT, Execution
 from ablate.training.session import Session
 from ablate.training.spec import timeless
@@ -136,20 +138,28 @@ def _enforced(identity: RunDocument) -> Numerics:
 def _trained(request: Rehearsal, arms: Sequence[Rehearsed], order: Random) -> CostPoint:
     """Time training steps as runs take them, including the reading of batches."""
     sessions: dict[str, Session] = {}
-    for arm in arms:
-        sessions[arm.name] = Session(
-            Store(request.store),
-            arm.identity,
-            open_corpus(Path(arm.corpus)),
-            _enforced(arm.identity),
-            request.execution,
-            rest_seconds=TURN_SECONDS,
-        )
-    launch_bound = [name for name, each in sessions.items() if each.numerics.device == "cuda" and not each.spec.compile]
-    reasons = dict.fromkeys(launch_bound, LAUNCH_BOUND)
-    turns = {name: _training_turn(session) for name, session in sessions.items() if name not in reasons}
-    for turn in turns.values():
-        turn()  # warm-up: compilation and first touch of memory
+    compared = request.spec is not None  # else a budget in seconds asks for the time of a step, however it is executed
+    with one_graph() if compared else nullcontext():
+        for arm in arms:
+            sessions[arm.name] = Session(
+                Store(request.store),
+                arm.identity,
+                open_corpus(Path(arm.corpus)),
+                _enforced(arm.identity),
+                request.execution,
+                rest_seconds=TURN_SECONDS,
+            )
+    turns, reasons = dict[str, TakeTurn](), dict[str, str]()
+    for name, session in sessions.items():
+        if compared and session.numerics.device == "cuda" and not session.spec.compile:
+            reasons[name] = LAUNCH_BOUND
+            continue
+        turn = _training_turn(session)
+        try:
+            turn()  # warm-up: compilation and first touch of memory
+            turns[name] = turn
+        except GraphBreakError as error:
+            reasons[name] = str(error)
     rounds = alternate(turns, request.effort.judged, order)
     context, batch = (max(getattr(each.spec, name) for each in sessions.values()) for name in ("context", "batch"))
     return CostPoint(work="training", context=context, batch=batch, **rounds._asdict(), reasons=reasons)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -12,9 +13,9 @@ from pydantic import JsonValue
 
 from ablate.planning.campaign import CampaignOutcome, Stage, Stages
 from ablate.planning.claims import with_dates
-from ablate.planning.durations import duration
+from ablate.planning.durations import busy_line, duration
 from ablate.planning.lengths import length_lines, prepared
-from ablate.planning.registration import with_registrations
+from ablate.planning.plan_shown import refusal_lines
 from ablate.planning.speed import speed_for
 from ablate.planning.study_document import study_document
 from ablate.readable import clock
@@ -29,9 +30,10 @@ from ablate.study.study import Study
 from ablate.tracking import Trackers
 from evals.costs.spec import PROCESSES
 from evals.harness.skipped import skipped_lines
-from store import Store
+from store import AblateError, Store
 from store.documents import JsonObject, RunDocument, StudyDocument
 from store.documents.study import ScaleForecast
+from store.extensions import added_to
 from store.store import Status
 
 
@@ -150,6 +152,10 @@ class StudyRunner:
             # Checking phases directly is faster than building requests for thousands of finished runs.
             measure = plan.measure_digest if plan.measures(digest) else None
             missing[digest] = phases_after(self._status(digest), self.store, digest, measure, plan.evals_digest)
+        arms = (arm for plan in stage.plans for arm in plan.arms)
+        wanted = (arm for arm in arms if any("train" in missing[run.digest] for run in arm.runs))
+        if refused := list(refusal_lines(wanted, self.context.options.execution)):
+            raise AblateError("\n".join(refused))
         is_first = not any(self.to_train.values())
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         if trains := any("train" in phases for phases in missing.values()):
@@ -163,9 +169,10 @@ class StudyRunner:
             forecast = self._foreseen(document, trains)
             document = document.model_copy(update={"costs": self._costing(stage.outcome).digest, "forecast": forecast})
             folder = self.store.study(self.study.name, self.study.scale)
-            registered = with_registrations(document, self.study, list(folder.registrations.records()))
+            for name in added_to(__name__):
+                document = importlib.import_module(name).completed(document, self.study, folder)
             self._before = with_dates(
-                registered,
+                document,
                 self._before,
                 # Whether a run had a result before this command.
                 lambda digest: not self.to_train.get(digest, False) and self.store.outcome(digest) is not None,
@@ -231,7 +238,8 @@ class StudyRunner:
             return where
         speed = speed_for(stage.plans, self.planner.numerics)
         found = duration(stage.plans, missing, self.store, speed)
-        return f"{where}: {found / self.context.options.speed_up(engine.at_once)}"
+        busy = [] if self._ended else busy_line(engine.at_once)  # later, our own runs are the load
+        return "; ".join([f"{where}: {found / self.context.options.speed_up(engine.at_once)}", *busy])
 
     def statuses(self) -> list[JsonObject]:
         """Status of every run of the study."""

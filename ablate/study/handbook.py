@@ -16,6 +16,7 @@ from ablate.study.problems import Problem, StudyError
 from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import YamlDocument, parse_shipped, read_text
 from store.documents.handbook import HandbookClaim
+from zoo.vocabulary import says
 
 FOLDER = SHIPPED / "claims"
 
@@ -51,12 +52,11 @@ def matching(*words: str) -> tuple[HandbookClaim, ...]:
     """Entries that contain all of these words or phrases, or the one with this id; without words, all."""
     if len(words) == 1 and words[0] in handbook():
         return (handbook()[words[0]],)
-    wanted = [" ".join(word.lower().split()) for word in words]
-    return tuple(entry for entry in handbook().values() if all(word in _text(entry) for word in wanted))
+    return tuple(entry for entry in handbook().values() if all(says(_text(entry), phrase) for phrase in words))
 
 
 @cache
 def _text(entry: HandbookClaim) -> str:
-    """Lower-case text of an entry, with words for its standing and its test: `tested by nothing`."""
+    """Text of an entry, with words for its standing and its test: `tested by nothing`."""
     said = entry.model_dump(exclude_defaults=True).values()
-    return " ".join((*map(str, said), entry.standing, f"tested by {entry.answer}")).lower()
+    return " ".join((*map(str, said), entry.standing, f"tested by {entry.answer}"))

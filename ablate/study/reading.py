@@ -18,7 +18,7 @@ from ablate.study.schema import study_schema
 from ablate.study.study import Study
 from ablate.study.written import Sets, edit_layers, read_study
 from store.documents.study import FORMER_SCALES, SCALES
-from zoo.errors import OTHER_NAMES
+from zoo.vocabulary import names_for
 
 ON_A_GPU = ("gpu-hour", "gpu-minutes", "gpu-quick", "gpu")
 """Default scales on a GPU: the first that a study has."""
@@ -150,17 +150,23 @@ def with_homes(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _with_home(problem: Problem, paths: list[str]) -> Problem:
-    said = re.fullmatch(r"unknown key(?: \(did you mean '(.*)'\?\))?", problem.reason)
-    place = re.fullmatch(r"(?:scales\.[^.]+\.)?(?:(base|arms)(?:\.[^.]+)??\.|(\w+)\.)?(\w+)", problem.path)
-    if said is None or place is None or (place[2] and place[2] not in SECTIONS):
+    said = re.fullmatch(r"unknown key(?: \(did you mean '(.*)'\?\)|: one of .*)?", problem.reason)
+    root = r"(?:scales\.[^.]+\.)?(?:(base|arms|search\.space)(?:\.[^.]+)??\.)?"
+    place = re.fullmatch(root + r"((?:\w+\.)*)(\w+)", problem.path)
+    if said is None or place is None:
         return problem
-    key, near = place[3], said[1] and said[1].rpartition(".")[2]
-    if near and (place[2] or near == key or key in OTHER_NAMES.get(near, ())):
+    around, key, near = place[2].split(".")[:-1], place[3], said[1] and said[1].rpartition(".")[2]
+    section = around[0] if around[:1] and around[0] in SECTIONS else "base" if place[1] else None
+    if around and section is None:
         return problem
-    home = home_of(key, paths)
+    if near and (around or near == key or near in names_for(key)):
+        return problem
+    # inside a part, only settings of the section around it are meant
+    is_inside = len(around) > 1 or (around and section == "base")
+    home = home_of(key, [path for path in paths if path.split(".")[0] == section] if is_inside else paths)
     if home is None or home == problem.path:
         return problem
-    home = home.removeprefix("base.") if place[1] == "arms" else home
+    home = home.removeprefix("base.") if place[1] in ("arms", "search.space") else home
     return replace(problem, reason=f"unknown key (did you mean '{home}'?)")
 
 
@@ -168,7 +174,7 @@ def home_of(key: str, paths: Iterable[str]) -> str | None:
     """The path that ends in a key, or in this project's name for it; None if there is none, or the key is ambiguous."""
     if key in COMMON or key in ELSEWHERE:
         return ELSEWHERE.get(key)
-    names = {key, *(ours for ours, theirs in OTHER_NAMES.items() if key in theirs)}
+    names = {key, *names_for(key)}
     found = [path for path in paths if "." in path and path.rpartition(".")[2] in names]
     return min(found, key=_distance, default=None)
 

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from pydantic import ValidationError
 
 from ablate.study.arms import DATA, START, TRAIN, TUNED, Arm, ArmBuilder, Edit
 from ablate.study.problems import Problem, StudyError
 from ablate.study.search_axes import AnyAxis, Axis, Relative, multiples
 from ablate.study.space import distributions
 from ablate.training.spec import TrainSpec
+from zoo.settings.axis import Spec
 from zoo.settings.edits import Edits
 from zoo.spec import ModelSpec
 
@@ -177,12 +179,23 @@ def space_problems(builder: ArmBuilder, space: Mapping[str, Axis]) -> Iterator[P
 
 
 def number_at(spec: ModelSpec, train: TrainSpec, path: str) -> float | None:
-    """The number at a path of a model or its training, ratios and defaults resolved; None if there is none."""
+    """The number at a path of a model or its training, ratios and defaults resolved; None if there is none. A map that
+    can be written as a number, such as the weight decay of every matrix, is that number."""
     blocks = {"block": spec.block.resolve(spec.d_model), "blocks": {name: spec.named(name) for name in spec.blocks}}
     here: Any = {**dict(spec), **blocks, TRAIN: train}
     for key in path.split("."):
         here = here.get(key) if isinstance(here, Mapping) else getattr(here, key, None)
-    return here if isinstance(here, int | float) and not isinstance(here, bool) else None
+    candidates = [each for _, each in here] if isinstance(here, Spec) else [here]
+    numbers = [each for each in candidates if isinstance(each, int | float) and not isinstance(each, bool)]
+    return next((number for number in numbers if here in (number, _written_as(here, number))), None)
+
+
+def _written_as(part: Any, number: float) -> Any:
+    """The part that a number stands for in a study; None if it stands for none."""
+    try:
+        return type(part).model_validate(number) if isinstance(part, Spec) else None
+    except ValidationError:
+        return None
 
 
 def edit_of(path: str, value: Any) -> Edit:

@@ -42,7 +42,7 @@ FEWEST_PAIRS = 4
 """Least number of seeds with which a signed-rank test can reach optuna's level of 0.1."""
 FEWEST_VALIDATIONS = 3
 """Least number of validations of a run for a pruner to be of use."""
-NOT_OF_A_SCORE = ("trials", "sampler", "pruner", "seed", "timeout", "hours", "enqueue", "race")
+NOT_OF_A_SCORE = ("trials", "sampler", "pruner", "seed", "timeout", "hours", "enqueue", "race", "confirm")
 """Settings that affect which trials there are, but not their scores: they may change while a search is under way."""
 
 
@@ -106,8 +106,12 @@ class SearchSpec(Spec):
     `cache_bytes(8192) <= 64 MB`, `parameters within 2 % of base`."""
     trials: PositiveInt = 60
     """Number of trials: settings that are tried, and repeats of the best of them with further seeds."""
-    race: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    """Share of the trials that repeat the leading settings with fresh seeds, until the best one is clear."""
+    race: Annotated[float, Field(ge=0, lt=1), FirstDefault(0.2)] = 0.1
+    """Largest share of the trials that repeat leading settings with fresh seeds, as long as they are closer to each
+    other than twice the standard deviation between seeds. Trials that need no repeat try new settings."""
+    confirm: NonNegativeInt = 3
+    """Number of fresh seeds with which the best trial (of a front, up to three) and the base are trained at the end, on
+    top of `trials`; 0 for none."""
     enqueue: Annotated[tuple[SpecJson, ...], Field(strict=False)] = ()
     """Settings known to be good, each a map by path over the base: they are tried first, after the base itself."""
     sampler: Annotated[Sampler, FirstDefault("tpe")] = SamplerSpec()
@@ -147,6 +151,11 @@ class SearchSpec(Spec):
         """Number of trials reserved for repeats; 0 if no objective depends on the seed, or trials begin short."""
         is_noisy = any(name not in OF_THE_MODEL for name in self.objectives)
         return round(self.race * self.trials) if is_noisy and not self.fidelity else 0
+
+    @property
+    def confirming(self) -> int:
+        """Most runs that confirm the best trials and the base."""
+        return self.confirm * (2 if len(self.objectives) == 1 else 4)
 
     @property
     def whole_runs(self) -> float:

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FunctionType, MethodType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
 from ablate.machine.environment import user_cache
 from ablate.training.batch import Loss
+from store import AblateError
 from zoo.attend import executed_backends, note
 from zoo.kernels.compile_constants import hold_constants
 from zoo.kernels.distinct_code import distinct_code
 
+if TYPE_CHECKING:  # it loads torch's compiler
+    from torch._dynamo.exc import Unsupported
+
+LOG = logging.getLogger(__name__)
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
+
+
+class GraphBreakError(AblateError):
+    """A loss is not one graph: torch's compiler leaves part of it to Python."""
 
 
 @dataclass
 class SharedCode:
     """Code that the models compiled in a `sharing` block share. copies: the copy of each compiled function. backends:
-    attention backends in the programs, which are recorded only while a program is compiled."""
+    attention backends in the programs, which are recorded only while a program is compiled. breaks: where programs of
+    several graphs are first interrupted."""
 
     copies: dict[FunctionType, FunctionType] = field(default_factory=dict)
     backends: set[str] = field(default_factory=set)
+    breaks: list[str] = field(default_factory=list)
 
     def of(self, function: FunctionType) -> FunctionType:
         """The copy of the function that models share."""
@@ -36,6 +49,8 @@ class SharedCode:
 
 _SHARED: list[SharedCode] = []
 """Code of the open `sharing` blocks; the innermost block's is the last."""
+_STRICT: list[None] = []
+"""An entry for each open `one_graph` block."""
 
 
 def compiled(loss: Loss, backend: str = "inductor") -> Loss:
@@ -45,6 +60,9 @@ def compiled(loss: Loss, backend: str = "inductor") -> Loss:
     Torch allows eight compilations per code object, and then silently runs uncompiled. Models of one class share code
     objects, so each gets a copy, and reaching the limit raises `torch._dynamo.exc.FailOnRecompileLimitHit`. Only inside
     `sharing` do models use one copy.
+
+    Where the compiler interrupts the graph, the log has a warning with the place; inside `one_graph` the program raises
+    GraphBreakError instead.
     """
     hold_constants()
     os.environ.setdefault(CACHE, str(user_cache("inductor")))
@@ -53,7 +71,62 @@ def compiled(loss: Loss, backend: str = "inductor") -> Loss:
     shared, function = _SHARED[-1] if _SHARED else None, cast(FunctionType, method.__func__)
     own = MethodType(shared.of(function) if shared else distinct_code(function), method.__self__)
     program = cast(Loss, torch.compile(own, dynamic=False, backend=backend))
-    return program if shared is None else _noting(program, shared)
+    breaks = shared.breaks if shared else []
+    told = _watched(program, breaks, one_graph=bool(_STRICT))
+    return told if shared is None else _noting(told, shared)
+
+
+def _watched(program: Loss, breaks: list[str], *, one_graph: bool) -> Loss:
+    """The program, compiled as one graph if possible. breaks: where the graph is interrupted, if this is known."""
+    from torch._dynamo import error_on_graph_break  # noqa: PLC0415 (loads torch's compiler, which takes seconds)
+    from torch._dynamo.exc import Unsupported  # noqa: PLC0415 (as above)
+
+    def warn() -> None:
+        LOG.warning("not compiled as one graph, so that Python runs between its parts: %s", breaks[0])
+
+    def loss(*tensors: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
+        if not breaks:
+            try:
+                with error_on_graph_break(True):
+                    return program(*tensors, **given)
+            except Unsupported as error:  # while it was traced: nothing has run
+                breaks.append(place_of(error))
+                if not one_graph:
+                    warn()
+        if one_graph:
+            raise GraphBreakError(f"not compiled as one graph: {breaks[0]}")
+        return program(*tensors, **given)
+
+    if breaks and not one_graph:
+        warn()
+    return loss
+
+
+def place_of(error: Unsupported) -> str:
+    """Place and reason of a graph break, from torch's message: `experts.py:93, load.tolist() (data dependent…)`."""
+    reason, *lines = str(error).strip().splitlines()
+    places = [(number, found) for number, line in enumerate(lines) if (found := FRAME.match(line))]
+    if not places:
+        return reason
+    number, frame = places[-1]
+    code = f", `{lines[number + 1].strip()}`" if number + 1 < len(lines) else ""
+    return f"{frame['file']}:{frame['line']}{code} ({reason})"
+
+
+FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
+"""A line of torch's message that names a place in the code, innermost last."""
+
+
+@contextmanager
+def one_graph() -> Iterator[None]:
+    """Inside the block, losses are compiled as one graph each, or raise GraphBreakError when they are called. For the
+    comparison of speeds, which Python between the parts of a graph would falsify.
+    """
+    _STRICT.append(None)
+    try:
+        yield
+    finally:
+        _STRICT.pop()
 
 
 @contextmanager

@@ -55,6 +55,8 @@ class Execution(Part):
     one device to within rounding."""
     shard: bool = False
     """Also shard weights, gradients and the optimizer's state across the devices of a run (FSDP2)."""
+    profile: bool = False
+    """Write a Chrome trace of steps 10 to 14 of each run to its folder, as trace.json.gz. These steps are slower."""
 
 
 DEFAULT = Execution()

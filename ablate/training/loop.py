@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import NamedTuple, TypeVar
@@ -13,6 +14,7 @@ import torch
 from ablate.training.batch import Batch
 from ablate.training.laps import CudaLaps, Laps
 from ablate.training.learner import Learner, StepOutput, Watcher
+from ablate.training.profiling import StepTrace
 from ablate.training.schedule import learning_rate
 from store.documents import MetricsRecord
 
@@ -39,7 +41,7 @@ class TrainingStep:
 
 
 class PendingStep(NamedTuple):
-    """A step whose numbers are still on the device. `watched`: seconds of it that the watcher used."""
+    """A step whose numbers are still on the device. `watched`: seconds of it that observers used."""
 
     step: int
     lr: float
@@ -56,6 +58,7 @@ def train(
     done: int = 0,
     seconds: float = 0.0,
     watcher: Watcher | None = None,
+    trace: StepTrace | None = None,
 ) -> Generator[list[TrainingStep]]:
     """Train the steps after `done`, up to `steps`. Yields stretches of steps, each up to a step for which `rests` is
     true, or the last.
@@ -67,18 +70,28 @@ def train(
     laps = CudaLaps() if learner.numerics.device == "cuda" else Laps()
     stretch: list[PendingStep] = []
     numbers = range(done + 1, steps + 1)
-    laps.begin()
-    for step, batch in zip(numbers, prefetch(batches, numbers), strict=True):
-        before, lr = watcher.seconds if watcher else 0.0, learning_rate(step, steps, learner.spec)
-        learnt = learner.learn(step, lr, batch.to(learner.numerics.device), watcher)
-        stretch.append(PendingStep(step, lr, learnt, watcher.seconds - before if watcher else 0.0))
-        laps.lap()
-        if step == steps or rests(step):
-            found = _read(stretch, laps.seconds(), seconds, learner.spec.tokens)
-            seconds = found[-1].seconds
-            yield found
-            stretch = []
-            laps.begin()
+    try:
+        laps.begin()
+        for step, batch in zip(numbers, prefetch(batches, numbers), strict=True):
+            before, lr = _aside(watcher, trace), learning_rate(step, steps, learner.spec)
+            with trace.around(step) if trace else nullcontext():
+                learnt = learner.learn(step, lr, batch.to(learner.numerics.device), watcher)
+            stretch.append(PendingStep(step, lr, learnt, _aside(watcher, trace) - before))
+            laps.lap()
+            if step == steps or rests(step):
+                found = _read(stretch, laps.seconds(), seconds, learner.spec.tokens)
+                seconds = found[-1].seconds
+                yield found
+                stretch = []
+                laps.begin()
+    finally:
+        if trace is not None:
+            trace.close()
+
+
+def _aside(watcher: Watcher | None, trace: StepTrace | None) -> float:
+    """Seconds so far that observers used, which do not count as training."""
+    return (watcher.seconds if watcher else 0.0) + (trace.seconds if trace else 0.0)
 
 
 def _read(stretch: list[PendingStep], laps: list[float], seconds: float, tokens: int) -> list[TrainingStep]:

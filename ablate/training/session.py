@@ -29,7 +29,9 @@ from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
 from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError
+from ablate.training.profiling import StepTrace
 from ablate.training.reader import TrainingData, TrainingReader
+from ablate.training.refusals import refusal
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
@@ -100,14 +102,17 @@ class Session:
         self.digest, self.seed, self.steps = identity.digest, identity.seed, identity.steps
         self.reads = identity.reads
         self.spec = TrainSpec.model_validate(identity.train)
-        self.checkpoint_seconds, self.stop = execution.checkpoint_seconds, stop
+        self.checkpoint_seconds, self.stop, self._profiles = execution.checkpoint_seconds, stop, execution.profile
         self.rest_seconds = min(rest_seconds, self.checkpoint_seconds)
         self.model = initial_model(store, identity).to(numerics.device)
         for stack in (self.model, self.model.encoder):
             if stack is not None:
                 stack.recompute = execution.recompute
         self.group = group
-        self.sharded = self._shared_out(identity) if execution.shard else None
+        reason = refusal(identity, self.spec, self.model.spec, execution)
+        if execution.shard and reason is not None:
+            raise ProcessGroupError(reason)
+        self.sharded = self._shared_out() if execution.shard else None
         subject = self.sharded.model if self.sharded else self.model
         self.part = trained_part(subject, self.spec, self.seed)
         spec = self.model.spec
@@ -144,12 +149,10 @@ class Session:
             self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
         self._wall_seconds_before = self.place.wall_seconds
 
-    def _shared_out(self, identity: RunDocument) -> Sharded:
-        """The model, sharded over the group. Raises ProcessGroupError if the run cannot be."""
-        from ablate.training.sharding import Sharded, refusal  # noqa: PLC0415 (slow to load)
+    def _shared_out(self) -> Sharded:
+        """The model, sharded over the group."""
+        from ablate.training.sharding import Sharded  # noqa: PLC0415 (slow to load)
 
-        if reason := refusal(self.spec, identity, self.model):
-            raise ProcessGroupError(reason)
         return Sharded(self.model, self.numerics.device, self.group)
 
     @property
@@ -169,7 +172,7 @@ class Session:
         watch = DivergenceWatch(
             warmup_steps(self.steps, self.spec), self.place.start_loss, self.place.steps_above_start
         )
-        with executed_backends(training=True) as backends, closing(self._train()) as stretches:
+        with executed_backends(training=True) as backends, closing(self._train(self._trace())) as stretches:
             for steps in stretches:
                 self.place.attention = attention_text(backends, self.model.spec, self.spec.context, self.numerics)
                 reason = self._note(steps, watch)
@@ -188,7 +191,10 @@ class Session:
             yield steps
             self._rested = time.perf_counter()
 
-    def _train(self) -> Generator[list[TrainingStep]]:
+    def _trace(self) -> StepTrace | None:
+        return StepTrace(self.store.trace_path(self.digest), self.numerics.device) if self._profiles else None
+
+    def _train(self, trace: StepTrace | None = None) -> Generator[list[TrainingStep]]:
         stretches = train(
             self.learner,
             self.reader.batch,
@@ -197,6 +203,7 @@ class Session:
             done=self.place.step,
             seconds=self.place.seconds,
             watcher=self.prober,
+            trace=trace,
         )
         return stretches if self.sharded is None else self._gathered(stretches, self.sharded)
 

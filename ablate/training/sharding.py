@@ -22,10 +22,6 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 import zoo
 from ablate.training.optimizers import Group, StateDict, Updates
 from ablate.training.process_group import ProcessGroup, ProcessGroupError, full_tensor_of
-from ablate.training.spec import TrainSpec
-from store.documents import RunDocument
-from zoo.compatibility.support import unsupported
-from zoo.compatibility.traits import Operation
 
 
 class Sharded:
@@ -117,21 +113,6 @@ class ShardedUpdates:
             for at, found in state_dict["state"].items()
         }
         self.own.load_state_dict({**state_dict, "state": parts})
-
-
-def refusal(spec: TrainSpec, run: RunDocument, model: zoo.Decoder) -> str | None:
-    """Why a run cannot be sharded; None if it can."""
-    unfit = {
-        "`train.lora`": spec.lora is not None,
-        "`train.average`": spec.average is not None,
-        "`train.compile`": spec.compile,
-        "a teacher": run.teacher is not None,
-        "probes": run.probes is not None,
-        f"the optimizer {spec.optimizer.kind}": spec.optimizer.kind != "adamw",
-        **{str(part): True for part in unsupported(model.spec, Operation.SHARDING)},
-    }
-    found = next((name for name, is_there in unfit.items() if is_there), None)
-    return None if found is None else f"`--shard` does not support {found}"
 
 
 def _part_like(value: Any, parameter: Tensor) -> Any:

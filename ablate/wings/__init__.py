@@ -6,7 +6,18 @@ A wing is a folder here. It is deleted as a folder, with its tests; nothing else
     WING = Wing(commands=("pack", "merge"), face={"packing": ("pack", "Packed")})
 
 `commands` are files of its folder `commands`, written as those of `ablate/commands`. `face` are the public names of
-`import ablate`, by the module of the wing that has them.
+`import ablate`, by the module of the wing that has them. `adds` are modules of the wing, or "" for its package, by the
+place in the core that asks for them (`store.extensions`). Each place says what it expects:
+
+| place | what the wing has there |
+|---|---|
+| `ablate.api.browsing` | `search_found(folder)`: a search's document |
+| `ablate.api.evaluating` | `imported_first`, which makes a run of a checkpoint's folder |
+| `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
+| `ablate.running.engines` | engines, one per file |
+| `ablate.running.stages` | `completed(document, study, folder)`: a study's document, before it is written |
+| `ablate.tracking` | trackers, one per file |
+| `reports.page.html.site` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """
 
 from __future__ import annotations
@@ -17,6 +28,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from store.extensions import extend
+
 
 @dataclass(frozen=True)
 class Wing:
@@ -24,8 +37,14 @@ class Wing:
 
     commands: tuple[str, ...] = ()
     """Commands, in the order of the help."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Group of the help of each: ask, run, look, share or, if not told, models."""
+    folded: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Commands that the help does not list, with the command and the option of it that do the same."""
     face: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Public names by module."""
+    adds: Mapping[str, str] = field(default_factory=dict)
+    """Modules by the place that they are added to."""
 
 
 @cache
@@ -40,6 +59,15 @@ def commands() -> dict[str, str]:
     return {each: f"{name}.commands.{each}" for name, wing in wings().items() for each in wing.commands}
 
 
+def groups() -> dict[str, str]:
+    """Group of every command of the wings."""
+    return {each: wing.groups.get(each, "models") for wing in wings().values() for each in wing.commands}
+
+
+def folded() -> dict[str, tuple[str, str]]:
+    return {name: home for wing in wings().values() for name, home in wing.folded.items()}
+
+
 def face() -> dict[str, str]:
     """Module of every public name of the wings."""
     return {
@@ -48,3 +76,8 @@ def face() -> dict[str, str]:
         for module, names in wing.face.items()
         for name in names
     }
+
+
+for _name, _wing in wings().items():
+    for _place, _module in _wing.adds.items():
+        extend(_place, f"{_name}.{_module}".rstrip("."))

@@ -15,16 +15,7 @@ store=$(realpath -m "${STORE:-$(mktemp -d)}")
 [ -n "${STORE:-}" ] || trap 'rm -rf "$store"' EXIT
 export PYTHONUNBUFFERED=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 
-part() { # name, title, seconds, command…
-    local name=$1 title=$2 limit=$(($3 * patience)) left=$((in_all * patience - SECONDS - 10))
-    shift 3
-    [[ $wanted == "  " || $wanted == *" $name "* ]] || return 0
-    printf '\n== %s: %s\n$ %s\n' "$name" "$title" "$*" >>"$out"
-    ((left > 20)) || { echo "left out: no time" >>"$out"; return 0; }
-    local begun=$SECONDS
-    timeout --kill-after=10 $((limit < left ? limit : left)) "$@" >>"$out" 2>&1
-    printf 'exit status %s after %s s\n' "$?" "$((SECONDS - begun))" >>"$out"
-}
+. docs/benchmarks/parts.sh
 
 begin() { # scale, store, options…: takes the place of this shell
     local scale=$1 where=$2

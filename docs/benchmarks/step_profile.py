@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 import zoo
-from evals.costs.bench import Ours, Theirs
+from ablate.wings.foretell.bench import Ours, Theirs
 from evals.costs.memory import keep_freed_memory
 
 TINY = os.environ.get("TINY") == "1"

@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 import zoo
-from ablate.training import step_work
 from ablate.training.optimizers import muon
 from ablate.training.spec import TrainSpec
-from evals.costs import operators
+from ablate.wings.foretell import operators, step_work
+from ablate.wings.foretell.fusion import as_compiled
+from ablate.wings.foretell.operators import Kernel, Operators, as_issued
+from ablate.wings.foretell.step_roofline import step_seconds
 from evals.costs.devices import device
-from evals.costs.fusion import as_compiled
-from evals.costs.operators import Kernel, Operators, as_issued
-from evals.costs.step_roofline import step_seconds
 from zoo.spec import ModelSpec
 
 SCALES = {

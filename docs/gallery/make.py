@@ -23,8 +23,8 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import ablate
-from ablate.api.atlas import gathered
 from ablate.api.recorded import RESULTS
+from ablate.wings.science.atlas import gathered
 
 HERE = Path(__file__).parent
 STUDIES = (
@@ -47,7 +47,7 @@ again, and writes this page."""
 WIDTH, HEIGHT = 1280, 860
 COLUMNS = 3
 """Pictures in a row of the page."""
-WIDTHS, SCHEMES = (390, WIDTH, 2560), ("light", "dark")
+WIDTHS, SCHEMES = (390, WIDTH, 1920), ("light", "dark")
 QUALITY = 70
 DRAWN = "[...document.querySelectorAll('.drawing')].every(div => div.querySelector('.main-svg'))"
 STEPS, STEP_MS = 300, 100

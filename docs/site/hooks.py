@@ -19,9 +19,9 @@ import notebook
 import records
 import reference
 
-from ablate.api.atlas import gathered, known_sources
 from ablate.api.recorded import RESULTS
-from reports.atlas.site import atlas_pages
+from ablate.wings.science.atlas import gathered, known_sources
+from ablate.wings.science.site import atlas_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")

@@ -35,8 +35,14 @@ def keep_freed_memory() -> None:
     torch.empty(_LARGEST_MAPPED, dtype=torch.uint8)
 
 
-_NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
-"""Out-of-memory messages of a CPU, of allocations by a GPU's driver, and of the workspaces of cuBLAS and cuDNN."""
+_NO_MEMORY = (
+    "can't allocate memory",
+    "Storage size calculation overflowed",
+    "CUDA error: out of memory",
+    "_STATUS_ALLOC_FAILED",
+)
+"""Out-of-memory messages of a CPU, of sizes beyond 64 bits, of allocations by a GPU's driver, and of the workspaces of
+cuBLAS and cuDNN."""
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

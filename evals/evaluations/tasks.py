@@ -49,7 +49,7 @@ class TasksSpec(TaskSelection, EvaluationSpec):
         return (*self.include, *(name for name in self.tasks if Path(name).is_file()))
 
     def problems(self, conditions: Conditions) -> Iterator[tuple[str, str]]:
-        """Names of folders, files and tasks that do not exist."""
+        """Names of folders, files and tasks that do not exist or cannot be read."""
         for place, folder in enumerate(self.include):
             if not Path(folder).is_dir():
                 yield f"include.{place}", f"there is no folder {folder}"
@@ -58,6 +58,8 @@ class TasksSpec(TaskSelection, EvaluationSpec):
                 yield f"data.{name}", f"there is no file or folder {path}"
         for name in self.unknown():
             yield f"tasks.{self.tasks.index(name)}", f"unknown task '{name}'{near(name)}"
+        for name, reason in self.unreadable().items():
+            yield f"tasks.{self.tasks.index(name)}", f"{name} is not a task file of lm-eval: {reason}"
         for name in self.stray_data():
             yield f"data.{name}", "is not the name of an evaluated task or group"
 

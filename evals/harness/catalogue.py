@@ -76,8 +76,19 @@ def _parse(path: Path) -> Any:
     """A task file with its includes; None if lm-eval cannot read it and skips it."""
     try:
         return load_yaml(path, resolve_func=False)
-    except (YAMLError, ValueError, OSError):
+    except (YAMLError, ValueError, TypeError, RecursionError, OSError):
         return None
+
+
+def from_file(path: Path) -> Entry:
+    """lm-eval's entry of a task file. Raises ValueError with a one-line reason if it is none; runs none of its code."""
+    try:
+        entry = TaskIndex.entry_from_path(path)
+    except Exception as error:  # YAML of any shape: lm-eval expects a task's keys and types
+        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
+    if entry is None:
+        raise ValueError("it names no task")
+    return entry
 
 
 def reached(names: Iterable[str], found: Mapping[str, Entry]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from jinja2 import UndefinedError
 from lm_eval.api.group import Group
 from lm_eval.api.task import Task
 from lm_eval.tasks._factory import TaskFactory
-from lm_eval.tasks._index import Entry, Kind, TaskIndex
+from lm_eval.tasks._index import Entry, Kind
 
 from evals.harness import catalogue
 from evals.harness.catalogue import TaskConfig
@@ -73,7 +73,9 @@ def load_tasks(spec: TaskSelection, documents: Sequence[str], seed: int = 0) -> 
     documents: held-out texts, from which the tasks that ship with the project build their items with the seed.
     """
     index = catalogue.index(spec.tasks, [TASK_FOLDER, *map(Path, spec.include)])
-    entries = [index.get(name) or TaskIndex.entry_from_path(Path(name)) for name in spec.tasks]
+    entries = [
+        index.get(name) or (catalogue.from_file(Path(name)) if Path(name).is_file() else None) for name in spec.tasks
+    ]
     if missing := [name for name, entry in zip(spec.tasks, entries, strict=True) if entry is None]:
         raise UnknownTaskError(f"unknown evaluation tasks: {', '.join(name + near(name) for name in missing)}")
     if stray := spec.stray_data():

@@ -73,6 +73,20 @@ class TaskSelection(Spec):
         known = catalogue.index(others, [Path(name) for name in self.include])
         return [name for name in others if name not in known]
 
+    def unreadable(self) -> dict[str, str]:
+        """Task files that lm-eval cannot read, with the reason. None of their code runs."""
+        files = [name for name in self.tasks if Path(name).is_file()]
+        found: dict[str, str] = {}
+        if files:
+            from evals.harness import catalogue  # noqa: PLC0415 (slow to load)
+
+            for name in files:
+                try:
+                    catalogue.from_file(Path(name))
+                except ValueError as error:
+                    found[name] = str(error)
+        return found
+
     def stray_data(self) -> list[str]:
         """Names in `data` that are neither requested tasks or groups nor members of these."""
         left = set(self.data) - set(self.tasks)

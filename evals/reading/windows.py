@@ -26,6 +26,7 @@ from store.documents import JsonObject, JsonScalar, SampleRecord, Score
 from zoo.lengths import longest_text
 from zoo.loss import chunks_for
 from zoo.model import Decoder
+from zoo.settings.field_tags import MOST
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,7 +34,7 @@ Result = TypeVar("Result")
 Reason: TypeAlias = str
 """Reason why there is no result."""
 Multiples = Annotated[
-    tuple[PositiveInt, ...],
+    tuple[Annotated[PositiveInt, MOST], ...],
     Field(min_length=1, max_length=16, strict=False),
     AfterValidator(lambda multiples: tuple(sorted(set(multiples)))),
 ]

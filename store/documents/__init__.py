@@ -54,6 +54,7 @@ from store.documents.run import RunData, RunDocument, RunNumerics, RunProbes, Ru
 from store.documents.sample import SampleRecord
 from store.documents.search import (
     Choices,
+    Confirmed,
     Distribution,
     Leader,
     Range,
@@ -89,6 +90,7 @@ __all__ = [
     "CalibrationDocument",
     "Caveat",
     "Choices",
+    "Confirmed",
     "CostPoint",
     "CostProcess",
     "CostsDocument",

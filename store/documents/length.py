@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Self
 
 TOKENS_PER_PARAMETER = 5
-"""Least tokens per non-embedding parameter; about 20 are compute-optimal (Hoffmann et al. 2022, arXiv:2203.15556)."""
+"""Least tokens per parameter; about 20 are compute-optimal (Hoffmann et al. 2022, arXiv:2203.15556)."""
 STEPS = 500
-LIMITS = f"{TOKENS_PER_PARAMETER} tokens per non-embedding parameter or {STEPS} steps"
+LIMITS = f"{TOKENS_PER_PARAMETER} tokens per parameter or {STEPS} steps"
 
 
 class Length(NamedTuple):
@@ -18,7 +18,7 @@ class Length(NamedTuple):
     tokens: float
     steps: float
     parameters: int
-    """Non-embedding parameters: without the tables of tokens and positions."""
+    """Parameters without the tables of tokens and positions, and without the head, tied to them or not."""
     after_checkpoint: bool = False
     """Whether it started from a checkpoint, whose training is not counted."""
 
@@ -37,6 +37,17 @@ class Length(NamedTuple):
         return self.wanting > 1
 
     @property
+    def shortfall(self) -> str:
+        """`3.2 of 5 tokens per parameter and 212 of 500 steps`: what it lacks to train for long enough."""
+        if self.after_checkpoint:
+            return ""
+        few = self.tokens_per_parameter < TOKENS_PER_PARAMETER
+        return " and ".join(
+            [f"{self.tokens_per_parameter:.2g} of {TOKENS_PER_PARAMETER} tokens per parameter"] * few
+            + [f"{self.steps:,.0f} of {STEPS} steps"] * (self.steps < STEPS)
+        )
+
+    @property
     def wanting(self) -> float:
         """Least factor by which its training should be longer; at most 1 if it trains long enough."""
         if self.after_checkpoint:
@@ -50,7 +61,12 @@ def wanting(lengths: Iterable[Length]) -> float:
 
 
 def undertrained(lengths: Mapping[str, Length]) -> str | None:
-    """A sentence that names the arms that train too briefly; None if every arm trains long enough."""
-    names = [name for name, length in lengths.items() if length.undertrained]
-    who = "all arms" if len(names) == len(lengths) else ", ".join(names)
-    return f"Undertrained (fewer than {LIMITS}): {who}; these losses reflect early training." if names else None
+    """A sentence that names the arms that train too briefly and what the worst of them lacks; None if every arm trains
+    long enough."""
+    short = {name: length for name, length in lengths.items() if length.undertrained}
+    if not short:
+        return None
+    who = "all arms" if len(short) == len(lengths) else ", ".join(short)
+    worst = max(short.values(), key=lambda length: length.wanting).shortfall
+    least = "" if len(short) == 1 else "as few as "
+    return f"Undertrained: {who}, with {least}{worst}; these losses reflect early training."

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+import math
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field
 
@@ -13,19 +15,26 @@ Values: TypeAlias = tuple[float | None, ...]
 """Scores in the order of the objectives; null if training diverged."""
 
 
+def finite(scores: Sequence[float]) -> Values:
+    """Scores with null for those of a diverged training."""
+    return tuple(score if math.isfinite(score) else None for score in scores)
+
+
 TrialState: TypeAlias = Literal["finished", "short", "pruned", "failed"]
 """`short`: trained on less than the whole budget."""
 
 
 class SearchBase(Part):
-    """The base model with the trials' seeds. It was not selected, so it shows the effect of fresh seeds alone."""
+    """The base model with the trials' seeds: the control of the search."""
 
     name: str
     """Name of the baseline."""
     runs: tuple[str, ...]
     """Digests of its runs."""
     values: Values | None
-    """Its scores; null until a trial is promoted."""
+    """Its scores; null until it is trained."""
+    params: dict[str, JsonScalar] = Field(default={}, exclude_if=lambda params: not params)
+    """Its value on every axis of the space that has it, as optuna's parameter. Absent in older stores."""
 
 
 class Choices(Part):
@@ -100,6 +109,21 @@ class TrialRecord(Part):
         return tuple(value for value in self.values or () if value is not None)
 
 
+class Confirmed(Part):
+    """The base, or one of the best trials, with seeds that selected nothing."""
+
+    arm: str
+    """`trial_7`, or the baseline's name."""
+    runs: tuple[str, ...]
+    """Digests of its runs, one for each seed; seeds are the same for all arms."""
+    values: tuple[Values, ...]
+    """Scores of each run."""
+
+    @classmethod
+    def of(cls, arm: str, runs: tuple[str, ...], scores: Iterable[Sequence[float]]) -> Self:
+        return cls(arm=arm, runs=runs, values=tuple(map(finite, scores)))
+
+
 class Leader(Part):
     """Settings that were repeated with fresh seeds."""
 
@@ -156,12 +180,12 @@ class SearchDocument(Document):
     """All ended trials."""
     leaders: tuple[Leader, ...] = Field(default=(), exclude_if=lambda leaders: not leaders)
     """Settings with more than one trial, the best first."""
+    confirmed: tuple[Confirmed, ...] = Field(default=(), exclude_if=lambda confirmed: not confirmed)
+    """The base and the best trials with fresh seeds, trained at the end; absent before, and in older stores."""
     cost_shares: dict[str, dict[str, float]] = Field(default={}, exclude_if=lambda shares: not shares)
-    """Share of a cost's variance over the search space that a setting explains, by cost objective and setting; computed
-    without training. Absent until the search has ended."""
+    """Only in older stores, and not read: shares of a cost's variance that settings explain."""
     cost_intervals: dict[str, dict[str, tuple[float, float]]] = Field(default={}, exclude_if=lambda found: not found)
-    """90 % intervals of these shares; none for a cost that was computed for every combination, whose shares are exact.
-    Absent in older stores, whose shares are from few draws."""
+    """Only in older stores, and not read: intervals of these shares."""
     journal: str | None = Field(default=None, exclude_if=is_none)
     """Seal of the last line of `journal.log` when this was written; absent if trials are in a database, and in older
     stores."""

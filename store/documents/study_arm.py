@@ -63,6 +63,8 @@ class StudyArm(Part):
     """Parameters of the model."""
     parameters_embedding: int
     """Parameters of the token and position embeddings."""
+    parameters_head: int = Field(default=0, exclude_if=operator.not_)
+    """Parameters of an output table of its own; 0 if the token table is the head, and in older stores."""
     flops_per_token: FlopsPerToken
     """Training FLOPs per token, forward and backward."""
     tokens: Tokens
@@ -103,7 +105,8 @@ class StudyArm(Part):
 
     @property
     def parameters_non_embedding(self) -> int:
-        return self.parameters - self.parameters_embedding
+        """Without embeddings, and without the head, whether or not it is tied to them."""
+        return self.parameters - self.parameters_embedding - self.parameters_head
 
     @property
     def flops(self) -> float:

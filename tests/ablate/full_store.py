@@ -17,10 +17,10 @@ import torch
 import reports
 from ablate.checkpoints import Checkpoint
 from ablate.cli import main
-from ablate.searching.storage import open_storage
 from ablate.training.checkpoint import TrainingProgress, save_state
-from store import Store, StudyFolder, index, stamps
-from store.answers import Answers
+from ablate.wings.search.storage import open_storage
+from store import Store, StudyFolder, checksum, index, stamps
+from store.answers import Answers, bind
 from store.documents import (
     CalibrationDocument,
     CostsDocument,
@@ -77,7 +77,6 @@ KINDS = [
         "RUN/answers.db",
         removed=AGAIN,
         cut=AGAIN,
-        swapped="keys begin with the model's fingerprint",
         unread="a free page",
     ),
     Kind("RUN/model/*"),
@@ -196,6 +195,7 @@ def _finish(store: Store, digest: str, number: int) -> None:
         samples = [SampleRecord(task="t", doc_id=n, doc_hash=f"{n}", metrics={"acc": value + n}) for n in range(3)]
         store.write_evals(digest, request, EvalsDocument(request={}, scores={"t": {"acc": score}}), samples)
         store.write_measure(digest, request, measure_of(kv_bytes_per_token=value))
+    bind(store.answers_path(digest), checksum.of_file(store.model_dir(digest) / "sums.json"))
     with Answers(store.answers_path(digest), owner=digest) as answers:
         for question in range(40):
             answers.add(answers.key(question), [question + 0.125, True])

@@ -15,14 +15,14 @@ import optuna
 
 from ablate.running.engines import Event
 from ablate.running.request import Request
-from ablate.searching.samplers import chosen_sampler, make_pruner, make_sampler
-from ablate.searching.search import Search
-from ablate.searching.storage import Owner
-from ablate.searching.trial_runner import IllegalError, Job
 from ablate.study.reading import load_study
 from ablate.study.search_space import Params, SearchSpace
 from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
+from ablate.wings.search.samplers import chosen_sampler, make_pruner, make_sampler
+from ablate.wings.search.search import Search
+from ablate.wings.search.storage import Owner
+from ablate.wings.search.trial_runner import IllegalError, Job
 from store import SearchFolder, Store
 from tests.documents import run_of
 
@@ -103,11 +103,12 @@ class Known:
 
 
 class Instant:
-    """An engine of two workers, whose runs end at once; what is stopped in between has failed."""
+    """An engine of two or so workers, whose runs end at once; what is stopped in between has failed."""
 
     device, where, here, at_once = "cpu", "a CPU", True, 2
 
-    def __init__(self, until: int | None = None, deaf: bool = False) -> None:
+    def __init__(self, until: int | None = None, deaf: bool = False, workers: int = 2) -> None:
+        self.workers = workers
         self.deaf = deaf
         """Whether runs have ended by the time that they are stopped."""
         self.ran: list[str] = []
@@ -120,7 +121,7 @@ class Instant:
         waiting = iter(requests)
         over = False
         while busy or not over:
-            while len(busy) < 2 and not over:
+            while len(busy) < self.workers and not over:
                 request = next(waiting, self)
                 over = request is self
                 if not isinstance(request, Request):

@@ -13,7 +13,7 @@ import pytest
 import zoo
 from ablate.api.catalogue import whole_catalogue
 from ablate.cli import COMMANDS, main
-from ablate.commands import print_prose, print_table
+from ablate.commands import FOLDED, grouped, print_prose, print_table, unfolded
 from ablate.commands._whole_catalogue import FIRST
 from ablate.study.schema import study_schema
 from zoo.block_spec import BlockSpec
@@ -36,7 +36,22 @@ def test_help_loads_nothing_heavy_and_names_every_command():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stderr.split()}
     assert loaded & HEAVY == set()
-    assert all(f"    {command} " in done.stdout for command in COMMANDS)
+    assert all((f"    {command} " in done.stdout) == (command not in FOLDED) for command in COMMANDS)
+
+
+def test_the_help_has_five_groups_and_nothing_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = [name for names in grouped().values() for name in names]
+    assert len(grouped()) == 5 and len(listed) <= 22
+    assert sorted([*listed, *FOLDED]) == sorted(COMMANDS)
+    for name, (command, option) in FOLDED.items():
+        assert command in listed
+        assert unfolded([command, "x", option, "--store", "s"]) == [name, "x", "--store", "s"]
+        with pytest.raises(SystemExit) as end:
+            main([command, "--help"])
+        assert end.value.code == 0 and f"ablate {command} {option} " in capsys.readouterr().out
+    for words in (["status"], ["list", "--running"]):
+        assert main([*words, "--store", str(tmp_path / "none")]) == 0
+        assert capsys.readouterr().out == f"{tmp_path}/none/ has no studies yet.\n"
 
 
 @pytest.mark.parametrize("flag", ["-V", "--version"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,10 +15,13 @@ import torch
 from torch._dynamo.exc import FailOnRecompileLimitHit
 
 import zoo
+from ablate.running import rehearsal
+from ablate.running.rehearsal import Rehearsal, Rehearsed
 from ablate.training import compiling
-from ablate.training.compiling import compiled, sharing
+from ablate.training.compiling import GraphBreakError, compiled, one_graph, sharing
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
+from evals.costs.alternation import Effort, Pace
 from store import Store
 from tests.ablate.conftest import metrics_without_clock
 from zoo.attend import executed_backends
@@ -38,7 +43,10 @@ class Counting:
         return run
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # torch's own, when it loads inductor
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning"),  # torch's own, when it loads inductor
+    pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning"),  # also its own, after a graph break
+]
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +107,75 @@ def test_models_of_one_spec_share_a_program_and_others_do_not(backend):
     third = tiny()
     torch.testing.assert_close(compiled(third.loss, backend)(*windows(8)), third.loss(*windows(8)))
     assert backend.compiled == 6, "sharing has ended"
+
+
+EXPERTS = {"kind": "topk_moe", "experts": 4, "top_k": 2, "d_ff": 8}
+"""Each expert's number of rows is read on the host, where no kernel multiplies all at once."""
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Warnings in the log."""
+    found: list[str] = []
+    monkeypatch.setattr(compiling.LOG, "warning", lambda text, *values: found.append(text % values))
+    return found
+
+
+def test_a_graph_break_is_named(warned):
+    """In a part of the zoo, and in code of a user's own, as a plug-in has it. Losses are those of the uncompiled model,
+    and the log names the line once."""
+    mixture = zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=2, **{"block.ffn": EXPERTS}))
+    foreign = tiny()
+    foreign.blocks[0].register_forward_hook(lambda _module, _given, out: out * (1 if out.sum().item() else 2))
+    for model, code in ((mixture, "load.tolist()"), (foreign, "out.sum().item()")):
+        loss = compiled(model.loss, "eager")
+        for _ in range(2):
+            torch.testing.assert_close(loss(*windows(8)), model.loss(*windows(8)))
+        (told,) = warned
+        assert re.match(r"not compiled as one graph.*: \S+\.py:\d+, `.*", told)
+        assert code in told
+        warned.clear()
+
+
+def test_where_a_speed_is_compared_a_graph_break_is_an_error(backend):
+    model = zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1, **{"block.ffn": EXPERTS}))
+    with one_graph():
+        broken, whole = compiled(model.loss, backend), compiled(tiny().loss, backend)
+    for _ in range(2):
+        with pytest.raises(GraphBreakError, match=r"not compiled as one graph: .*_experts.py:\d+, `.*tolist"):
+            broken(*windows(8))
+    assert backend.ran == 0
+    whole(*windows(8))
+    assert (backend.compiled, backend.ran) == (1, 1)
+
+
+def test_runs_that_share_a_program_of_several_graphs_all_say_so(warned):
+    def mixture() -> zoo.Decoder:
+        return zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1, **{"block.ffn": EXPERTS}))
+
+    with sharing():
+        first, second = mixture(), mixture()
+        compiled(first.loss, "eager")(*windows(8))
+        compiled(second.loss, "eager")(*windows(8))
+    assert [told[:25] for told in warned] == ["not compiled as one graph"] * 2
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_an_arm_of_several_graphs_is_not_compared_in_speed(compared, monkeypatch, tmp_path, identity, corpus):
+    """A budget in seconds still asks for its time, which is that of its runs."""
+    monkeypatch.setattr("ablate.training.session.compiled", partial(compiled, backend="eager"))
+    monkeypatch.setattr(rehearsal, "open_corpus", lambda _: corpus)
+    models: dict[str, dict[str, Any]] = {"dense": {}, "mixture": {"block": {"ffn": EXPERTS}}}
+    arms = [
+        Rehearsed(name=name, identity=identity(steps=10**6, compile=True, model=model), corpus="")
+        for name, model in models.items()
+    ]
+    quick, measure = Pace(seconds=0.0, rounds=1), {"contexts": [16], "batches": [1]}
+    settings = {"effort": Effort(judged=quick, drawn=quick), "store": str(tmp_path)}
+    request = Rehearsal(arms=tuple(arms), measure=measure if compared else None, **settings)
+    point = rehearsal._trained(request, arms, Random(0))
+    assert set(point.seconds) == ({"dense"} if compared else set(models))
+    assert [(name, "tolist" in why) for name, why in point.reasons.items()] == [("mixture", True)] * compared
 
 
 def test_a_compiled_run_has_one_program_and_the_losses_of_an_eager_one(

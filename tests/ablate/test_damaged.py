@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ablate.cli import main
 from ablate.training.checkpoint import TrainingProgress, load_state, save_state
 from ablate.training.trained import trained_model
 from store import Store, StoreError, checksum
+from store.answers import Answers, AnswersError, check
 
 Change = Callable[[bytes], bytes]
 
@@ -191,6 +193,54 @@ def test_check_names_each_file_of_which_one_bit_changed(copy: Path, capsys: pyte
         assert any(line.startswith(str(path)) for line in lines), (path, lines)
         assert all(": remove " in line or line.endswith("run the study again") for line in lines), lines
         path.write_bytes(whole)
+
+
+EVALUATE = ["--tasks", "heldout_text", "--limit"]
+
+
+def test_answers_of_another_model_are_refused(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of another run's, or of a run of this digest in another store, whose weights are others."""
+    one, other = Store(copy).runs()[:2]
+    for digest in (one, other):
+        assert main(["eval", digest, "--store", str(copy), *EVALUATE, "2"]) == 0
+    mine, theirs = (Store(copy).answers_path(digest) for digest in (one, other))
+    shutil.copy(theirs, mine)
+    capsys.readouterr()
+    assert main(["eval", one, "--store", str(copy), *EVALUATE, "3"]) == 2
+    line = f"{mine} has answers of another model: remove it to let this one answer"
+    assert capsys.readouterr().err.splitlines()[-1].endswith(line)
+    assert list(ablate.check(copy)) == [line]
+    mine.unlink()
+    assert main(["eval", one, "--store", str(copy), *EVALUATE, "3"]) == 0
+    assert list(ablate.check(copy)) == []
+
+
+def test_answers_that_name_no_model_are_counted_until_they_do(copy: Path) -> None:
+    digest = Store(copy).runs()[0]
+    path = Store(copy).answers_path(digest)
+    with Answers(path, "earlier versions named none"):
+        pass
+    assert list(ablate.check(copy).unchecked) == ["answers.db with unsealed answers, or which does not name its model"]
+    assert main(["eval", digest, "--store", str(copy), *EVALUATE, "2"]) == 0
+    assert not ablate.check(copy).unchecked
+
+
+def test_answers_that_are_cut_anywhere_are_damaged_or_fewer(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "answers.db", tmp_path / "cut.db"
+    with Answers(whole, "mine") as answers:
+        keys = [answers.key(question) for question in range(60)]
+        for question, key in enumerate(keys):
+            answers.add(key, question)
+    content, known = whole.read_bytes(), dict(zip(keys, range(60), strict=True))
+    for size in range(0, len(content), 101):
+        cut.write_bytes(content[:size])
+        try:
+            check(cut, None)
+            with Answers(cut, "mine") as answers:
+                found = answers.known(keys)
+        except (AnswersError, OSError):
+            continue
+        assert found.items() <= known.items(), size
 
 
 def test_a_checkpoint_that_changed_is_refused(tmp_path: Path) -> None:

@@ -12,8 +12,22 @@ import zoo
 from ablate.cli import main
 from ablate.data.tokenizers.bytes import byte_tokenizer
 from ablate.training.trained import keep_trained
-from store import Store
-from tests.ablate.test_export import DIGEST, with_run
+from store import Store, write_text
+from store.documents import RunData
+from tests.documents import result_of, run_of
+
+DIGEST = "0123456789abcdef"
+
+
+def with_run(store: Store, edits: dict[str, object]) -> Store:
+    """The store with one finished run of a model of 257 tokens, without its corpus."""
+    spec = zoo.load("small", d_model=16, n_layers=2, vocab_size=257, **edits)
+    tokenizer = store.root / "tokenizer.json"
+    write_text(tokenizer, byte_tokenizer().to_str())
+    keep_trained(store, DIGEST, zoo.build(spec, seed=1), tokenizer)
+    store.write_run(run_of(DIGEST, data=RunData(digest="gone")))
+    store.write_result(result_of(DIGEST))
+    return store
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from ablate.study.scales import scale_names
 from ablate.study.study import Arm, Study
 from ablate.study.written import read_study
 from ablate.training.spec import TrainSpec
-from ablate.training.step_work import step_work
+from ablate.wings.foretell.step_work import step_work
 from evals.costs.devices import device
 from tests.ablate.test_studies import BY_HEADS, ON_TASKS, SEARCHED, STUDIES
 from tests.ablate.test_studies import rungs_at as at

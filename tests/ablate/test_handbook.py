@@ -12,13 +12,13 @@ from typing import get_args
 
 import pytest
 
-from ablate.api.atlas import known_sources
 from ablate.cli import main
 from ablate.planning.claims import study_claims
 from ablate.study.handbook import FOLDER, handbook
 from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
 from ablate.study.written import shipped
+from ablate.wings.science.atlas import known_sources
 from store.documents import StudyClaim
 from store.documents.handbook import Answer, HandbookClaim
 from tests.test_imports import ROOT

@@ -11,8 +11,8 @@ import torch
 import zoo
 from ablate.training.optimizers import Trained
 from ablate.training.spec import TrainSpec
+from ablate.wings.foretell.roofline import predict
 from evals.costs.devices import device
-from evals.costs.roofline import predict
 from zoo.costs import Cost
 from zoo.costs_decoding import decode_cost
 from zoo.decode import Sampling

@@ -149,7 +149,9 @@ def test_the_plan_fits_arms_into_memory(planned: Any) -> None:
 def test_the_plan_says_whose_batches_cannot_be_cut(tmp_path: Path) -> None:
     study = toy_study(tmp_path, "{experts: {block.ffn: {kind: topk_moe, balance_loss: 0.1}}}")
     plan = ablate.plan(study, store=tmp_path / "runs", microbatch=2, progress=False, device="cpu")
-    assert "arm experts cannot be trained with --microbatch 2: balance_loss is over the whole batch" in plan.notes()
+    assert (
+        "arm experts: `--microbatch 2`: a batch cannot be split: balance_loss is over the whole batch" in plan.notes()
+    )
 
 
 @pytest.mark.slow

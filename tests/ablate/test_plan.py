@@ -15,13 +15,13 @@ import zoo
 from ablate.data import DataIdentity
 from ablate.planning import identity
 from ablate.planning.campaign import CampaignOutcome, RungStudy
-from ablate.planning.durations import Duration, duration
+from ablate.planning.durations import BEGIN_SECONDS, EVALUATING_SECONDS, START_SECONDS, Duration, duration
 from ablate.planning.identity import canonical_model
 from ablate.planning.lengths import length_lines
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import plan_json, plan_rows
-from ablate.planning.study_document import study_document
+from ablate.planning.study_document import study_arm, study_document
 from ablate.study.reading import load_study
 from evals.costs.machine import Speed
 from store import Store
@@ -74,8 +74,10 @@ def test_time_is_that_of_what_is_missing_and_of_tuning(tmp_path: Path) -> None:
     found = duration([plan], lacking, store, Speed(1e6))
     # Both arms against each other: five processes that take 3 s to start, half of a point's time for all but two.
     against = 5 * 3 + 2 * 0.5 * (2 * 4 + 0.5 * 15)
-    assert found == Duration(2 * mha.flops / 0.4e6, 2 * 8 * 2 * 0.5, 0.0, comparing=against)
+    besides = {"starting": 2 * START_SECONDS, "beginning": BEGIN_SECONDS}
+    assert found == Duration(2 * mha.flops / 0.4e6, 2 * 8 * 2 * 0.5, 0.0, comparing=against, **besides)
     assert (found / 2).comparing == against, "while nothing else runs"
+    assert (found / 2).total == (found.total - against - BEGIN_SECONDS) / 2 + against + BEGIN_SECONDS
     assert duration([plan], lacking, store, Speed(1e6), 3.0) == replace(found, tuning=3.0)
     for number, seconds in enumerate((10.0, 40.0, 20.0)):
         measured = measure_of(seconds=seconds)
@@ -83,7 +85,8 @@ def test_time_is_that_of_what_is_missing_and_of_tuning(tmp_path: Path) -> None:
     assert duration([plan], lacking, store, Speed(1e6)).measuring == 2 * 20.0
     lacking = {digest: ["evals"] for digest in lacking}
     found = duration([plan], lacking, store, Speed(1e6))
-    assert found.evaluating is None and str(found).startswith("evaluation (time unknown until")
+    assert found.evaluating is None and found.total == BEGIN_SECONDS + len(lacking) * EVALUATING_SECONDS
+    assert str(found) == "about 0:30 in all: 0:20 of evaluation (assumed), 0:10 of starting"
     assert str(Duration(250.0, 40.0, 70.0, 600.0) / 2) == (
         "about 8:00 in all: 5:00 of tuning, 2:05 of training, 0:20 of measuring, 0:35 of evaluation"
     )
@@ -262,7 +265,7 @@ def test_tokens_per_parameter_leave_out_the_table_and_count_what_an_arm_started_
 @pytest.mark.parametrize(("tokens", "names"), [(3992, ["mha", "mqa"]), (4000, [])])
 def test_fewer_than_500_steps_are_called_undertrained(tmp_path: Path, tokens: int, names: list[str]) -> None:
     plan = plan_of(tmp_path, STUDY, f"budget={{tokens: {tokens}}}")
-    line = "Undertrained (fewer than 5 tokens per non-embedding parameter or 500 steps): all arms; these losses"
+    line = "Undertrained: all arms, with as few as "
     assert [found.startswith(line) for found in length_lines(plan, {})] == [True] * bool(names)
     assert [
         arm["name"] for arm in plan_json(CampaignOutcome((RungStudy(plan),)))["arms"] if arm["undertrained"]
@@ -347,3 +350,19 @@ def test_seeds_cost_no_planning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     seeds = [run.seed for run in many.arms[0].runs]
     assert seeds[:1000] == list(range(1000))
     assert not set(seeds) & set(range(1000, 100_000)), "those choose settings"
+
+
+def test_a_head_of_its_own_counts_as_little_as_a_tied_one(tmp_path: Path) -> None:
+    """Parameters are those of what a model has besides its tables, as its modules have them."""
+    text = STUDY.replace("mqa: {block.mixer.kv_heads: 1}", "mqa: {tie_embeddings: false}")
+    assert text != STUDY
+    tied, untied = plan_of(tmp_path, text).arms
+    inside = [
+        sum(p.numel() for name, p in zoo.build(arm.spec).named_parameters() if not name.startswith(("embed", "head")))
+        for arm in (tied, untied)
+    ]
+    assert [arm.cost.params_inside for arm in (tied, untied)] == inside and inside[0] == inside[1]
+    assert untied.parameters - tied.parameters == untied.cost.params_head == tied.parameters_embedding
+    stored = study_arm(untied)
+    assert stored.parameters_non_embedding == inside[1] and "parameters_head" not in study_arm(tied).model_dump()
+    assert untied.length.undertrained == tied.length.undertrained

@@ -23,6 +23,7 @@ from ablate.plugins import FOLDERS, check_groups, place_of
 from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
 from ablate.study.schema import study_schema
+from store.extensions import added_to
 from tests.ablate.toy import plan_toy, toy_study
 from zoo.conformance import checking, checks
 from zoo.conformance.subject import NOT_APPLICABLE, CheckSubject, ConformanceError
@@ -47,10 +48,11 @@ def plugged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_every_folder_of_variants_takes_plugins_and_every_file_of_it_says_where_it_belongs() -> None:
     for package in FOLDERS:
-        own = registry.members(package)
+        more = added_to(package)
+        own = registry.members(package, *more)
         assert own
         for name in own:
-            assert place_of(ROOT / package.replace(".", "/") / f"{name}.py") == (package, name)
+            assert place_of(Path(str(registry.member(package, name, *more).__file__))) == (package, name)
 
 
 def install(group: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

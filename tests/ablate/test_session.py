@@ -1,5 +1,7 @@
 """Training one run on a corpus that can be learnt."""
 
+import gzip
+import json
 import math
 
 import numpy as np
@@ -375,6 +377,24 @@ def test_saving_takes_no_more_than_a_hundredth_of_the_time(tmp_path, identity, c
     run(Store(tmp_path), identity(steps=900), corpus, numerics, execution=Execution(checkpoint_seconds=10.0), stop=stop)
     assert saves[:2] == [10, 210]
     assert 2.0 * len(saves) <= 0.01 * clock["now"] + 2.0
+
+
+def test_a_trace_of_five_steps_is_written_and_changes_nothing(store, tmp_path, identity, corpus, numerics):
+    """Steps 10 to 14 of the process, with their operations; a run that ends before has none, and the next can begin."""
+    document, short = identity(steps=20), identity(steps=12)
+    run(store, short, corpus, numerics, execution=Execution(profile=True))
+    assert not store.trace_path(short.digest).exists()
+    run(store, document, corpus, numerics, execution=Execution(profile=True))
+    with gzip.open(store.trace_path(document.digest), "rt") as file:
+        events = json.load(file)["traceEvents"]
+    names = {str(event.get("name")) for event in events}
+    assert {name for name in names if name.startswith("step ")} == {f"step {n}" for n in range(10, 15)}
+    assert {"aten::mm", "aten::embedding"} <= names
+    plain = Store(tmp_path / "plain")
+    run(plain, document, corpus, numerics)
+    traced, untraced = (metrics_without_clock(each.metrics_path(document.digest)) for each in (store, plain))
+    assert traced == untraced
+    assert not plain.trace_path(document.digest).exists()
 
 
 def test_unit_weights_are_put_back_after_every_step(store, identity, corpus, numerics):

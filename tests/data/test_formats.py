@@ -6,13 +6,16 @@ import base64
 import gzip
 import io
 import json
+import pickle
 import struct
 import tarfile
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
+import pyarrow.ipc
 import pytest
 import regex
 from tokenizers import Tokenizer
@@ -94,6 +97,58 @@ def test_a_sample_of_a_tar_is_a_document(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"no tar" * 200)
     with pytest.raises(DataError):
         read(tmp_path, source="files", paths=name)
+
+
+SAVED = ["one", "zwei", "三"]
+
+
+def test_a_dataset_on_disk_is_its_column(tmp_path: Path) -> None:
+    """As `datasets.save_to_disk` writes it, in shards and by split, and an Arrow file."""
+    rows = datasets.Dataset.from_dict({"text": [*SAVED, None], "n": [1, 2, 3, 4]})
+    rows.save_to_disk(tmp_path / "saved", num_shards=2)
+    (tmp_path / "saved" / "cache-0123.arrow").write_bytes(b"computed from the others")
+    datasets.DatasetDict(train=rows, test=rows).save_to_disk(tmp_path / "both")
+    with pyarrow.ipc.new_file(tmp_path / "one.feather", rows.data.table.schema) as file:
+        file.write_table(rows.data.table)
+    for paths in ("saved", "saved/data-*.arrow", "both/train", "one.feather"):
+        assert read(tmp_path, source="files", paths=paths) == SAVED, paths
+    with pytest.raises(DataError, match=r"data-00000-of-00002\.arrow has no column 'words'; columns: text, n"):
+        read(tmp_path, source="files", paths="saved", column="words")
+    shard = tmp_path / "saved" / "data-00000-of-00002.arrow"
+    for content in (shard.read_bytes()[:100], shard.read_bytes()[:-40], b"ARROW1\0\0no", b""):
+        shard.write_bytes(content)
+        try:
+            assert set(read(tmp_path, source="files", paths="saved")) <= set(SAVED)
+        except DataError as error:
+            assert "\n" not in str(error) and "iconv" not in str(error), content
+
+
+def test_shards_of_streaming_say_what_converts_them(tmp_path: Path) -> None:
+    (tmp_path / "mds").mkdir()
+    (tmp_path / "mds" / "index.json").write_text('{"shards": [], "version": 2}')
+    (tmp_path / "mds" / "shard.00000.mds").write_bytes(struct.pack("<III", 1, 16, 20) + b"\xff{}text")
+    for paths in ("mds", "mds/*.mds"):
+        with pytest.raises(DataError, match=r"shard\.00000\.mds is a shard of MosaicML streaming.*StreamingDataset\("):
+            read(tmp_path, source="files", paths=paths)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"SQLite format 3\0" + bytes(80),
+        b"Obj\x01\x04\x14avro.codec",
+        b"ORC\x11\0\0 and \xff",
+        b"\x93NUMPY\x01\0v\0{",
+        pickle.dumps({"a": 1}),
+        b"\x89HDF\r\n\x1a\n\0",
+        b"text \xff\xfe\0 and more text",
+    ],
+)
+def test_binary_files_are_not_sent_to_iconv(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_bytes(content)
+    with pytest.raises(DataError, match=r"data\.txt is .*convert it to text") as raised:
+        read(tmp_path, source="files", paths="data.txt")
+    assert "iconv" not in str(raised.value)
 
 
 TEXTS = ["naïve text", "日本語", "x" * 300]

@@ -32,7 +32,6 @@ MODELS = "~/models/SmolLM2-135M", "~/models/mine"
 
 EXECUTED: dict[str, list[tuple[str, str]]] = {
     "README.md": [
-        ("ablate run studies/norm_placement.yaml", SMOKE),
         ("ablate new my_question", ""),
         ("ablate plan my_question.yaml", SMOKE),
         ("ablate run my_question.yaml", SMOKE),
@@ -114,17 +113,18 @@ ELSEWHERE = {
     ),
     r"docs/evaluation\.md: ablate eval 3f2a": "tests/evals/harness/test_loading.py",
     r"docs/evaluation\.md: python -m evals (fetch|lm-eval)": "tests/evals/harness/test_lm_eval_model.py",
-    r"docs/atlas\.md: ablate (run studies/norm_placement\.yaml|report|atlas)": "tests/reports/test_atlas.py",
+    r"docs/atlas\.md: ablate run studies/norm_placement\.yaml": "tests/ablate/wings/science/test_atlas.py",
+    r"docs/atlas\.md: ablate (report|atlas)": "tests/ablate/wings/science/test_atlas.py",
     r"docs/atlas\.md: ablate claims": "tests/ablate/test_handbook.py",
     r"docs/search\.md: ablate (plan|search|run|report) small": "tests/guides/test_search.py",
     r"docs/agents\.md: ablate judge": "tests/ablate/wings/campaign/test_judge.py",
     r"docs/sharing\.md: ablate (pack|merge)": "tests/ablate/wings/archive/test_packing.py",
     r"docs/sharing\.md: ablate compare": "tests/ablate/wings/compare/test_pooling.py",
-    r"docs/sharing\.md: ablate register": "tests/ablate/test_registering.py",
-    r"docs/sharing\.md: ablate replicate": "tests/ablate/test_replicating.py",
+    r"docs/sharing\.md: ablate register": "tests/ablate/wings/science/test_registering.py",
+    r"docs/sharing\.md: ablate replicate": "tests/ablate/wings/science/test_replicating.py",
     r"docs/benchmarks/memory_cpu\.md: ablate (plan|run) memory\.yaml": "tests/ablate/test_memory.py",
     r"docs/benchmarks/run_cpu\.md: ablate data": "tests/ablate/test_cli.py",
-    r"docs/benchmarks/\w+\.md: ablate bench": "tests/ablate/test_bench.py",
+    r"docs/benchmarks/\w+\.md: ablate bench": "tests/ablate/wings/foretell/test_bench.py",
     r"docs/benchmarks/gpu\.md: docs/benchmarks/first_gpu\.sh": "tests/ablate/test_first_gpu.py",
     r"docs/benchmarks/serving_cpu\.md: ablate run studies/cache_kinds\.yaml": "tests/ablate/test_studies.py",
 }
@@ -132,7 +132,6 @@ ELSEWHERE = {
 NOT_EXECUTED = {
     r".*: (python3 -m venv|pip install)": "installs from an index: .ci/run does both",
     r".*: (ruff|pytest)": "the checks themselves",
-    r"README\.md: git clone": "fetches the repository that the tests are in",
     r"docs/adding_a_feature\.md: ablate zoo --check": "minutes of what the conformance suite does",
     r"docs/adding_a_feature\.md: python -m tests": "writes the file that tests/ablate/test_identity.py compares with",
     r"docs/benchmarks/.*: (\w+=\S+ )*python ": "measures a machine for minutes",

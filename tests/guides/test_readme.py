@@ -1,14 +1,19 @@
-"""docs/parts.md names every part that a model can be made of, and no part that there is not."""
+"""README is short and its numbers are right; docs/parts.md names every part of a model, and no other."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from ablate.api.catalogue import catalogued
 from tests.guides.guide import ROOT
 from zoo import presets
 from zoo.block_spec import BlockSpec
+from zoo.hf._registry import families
 from zoo.settings import registry
 from zoo.spec import ModelSpec
 
@@ -20,8 +25,56 @@ def named() -> set[str]:
     return set(re.findall(r"`(\w+)`", (ROOT / "docs" / "parts.md").read_text(encoding="utf-8")))
 
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_readme_can_be_read_in_one_sitting() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 1200
+    assert len(README.split()) <= 900
+    pages = {link.partition("#")[0] for link in re.findall(r"\]\(([^)]+\.md[^)]*)\)", README)}
+    assert len(pages) <= 14, "docs/pages.md lists the others"
+
+
+def test_the_table_of_the_zoo_counts_what_there_is() -> None:
+    counts = {
+        row[1].split(":")[0].split(",")[0]: row[2] for row in re.finditer(r"^\| ([^|]+) \| ([\d ·]+) \|", README, re.M)
+    }
+    axes = catalogued()
+    size = {axis: len(of) for axis, of in axes.items()}
+    assert counts == {
+        "mixers": f"{size['mixers']}",
+        "FFNs and MoE": f"{size['ffns']}",
+        "norms · residuals and norm placements": f"{size['norms']} · {size['residuals']}",
+        "positions · RoPE scalings": f"{size['positions']} · {size['positions.scalings']}",
+        "KV caches · ways to decode": f"{size['caches']} · {size['decoding']}",
+        "optimizers": f"{size['optimizers']}",
+        "published models": f"{len(presets.names())}",
+        "transformers' model types": f"{len(families())}",
+    }
+
+
+def test_every_page_of_the_documentation_can_be_reached() -> None:
+    told = (ROOT / "docs" / "pages.md").read_text(encoding="utf-8") + README
+    inner = {path.name for path in (ROOT / "docs").glob("*.md")}
+    linked = set(
+        re.findall(
+            r"(\w+\.md)",
+            told + "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in inner if f"({name})" in told),
+        )
+    )
+    assert inner <= linked
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    "ABLATE_TEST_INDEX" not in os.environ, reason="installs PyTorch: set ABLATE_TEST_INDEX=1 to allow it"
+)
+def test_two_commands_do_everything_on_a_fresh_machine(tmp_path: Path) -> None:
+    """One installs and runs the demo, the other runs the tests; here at the smoke scale, and of one file."""
+    demo, tests = re.findall(r"^python3 -m venv .*$", README, re.MULTILINE)
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tmp_path / "clone")], check=True)
+    for command in (f"{demo} --scale smoke", f"{tests} tests/test_imports.py"):
+        subprocess.run(["bash", "-c", command], check=True, cwd=tmp_path / "clone")
+    assert list((tmp_path / "clone" / "runs").glob("studies/*/report.html"))
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

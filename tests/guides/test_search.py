@@ -69,14 +69,19 @@ def test_from_a_space_to_the_next_scale(
         return capfd.readouterr().out
 
     planned = said(plan)
-    assert "Search: up to 10 trials, 2 of them reserved for more seeds" in planned and "Undertrained" not in planned
+    assert (
+        "Search: up to 10 trials, at most 1 of them further seeds of leading settings, and 6 runs" in planned
+        and "Undertrained" not in planned
+    )
     _interrupted_and_shared(first)
     assert json.loads(said(first))["trials"] == {"finished": 10}
     folder = Store("runs").search("small", "cpu")
     trials = folder.read().trials  # type: ignore[union-attr]
     assert trials[0].settings["d_model"] == 16 and trials[0].settings["train.lr"] == 0.01  # the base
     assert trials[1].settings["block.ffn"] == "gelu" and trials[1].settings["train.lr"] == 0.01
-    assert sum(trial.repeats is not None for trial in trials) >= 2
+    assert sum(trial.repeats is not None for trial in trials) <= 1
+    base, best = folder.read().confirmed  # type: ignore[union-attr]
+    assert base.arm == "base" and best.arm.startswith("trial_") and len(base.values) == len(best.values) == 3
     trained = set(Store("runs").runs())
 
     assert json.loads(said(edited))["trials"] == {"finished": 10 + len({str(t.settings) for t in trials})}

@@ -1,4 +1,4 @@
-"""Every figure that a test draws is checked by plotly."""
+"""Every figure that a test draws is checked by plotly, and its axes have room for its marks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 from reports.page.figures import Figure
+from tests.reports.inside import left_out
 
 
 @pytest.fixture(autouse=True)
@@ -18,5 +19,6 @@ def _checked_by_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
     def checked(figure: Figure, *given: Any, **named: Any) -> None:
         make(figure, *given, **named)
         go.Figure(figure.drawing.to_plotly_json())
+        assert left_out(figure) == []
 
     monkeypatch.setattr(Figure, "__init__", checked)

@@ -81,8 +81,7 @@ def test_what_does_not_count_is_nowhere(tmp_path: Path, change: str, reason: str
     assert "`" not in prose, prose[prose.index("`") - 80 :][:160]
     figures = data_of(page)["figures"]
     assert "decode-by-context" not in figures
-    shown = [each["layout"]["xaxis.title.text"] for each in figures["trade-off"].get("switches", {}).get("x", ())]
-    assert not any("time" in title for title in shown)
+    assert "trade-off" not in figures, "no other cost differs"
 
 
 def test_an_arm_that_cannot_be_timed_says_why_and_nobody_is_told_to_measure_again(tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ def summary_of(root: Path, *args: object, **options: object) -> StudySummary:
             "; arm_2 is 0.089 better; arm_3 is 0.099 worse.",
         ),
         ([2.4, 2.5, 2.6], None, "arm_0 is best: arm_1 is 0.101 nats (", "; arm_2 is 0.1"),
-        ([2.4, 2.4], None, "Undecided: arm_1 differs by −0.0", "; smallest detectable difference: 0.0"),
+        ([2.4, 2.4], None, "arm_1 is about as good as arm_0 (−0.0", "; not certain yet: "),
+        ([2.4, 2.411], None, "arm_1 looks worse by 0.0", "; not certain yet: "),
         ([2.4, 2.4, 2.5], None, "No arm is shown to beat arm_0: arm_1 is undecided (−0.0", "; arm_2 is 0.091 worse."),
         ([2.4, 2.4, 2.4], 0.1, "arm_2 and arm_1 match arm_0 to within 0.1 nats, at the same cost.", ""),
         ([2.4, *[2.5] * 9], None, "arm_0 is best: arm_", "; 8 arms are worse too"),
@@ -84,6 +85,14 @@ def test_a_study_that_measures_no_speed_claims_none(tmp_path: Path, means: Seque
     told = next(each.sentence for each in answers.findings(summary) if each.name == "arm_1")
     assert "speeds not measured" in told
     assert "cost" not in finding_words.headline(summary)
+
+
+@pytest.mark.parametrize("slow", [1, 2])
+def test_arms_that_match_are_not_said_to_cost_the_same_if_one_is_slower(tmp_path: Path, slow: int) -> None:
+    study = study_of([2.4, 2.4, 2.4], margin=0.1)
+    arms = [replace(arm, speed=3500.0) if place == slow else arm for place, arm in enumerate(study.arms)]
+    said = answers.headline(reports.summarise(replace(study, arms=arms).write(tmp_path)))
+    assert said.endswith(f"match arm_0 to within 0.1 nats, training takes 14 % longer for arm_{slow}.")
 
 
 STUCK = [5.99] * SEEDS
@@ -222,6 +231,8 @@ def test_the_first_screen_in_a_browser(browser: playwright.Browser, tmp_path: Pa
     assert seen["clash"] == []
     assert seen["wide"] <= width
     assert seen["firstRow"] < 800
+    if arms == 2:
+        assert seen["rows"][-1] < 844, "the whole figure, on a phone too"
     if width >= 1280 and arms <= 12:
         assert seen["rows"][-1] < 800
     if width >= 1280:
@@ -242,7 +253,7 @@ def test_the_first_screen_of_a_ladder_and_of_a_search(browser: playwright.Browse
     search.optimize(lambda trial: (trial.suggest_float("train.lr", 1e-3, 1e-1, log=True) - draw.random()) ** 2, 12)
     folder = Store(tmp_path).search("small", "cpu")
     folder.write(search_of(trials_of(search), ["train.lr"], name="small", sampler="random"))
-    pages = reports.render(ladder.write(tmp_path)), reports.render_search(folder.path)
+    pages = reports.render(ladder.write(tmp_path)), reports.render_other(folder.path)
     for page, first in zip(pages, ("table.ranked", ".drawing"), strict=True):
         found = visit(browser, page)
         answer = found.page.text_content(".answer")
@@ -380,13 +391,13 @@ def pilot_of(folder: Path, study: StudyOf) -> StudySummary:
 @pytest.mark.parametrize(
     ("means", "judged", "pilot"),
     [
-        ([2.4, 2.403, 2.405], ": arm_1, second to arm_0, differs by ", "; estimate for arm_1, second to arm_0: "),
+        ([2.4, 2.403, 2.405], "arm_1 is about as good as arm_0 (", "; estimate for arm_1, second to arm_0: "),
         (
             [2.4, 2.403, 2.394],
-            ": arm_2, with the lowest loss, differs by ",
+            "arm_2 looks better by 0.006",
             "; estimate for arm_2, with the lowest loss: ",
         ),
-        ([2.4, 2.403], "Undecided: arm_1 differs by ", "; estimate for arm_1: "),
+        ([2.4, 2.403], "arm_1 is about as good as arm_0 (", "; estimate for arm_1: "),
     ],
 )
 def test_the_lowest_loss_is_that_of_all_arms(tmp_path: Path, means: Sequence[float], judged: str, pilot: str) -> None:

@@ -143,9 +143,14 @@ def test_an_uncertain_speed_widens_the_effective_speed_up() -> None:
     assert (unknown.throughput_ratio, unknown.effective) == (None, None)
 
 
-def test_no_speed_up_beyond_what_the_fit_supports() -> None:
-    """Twenty times the compute is more than one step of sevenfold compute beyond the largest size."""
-    assert arms_of(ladder({"base": BASE, "arm": lambda c: BASE(20 * c)}))["arm"].speed_up is None
+def test_effective_compute_is_told_as_far_as_the_baseline_reaches() -> None:
+    """Twenty times the compute of the smaller sizes is within the baseline's; a thousand times is beyond all of it."""
+    within = arms_of(ladder({"base": BASE, "arm": lambda c: BASE(20 * c)}))["arm"].speed_up
+    assert within is not None
+    assert within.compute_factor.low < 20 < within.compute_factor.high < 24
+    beyond = arms_of(ladder({"base": BASE, "arm": lambda c: BASE(1000 * c)}))["arm"].speed_up
+    assert beyond is not None
+    assert math.isinf(beyond.compute_factor.high)
 
 
 @pytest.mark.parametrize("slope", [0.02, -0.02], ids=["towards zero", "away from zero"])
@@ -174,7 +179,6 @@ def test_trends_are_corrected_over_the_arms() -> None:
 def test_too_few_runs_say_nothing() -> None:
     runs = ladder({"base": BASE, "arm": BASE}, seeds=1)
     assert arms_of(runs)["arm"].trend is None
-    assert arms_of(runs)["arm"].speed_up is None
     none = runs.with_columns(loss=pl.lit(None, pl.Float64), status=pl.lit("absent"))
     assert arms_of(none)["arm"].law is None
 

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 import reports
-from ablate.api.atlas import gathered, known_sources, study_files
 from ablate.api.recorded import RESULTS
 from ablate.cli import main
 from ablate.planning.claims import study_claims
-from ablate.planning.registration import registered_content
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.handbook import handbook
 from ablate.study.reading import load_study
-from reports.atlas import beside
-from reports.atlas.cards import cards
-from reports.atlas.findings import findings
-from reports.atlas.site import atlas_pages
-from reports.atlas.sources import Sources
+from ablate.wings.science import beside
+from ablate.wings.science.atlas import gathered, known_sources, study_files
+from ablate.wings.science.cards import cards
+from ablate.wings.science.findings import findings
+from ablate.wings.science.registering import registered_content
+from ablate.wings.science.site import atlas_pages
+from ablate.wings.science.sources import Sources
 from reports.judge.reach import kept_signs
 from reports.judge.reach.kept_signs import Conditions, Group, Growth, KeptSigns, kept_sign
 from reports.judge.reach.outcomes import outcome_at

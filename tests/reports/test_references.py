@@ -14,11 +14,11 @@ import pytest
 
 import ablate
 import reports
-from ablate.api.atlas import gathered
 from ablate.api.recorded import RESULTS
-from reports.atlas.cards import cards
-from reports.atlas.findings import findings, picture, unclaimed
-from reports.atlas.readme import with_tables
+from ablate.wings.science.atlas import gathered
+from ablate.wings.science.cards import cards
+from ablate.wings.science.findings import findings, picture, unclaimed
+from ablate.wings.science.readme import with_tables
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.references import text_references
 from reports.page.wording import answers, title_words

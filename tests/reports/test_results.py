@@ -11,8 +11,8 @@ import pytest
 
 import ablate
 import reports
-from ablate.api.atlas import study_files
 from ablate.cli import main
+from ablate.wings.science.atlas import study_files
 from reports.judge.errors import ReportError
 from reports.judge.findings.losses import ArmLosses, judge, noise_of
 from reports.results import files

@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import ThreadingHTTPServer
@@ -177,6 +178,37 @@ def test_clients_that_hang_up_or_are_slow_cost_little(
     assert capfd.readouterr().err == ""
     for client in clients[1::2]:
         client.close()
+
+
+def test_clients_that_send_a_byte_now_and_then_lock_nobody_out(
+    serving: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each byte comes well within the time that a request may take, and there are as many clients as threads."""
+    monkeypatch.setattr(serving.RequestHandlerClass, "timeout", 2)
+    clients = [socket.create_connection(("127.0.0.1", serving.server_port)) for _ in range(CONNECTIONS)]
+    ended = threading.Event()
+
+    def drip() -> None:
+        while not ended.wait(0.2):
+            for client in clients:
+                with suppress(OSError):  # given up by the server
+                    client.sendall(b"G")
+
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    try:
+        deadline = time.monotonic() + 60
+        answer = 0
+        while answer != 200 and time.monotonic() < deadline:
+            with suppress(OSError, http.client.HTTPException):
+                answer = get(serving, "/")[0]
+        assert answer == 200
+    finally:
+        ended.set()
+        dripping.join()
+        for client in clients:
+            client.close()
+    assert capfd.readouterr().err == ""
 
 
 STRANGE = (b"GET http://[ HTTP/1.1", b"GET //[/ HTTP/1.1", b"GET /%00%ff HTTP/1.1", bytes(range(128, 256)), b"GET /")

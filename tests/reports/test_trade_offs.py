@@ -16,6 +16,7 @@ from reports.page.figures.against import LossDifferences, Ratios
 from reports.page.figures.labels import PLACES, label_places, readable
 from reports.page.html.page import render_page
 from reports.page.html.trade_offs import Studied, render_trade_offs
+from reports.page.sections import draw
 from reports.page.summarising import summarise_study
 from reports.page.wording import finding_words
 from reports.page.wording.cost_words import change_of, clear_costs, costs
@@ -77,12 +78,30 @@ def test_a_ratio_reads_as_a_factor_or_as_a_percentage() -> None:
 
 
 def test_a_wide_interval_does_not_squeeze_the_points() -> None:
-    axis = LossDifferences("loss", (of(0, 0, 0), of(0.01, -9, 9)))
-    low, high = axis.range
-    assert low == pytest.approx(-0.03 - 0.15 * 0.07)  # three times what the points lie apart, and a margin
-    assert high == pytest.approx(0.04 + 0.15 * 0.07)
-    assert axis.is_cut
-    assert not LossDifferences("loss", (of(0, 0, 0), of(0.01, -0.01, 0.03))).is_cut
+    near = of(0, 0, 0), of(0.01, -0.01, 0.03), of(-0.02, -0.05, 0.01)
+    for wild in (of(0.02, -9, 9), of(0.02, -math.inf, math.inf)):
+        axis = LossDifferences("loss", (*near, wild))
+        assert axis.range == pytest.approx((-0.05 - 0.15 * 0.08, 0.03 + 0.15 * 0.08))
+        assert axis.lacks_bars
+        assert axis.option("y").traces["error_y.array"] == [[0.0], [0.02], [0.03], [0.0]]
+    assert not LossDifferences("loss", near).lacks_bars
+    assert LossDifferences("loss", (of(0, 0, 0), of(0.01, -9, 9))).range == pytest.approx((-11.7, 11.7))
+
+
+def test_costs_of_processes_that_differ_as_processes_do_are_no_trade_off(tmp_path: Path) -> None:
+    """Peaks of 402 and 436 MiB are those of an interpreter; of tensors alone they differ by 8 %."""
+    arms = [Arm("base", [2.4, 2.41, 2.42], memory_mib=402), Arm("arm", [2.3, 2.31, 2.32], memory_mib=436)]
+    keys = {}
+    for source, memory in (("VmHWM", 436), ("cuda allocated", 436), ("VmHWM", 836)):
+        own = [arms[0], replace(arms[1], memory_mib=memory)]
+        measured = {(arm.name, seed): {"peak_memory_source": source} for arm in own for seed in range(3)}
+        folder = StudyOf(own, measured=False, results=measured).write(tmp_path / f"{source} {memory}")
+        keys[source, memory] = [figure.key for figure in draw(summarise_study(folder))]
+    assert {at: "trade-off" in found for at, found in keys.items()} == {
+        ("VmHWM", 436): False,
+        ("cuda allocated", 436): True,
+        ("VmHWM", 836): True,
+    }
 
 
 def test_an_axis_as_wide_as_its_intervals_has_few_ticks() -> None:
@@ -161,7 +180,10 @@ def test_names_that_would_cover_others_are_left_out() -> None:
 
 
 def test_of_many_arms_the_best_have_a_name_beside_them_and_the_baseline(tmp_path: Path) -> None:
-    arms = [Arm(f"arm {i}", [2.4 + i / 1e3, 2.5 + i / 2e3, 2.45], steps=4) for i in range(40)]
+    arms = [
+        Arm(f"arm {i}", [2.4 + i / 1e3, 2.5 + i / 2e3, 2.45], steps=4, kv_bytes_per_token=2048 + 64 * i)
+        for i in range(40)
+    ]
     summary = summarise_study(StudyOf(arms, measured=False).write(tmp_path))
     figure = data_of(render_page(summary))["figures"]["trade-off"]
     named = [trace["name"] for trace in figure["data"] if trace["text"] != [""]]

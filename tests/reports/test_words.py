@@ -83,7 +83,7 @@ def test_sentences_of_a_study(tmp_path: Path) -> None:
     summary = reports.summarise(typical(4).write(tmp_path))
     assert finding_words.headline(summary) == (
         "At equal FLOPs, pre (−0.090 ± 0.024 nats, training 2 % faster, decoding 2 % faster) reached a lower loss "
-        "than post; double (+0.001 ± 0.025 nats) is inconclusive against post (750 k non-embedding parameters, "
+        "than post; double (+0.001 ± 0.025 nats) is inconclusive against post (750 k parameters, "
         "5.3 tokens per parameter, learning rates not tuned)."
     )
     post, pre, double = (finding_words.sentence(summary, arm) for arm in summary.arms)

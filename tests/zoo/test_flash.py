@@ -13,9 +13,11 @@ from torch.nn import attention
 from torch.nn.attention import varlen
 
 import zoo
-from zoo.attend import attend, attention_backend, executed_backends
-from zoo.attending import fused
+from zoo.attend import attend, attention_backend, executed_backends, pick
+from zoo.attending import fused, varlen_trial
+from zoo.attending import varlen as windows
 from zoo.attending.fused import use_flash_3
+from zoo.attending.needs import Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.varlen import HAS_WINDOWS
 from zoo.attending.visible import Visible
@@ -72,6 +74,57 @@ def test_what_it_cannot_do_is_refused(visible: dict[str, Any], scoring: dict[str
     index, q = torch.arange(T), torch.randn(2, HEADS, T, features)
     with attention_backend("varlen"), pytest.raises(ValueError, match="the varlen backend needs"):
         attend(q, q, q, Visible(index, index, **visible), Scoring(1.0, **scoring))
+
+
+def flawless(q: Tensor, k: Tensor, v: Tensor, *_: Any, scale: float, window_size: tuple[int, int], **__: Any) -> Tensor:
+    """Two texts of one length, end to end, by dense matrices. q: (2 T, H, d)."""
+    length = len(q) // 2
+    place = torch.arange(length)
+    far = place[:, None] - place
+    q, k, v = (x.unflatten(0, (2, length)).transpose(1, 2).float() for x in (q, k, v))
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+    scores = (q @ k.mT * scale).masked_fill((far < 0) | (far > window_size[0]), float("-inf"))
+    return (scores.softmax(-1) @ v).transpose(1, 2).flatten(0, 1).to(torch.bfloat16)
+
+
+def too_wide(*given: Any, window_size: tuple[int, int], **rest: Any) -> Tensor:
+    return flawless(*given, window_size=(window_size[0] + 1, 0), **rest)
+
+
+def unwritten(*given: Any, **rest: Any) -> Tensor:
+    out = flawless(*given, **rest)
+    return torch.where(torch.arange(len(out))[:, None, None] == len(out) - 1, torch.nan, out)
+
+
+def refusing(*_: Any, **__: Any) -> Tensor:
+    raise RuntimeError("no kernel image is available")
+
+
+def test_a_trial_tells_a_right_kernel_from_wrong_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong ones: a window off by one, rows left unwritten, a kernel that refuses the GPU."""
+    for kernel, is_right in ((flawless, True), (too_wide, False), (unwritten, False), (refusing, False)):
+        monkeypatch.setattr(varlen, "varlen_attn", kernel)
+        assert varlen_trial.try_kernel("cpu") is is_right
+
+
+def test_a_faulty_kernel_is_named_once_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a GPU plans for GPUs elsewhere, and tries nothing."""
+    begun: list[str] = []
+
+    def trial() -> str:
+        begun.append("hangs")
+        return "hangs"
+
+    monkeypatch.setattr(windows, "fault", trial)
+    index = torch.arange(64, device="meta")
+    q, mask = torch.empty(2, 4, 64, 32, device="meta", requires_grad=True), Visible(index, index, WINDOW)
+    needs = Needs.of(q, q, q, mask, Scoring(1.0))
+    if HAS_WINDOWS:
+        assert pick("cuda", torch.bfloat16, needs) == "varlen"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.warns(UserWarning, match="^torch's varlen_attn hangs on this GPU; windows use another kernel$"):
+        assert {pick("cuda", torch.bfloat16, needs) for _ in range(2)} <= {"flex", "band", "fused"}
+    assert begun == ["hangs"]
 
 
 def test_a_model_trains_through_it_in_shapes() -> None:

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from zoo.kernels import grouped
 from zoo.kernels.compile_constants import hold_constants
-from zoo.kernels.grouped import can_group, grouped_product, has_kernel, trial_fault, try_kernel
+from zoo.kernels.grouped import can_group, fault, grouped_product, has_kernel, try_kernel
+from zoo.kernels.trial import WRONG, trial_fault
 
 
 def test_the_definition_passes() -> None:
@@ -77,7 +78,8 @@ class Torch:
 
 def test_what_a_trial_said_is_told() -> None:
     assert trial_fault(["sh", "-c", "exit 0"]) is None
-    assert trial_fault(["sh", "-c", f"exit {grouped.WRONG}"]) == "gives wrong results if an expert has no rows"
+    assert trial_fault(["sh", "-c", f"exit {WRONG}"], "is odd") == "is odd"
+    assert trial_fault(["sh", "-c", "kill -SEGV $$"]) == "crashes"
     assert trial_fault(["sh", "-c", "exit 1"]) is None  # a GPU that only one process may use
 
 
@@ -87,7 +89,7 @@ def test_a_trial_that_hangs_is_ended() -> None:
 
 @pytest.mark.gpu
 def test_the_kernel_of_this_gpu_passes() -> None:
-    assert torch.cuda.get_device_capability() < grouped.CAPABILITY or trial_fault() is None
+    assert torch.cuda.get_device_capability() < grouped.CAPABILITY or fault() is None
 
 
 class HangingTrial:

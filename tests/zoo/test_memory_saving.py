@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 import torch
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from torch._dynamo import error_on_graph_break
+from torch._dynamo.backends.common import aot_autograd
 
 import zoo
 from zoo.compatibility.matrix import combine
@@ -70,6 +76,50 @@ def test_computing_again_keeps_less() -> None:
         kept.append(sum(held.values()))
         loss.backward()
     assert kept[1] < kept[0] / 3
+
+
+@pytest.mark.parametrize("layers", [2, pytest.param(12, marks=pytest.mark.slow)])
+def test_computing_again_is_one_graph_and_keeps_less_when_compiled(layers: int) -> None:
+    """Torch gives up after 8 compilations of one function, which a graph per layer exceeds. Bytes are those of all that
+    the compiled forward pass returns, most of it for the backward pass. Its losses are those of the uncompiled model,
+    with dropout, too."""
+    spec = zoo.load("small", d_model=32, n_layers=layers, vocab_size=31, **{"block.dropout": 0.2})
+    tokens = random_tokens(spec, 4, 65)
+    kept, found = [], []
+    for recompute in (False, True):
+        model = zoo.build(spec).train()
+        model.recompute = recompute
+
+        def forward(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+            (returned,) = graph.graph.find_nodes(op="output")[0].args
+            values = [each.meta["val"] for each in returned if hasattr(each, "meta")]
+            sizes = [each.shape for each in values if isinstance(each, torch.Tensor)]  # states of generators: symbols
+            kept.append(sum(4 * math.prod(size) for size in sizes if all(type(n) is int for n in size)))
+            return backward(graph, inputs)
+
+        def backward(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+            return make_boxed_func(graph.forward)
+
+        torch.compiler.reset()
+        partition = {"partition_fn": min_cut_rematerialization_partition}
+        backend = aot_autograd(fw_compiler=forward, bw_compiler=backward, **partition)
+        compiled = torch.compile(model.loss, dynamic=False, backend=backend)
+        with error_on_graph_break(True):
+            found.append(with_gradients(model, compiled, tokens))
+        if recompute:
+            found.append(with_gradients(model, model.loss, tokens))
+    for one, other in zip(found[1:], found[:-1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+    assert len(kept) == 2, "one graph each"
+    assert kept[1] < kept[0] / (2 if layers == 2 else 5)
+
+
+def with_gradients(model: zoo.Decoder, loss: Any, tokens: torch.Tensor) -> tuple[torch.Tensor, Gradients]:
+    torch.manual_seed(7)
+    model.zero_grad()
+    nats: torch.Tensor = loss(tokens[:, :-1], tokens[:, 1:])[0]
+    nats.backward()
+    return nats.detach(), [p.grad for p in model.parameters()]
 
 
 def in_parts(

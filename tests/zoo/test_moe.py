@@ -17,7 +17,7 @@ from zoo.conformance.counting import counted
 from zoo.ffns import _experts
 from zoo.ffns._activations import GATED
 from zoo.ffns._routing import Routing, balance_loss
-from zoo.kernels.grouped import poison_freed_memory
+from zoo.kernels.trial import poison_freed_memory
 from zoo.settings.axis import variants
 from zoo.site import ForwardPass
 

@@ -9,8 +9,9 @@ import pytest
 from pydantic import Field, ValidationError
 
 import zoo
+from ablate.training.execution import Execution
 from ablate.training.lora import LoraSpec, check_lora
-from ablate.training.sharding import refusal
+from ablate.training.refusals import refusal
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
 from tests.documents import run_of
@@ -115,7 +116,7 @@ def test_a_part_that_declares_nothing_is_refused_by_every_operation(case: str) -
         check_lora(model, LoraSpec())
     with pytest.raises(SpecError, match=f"{path}: growth: width cannot widen {part.name}"):
         check_specs(model, model)
-    sharded = refusal(TrainSpec(), run_of("0"), zoo.build(model))
+    sharded = refusal(run_of("0"), TrainSpec(), model, Execution(devices=2, shard=True))
     assert sharded == f"`--shard` does not support {part}"
 
 

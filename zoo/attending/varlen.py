@@ -1,11 +1,15 @@
 """FlashAttention over texts packed end to end (torch's varlen_attn): windows without a mask, and without compiling a
 program for each shape. Dao 2023, arXiv:2307.08691.
 
-The kernel runs on CUDA, in 16-bit types.
+The kernel runs on CUDA, in 16-bit types. The first model with windows in a process compares it with the plain backend
+in a subprocess (`zoo.attending.varlen_trial`); if it is faulty, windows use another backend.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from functools import cache
 from typing import cast
 
 import torch
@@ -15,10 +19,13 @@ from zoo.attending.needs import Needs
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.kernels.precision import as_autocast_has_it
+from zoo.kernels.trial import trial_fault, trial_of
 from zoo.settings.axis import number
 
 MOST_FEATURES = 256
 DTYPES = (torch.bfloat16, torch.float16)
+TRIAL = trial_of("zoo.attending.varlen_trial")
+"""The command that tries the kernel on this machine's GPU."""
 HAS_WINDOWS = torch.__version__ >= "2.13"  # compared as versions
 """Earlier versions have the kernel, but torch's interface to it lacks windows or grouped heads."""
 
@@ -30,6 +37,25 @@ def obstacle(needs: Needs) -> str | None:
     if fewest != most or most > MOST_FEATURES or most % 8:
         return f"needs heads of one size, a multiple of 8 up to {MOST_FEATURES}"
     return None if HAS_WINDOWS else "needs torch 2.13"
+
+
+def has_kernel(trial: Callable[[], str | None] | None = None) -> bool:
+    """Whether this machine's GPU has a kernel that computes correctly; true on a machine without one, whose plans are
+    for a GPU elsewhere. trial: returns the kernel's fault or None, and is called at most once per process."""
+    return not torch.cuda.is_available() or _is_right(trial or fault)
+
+
+def fault() -> str | None:
+    """Fault of this GPU's kernel that a trial finds; None if it finds none."""
+    return trial_fault(TRIAL)
+
+
+@cache
+def _is_right(trial: Callable[[], str | None]) -> bool:
+    found = trial()
+    if found is not None:
+        warnings.warn(f"torch's varlen_attn {found} on this GPU; windows use another kernel", stacklevel=2)
+    return found is None
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:

@@ -256,8 +256,7 @@ class MoELayer(FfnLayer):
         step.tap("ffn.load", lambda: load / chosen.numel())
         if self.training:
             step.losses += self._losses(routing)
-            if not step.again:
-                self.router.count(load)
+            step.count(self.router.count, load)
         return out.view_as(read)
 
     def _capacity(self, tokens: int) -> int | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 
 from zoo.attend import note
-from zoo.kernels.grouped import has_kernel
+from zoo.attending import varlen
+from zoo.kernels import grouped
 
 
 def hold_constants() -> None:
-    """Make the results of `note` and `has_kernel` constants of every program compiled from now on. Otherwise `note`
-    would cause a recompilation at the second pass; `has_kernel` starts a process."""
-    for function in (note, has_kernel):
+    """Make the results of these functions constants of every program compiled from now on. Otherwise `note` would cause
+    a recompilation at the second pass; the others start a process."""
+    for function in (note, grouped.has_kernel, varlen.has_kernel):
         torch.compiler.assume_constant_result(function)

@@ -7,13 +7,10 @@ subprocess that can be killed; if the kernel is faulty, each expert is a product
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -21,17 +18,14 @@ from torch.nn import functional as F
 
 from zoo.kernels.precision import computed_in
 from zoo.kernels.tracing import device_type
+from zoo.kernels.trial import WRONG, close_to, poison_freed_memory, trial_fault, trial_of
 
 CAPABILITY = 8, 0
 """Compute capability of the first GPUs that the kernel runs on."""
 ALIGNED = 8
 """The kernel's rows begin at multiples of 16 bytes, so their length is a multiple of this many features."""
-WRONG = 3
-"""Exit status of a trial whose results are wrong."""
-TRIAL = (sys.executable, "-P", "-m", "zoo.kernels.grouped")
+TRIAL = trial_of("zoo.kernels.grouped")
 """The command that tries the kernel on this machine's GPU."""
-TRIAL_SECONDS = 300.0
-"""A trial that takes longer counts as hanging. It first loads torch: ten seconds, or minutes on a busy machine."""
 LOADS = ((0, 24, 0, 40, 0), (64, 0, 0, 0, 0), (0, 0, 1, 0, 63))
 """Rows of each expert in a trial, with empty experts at the beginning, between others, and at the end."""
 TOLERANCE = 0.03
@@ -47,39 +41,24 @@ def can_group(rows: Tensor, weight: Tensor) -> bool:
     return has_kernel() if rows.is_cuda else device_type(rows) == "cuda"
 
 
-def trial_fault(command: Sequence[str] = TRIAL, timeout_seconds: float = TRIAL_SECONDS) -> str | None:
-    """Fault of the kernel that a trial in a subprocess finds; None if it finds none. A trial that cannot start, as on a
-    GPU that only one process may use, is no evidence against the kernel."""
-    inherited = os.environ.get("PYTHONPATH")
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *([inherited] if inherited else [])])
-    try:
-        done = subprocess.run(
-            command,
-            check=False,
-            timeout=timeout_seconds,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-    except subprocess.TimeoutExpired:
-        return "hangs"
-    return "gives wrong results if an expert has no rows" if done.returncode == WRONG else None
+def fault() -> str | None:
+    """Fault of this GPU's kernel that a trial finds; None if it finds none."""
+    return trial_fault(TRIAL, "gives wrong results if an expert has no rows")
 
 
 def has_kernel(trial: Callable[[], str | None] | None = None) -> bool:
     """Whether this GPU has a kernel that computes correctly. trial: returns the kernel's fault or None, and is called
-    at most once per process; `trial_fault` by default."""
+    at most once per process; `fault` by default."""
     fits = hasattr(F, "grouped_mm") and torch.cuda.get_device_capability() >= CAPABILITY
-    return fits and _is_right(trial or trial_fault)
+    return fits and _is_right(trial or fault)
 
 
 @cache
 def _is_right(trial: Callable[[], str | None]) -> bool:
-    fault = trial()
-    if fault is not None:
-        warnings.warn(f"torch's grouped_mm {fault} on this GPU; using one matrix product per expert", stacklevel=2)
-    return fault is None
+    found = trial()
+    if found is not None:
+        warnings.warn(f"torch's grouped_mm {found} on this GPU; using one matrix product per expert", stacklevel=2)
+    return found is None
 
 
 def grouped_product(rows: Tensor, weight: Tensor, bias: Tensor | None, load: Tensor) -> Tensor:
@@ -113,8 +92,7 @@ def _agrees(load: Sequence[int], shape: tuple[int, int], device: str) -> bool:
     on_device = torch.tensor(load, device=device)
     try:
         found = _results(rows, weight, gradient, lambda x, w: grouped_product(x, w, None, on_device))
-        errors = [(one - other).abs().max() / other.abs().max() for one, other in zip(found, expected, strict=True)]
-        return all(bool(error <= TOLERANCE) for error in errors)  # false for NaN
+        return close_to(found, expected, TOLERANCE)
     except torch.OutOfMemoryError:
         raise
     except RuntimeError:
@@ -133,14 +111,6 @@ def _results(
 def _one_by_one(rows: Tensor, weight: Tensor, load: Sequence[int]) -> Tensor:
     parts = zip(rows.split(list(load)), weight, strict=True)
     return torch.cat([F.linear(part, of_expert) for part, of_expert in parts])
-
-
-def poison_freed_memory(device: str) -> None:
-    """Free memory full of NaN, for the allocator to hand out again."""
-    blocks = [
-        torch.full((size,), float("nan"), device=device) for size in (2**10, 2**13, 2**16, 2**20) for _ in range(16)
-    ]
-    del blocks
 
 
 if __name__ == "__main__":

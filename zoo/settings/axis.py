@@ -34,6 +34,9 @@ from zoo.settings.registry import called, member, members
 
 Number = TypeVar("Number", int, float)
 
+MOST_WHOLE = 2**63 - 1
+"""Largest whole number of 64 bits."""
+
 Examples: TypeAlias = tuple[Edits, ...]
 """Example settings of a variant, one `Edits` per example."""
 
@@ -56,6 +59,13 @@ class Spec(BaseModel):
     """Operations that work on models with this part (see `zoo.compatibility.support`); none by default."""
     identity_version: ClassVar[int] = 1
     """Version, incremented when code computes different numbers from the same settings, so that digests change."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The schema of the fields, whose whole numbers have 64 bits at most: as tensors, seeds and files hold them."""
+        found = handler(source)
+        _bound_whole_numbers(found)
+        return found
 
     @model_validator(mode="before")
     @classmethod
@@ -91,6 +101,19 @@ class Spec(BaseModel):
             field = type(self).model_fields.get(str(name))
             if field is None or field.is_required() or value != field.get_default(call_default_factory=True):
                 yield name, value
+
+
+def _bound_whole_numbers(schema: Any) -> None:
+    """Bound the whole numbers of a core schema that have no bound of their own."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "int":
+            schema |= {"le": MOST_WHOLE, **schema}
+            schema |= {} if "gt" in schema else {"ge": -MOST_WHOLE, **schema}
+        for inner in schema.values():
+            _bound_whole_numbers(inner)
+    elif isinstance(schema, list | tuple):
+        for inner in schema:
+            _bound_whole_numbers(inner)
 
 
 def _is_whole(value: Any) -> bool:

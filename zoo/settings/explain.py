@@ -71,6 +71,10 @@ def _reason(details: ErrorDetails, keys: list[str], owner: type[BaseModel] | Non
         return _unknown(keys[-1], owner)
     if kind == "union_tag_invalid":
         return unknown_variant("kind", context["tag"], re.findall(r"'([^']*)'", context["expected_tags"]))
+    if kind == "literal_error" and owner is not None and issubclass(owner, Variant):
+        value = str(details["input"])
+        if value in variants(axis_of(owner)):  # `kind: mlp, activation: relu`
+            return f"unknown {keys[-1]} '{value}': it is a kind of its own (write `kind: {value}`)"
     if kind == "union_tag_not_found":
         field = owner.model_fields.get(keys[-1]) if owner else None
         choice = choice_of(field) if field else None

@@ -96,10 +96,13 @@ def digest_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def members(package: str) -> list[str]:
-    """Names of a folder's variants, in alphabetical order. Raises PluginError if a plug-in's name is taken."""
+def members(package: str, *more: str) -> list[str]:
+    """Names of a folder's variants, in alphabetical order. Raises PluginError if a plug-in's name is taken.
+
+    more: packages with further files of the folder.
+    """
     _listed.add(package)
-    own, added = _files_of(package), plugins_of(package)
+    own, added = frozenset[str]().union(*map(_files_of, (package, *more))), plugins_of(package)
     for name in own & added.keys():
         raise _taken(added[name])
     return sorted(own | added.keys())
@@ -108,14 +111,16 @@ def members(package: str) -> list[str]:
 @cache
 def _files_of(package: str) -> frozenset[str]:
     """Names of a folder's built-in files. Cached, since explaining a refused spec asks for them repeatedly."""
-    folder = importlib.import_module(package).__path__
+    folder = getattr(importlib.import_module(package), "__path__", ())
     return frozenset(m.name for m in pkgutil.iter_modules(folder) if not (m.ispkg or m.name.startswith("_")))
 
 
-def member(package: str, name: str) -> ModuleType:
+def member(package: str, name: str, *more: str) -> ModuleType:
     """Module of one of a folder's `members`. Raises PluginError if a plug-in cannot be imported."""
-    plugin = plugins_of(package).get(name)
-    return plugin.load() if plugin else importlib.import_module(f"{package}.{name}")
+    if plugin := plugins_of(package).get(name):
+        return plugin.load()
+    home = next((each for each in more if name in _files_of(each)), package)
+    return importlib.import_module(f"{home}.{name}")
 
 
 def only_class(module: ModuleType, base: type[Base]) -> type[Base]:

@@ -1,4 +1,5 @@
-"""Read the documents of one file: text, JSON, a table, parquet or a tar; all but parquet may be compressed."""
+"""Read the documents of one file: text, JSON, a table, parquet, Arrow or a tar; all but parquet and Arrow may be
+compressed."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from ablate.data.sources._tar import texts
 from ablate.data.sources._unpacking import BROKEN, PACKED, head_of, packing, unpacked, unreadable
 from store.errors import DataError
 
-Format = Literal["text", "JSON", "CSV", "parquet", "tar"]
-COLUMNED: set[Format] = {"JSON", "CSV", "parquet", "tar"}
+Format = Literal["text", "JSON", "CSV", "parquet", "Arrow", "tar"]
+COLUMNED: set[Format] = {"JSON", "CSV", "parquet", "Arrow", "tar"}
 
 LINES = {".jsonl", ".ndjson"}
-TEXT = {".txt", ".md", ".parquet", ".tar", *LINES}
+TEXT = {".txt", ".md", ".parquet", ".arrow", ".mds", ".tar", *LINES}
 """Suffixes of the files read from a folder."""
 JSON = {".json", *LINES}
 MARKS = {
@@ -34,13 +35,28 @@ FOREIGN = {
     b"{\\rtf": "RTF",
     b"BZh": "compressed with bzip2",
     b"\xfd7zXZ": "compressed with xz",
+    b"7z\xbc\xaf": "a 7z archive",
+    b"SQLite format 3": "an SQLite database",
+    b"\x89HDF": "HDF5",
+    b"Obj\x01": "Avro",
+    b"\x93NUMPY": "an array of numpy (for token ids: data.source=tokens)",
+    b"\x80\x04\x95": "a pickle",
 }
 """Magic bytes of formats that are refused."""
+
+
+OF_SHARDS = (
+    "is a shard of MosaicML streaming, which is not read: write its samples as JSON lines with"
+    ' `python -c "import json, streaming; [print(json.dumps(each)) for each in'
+    " streaming.StreamingDataset(local='{folder}')]\"`"
+)
 
 
 def is_text(path: Path) -> bool:
     """Whether a file in a folder is read. Compressed .json is (C4's format); plain .json, common among code, is not."""
     packed = path.suffix.lower() in PACKED
+    if path.name.startswith("cache-"):  # what datasets computed from the files beside it
+        return False
     return kind(path) in (TEXT | {".json"} if packed else TEXT) and not path.name.startswith(".")
 
 
@@ -57,6 +73,13 @@ def recognised(path: Path) -> Format:
         DataError: the file cannot be read, or has an unsupported format (`FOREIGN`).
     """
     head, suffix = head_of(path), kind(path)
+    if ".mds" in path.suffixes:
+        raise DataError(f"{path} {OF_SHARDS.format(folder=path.parent)}")
+    if head.startswith(b"ARROW1") or suffix == ".arrow":
+        return "Arrow"
+    foreign = next((name for magic, name in FOREIGN.items() if head.startswith(magic)), None)
+    if foreign:
+        raise DataError(f"{path} is {foreign}, which is not supported: unpack or convert it to text")
     if head.startswith(b"PAR1") or suffix == ".parquet":
         return "parquet"
     if head[257:262] == b"ustar" or suffix == ".tar":
@@ -65,9 +88,6 @@ def recognised(path: Path) -> Format:
         return "CSV"
     if suffix in JSON or BEGINS.match(head.decode(encoding_of(head, path), errors="ignore")):
         return "JSON"
-    foreign = next((name for magic, name in FOREIGN.items() if head.startswith(magic)), None)
-    if foreign:
-        raise DataError(f"{path} is {foreign}, which is not supported: unpack or convert it to text")
     return "text"
 
 
@@ -94,11 +114,12 @@ def read(path: Path, column: str, format: Format | None = None) -> Iterator[str]
         DataError: the file cannot be read, is not of the format, or has no such column.
     """
     format = format or recognised(path)
-    if format == "parquet":
-        from ablate.data.sources._parquet import rows  # noqa: PLC0415 (pyarrow takes 0.1 s to load)
+    if format in ("parquet", "Arrow"):
+        from ablate.data.sources import _parquet  # noqa: PLC0415 (pyarrow takes 0.1 s to load)
 
         if packing(path):
-            raise DataError(f"{path} is a compressed parquet file: decompress it")
+            raise DataError(f"{path} is a compressed {format} file: decompress it")
+        rows = _parquet.rows if format == "parquet" else _parquet.arrow_rows
         yield from (string(value, column, str(path)) for value in rows(path, column))
         return
     try:
@@ -109,6 +130,9 @@ def read(path: Path, column: str, format: Format | None = None) -> Iterator[str]
             else:
                 yield from _documents(stream, format, path, column)
     except UnicodeDecodeError as error:
+        if 0 in head_of(path) and error.encoding.startswith("utf-8"):
+            reason = "is in a binary format that is not read: convert it to text, JSON lines or parquet"
+            raise DataError(f"{path} {reason}") from error
         raise DataError(f"{path} is not {error.encoding.upper()} text: {error} (convert it with iconv)") from error
     except BROKEN as error:
         raise unreadable(path, error) from error

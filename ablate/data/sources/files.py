@@ -20,7 +20,8 @@ Paths = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isi
 
 
 class FilesSource(TextSource):
-    """Text files, JSON, .csv, .tsv, .parquet and WebDataset tars; all but parquet may be compressed by gzip or zstd.
+    """Text files, JSON, .csv, .tsv, .parquet, .arrow (as `datasets` saves it) and WebDataset tars; all but .parquet and
+    .arrow may be compressed by gzip or zstd.
 
     JSON (objects on lines, in an array, or concatenated) is recognised by its beginning, whatever the file's name; .csv
     and .tsv by their names. Text is UTF-8, or UTF-16 or UTF-32 with a byte-order mark.
@@ -34,10 +35,10 @@ class FilesSource(TextSource):
     source: Literal["files"] = "files"
     paths: Annotated[Paths, Field(min_length=1, strict=False)]
     """Globs, relative to the study's file; `**` crosses folders, `~` and `$VARIABLES` are expanded. A folder stands for
-    all files below it that end in .txt, .md, .jsonl, .ndjson, .parquet or .tar, compressed or not, and for compressed
-    .json."""
+    all files below it that end in .txt, .md, .jsonl, .ndjson, .parquet, .arrow or .tar, compressed or not, and for
+    compressed .json."""
     column: str = DEFAULT_COLUMN
-    """Column or key of the text in JSON, .csv and .parquet, and in a tar's samples that have no .txt."""
+    """Column or key of the text in JSON, .csv, .parquet and .arrow, and in a tar's samples that have no .txt."""
     format: Literal["auto", "text"] = "auto"
     """`text` reads every file as one text, even JSON and tables, such as those among source code."""
     separator: Annotated[str, Field(min_length=1)] | None = None

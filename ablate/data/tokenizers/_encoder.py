@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer, decoders
 
+from store.errors import DataError
+
 EOS = "<|endoftext|>"
 
 Tokens = NDArray[np.int64]
@@ -16,11 +18,12 @@ Bytes = NDArray[np.uint32]
 
 
 class Encoder:
-    """A `tokenizers.Tokenizer` with its end-of-text id and exact byte counts."""
+    """A `tokenizers.Tokenizer` with its end-of-text id and exact byte counts. named: its name in messages."""
 
-    def __init__(self, tokenizer: Tokenizer, eos: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, eos: int, named: str = "the tokenizer") -> None:
         self.tokenizer = tokenizer
         self.eos = eos
+        self.named = named
 
     def encode(self, texts: Sequence[bytes]) -> Iterator[Tokens]:
         """Token ids of each UTF-8 text, without the end-of-text id."""
@@ -37,7 +40,13 @@ class Encoder:
                 yield ids, bytes_by_offset(utf8.decode(), encoding.offsets)
 
     def _encodings(self, texts: Sequence[bytes]) -> list[Encoding]:
-        return self.tokenizer.encode_batch([utf8.decode() for utf8 in texts], add_special_tokens=False)
+        try:
+            return self.tokenizer.encode_batch([utf8.decode() for utf8 in texts], add_special_tokens=False)
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            reason = str(error).partition("\n")[0]
+            raise DataError(f"{self.named} cannot encode the text: an expression in it fails: {reason}") from error
 
     @cached_property
     def _table(self) -> Bytes | None:
@@ -53,6 +62,12 @@ class Encoder:
             table[index] = len(token_added.content.encode())
         table[self.eos] = 0
         return table
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether the library's Rust code panicked, as on an expression that backtracks without end. Its exception derives
+    from BaseException and cannot be imported."""
+    return type(error).__name__ == "PanicException"
 
 
 def bytes_by_offset(text: str, offsets: Sequence[tuple[int, int]]) -> Bytes:

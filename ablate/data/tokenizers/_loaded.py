@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from ablate.data.paths import expanded
 from ablate.data.tokenizers import TokenizerSpec
-from ablate.data.tokenizers._encoder import EOS, Encoder
+from ablate.data.tokenizers._encoder import EOS, Encoder, is_panic
 from store.documents import JsonObject
 from store.errors import DataError
 from store.files import read_regular
@@ -47,7 +47,7 @@ class LoadedTokenizer(TokenizerSpec):
 
     def encoder(self, texts: Iterable[str], base: Path) -> Encoder:
         tokenizer = self._load(base)
-        return Encoder(tokenizer, self._eos(tokenizer))
+        return Encoder(tokenizer, self._eos(tokenizer), self.named)
 
     def _load(self, base: Path) -> Tokenizer:
         tokenizer = self.loaded(base)
@@ -91,5 +91,7 @@ def tokenizer_of(content: bytes, named: str) -> Tokenizer:
     """The tokenizer in a tokenizer.json. Raises DataError."""
     try:
         return Tokenizer.from_buffer(content)
-    except Exception as error:  # `tokenizers` raises ValueError, bare Exception, or a Rust panic
+    except BaseException as error:  # `tokenizers` raises ValueError, bare Exception, or a Rust panic
+        if not (isinstance(error, Exception) or is_panic(error)):
+            raise
         raise DataError(f"{named} is not a tokenizer.json: {error}") from error

@@ -1,4 +1,4 @@
-"""Engines, which execute runs. One per file, `ablate/running/engines/<name>.py` with `build(options) -> Engine`.
+"""Engines, which execute runs. One per file, here or in a wing: `<name>.py` with `build(options) -> Engine`.
 
 An engine only starts workers and reports when they end. Results and progress are in the store.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from ablate.running.options import Options
 from ablate.running.request import Request
 from store import AblateError
+from store.extensions import added_to
 from zoo.settings.registry import member, members
 
 if TYPE_CHECKING:  # it loads torch
@@ -76,12 +77,12 @@ class Engine(Protocol):
 
 
 def names() -> list[str]:
-    return members(__name__)
+    return members(__name__, *added_to(__name__))
 
 
 def load(options: Options) -> Engine:
     """Build the engine that the options name. Raises EngineError, and ArgumentError if the device does not exist."""
     if options.engine not in names():
         raise EngineError(f"unknown engine '{options.engine}': one of {', '.join(names())}")
-    engine: Engine = member(__name__, options.engine).build(options)
+    engine: Engine = member(__name__, options.engine, *added_to(__name__)).build(options)
     return engine

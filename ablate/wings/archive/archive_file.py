@@ -36,6 +36,8 @@ _TRAVELS = re.compile(
     rf"|described/{_RUN}/(meta\.json|references-[0-9]{{1,12}}-[0-9]{{1,12}}\.json)"
 )
 """Paths within a store that an archive may contain."""
+_OF_FILE_MANAGERS = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|\._[^/]*$|Thumbs\.db$|desktop\.ini$)|/$", re.IGNORECASE)
+"""Folders, and files that file managers add when somebody zips an unpacked archive again: they are left out."""
 MOST_FILES = 200_000
 MOST_BYTES = {".json": 64 * 2**20, ".ndjson": 2**30}
 """Largest documents and logs, in bytes; weights are bounded by the total alone."""
@@ -134,29 +136,50 @@ def named(path: Path, folder: Path) -> Iterator[None]:
         raise StoreError(f"{path} cannot be merged: {str(error).replace(f'{folder}/', '')}") from error
 
 
+@contextmanager
+def named_on_disk(path: Path, folder: Path) -> Iterator[None]:
+    """Re-raise errors of files in the folder, such as a full disk, with the names of the archive and its place."""
+    try:
+        yield
+    except OSError as error:
+        if str(error.filename or folder).startswith(str(folder)):
+            error.filename = f"{path}, unpacked in {folder.parent}"
+        raise
+
+
 def _members(archive: zipfile.ZipFile, most_bytes: int) -> dict[str, zipfile.ZipInfo]:
     """Members by path within the store. Raises StoreError before anything is unpacked."""
-    members = archive.infolist()
-    if len(members) > MOST_FILES:
-        raise StoreError(f"it has {len(members):,} files, above the limit of {MOST_FILES:,}")
-    twice = next((name for name, count in Counter(info.filename for info in members).items() if count > 1), None)
+    if len(archive.infolist()) > MOST_FILES:
+        raise StoreError(f"it has {len(archive.infolist()):,} files, above the limit of {MOST_FILES:,}")
+    members = [info for info in archive.infolist() if not _OF_FILE_MANAGERS.search(info.filename)]
+    top = _top_folder([info.filename for info in members])
+    names = [info.filename.removeprefix(top) for info in members]
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise StoreError(f"it contains {_shown(twice)} twice")
-    for info in members:
-        _check_member(info)
+    for name, info in zip(names, members, strict=True):
+        _check_member(name, info)
     total = sum(info.file_size for info in members)
     if total > most_bytes:
         raise StoreError(
             f"it unpacks to {total:,} bytes, above the limit of {most_bytes:,}: raise --limit if you expect that"
         )
-    found = {info.filename: info for info in members}
+    found = dict(zip(names, members, strict=True))
     if MANIFEST not in found:
         raise StoreError(f"not an `ablate pack` archive: it has no {MANIFEST}")
     return found
 
 
-def _check_member(info: zipfile.ZipInfo) -> None:
-    name, mode = info.filename, info.external_attr >> 16
+def _top_folder(names: Sequence[str]) -> str:
+    """The folder, with its slash, that holds all files of an archive that was unpacked and zipped again; else empty."""
+    top = next(
+        (name.removesuffix(MANIFEST) for name in names if name.count("/") == 1 and name.endswith(f"/{MANIFEST}")), ""
+    )
+    return top if MANIFEST not in names and all(name.startswith(top) for name in names) else ""
+
+
+def _check_member(name: str, info: zipfile.ZipInfo) -> None:
+    mode = info.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         raise StoreError(f"{_shown(name)} is not a regular file")
     if name != MANIFEST and not travels(name):

@@ -10,7 +10,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from ablate.running.scratch import left_behind
 from store import answers, checksum, jsonfile, sums
+from store.documents.study import UNJUDGED
 from store.files import StoreError
 from store.folders import DataFolder, SearchFolder, StudyFolder
 from store.paths import FOLDERS
@@ -20,6 +22,8 @@ from store.store import Store
 
 OF_A_RUN = ("run.json", "result.json", "metrics.ndjson", "state.pt")
 PARTS_OF_A_RUN = ("model", "answers.db", "losses.ndjson", "measure-*.json", "evals-*.json", *OF_A_RUN)
+PREFIX = ".merge-"
+"""Names of the folders that archives are unpacked into begin so."""
 
 
 def run_folders(store: Store) -> list[str]:
@@ -54,6 +58,8 @@ class Check:
         store = self.store
         for folder in store.closed():
             self.unreadable[f"Permission denied: {folder}"] = None
+        for folder in left_behind(store.root, PREFIX, is_shared=True):
+            yield f"{folder} was left by a killed merge: remove it, or merge the archive again"
         yield from self._readable(lambda: list(store.merged_log.records()))
         self._note_unsealed(store.merged_log)
         known = WholeFolders(store.root)
@@ -79,11 +85,11 @@ class Check:
         for digest in store.calibrations():
             path = store.calibration_path(digest)
             yield from self._document(path, "remove it to measure the step time again", store.read_calibration, digest)
-        for name in store.ledgers():
+        for name in self._attempt(store.ledgers)[1]:
             yield from self._readable(store.read_ledger, name)
             self._note_unsealed(store.ledger(name))
         whole, judged = self._attempt(lambda: {name for name, _ in store.judged_proposals()})
-        for name in sorted({*store.campaigns(), *(judged if whole else ())}):
+        for name in sorted({*self._attempt(store.campaigns)[1], *(judged if whole else ())}):
             yield from self._readable(store.read_campaign, name)
         known.write()
 
@@ -133,7 +139,7 @@ class Check:
             yield from self._folder(store.model_dir(digest), again)
         if store.published_dir(digest).exists():
             yield from self._folder(store.published_dir(digest), "import the model again")
-        yield from self._answers(store.answers_path(digest))
+        yield from self._answers(store.answers_path(digest), store.model_dir(digest) / sums.NAME)
         for path in sorted(folder.glob("measure-*.json")):
             name = path.stem.removeprefix("measure-")
             yield from self._document(path, "remove it to measure the run again", store.read_measure, digest, name)
@@ -169,10 +175,13 @@ class Check:
         self._note_unsealed(search.journal)
 
     def _judges(self, study: StudyFolder) -> bool:
-        """Whether a study's page has verdicts: a pilot's has none, and is in no ledger."""
-        readable, _ = self._attempt(study.read)
-        document = study.read() if readable else None
-        return document is not None and not document.pilot
+        """Whether a study's page is in a ledger: a pilot's is in none, nor one that compares nothing, as if every run
+        failed."""
+        readable, document = self._attempt(study.read)
+        if not readable or document is None or document.pilot or document.scale in UNJUDGED or len(document.arms) < 2:
+            return False
+        results = (self._attempt(self.store.read_result, digest) for digest in document.run_digests)
+        return any(result is not None for is_read, result in results if is_read)
 
     def _of_corpus(self, digest: str) -> Iterator[str]:
         folder = self.store.data(digest)
@@ -198,10 +207,10 @@ class Check:
         elif path.exists() and checksum.is_whole(path, path.parent.name) is None:
             self.unchecked["state.pt that does not name its run"] += 1
 
-    def _answers(self, path: Path) -> Iterator[str]:
+    def _answers(self, path: Path, of_model: Path) -> Iterator[str]:
         def read() -> None:
-            if not answers.check(path):
-                self.unchecked["answers.db with unsealed answers, which are not used"] += 1
+            if not answers.check(path, checksum.of_file(of_model) if of_model.is_file() else None):
+                self.unchecked["answers.db with unsealed answers, or which does not name its model"] += 1
 
         yield from self._readable(read)
 

@@ -4,7 +4,6 @@ verify it before anything in it is used.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +16,10 @@ from ablate.api.named import named_folder, named_run, study_name
 from ablate.machine.environment import project_version
 from ablate.planning.identity import recomputed
 from ablate.readable import now
+from ablate.running.scratch import scratch
 from ablate.training.spec import TrainSpec
 from ablate.wings.archive import archive_file as archive
+from ablate.wings.archive.file_checks import PREFIX
 from ablate.wings.archive.joining import verify
 from reports.judge.findings.judging import share_runs
 from store import SearchFolder, Store, StoreError, StudyFolder, checksum, jsonfile
@@ -95,7 +96,7 @@ def pack(
     except StoreError:
         target.unlink()
         raise
-    left_out = tuple(digest for digest in every if digest not in ended)
+    left_out = tuple(sorted(set(every) - set(ended)))
     return Packed(target, checksum, tuple(names_of_studies), tuple(ended), left_out, target.stat().st_size)
 
 
@@ -104,8 +105,9 @@ def _chosen(names: Iterable[str | Path], scale: str | None, store: Store) -> tup
     studies = {name for study in store.study_documents() for name in (study.name, f"{study.name}-{study.scale}")}
     folders: list[StudyFolder] = []
     digests: list[str] = []
+    known = store.runs()
     for name in names:
-        is_run = "/" in str(name) or any(digest.startswith(str(name)) for digest in store.runs())
+        is_run = "/" in str(name) or any(digest.startswith(str(name)) for digest in known)
         if study_name(name) not in studies and is_run:
             digests.append(named_run(name, store.root, Store.runs)[1])
             continue
@@ -202,14 +204,17 @@ class Unpacked(NamedTuple):
 
 @contextmanager
 def unpacked(path: Path, beside: Path, most_bytes: int = archive.TOTAL_BYTES) -> Iterator[Unpacked]:
-    """Unpack an archive into a hidden folder, verify all of it, and remove the folder at the end.
+    """Unpack an archive into a hidden folder, verify all of it, and remove the folder at the end, and those that killed
+    commands left.
 
     Raises StoreError, in one line that names the archive, if any part of it must not be used.
     """
-    with tempfile.TemporaryDirectory(prefix=".merge-", dir=beside) as folder:
-        with archive.named(path, Path(folder)):
-            manifest, digest = archive.unpack(path, Path(folder), most_bytes), checksum.of_file(path)
-            (Path(folder) / archive.MANIFEST).unlink()
+    with scratch(PREFIX, beside) as outer, archive.named_on_disk(path, outer):
+        folder = outer / "store"
+        folder.mkdir()
+        with archive.named(path, folder):
+            manifest, digest = archive.unpack(path, folder, most_bytes), checksum.of_file(path)
+            (folder / archive.MANIFEST).unlink()
             store = Store(folder)
             store.merged_log.append(_records(store, manifest, digest))
             verify(store, manifest)

@@ -6,12 +6,12 @@ import hashlib
 import json
 import math
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from filelock import FileLock, Timeout
 from pydantic import JsonValue
 from scipy import special
 
@@ -37,6 +37,7 @@ from reports.judge.noise.power import POWER
 from store import write_text
 from store.documents import JsonObject, ProposalOutcome, ProposalRecord, ProposalTest
 from store.errors import ArgumentError
+from store.files import held
 from zoo.errors import did_you_mean
 
 BUDGET = 20 * 60.0
@@ -108,7 +109,7 @@ class Judgement:
 def judge(
     base: StudyLike,
     *,
-    change: Mapping[str, JsonValue] | Sequence[str] = (),
+    change: Mapping[str, JsonValue] | Sequence[str] | str = (),
     arm: str | None = None,
     name: str | None = None,
     budget: float = BUDGET,
@@ -116,7 +117,7 @@ def judge(
     scale: str | None = None,
     sets: Sets = (),
     campaign: str | None = None,
-    campaign_budget: float | None = None,
+    total_budget: float | None = None,
     alpha: float = FALSE_DISCOVERIES,
     store: str | Path = "runs",
     progress: Wanted = True,
@@ -130,14 +131,16 @@ def judge(
 
     Args:
         base: a study, as in `ablate.run`: its base model, data, training and budget; its arms are not trained.
-        change: edits of the base by dotted path: `{"block.ffn.activation": "relu2"}`, or a list of `path=value`.
+        change: edits of the base by dotted path: `{"block.ffn.activation": "relu2"}`, or one `path=value`, or a list of
+            these.
         arm: an arm of the study whose edits are the change, instead of `change`.
         name: the proposal's name (default: its edits).
         budget: seconds that its runs may take, tuning included, estimated beforehand and counted afterwards.
         replicate: a second scale of the study, at which a change must hold too before it is kept.
         scale, sets, store, progress: as in `ablate.run`.
         campaign: the campaign's name (default: the study's name and scale).
-        campaign_budget: seconds that all of its proposals may take together (default: no limit).
+        total_budget: seconds that all proposals judged with such a budget may take together, in every campaign of the
+            store, interrupted ones included (default: no limit).
         alpha: bound on the expected share of kept changes that are no improvement (false-discovery rate).
         options: see `ablate.running.options`.
 
@@ -161,18 +164,19 @@ def judge(
     refuse_unfair(edits)
     named = campaign or f"{study.name}-{study.scale}"
     path = context.store.campaign_path(named)
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(path.with_suffix(".lock"), timeout=0):
+        with held(path.with_suffix(".lock"), blocking=False):
             name = name or ", ".join(f"{path}={value}" for path, value in edits.items())
             case = Case(study, context, named, edits, name, budget, replicate, alpha)
-            return _judged(case, progress, options, campaign_budget)
-    except Timeout as error:
+            return _judged(case, progress, options, total_budget)
+    except BlockingIOError as error:
         reason = "another command is judging a proposal of this campaign; wait for it to finish"
         raise ArgumentError("campaign", reason, named) from error
 
 
-def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str], arm: str | None) -> Edits:
+def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str] | str, arm: str | None) -> Edits:
+    if isinstance(change, str):
+        change = [change]
     if arm is None:
         return dict(change) if isinstance(change, Mapping) else changes(change)
     if change:
@@ -190,18 +194,25 @@ def _judged(case: Case, progress: Wanted, options: RunOptions, most: float | Non
         reason = f"the campaign {case.campaign} began with {past[0].alpha:g}: keep that, or name a new campaign"
         raise ArgumentError("alpha", reason, case.alpha)
     decided = [record for record in past if record.outcome is not None]
-    left = math.inf if most is None else most - sum(each.outcome.spent_seconds for each in decided if each.outcome)
-    if case.budget > left:
-        reason = f"the campaign {case.campaign} may take {most:g} s, of which {max(left, 0):.0f} s are left"
-        raise ArgumentError("budget", reason, f"{case.budget:g} s")
     # Resume the same proposal if it was begun and has no outcome yet.
     asked = (case.edits, case.study.scale)
     resumed = next((each for each in past if each.outcome is None and (each.edits, each.scale) == asked), None)
+    if resumed is None:
+        _refuse_kept(case, decided)
     record = resumed or _begun(case, past, decided)
-    if all(record.number != each.number for each in past):
+    began = time.monotonic()
+    if most is not None:
+        record = _charged(case, record, most)
+    elif not resumed:
         log.append([record])
     looks = Looks(case, record, decided, progress, options)
-    outcome = looks.outcome()
+    try:
+        outcome = looks.outcome()
+    except BaseException:
+        if most is not None:
+            log.append([_settled(case, record, began)])
+        raise
+    record = record if most is None else _settled(case, record, began)
     record = record.model_copy(update={"outcome": outcome, "at": now()})
     log.append([record])
     page = render_campaign(case.store, case.campaign)
@@ -216,6 +227,35 @@ def _judged(case: Case, progress: Wanted, options: RunOptions, most: float | Non
         page=page,
         next=_next(case, outcome, looks),
     )
+
+
+def _refuse_kept(case: Case, decided: Sequence[ProposalRecord]) -> None:
+    """Raise ArgumentError if the base has the change already: the last one that was kept has each of its values."""
+    last = {path: (value, each.number) for each in kept(decided) for path, value in each.edits.items()}
+    same = {last[path][1] for path, value in case.edits.items() if path in last and last[path][0] == value}
+    if all(path in last and last[path][0] == value for path, value in case.edits.items()):
+        numbers = " and ".join(f"no. {number}" for number in sorted(same))
+        raise ArgumentError("change", f"already in the base, kept as {numbers} of {case.campaign}", case.name)
+
+
+def _charged(case: Case, record: ProposalRecord, most: float) -> ProposalRecord:
+    """The record of a proposal that begins, charged with its whole budget: if it is killed, it counts so. Raises
+    ArgumentError if that is more than is left of what all such proposals of the store may take."""
+    with held(case.store.campaigns_lock):  # proposals of other campaigns may begin at once
+        every = (latest(case.store.campaign(name).records()) for name in case.store.campaigns())
+        left = most - sum(each.charged or 0.0 for records in every for each in records)
+        if case.budget > left:
+            reason = f"all proposals may take {most:g} s, of which {max(left, 0):.0f} s are left"
+            raise ArgumentError("budget", reason, f"{case.budget:g} s")
+        record = record.model_copy(update={"charged": (record.charged or 0.0) + case.budget})
+        case.store.campaign(case.campaign).append([record])
+    return record
+
+
+def _settled(case: Case, record: ProposalRecord, began: float) -> ProposalRecord:
+    """The record, charged with the time that it took since `began` instead of its budget."""
+    assert record.charged is not None  # by `_charged`
+    return record.model_copy(update={"charged": record.charged - case.budget + time.monotonic() - began})
 
 
 def _begun(case: Case, past: Sequence[ProposalRecord], decided: Sequence[ProposalRecord]) -> ProposalRecord:

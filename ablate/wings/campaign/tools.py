@@ -25,7 +25,7 @@ changes of its settings, one at a time, and rely on its decision. `plan` estimat
 the parts of models, `claims` what courses and papers claim, `studies` the results of the store."""
 
 Found = dict[str, JsonValue]
-CAMPAIGN_SECONDS = 3600.0
+TOTAL_SECONDS = 3600.0
 SUFFIXES = (".yaml", ".yml")
 NAMES_FILES = re.compile(
     r"\b(data|tokenizer|checkpoint|start|teacher|paths?|tasks?|include|evals|scales)\b|\$|~/|\.\./"
@@ -33,11 +33,11 @@ NAMES_FILES = re.compile(
 """Settings that name files, and what stands for a folder."""
 
 
-def tool_server(store: str | Path = "runs", campaign_seconds: float = CAMPAIGN_SECONDS) -> MCPServer:
+def tool_server(store: str | Path = "runs", total_seconds: float = TOTAL_SECONDS) -> MCPServer:
     """The MCP server; its method `run()` starts it. Raises ArgumentError if the SDK is not installed.
 
-    A client names files below the working folder only, and no hidden ones. campaign_seconds: the time that all
-    proposals of a campaign may take together.
+    A client names files below the working folder only, and no hidden ones. total_seconds: the time that all proposals
+    of clients may take together, in all campaigns of the store.
     """
     try:
         from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 (an extra)
@@ -74,7 +74,7 @@ def tool_server(store: str | Path = "runs", campaign_seconds: float = CAMPAIGN_S
             budget=budget,
             replicate=replicate,
             campaign=campaign,
-            campaign_budget=f"{campaign_seconds:.0f}s",
+            total_budget=f"{total_seconds:.0f}s",
             store=place,
         )
 
@@ -87,9 +87,11 @@ def tool_server(store: str | Path = "runs", campaign_seconds: float = CAMPAIGN_S
     ) -> Found:
         """Judge losses of runs by any trainer: a CSV, parquet or JSON-lines file with columns arm, seed, loss.
 
-        file: its path, or a pattern of logs, such as `logs/{arm}-s{seed}/trainer_state.json`. metric: the name of the
-        loss in it. higher_is_better: true for metrics such as accuracy.
+        file: its path, or a pattern of logs, such as `logs/{arm}-s{seed}/trainer_state.json`. With columns size (or
+        params), flops and tokens, of several sizes, effective compute is judged too. metric: the name of the loss in
+        it. higher_is_better: true for metrics such as accuracy.
         """
+        _below_here("file", file.rpartition("#")[0] or file)  # `charts.csv#{arm}` names runs in charts.csv
         return await _answer(
             "compare",
             losses=_below_here("file", file),
@@ -132,7 +134,7 @@ def _below_here(argument: str, path: str) -> str:
     here = Path.cwd().resolve()
     try:
         named = Path(path).resolve().relative_to(here)
-        every = here.glob(re.sub(r"\{(arm|seed)\}", "*", str(named))) if set("{*?[") & set(path) else ()
+        every = here.glob(re.sub(r"\{(arm|seed|size)\}", "*", str(named))) if set("{*?[") & set(path) else ()
         found = [named, *(each.relative_to(here) for each in every)]
         found += [(here / each).resolve().relative_to(here) for each in found]
     except (ValueError, OSError, RuntimeError):  # elsewhere; not a path; links in a circle

@@ -6,5 +6,10 @@ from ablate.wings import Wing
 
 WING = Wing(
     commands=("compare",),
-    face={"comparing": ("LossComparison", "compare"), "pooling": ("StoresCompared", "compare_stores")},
+    groups={"compare": "ask"},
+    face={
+        "comparing": ("LossComparison", "compare"),
+        "comparison_page": ("write_comparison",),
+        "pooling": ("StoresCompared", "compare_stores"),
+    },
 )

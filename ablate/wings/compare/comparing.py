@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,10 @@ import polars as pl
 from pydantic import JsonValue
 
 from ablate.planning.looks import ALPHA, looks
-from ablate.wings.compare.logs_of_others import ended, is_pattern, read_logs
+from ablate.wings.compare.budgets import arms_of, judged_compute, largest, with_budgets
+from ablate.wings.compare.logs_of_others import ended, is_pattern, log_files, read_logs
 from ablate.wings.compare.loss_metrics import facing, notes_on
-from ablate.wings.compare.loss_table import LossTable, read_table
+from ablate.wings.compare.loss_table import BUDGETS, LossTable, read_table
 from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
 from reports.page.wording.arm_names import listed_seeds
 from store.documents import JsonObject
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 
 COSTS_ALIKE = 0.01
+MOST = 1e100
+"""Bound on margins and standard deviations, whose squares are floats."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +43,39 @@ class LossComparison:
             be estimated, only the difference is given. paired is the number of seeds that finished in both arms.
         detectable: the smallest difference that these seeds detect with 80 % probability; None if that is not known.
         notes: caveats for the reader, such as arms of unequal cost.
+        runs: a polars frame of the runs that count, as they were read.
+        baseline, metric, higher_is_better, source: what was compared, and where it was read.
+        compute: a polars frame of effective compute, empty unless the baseline has two budgets or more: arm, against,
+            budgets, factor with low, high, p and verdict (corrected for all arms), largest (the same at the largest
+            budget alone, uncorrected), per_tenfold (how it changes with tenfold compute) with trend_p, changes
+            (`shrinks`, `grows` or empty), speed (FLOP/s over the baseline's), seconds (effective compute at equal
+            seconds), noise (of one run, relative to its loss) with its degrees of freedom and origin, and reason (why
+            there is none). An end of an interval is 0 or infinite where it is beyond the baseline's curve.
+        by_budget: a polars frame of the same at each budget: arm, budget, flops, loss (mean), factor, low, high, seeds.
+            With several budgets, `arms` and `contrasts` are those of the largest one.
     """
 
     arms: pl.DataFrame
     contrasts: pl.DataFrame
     detectable: float | None
     notes: tuple[str, ...] = ()
+    runs: pl.DataFrame = field(default_factory=pl.DataFrame)
+    baseline: str = ""
+    metric: str = "loss"
+    higher_is_better: bool = False
+    source: str = ""
+    compute: pl.DataFrame = field(default_factory=pl.DataFrame)
+    by_budget: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def document(self) -> JsonObject:
-        """The document that `ablate compare --json` prints; infinite ends are null."""
+        """The document that `ablate compare --json` prints; infinite ends are null. `compute` and `by_budget` are there
+        if the runs have several budgets."""
+        several: JsonObject = {"compute": frame_rows(self.compute), "by_budget": frame_rows(self.by_budget)}
         return {
             "arms": frame_rows(self.arms),
             "contrasts": frame_rows(self.contrasts),
             "detectable": self.detectable,
+            **(several if self.compute.height else {}),
             "notes": list(self.notes),
         }
 
@@ -66,6 +89,7 @@ def compare(
     higher_is_better: bool = False,
     sigma: float | None = None,
     planned_seeds: int | None = None,
+    curve: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str | None = None,
 ) -> LossComparison:
     """Judge every arm against the baseline, from final losses alone.
 
@@ -77,6 +101,8 @@ def compare(
             `cost` (FLOPs, seconds, dollars …). What arms share on common seeds cancels. In a history, with several
             rows per run and a column such as `step`, the last row with a loss counts. Or a pattern that names the logs
             of other trainers: `logs/{arm}-s{seed}/trainer_state.json`; see `ablate.wings.compare.logs_of_others`.
+            Runs at several sizes or lengths have `flops`, or `params` (or a `size` such as 125M) and `tokens`;
+            `tokens_per_second` adds effective compute at equal seconds.
         baseline: the arm that others are compared with (default: the first one).
         metric: the name of the loss in such logs, or of its column. By default `loss` in a table; else the first of the
             names that trainers use: `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
@@ -86,6 +112,8 @@ def compare(
         sigma: the standard deviation of one run, if like runs have shown it; the noise of each arm is drawn towards it.
         planned_seeds: the number of seeds that every arm will have in the end, for a table that is judged while it
             grows: it is judged at planned numbers of seeds only, which share the 5 %.
+        curve: a baseline's runs at two budgets or more, such as last month's, in the form of `losses`: its runs are
+            added to the table as the baseline.
 
     Returns:
         Verdicts on every arm, with their intervals, as frames.
@@ -97,23 +125,34 @@ def compare(
         >>> ablate.compare("losses.csv", baseline="pre", margin=0.01).contrasts
     """
     for name, value in (("margin", margin), ("sigma", sigma)):
-        if value is not None and not (isinstance(value, Real) and 0 < value < math.inf):
-            raise ArgumentError(name, "expected a finite number above 0", value)
+        if value is not None and not (isinstance(value, Real) and 1 / MOST < value < MOST):
+            raise ArgumentError(name, f"expected a finite number above 0 ({1 / MOST:g} to {MOST:g})", value)
     if planned_seeds is not None and planned_seeds < FIRST_LOOK:
         raise ArgumentError("planned_seeds", f"expected {FIRST_LOOK} or more", planned_seeds)
-    are_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
-    table = _of_logs(str(losses), metric) if are_logs else read_table(losses, metric)
-    frame = table.frame
-    judged = frame.with_columns(loss=-pl.col("loss")) if higher_is_better else frame
-    arms = [_arm(str(name), rows) for (name,), rows in judged.group_by("arm", maintain_order=True)]
-    names = [arm.name for arm in arms]
-    base = names[0] if baseline is None else baseline
+    table = _read(losses, metric)
+    pinned = None if curve is None else _pinned(_read(curve, metric), table, baseline)
+    frame = table.frame if pinned is None else pl.concat([table.frame, pinned], how="diagonal_relaxed")
+    names = frame["arm"].unique(maintain_order=True).to_list()
+    base = baseline or (names[0] if pinned is None else str(pinned["arm"][0]))
     if base not in names:
         raise ArgumentError(
             "baseline", f"no arm of that name{did_you_mean(base, names)}; arms: {', '.join(names)}", base
         )
-    if len(arms) < 2:
+    if len(names) < 2:
         raise ArgumentError("losses", f"only one arm, {base}: nothing to compare it with")
+    runs = with_budgets(frame, base)
+    compute, by_budget, notes = pl.DataFrame(), pl.DataFrame(), []
+    if "budget" in runs.columns and runs.filter(arm=base)["budget"].n_unique() > 1:
+        most = largest(arms_of(runs), base)
+        frame = runs.filter(budget=most)
+        notes = [f"differences in loss are those at the largest budget, {most}"]
+        if higher_is_better:
+            notes.append("no effective compute: it needs a loss, and higher values count as better")
+        else:
+            compute, by_budget, more = judged_compute(runs, base, sigma)
+            notes += more
+    judged = frame.with_columns(loss=-pl.col("loss")) if higher_is_better else frame
+    arms = [_arm(name, judged.filter(arm=name)) for name in names]
     pairs = [(name, base) for name in names if name != base]
     noise = noise_of(arms, sigma)
     look = _look(arms, planned_seeds)
@@ -127,12 +166,41 @@ def compare(
         (
             *notes_on(table.metric, higher_is_better),
             *table.notes,
-            *_failed(frame),
+            *_failed(runs),
+            *notes,
             *_notes(arms, base),
             *_shared_with_tuning(frame),
             look.note,
         ),
+        frame if higher_is_better else runs,
+        base,
+        table.metric,
+        higher_is_better,
+        str(losses) if isinstance(losses, Path | str) else "",
+        compute,
+        by_budget,
     )
+
+
+def _read(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, metric: str | None) -> LossTable:
+    is_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
+    return _of_logs(str(losses), metric) if is_logs else read_table(losses, metric)
+
+
+def _pinned(curve: LossTable, table: LossTable, baseline: str | None) -> pl.DataFrame:
+    """Runs of a pinned curve: those of its baseline, or of its only arm. Raises ArgumentError."""
+    names = curve.frame["arm"].unique(maintain_order=True).to_list()
+    if baseline is None and len(names) > 1:
+        raise ArgumentError("curve", f"has several arms, {', '.join(names)}: name one as the baseline")
+    name = names[0] if baseline is None else baseline
+    if name not in names:
+        raise ArgumentError("curve", f"has no arm {name}{did_you_mean(name, names)}; arms: {', '.join(names)}")
+    own = curve.frame.filter(arm=name)
+    keys = [name for name in ("seed", *BUDGETS) if name in own.columns and name in table.frame.columns]
+    both = table.frame.filter(arm=name).select(pl.col(keys).cast(pl.String))
+    if both.join(own.select(pl.col(keys).cast(pl.String)), on=keys, how="semi", nulls_equal=True).height:
+        raise ArgumentError("curve", f"runs of {name} are both in the curve and in the table: keep them in one")
+    return own
 
 
 FIRST_LOOK = 3
@@ -167,8 +235,18 @@ def _look(arms: Sequence[ArmLosses], planned: int | None) -> _Look:
     return _Look(plan[0].alpha, listed, f"{seeds} seeds are no planned look: {when}")
 
 
+def _found(pattern: str, metric: str | None) -> pl.DataFrame:
+    return read_logs(pattern, metric).with_columns(file=pl.Series(log_files(pattern), dtype=pl.String))
+
+
+def found_runs(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, metric: str | None) -> pl.DataFrame:
+    """Every run with its last value, as its names and value are found, before anything is judged or left out."""
+    is_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
+    return _found(str(losses), metric) if is_logs else read_table(losses, metric).frame
+
+
 def _of_logs(pattern: str, metric: str | None) -> LossTable:
-    frame, notes = ended(read_logs(pattern, metric))
+    frame, notes = ended(_found(pattern, metric))
     if "{seed}" not in pattern:
         notes = ("the pattern has no {seed}: each match counts as an arm with one seed", *notes)
     return LossTable(frame, metric or "loss", notes)
@@ -190,7 +268,7 @@ def _arm(name: str, rows: pl.DataFrame) -> ArmLosses:
     seeds = judging["seed"].to_list()
     if len(twice := judging.filter(pl.col("seed").is_duplicated())["seed"]):
         raise ArgumentError("losses", f"{name} has seed {twice[0]} twice, with and without a rate")
-    if not seeds:
+    if not seeds and rows.height:
         raise ArgumentError("losses", f"{name} has no judging runs")
     by_rate: dict[float, list[float]] = {}
     for rate, loss in tuning.select("rate", "loss").iter_rows() if tuning.height else ():

@@ -4,6 +4,7 @@ stand there. A record is what was logged at once: a row, a line, an object."""
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -35,6 +36,17 @@ PREAMBLE = re.compile(r"^(?:(?:debug|info|warning|error|v?\d[\d.]*) +)+", re.IGN
 """Words before a name that a logger prints: a level, a version."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 SEPARATORS = "\t;,"
+VALIDATES = re.compile(
+    r"(?:.* )?(?:validate|validation|valid|val|evaluate|evaluation|eval) (step|iter|iteration|epoch)", re.I
+)
+"""The first name of a line that is about validation: `validate step: 20  loss: 3.1`."""
+FORMATS = "JSON, JSON lines, CSV, TSV, text, event files of TensorBoard, and any of the text files as .gz"
+UNSENT = (
+    "is a log of Weights & Biases that was not sent: `wandb sync FOLDER` sends it, and its charts can then be exported "
+    "as CSV; or give the run's files/wandb-summary.json"
+)
+EXPORTED = re.compile(r"(?P<run>.+) - (?P<metric>.+?)(?P<bound>__(?:MIN|MAX))?")
+"""A column of a chart that the pages of Weights & Biases export."""
 
 
 def read(path: Path) -> Log:
@@ -48,18 +60,40 @@ def reader_of(path: Path) -> Callable[[Path], Log]:
         return _folder
     if path.name.startswith("events.out.tfevents"):
         return _tensorboard
-    if path.suffix == ".json":
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if suffix == ".json":
         return _json
-    if path.suffix in (".jsonl", ".ndjson"):
+    if suffix in (".jsonl", ".ndjson"):
         return _json_lines
-    return _text if path.suffix in TEXTS or not path.suffix else _csv
+    if suffix == ".wandb":
+        return _unsent
+    return _text if suffix in TEXTS or not suffix else _csv
 
 
 def _folder(folder: Path) -> Log:
     for pattern in IN_FOLDERS:
         if found := sorted(folder.glob(pattern), key=by_number):
             return read(found[-1])
+    if any(folder.glob("*.wandb")):
+        raise ValueError(UNSENT)
     raise ValueError(f"the folder has none of {', '.join(IN_FOLDERS)}")
+
+
+def _unsent(path: Path) -> Log:
+    raise ValueError(UNSENT)
+
+
+def exported(path: Path) -> dict[str, Log]:
+    """The logs of the runs in a CSV that a page of Weights & Biases exports: columns `Step`, `run - metric`, and their
+    `__MIN` and `__MAX`."""
+    logs: dict[str, Log] = {}
+    for record in _csv(path):
+        rest = {name: value for name, value in record.items() if " - " not in name}
+        for name, value in record.items():
+            found = EXPORTED.fullmatch(name)
+            if found and not found["bound"]:
+                logs.setdefault(found["run"], []).append({**rest, found["metric"]: value})
+    return logs
 
 
 def by_number(path: Path) -> tuple[list[int], str]:
@@ -113,6 +147,8 @@ def _csv(path: Path) -> Log:
     mark = max(SEPARATORS, key=lines[0].count)
     rows = csv.reader(io.StringIO("\n".join(lines), newline=""), delimiter=mark, skipinitialspace=True)
     names = [name.strip() for name in next(rows)]
+    if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
+        raise ValueError(f"two columns are called {twice[0]!r}: keep one of them, or give one another name")
     records = ({name: cell.strip() for name, cell in zip(names, row, strict=False)} for row in rows)
     points = str.maketrans(",", ".") if mark == ";" else {}
     return [{name: cell.translate(points) for name, cell in record.items() if cell} for record in records]
@@ -123,14 +159,22 @@ def _text(path: Path) -> Log:
     log: Log = []
     for line in COLOURS.sub("", _content(path)).splitlines():
         record: dict[str, object] = {}
-        for name, value in NAMED.findall(line):
-            record.setdefault(PREAMBLE.sub("", name), value)
+        named = [(PREAMBLE.sub("", name), value) for name, value in NAMED.findall(line)]
+        if named and (counter := VALIDATES.fullmatch(named[0][0])):
+            named = [(counter[1], named[0][1]), *((f"val {name}", value) for name, value in named[1:])]
+        for name, value in named:
+            record.setdefault(name, value)
         log += [record] if record else []
     return log
 
 
 def _content(path: Path) -> str:
-    """Text of a file in UTF-8, or in UTF-16 as a shell of Windows redirects output."""
+    """Text of a file, unpacked, in UTF-8, or in UTF-16 as a shell of Windows redirects output."""
     content = path.read_bytes()
+    if path.suffix == ".gz":
+        content = gzip.decompress(content)
     wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
-    return content.decode("utf-16" if wide else "utf-8-sig")
+    try:
+        return content.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not text; formats that can be read: {FORMATS}") from error

@@ -10,12 +10,13 @@ import csv
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeAlias, TypeVar
 
 import polars as pl
 
-from ablate.wings.compare.log_readers import Log, by_number, read
+from ablate.wings.compare.log_readers import Log, by_number, exported, read
 from store.errors import ArgumentError, reason_of
 from zoo.errors import did_you_mean
 
@@ -28,6 +29,30 @@ ALIKE = 0.98
 """Fraction of its arm's last step from which on a run counts as ended."""
 LOSSES = ("eval_loss", "eval/loss", "val_loss", "val loss")
 """Names that trainers use for a validation loss, in order of preference."""
+Run: TypeAlias = tuple[str, str, str]
+"""Arm, seed (0 without `{seed}`) and size (empty without `{size}`)."""
+IN_FILE = "#"
+"""Mark between a file of Weights & Biases and the pattern of the names of its runs."""
+BUDGETS = {
+    "flops": ("total_flos", "flops", "total_flops"),
+    "tokens": (
+        "num_input_tokens_seen",
+        "tokens",
+        "n_tokens_seen",
+        "tokens_seen",
+        "total_tokens",
+        "throughput/total tokens",
+    ),
+    "tokens_per_second": (
+        "tokens_per_second",
+        "tps",
+        "tokens/s",
+        "tokens_per_sec",
+        "throughput(tps)",
+        "throughput/device/TPS",
+    ),
+}
+"""Names of what tells of a run's budget, read from logs whose pattern has `{size}`."""
 
 
 def is_pattern(path: str) -> bool:
@@ -38,30 +63,74 @@ def is_pattern(path: str) -> bool:
 def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
     """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, and the step at which that
     was logged (null if the log has none). A last value that is no number, such as null, NaN or N/A, is NaN: the run has
-    failed.
+    failed. If the pattern has `{size}`, also size, and what the log has of flops, tokens and tokens_per_second.
 
     Args:
-        pattern: path with `{arm}` and, if arms have several, `{seed}`; `*` stands for anything else within a name.
+        pattern: path with `{arm}` and, if arms have several, `{seed}` and `{size}`; `*` stands for anything else within
+            a name.
             A file is a `trainer_state.json`, an events file of TensorBoard, a `wandb-summary.json`, a CSV or TSV with a
             header, JSON lines, or text with lines such as `step 250: train loss 2.1, val loss 2.2`. A folder must hold
-            such a file.
+            such a file. `charts.csv#{arm}-s{seed}` names the runs in a CSV that a page of Weights & Biases exports.
         metric: its name in the logs; None: the first known of `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
 
     Raises:
         ArgumentError: nothing matches, a file cannot be read, or it has no such metric.
     """
-    paths: dict[tuple[str, str], Path] = {}
-    for arm, seed, path in matches(pattern):
-        other = paths.get((arm, seed), path)
-        paths[arm, seed] = max(other, path, key=by_number)
+    rows = []
+    for (arm, seed, size), path, log in _logs(pattern):
+        loss, step = _last(log, path, metric)
+        rows.append({"arm": arm, "seed": seed, "loss": loss, "step": step})
+        if size:
+            rows[-1] |= {"size": size, **{name: _latest(log, known) for name, known in BUDGETS.items()}}
+    types: dict[str, pl.DataType | type[pl.DataType]] = {
+        **{"arm": pl.String, "seed": pl.String, "loss": pl.Float64, "step": pl.Float64},
+        **({"size": pl.String, **dict.fromkeys(BUDGETS, pl.Float64)} if "{size}" in pattern else {}),
+    }
+    return pl.DataFrame(rows, schema=types)
+
+
+def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
+    """Every run that a pattern names, with its file and records, in order of arm, seed and size."""
+    file, names = _in_file(pattern)
+    if file is None:
+        yield from ((run, path, _read(path, read)) for run, path in sorted(log_paths(pattern).items()))
+        return
+    logs, text = _read(file, exported), _as_regex(names)
+    found = {name: named.groupdict() for name in logs if (named := re.fullmatch(text, name))}
+    if not found:
+        known = f"it has runs {', '.join(list(logs)[:6])}" if logs else "it has no column such as `run - eval/loss`"
+        raise ArgumentError("losses", f"no run matches {names}; {known}", file)
+    runs = {(of["arm"], of.get("seed") or "0", of.get("size") or ""): name for name, of in found.items()}
+    yield from ((run, file, logs[name]) for run, name in sorted(runs.items()))
+
+
+def _in_file(pattern: str) -> tuple[Path | None, str]:
+    """The file before a mark, and the pattern of the names of its runs; no file for a pattern of paths."""
+    file, _, names = pattern.rpartition(IN_FILE)
+    return (Path(file), names) if file and "{arm}" in names and Path(file).is_file() else (None, pattern)
+
+
+def log_files(pattern: str) -> list[str]:
+    """The file of every run that a pattern names, in order of arm, seed and size."""
+    file, _ = _in_file(pattern)
+    paths = (
+        [path for _, path in sorted(log_paths(pattern).items())] if file is None else [f for _, f, _ in _logs(pattern)]
+    )
+    return [str(path) for path in paths]
+
+
+def log_paths(pattern: str) -> dict[Run, Path]:
+    """The log of each run that a pattern names, by arm, seed and size. Raises ArgumentError."""
+    paths: dict[Run, Path] = {}
+    for run, path in matches(pattern):
+        other = paths.get(run, path)
+        paths[run] = max(other, path, key=by_number)
         if other != path and not _differ_by_numbers(other, path):
             remedy = "narrow the pattern to one of them" if "{seed}" in pattern else "add {seed} to the pattern"
-            raise ArgumentError("losses", f"{other} and {path} are both seed {seed} of {arm}: {remedy}", pattern)
+            raise ArgumentError("losses", f"{other} and {path} are both seed {run[1]} of {run[0]}: {remedy}", pattern)
     if not paths:
         raise ArgumentError("losses", "no file or folder matches", pattern)
-    rows = [(*run, *_last(path, metric)) for run, path in paths.items()]
-    types = {"arm": pl.String, "seed": pl.String, "loss": pl.Float64, "step": pl.Float64}
-    return pl.DataFrame(sorted(rows, key=lambda row: row[:2]), schema=types, orient="row")
+    return paths
 
 
 def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
@@ -70,17 +139,19 @@ def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     A run whose last loss is not finite has failed, and is kept wherever it ended. The step counters of complete runs
     may differ by a few calls, hence `ALIKE`.
     """
-    furthest = pl.col("step").max().over([name for name in ("arm", "split") if name in logs.columns])
+    sizes = [name for name in ("size", "params") if name in logs.columns]
+    furthest = pl.col("step").max().over([name for name in ("arm", "split", *sizes) if name in logs.columns])
     short = ((pl.col("step") < ALIKE * furthest) & pl.col("loss").is_finite()).fill_null(False)
     left_out = logs.with_columns(furthest=furthest).filter(short)
     said = tuple(
-        f"seed {row['seed']} of {row['arm']} is left out: its loss is of step {row['step']:g} of {row['furthest']:g}"
+        f"seed {row['seed']} of {row['arm']}{' at ' + str(row[sizes[0]]) if sizes else ''} is left out: its loss is of "
+        f"step {row['step']:g} of {row['furthest']:g}"
         for row in left_out.iter_rows(named=True)
     )
     kept = logs.filter(~short)
     last = kept.filter(pl.col("loss").is_finite()).group_by("arm", maintain_order=True).agg(pl.col("step").max())
     steps = dict(last.drop_nulls().iter_rows())
-    if steps and min(steps.values()) < ALIKE * max(steps.values()):
+    if steps and not sizes and min(steps.values()) < ALIKE * max(steps.values()):
         ends = ", ".join(f"{step:g} ({arm})" for arm, step in steps.items())
         said = (f"the arms' losses are of different steps: {ends}", *said)
     if unknown := kept.filter(pl.col("step").is_null() & pl.col("loss").is_finite()).height:
@@ -88,29 +159,35 @@ def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     return kept, said
 
 
-def matches(pattern: str) -> Iterator[tuple[str, str, Path]]:
-    """Arm, seed (0 without `{seed}`) and path of everything that a pattern matches."""
+def matches(pattern: str) -> Iterator[tuple[Run, Path]]:
+    """Arm, seed (0 without `{seed}`) and size (empty without `{size}`) of everything that a pattern matches, and its
+    path."""
     pattern = os.path.normpath(pattern)
-    parts = re.split(r"(\{arm\}|\{seed\}|\*)", pattern)
-    seen: set[str] = set()
-    text = ""
-    for part in parts:
-        name = part.strip("{}")
-        if part in ("{arm}", "{seed}"):
-            # As much as possible is the arm's name: `no-skip-s0` is `no-skip`, and not `no`.
-            text += f"(?P={name})" if name in seen else f"(?P<{name}>[^/]+{'' if name == 'arm' else '?'})"
-            seen.add(name)
-        else:
-            text += "[^/]*" if part == "*" else re.escape(part)
+    text = _as_regex(pattern)
     root = Path(pattern).anchor or "."
-    glob = re.sub(r"\{arm\}|\{seed\}", "*", pattern).removeprefix(Path(pattern).anchor)
+    glob = re.sub(r"\{(arm|seed|size)\}", "*", pattern).removeprefix(Path(pattern).anchor)
     try:
         paths = sorted(Path(root).glob(glob))
     except (ValueError, NotImplementedError) as error:
         raise ArgumentError("losses", f"no pattern: {reason_of(error)}", pattern) from error
     for path in paths:
         if found := re.fullmatch(text, str(path)):
-            yield found["arm"], found.groupdict().get("seed") or "0", path
+            named = found.groupdict()
+            yield (named["arm"], named.get("seed") or "0", named.get("size") or ""), path
+
+
+def _as_regex(pattern: str) -> str:
+    seen: set[str] = set()
+    text = ""
+    for part in re.split(r"(\{arm\}|\{seed\}|\{size\}|\*)", pattern):
+        name = part.strip("{}")
+        if part != name:
+            # As much as possible is the arm's name: `no-skip-s0` is `no-skip`, and not `no`.
+            text += f"(?P={name})" if name in seen else f"(?P<{name}>[^/]+{'' if name == 'arm' else '?'})"
+            seen.add(name)
+        else:
+            text += "[^/]*" if part == "*" else re.escape(part)
+    return text
 
 
 def _differ_by_numbers(one: Path, other: Path) -> bool:
@@ -118,13 +195,28 @@ def _differ_by_numbers(one: Path, other: Path) -> bool:
     return re.sub(r"\d+", "0", str(one)) == re.sub(r"\d+", "0", str(other))
 
 
-def _last(path: Path, metric: str | None) -> tuple[float, float | None]:
-    """The last value of the metric in a log, and the step at which it was logged, None if the log has no steps. Raises
-    ArgumentError."""
+T = TypeVar("T")
+
+
+def _read(path: Path, reader: Callable[[Path], T]) -> T:
     try:
-        log = read(path)
+        return reader(path)
     except (OSError, ValueError, csv.Error, RecursionError, OverflowError) as error:
         raise ArgumentError("losses", f"cannot be read: {reason_of(error)}", path) from error
+
+
+def _latest(log: Log, names: Iterable[str]) -> float | None:
+    """The last number of the first name that a log has."""
+    for wanted in names:
+        found = [_number(record[name]) for record in log if (name := _called(wanted, record))]
+        if numbers := [each for each in found if each]:
+            return numbers[-1]
+    return None
+
+
+def _last(log: Log, path: Path, metric: str | None) -> tuple[float, float | None]:
+    """The last value of the metric in a log, and the step at which it was logged, None if the log has no steps. Raises
+    ArgumentError."""
     known = dict.fromkeys(name for record in log for name in record)
     named = [metric if metric in known else None] if metric else [_called(name, known) for name in LOSSES]
     wanted = next(filter(None, named), None)

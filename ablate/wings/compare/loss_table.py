@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NEEDED = ("arm", "seed", "loss")
-KNOWN = (*NEEDED, "rate", "split", "cost")
+BUDGETS = ("size", "params", "flops", "tokens", "tokens_per_second")
+KNOWN = (*NEEDED, "rate", "split", "cost", *BUDGETS)
+ALSO = {
+    "loss": LOSSES,
+    "params": ("parameters", "n_params", "num_params", "non_embedding_params"),
+    "tokens": ("n_tokens", "num_tokens", "tokens_seen", "num_input_tokens_seen"),
+    "tokens_per_second": ("tokens_per_sec", "tokens/s", "tokens/sec", "tok/s", "throughput"),
+    "flops": ("total_flops", "total_flos", "training_flops"),
+}
+"""Other names of columns, in order of preference."""
 SPLITS = ("tuning", "judging")
 NO_NUMBER = frozenset(("", "na", "n/a", "#n/a", "<na>", "null", "none"))
 """Spellings of an empty cell in a column of numbers. They are valid names of arms and seeds."""
@@ -73,7 +82,7 @@ def _only(values: Iterable[object], kept: Sequence[bool]) -> list[object]:
 
 def _names(name: str) -> Sequence[str]:
     """Names under which a column is looked for, in order."""
-    return (name, *LOSSES) if name == "loss" else (name,)
+    return (name, *ALSO.get(name, ()))
 
 
 def _place(table: Table, names: Sequence[str]) -> int | None:
@@ -93,6 +102,10 @@ def _place(table: Table, names: Sequence[str]) -> int | None:
 
 def _missing(name: str, metric: str | None, table: Table) -> ArgumentError:
     known = f"columns: {', '.join(table.names)}{table.remedy}"
+    if any(column.endswith("__MIN") for column in table.names):
+        known += (
+            "; if this is a chart that Weights & Biases exported, name its runs: 'FILE#{arm}-s{seed}', and the metric"
+        )
     if metric and name == "loss":
         return ArgumentError("metric", f"no column of that name{did_you_mean(metric, table.names)}; {known}", metric)
     other = "; to judge another column, give its name as the metric" if name == "loss" and not table.remedy else ""
@@ -102,19 +115,25 @@ def _missing(name: str, metric: str | None, table: Table) -> ArgumentError:
 def _typed(name: str, written: str, cells: Iterable[object], rows: Sequence[int]) -> pl.Series:
     """A column with its type. Raises ArgumentError with the row of the first invalid cell."""
     found = []
+    known: dict[object, str | float | None] = {}  # text that a long history repeats is read once
     for cell, row in zip(cells, rows, strict=True):
+        if type(cell) is str and cell in known:
+            found.append(known[cell])
+            continue
         try:
             found.append(READ[name](cell))
         except ValueError as error:
             raise ArgumentError("losses", f"row {row}: {written.strip()}: {error}") from error
+        if type(cell) is str:
+            known[cell] = found[-1]
     if name == "seed":
         return _seeds(found)
-    return pl.Series(name, found, dtype=pl.String if name in ("arm", "split") else pl.Float64)
+    return pl.Series(name, found, dtype=pl.String if name in ("arm", "split", "size") else pl.Float64)
 
 
 def _seeds(words: Sequence[object]) -> pl.Series:
     """Seeds as integers if all of them are integers, else as strings."""
-    if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", str(word), re.ASCII) for word in words):
+    if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", str(word), re.ASCII) for word in set(words)):
         return pl.Series("seed", [int(str(word)) for word in words], dtype=pl.Int64)
     return pl.Series("seed", words, dtype=pl.String)
 
@@ -148,13 +167,13 @@ def _split(cell: object) -> str:
 
 
 def _number(cell: object, remedy: str = "leave the cell empty for a run that failed") -> float | None:
-    if cell is None or (isinstance(cell, str) and cell.strip().casefold() in NO_NUMBER):
-        return None
     try:
         if isinstance(cell, str | Real | Decimal) and "_" not in str(cell):  # Python takes 3_51 for 351
             return float(cell)
     except (ValueError, OverflowError):
         pass
+    if cell is None or (isinstance(cell, str) and cell.strip().casefold() in NO_NUMBER):
+        return None
     if isinstance(cell, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
         remedy = "write decimals with a point"
     raise ValueError(f"{reprlib.repr(cell)} is not a number: {remedy}")
@@ -169,6 +188,17 @@ def _positive(cell: object) -> float | None:
     return value
 
 
+UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+
+
+def amount(cell: object) -> float | None:
+    """A number above 0, also as `125M`, `1.3B` or `1,234`; None if the cell is empty."""
+    written = str(cell).strip().replace(",", "") if isinstance(cell, str) else ""
+    if found := re.fullmatch(r"(\d+\.?\d*|\.\d+) ?([kmbgt])", written, re.IGNORECASE):
+        return _positive(float(found[1]) * UNITS[found[2].casefold()])
+    return _positive(written or cell)
+
+
 READ: dict[str, Callable[[object], str | float | None]] = {
     "arm": _word,
     "seed": _seed,
@@ -176,6 +206,8 @@ READ: dict[str, Callable[[object], str | float | None]] = {
     "rate": _positive,
     "split": _split,
     "cost": _positive,
+    "size": lambda cell: None if _is_empty(cell) else _seed(cell),
+    **dict.fromkeys(("params", "flops", "tokens", "tokens_per_second"), amount),
     "step": lambda cell: None if _is_empty(cell) else _number(cell, "expected a step number"),
 }
 """Readers of cells, by column. They raise ValueError with the reason and the remedy."""
@@ -187,10 +219,12 @@ def _one_row_each(frame: pl.DataFrame, table: Table, filled: Sequence[bool]) -> 
     Histories have a row for each step, many of them without a loss. A run that stopped before the others of its arm has
     no final loss, hence `ended`. Raises ArgumentError if several rows of a run remain.
     """
-    run = [name for name in ("arm", "seed", "split", "rate") if name in frame.columns]
+    run: list[str] = [name for name in ("arm", "seed", "split", "rate", "size", "params") if name in frame.columns]
+    place = _place(table, STEPS) if frame.select(pl.struct(run).is_duplicated().any()).item() else None
+    if place is None:  # without a column of steps, other tokens or FLOPs are another budget
+        run += [name for name in ("tokens", "flops") if name in frame.columns]
     is_twice = pl.struct(run).is_duplicated()
     several = frame.filter(is_twice).select(run).n_unique()
-    place = _place(table, STEPS) if several else None
     if several and place is not None:
         steps = _typed("step", table.names[place], _only(table.column(place), filled), frame["row"].to_list())
         step = pl.col("step").fill_null(-math.inf)
@@ -208,4 +242,4 @@ def _one_row_each(frame: pl.DataFrame, table: Table, filled: Sequence[bool]) -> 
         return frame, ()
     frame, short = ended(frame)
     said = f"{several} runs have several rows: the last one with a loss, by `{table.names[place or 0]}`, counts"
-    return frame.drop("step"), (said, *short)
+    return frame, (said, *short)

@@ -24,6 +24,11 @@ from store.documents.study import UNJUDGED
 
 TIMED: tuple[Work, ...] = ("training", "decoding")
 MEMORY = "memory"
+ON_GPU = "cuda allocated"
+"""Source of peaks that are of tensors alone. Others are of the whole process."""
+PROCESS = 64 * 2**20
+"""Difference in bytes below which peaks of processes say nothing of models: they include the interpreter and its
+libraries, some 400 MiB, which differ by as much as 34 MiB between arms of 30 k parameters."""
 FEWEST_RUNS = 2
 """Fewest seeds finished in both arms for a comparison of peak memory."""
 
@@ -160,8 +165,13 @@ def _log_speeds(costs: CostsDocument, work: Work, weights: Mapping[str, float]) 
 
 
 def _log_memory(runs: pl.DataFrame, weights: Mapping[str, float]) -> list[float]:
-    """ln of a contrast's peak memory for each seed that finished in all its arms."""
+    """ln of a contrast's peak memory for each seed that finished in all its arms; none if whole processes were
+    measured, and differ by less than `PROCESS`."""
     finished = runs.filter(pl.col("arm").is_in(list(weights)), status="finished").drop_nulls("peak_memory_bytes")
+    of_models = (finished["peak_memory_source"] == ON_GPU).all()
+    means = finished.group_by("arm").agg(pl.col("peak_memory_bytes").mean())["peak_memory_bytes"].to_list()
+    if not of_models and max(means, default=0.0) - min(means, default=0.0) < PROCESS:
+        return []
     weight = pl.col("arm").replace_strict(weights, return_dtype=pl.Float64)
     by_seed = finished.group_by("seed", maintain_order=True).agg(
         (weight * pl.col("peak_memory_bytes").cast(pl.Float64).log()).sum().alias("log"), pl.len()

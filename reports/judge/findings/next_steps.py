@@ -37,7 +37,7 @@ class NextStep:
     """A command, its purpose, its time in seconds with one run after another, and the probability that it settles its
     purpose; None if unknown.
 
-    tunes: whether the seconds include tuning.
+    tunes: whether the seconds include tuning. seeds: number of fresh seeds, if it trains these.
     """
 
     command: str
@@ -45,6 +45,7 @@ class NextStep:
     seconds: float | None = None
     chance: float | None = None
     tunes: bool = False
+    seeds: int | None = None
 
     def document(self, at_once: int = 1) -> dict[str, JsonValue]:
         """The document that `ablate run --json` prints. at_once: number of concurrent runs."""
@@ -148,11 +149,9 @@ def _seeds(summary: StudySummary) -> tuple[list[NextStep], str]:
     if seeds is None or seeds > MOST:
         number = "more than a thousand" if seeds is None else f"{seeds:,}"
         return [], f"{number} fresh seeds would be needed to detect {wanted:g} nats"
-    reason = (
-        f"detect a difference of {wanted:g} nats, if there is one: {seeds} fresh seeds, judged at a level of"
-        f" {100 * level:.2g} %, the next look's share of the 5 %"
-    )
-    return [NextStep(summary.command(_fresh(summary, seeds)), reason, training_seconds(summary, seeds), POWER)], ""
+    reason = f"detect a difference of {wanted:g} nats, if there is one: {seeds} fresh seeds"
+    command, seconds = summary.command(_fresh(summary, seeds)), training_seconds(summary, seeds)
+    return [NextStep(command, reason, seconds, POWER, seeds=seeds)], ""
 
 
 def _tuned_seeds(study: StudyDocument) -> int:

@@ -11,6 +11,7 @@ import polars as pl
 
 from reports.judge.claims.judged_claim import JudgedClaim
 from reports.judge.findings.comparison import Comparison, Judgement, seeds_needed
+from reports.judge.findings.worth import Worth
 from reports.judge.ladders.rungs import Change
 from reports.judge.noise import Noise
 from reports.judge.noise.moderated import Odd
@@ -108,6 +109,7 @@ class ArmSummary:
     kv_bytes_per_token: float | None
     cache_bytes: tuple[tuple[int, int], ...]
     parameters_embedding: int
+    parameters_non_embedding: int
     flops_per_token: float
     budget: ArmBudget
     scores: tuple[MeanScore, ...]
@@ -205,6 +207,7 @@ class StudySummary:
     contrasts: tuple[Judgement, ...]
     effects: tuple[EffectSummary, ...]
     changes: tuple[Change, ...]
+    worth: Worth | None
     unmeasured: str | None
     grouped: frozenset[str]
     sections: Mapping[str, SectionSummary]

@@ -32,6 +32,7 @@ from reports.judge.findings.study_summary import (
 )
 from reports.judge.findings.verdicts import compare, judgement, level, never_trained
 from reports.judge.findings.withheld import REPEATED, why_withheld
+from reports.judge.findings.worth import study_worth
 from reports.judge.ladders.rungs import changes
 from reports.judge.noise import Noise
 from reports.judge.reading.collected import Collected
@@ -79,6 +80,7 @@ def summarise(data: Collected, sections: Sequence[type[SectionSummary]] = ()) ->
         contrasts=tuple(each for (_, base), each in judged.items() if base != data.study.baseline),
         effects=effects,
         changes=changes(data, {arm.name for arm in arms if arm.withheld == REPEATED}) if data.study.ladder else (),
+        worth=study_worth(data, judged) if data.study.ladder else None,
         unmeasured=costs.reason,
         grouped=data.grouped,
         inputs=data.inputs,
@@ -185,6 +187,7 @@ def _arm(
         kv_bytes_per_token=arm.kv_bytes_per_token,
         cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),
         parameters_embedding=arm.parameters_embedding,
+        parameters_non_embedding=arm.parameters_non_embedding,
         flops_per_token=arm.flops_per_token,
         budget=ArmBudget(arm.tokens, arm.steps, arm.flops, arm.parameters, took, data.study.budget.seconds),
         scores=_scores(data, name),

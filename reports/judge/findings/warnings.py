@@ -122,7 +122,7 @@ def _used(arm: StudyArm, matched: str) -> float | None:
         "flops": arm.flops,
         "tokens": arm.tokens,
         "parameters": arm.parameters,
-        "non-embedding parameters": arm.parameters_non_embedding,
+        "non-embedding parameters": arm.parameters - arm.parameters_embedding,
         "seconds": arm.seconds,
     }
     return amounts.get(matched)

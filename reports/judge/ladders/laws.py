@@ -1,9 +1,9 @@
 """Ladders of three sizes or more: how loss falls with compute, the trend of the gap, and its worth in compute. Pure.
 
-    L = E + A·C^(−b)                            a power law per arm        (`ladders.scaling_law`)
-    L_arm − L_base = c + s·log₁₀ C              the trend of the gap       (`ladders.trend`)
-    compute factor = C_base(L_arm) / C_arm      compute that the baseline needs for the arm's loss, over the arm's own
-    effective speed-up = compute factor × (FLOP/s of the arm / FLOP/s of the baseline)
+    L = E + A·C^(−b)                  a power law per arm          (`ladders.scaling_law`)
+    L_arm − L_base = c + s·log₁₀ C    the trend of the gap         (`ladders.trend`)
+    L_arm(C) = L_base(f·C)            its effective compute f      (`ladders.effective_compute`)
+    effective speed-up = f × (FLOP/s of the arm / FLOP/s of the baseline)
 
 Seeds are random effects: the runs of one seed share its influence at all sizes. If the sizes do not determine a law, a
 reason replaces its numbers. Trends are corrected (Holm) over the arms.
@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 
 from reports.judge.ladders import scaling_law, trend
+from reports.judge.ladders.effective_compute import Budget, EffectiveCompute, effective_compute
 from reports.judge.ladders.scaling_law import ScalingLaw
 from reports.judge.statistics.estimates import Estimate, Floats, estimate, holm
 from reports.judge.statistics.interval import Interval
@@ -69,8 +70,9 @@ class Law:
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """Value of the loss difference at the largest size in compute, and in time on this machine."""
+    """Effective compute over all sizes, and what it is worth in time on this machine."""
 
+    compute: EffectiveCompute
     compute_factor: Interval
     throughput_ratio: float | None
     effective: Interval | None
@@ -106,7 +108,7 @@ def summarise_ladder(
     ratios = throughput or {}
     names = runs["arm"].unique(maintain_order=True).to_list()
     fits = {name: _fit(runs, name) for name in names}
-    found = trends(runs, baseline)
+    found, worth = trends(runs, baseline), {each.arm: each for each in effective_compute(budgets(runs), baseline)}
     return tuple(
         LadderArm(
             name,
@@ -114,7 +116,7 @@ def summarise_ladder(
             _law(fits[name]),
             _undetermined(runs, name, fits[name]),
             found.get(name),
-            None if name == baseline else _speed_up(runs, name, baseline, fits[baseline], ratios.get(name)),
+            _speed_up(worth.get(name), ratios.get(name)),
         )
         for name in names
     )
@@ -197,31 +199,18 @@ def _trend(runs: pl.DataFrame, name: str, baseline: str) -> trend.Trend | None:
     return trend.trend(np.log10(flops), gaps)
 
 
-def _speed_up(
-    runs: pl.DataFrame, name: str, baseline: str, fit: ScalingLaw | None, ratio: Estimate | None
-) -> SpeedUp | None:
-    """Speed-up at the largest compute. None if the baseline's law, within its reach, does not cover the arm's loss with
-    its interval."""
-    if fit is None or not fit.determined:
+def budgets(runs: pl.DataFrame) -> dict[str, list[Budget]]:
+    """Finished runs of every arm by rung."""
+    done = runs.with_columns(loss=pl.when(status="finished").then("loss"))
+    found: dict[str, list[Budget]] = {name: [] for name in runs["arm"].unique(maintain_order=True)}
+    for (arm, rung), rows in done.group_by("arm", "rung", maintain_order=True):
+        losses = dict(rows.drop_nulls("loss").select("seed", "loss").iter_rows())
+        found[str(arm)].append(Budget(str(rung), float(rows["flops"][0]), losses))
+    return found
+
+
+def _speed_up(found: EffectiveCompute | None, ratio: Estimate | None) -> SpeedUp | None:
+    if found is None or found.factor is None:
         return None
-    top = runs.filter(rung=runs["rung"][-1], status="finished")
-    pairs = top.filter(arm=name).join(top.filter(arm=baseline), on="seed", suffix="_base")
-    loss, gap = estimate(pairs["loss"].to_list()), estimate((pairs["loss"] - pairs["loss_base"]).to_list())
-    if loss is None or gap is None or gap.sd is None or len(loss.values) != fit.seeds:
-        return None
-    noise = fit.noise * loss.mean
-    # the difference between two runs of a seed has the noise of both: any excess is the arm's own
-    sd = math.sqrt(max(noise**2, gap.sd**2 - noise**2))
-    needed = fit.flops_of(loss.mean, sd)
-    if needed is None:
-        return None
-    used = float(pairs["flops"][0])
-    factor = Interval(*(end / used for end in (needed.value, needed.low, needed.high)))
-    if ratio is None:
-        return SpeedUp(factor, None, None)
-    # ends of the product: both intervals in quadrature, as logarithms; an exact ratio adds nothing
-    value = factor.value * ratio.mean
-    low, high = ratio.low or ratio.mean, ratio.high or ratio.mean
-    down = math.hypot(math.log(factor.value / factor.low), math.log(ratio.mean / low))
-    up = math.hypot(math.log(factor.high / factor.value), math.log(high / ratio.mean))
-    return SpeedUp(factor, ratio.mean, Interval(value, value * math.exp(-down), value * math.exp(up)))
+    in_time = None if ratio is None else found.factor.times(ratio.mean, ratio.low, ratio.high)
+    return SpeedUp(found, found.factor, None if ratio is None else ratio.mean, in_time)

@@ -47,27 +47,27 @@ FEWEST_SIZES = 3
 
 @dataclass(frozen=True)
 class LawPoints:
-    """Points for fitting a law: mean losses by compute, with the variances of these means."""
+    """Points for fitting a law: mean losses by compute, with the variances of these means.
+
+    A point with a finite `against` is the difference from the loss at that compute. `log_flops` may have axes before
+    that of the points: one fit for each.
+    """
 
     log_flops: Floats
     losses: Floats
     variances: Floats
-
-    def and_one(self, log_flops: float, loss: float, variance: float) -> LawPoints:
-        return LawPoints(
-            np.append(self.log_flops, log_flops), np.append(self.losses, loss), np.append(self.variances, variance)
-        )
+    against: Floats
 
     def squares(self, exponents: Floats) -> tuple[Floats, Floats, Floats]:
         """S, E and A of the best law for each exponent: the free fit, or the better fit with E or A at zero."""
-        # weighted normal equations of the line loss = E + A·power, for all exponents at once: (exponents,)
-        power, weight = np.exp(-exponents[:, None] * self.log_flops), 1 / self.variances
-        n, x, xx = weight.sum(), power @ weight, power**2 @ weight
-        y, xy = weight @ self.losses, power @ (weight * self.losses)
+        # weighted normal equations of the line loss = E·one + A·power, for all exponents at once: (…, exponents)
+        power, one, weight = self.powers(exponents), np.isinf(self.against) * 1.0, 1 / self.variances
+        n, x, xx = weight @ one, power @ (weight * one), power**2 @ weight
+        y, xy = (weight * one) @ self.losses, power @ (weight * self.losses)
         with np.errstate(divide="ignore", invalid="ignore"):
             free = (y * xx - xy * x) / (n * xx - x**2), (n * xy - x * y) / (n * xx - x**2)
         # outside E, A ≥ 0 the best law lies on the boundary
-        nothing = np.zeros(len(exponents))
+        nothing = np.zeros(power.shape[:-1])
         choices = [free, (nothing, xy / xx), (nothing + y / n, nothing)]
         found = np.array([self._misfit(power, *choice) for choice in choices])
         found[0, ~((free[0] >= 0) & (free[1] >= 0))] = np.inf
@@ -75,12 +75,16 @@ class LawPoints:
         constant, scale = (np.choose(best, [choice[i] for choice in choices]) for i in (0, 1))
         return found.min(axis=0), constant, scale
 
+    def powers(self, exponents: Floats) -> Floats:
+        """What A is multiplied by: C^(−b), less that of the loss compared with. (…, exponents, points)"""
+        return np.exp(-exponents[:, None] * self.log_flops) - np.exp(-exponents[:, None] * self.against)
+
     def squares_through(self, log_flops: float, loss: float) -> Callable[[Floats], Floats]:
         """S by exponent of the best law with this loss at this compute; an infinite `log_flops` fixes E itself."""
 
         def found(exponents: Floats) -> Floats:
             there = np.exp(-exponents * log_flops) if math.isfinite(log_flops) else np.zeros(len(exponents))
-            power, weight = np.exp(-exponents[:, None] * self.log_flops), 1 / self.variances
+            power, weight = self.powers(exponents), 1 / self.variances
             # the constraint E = loss − A·there leaves a line through the origin with slope A
             x = power - there[:, None]
             scale = x @ (weight * (self.losses - loss)) / (x**2 @ weight)
@@ -91,7 +95,7 @@ class LawPoints:
         return found
 
     def _misfit(self, power: Floats, constant: Floats, scale: Floats) -> Floats:
-        left = self.losses - constant[:, None] - scale[:, None] * power
+        left = self.losses - np.isinf(self.against) * constant[..., None] - scale[..., None] * power
         return np.asarray(left**2 @ (1 / self.variances))
 
 
@@ -117,12 +121,13 @@ class ScalingLaw:
     def points(self) -> LawPoints:
         """Points of the fit, with compute in units of its geometric mean."""
         means = np.array(self.means)
-        return LawPoints(self._logs(np.array(self.flops)), means, (self.noise * means) ** 2 / self.seeds)
+        variances = (self.noise * means) ** 2 / self.seeds
+        return LawPoints(self._logs(np.array(self.flops)), means, variances, np.full(len(means), np.inf))
 
     @cached_property
     def best(self) -> tuple[float, float, float, float]:
         """(S_min, b, E, A) of the best law."""
-        square, exponent = _least(lambda exponents: self.points.squares(exponents)[0])
+        square, exponent = _best_exponent(lambda exponents: self.points.squares(exponents)[0])
         _, constant, scale = self.points.squares(np.array([exponent]))
         return square, exponent, float(constant[0]), float(scale[0])
 
@@ -170,33 +175,9 @@ class ScalingLaw:
         _, exponent, constant, scale = self.best
         return self._interval(log, constant + scale * math.exp(-exponent * log), alpha)
 
-    def flops_of(self, loss: float, sd: float, alpha: float = ALPHA) -> Interval | None:
-        """Compute at which the law reaches the mean loss of `seeds` runs, each with standard deviation `sd` apart from
-        its seed's influence.
-
-        None if the interval extends beyond the measured range and its reach.
-        """
-        variance = sd**2 / self.seeds
-        bound = self.best[0] + float(special.fdtri(1, self.seeds - 1, 1 - alpha))  # the smaller of the two ν
-        # the arm's mean is one more point: the law is refitted with it at each compute
-
-        def excess(log: float) -> float:
-            more = self.points.and_one(log, loss, variance)
-            return _least(lambda exponents: more.squares(exponents)[0])[0] - bound
-
-        _, exponent, constant, scale = self.best
-        ends = self.points.log_flops[0], self.points.log_flops[-1] + math.log(self.reach)
-        if loss <= constant or min(excess(end) for end in ends) <= 0:
-            return None
-        value = -math.log((loss - constant) / scale) / exponent
-        if not ends[0] < value < ends[1]:
-            return None
-        low, high = (scipy.optimize.brentq(excess, end, value) for end in ends)
-        return Interval(*(math.exp(log + self._origin) for log in (value, low, high)))
-
     def _interval(self, log_flops: float, value: float, alpha: float) -> Interval:
         def excess(other: float) -> float:
-            return _least(self.points.squares_through(log_flops, other))[0] - self._bound(alpha)
+            return _best_exponent(self.points.squares_through(log_flops, other))[0] - self._bound(alpha)
 
         # profile of S over the fit's noise, then seeds' common shift of the curve, in quadrature
         step = self.noise * self.means[-1]
@@ -237,15 +218,20 @@ def fit(flops: ArrayLike, losses: ArrayLike) -> ScalingLaw:
     )
 
 
-def _least(squares: Callable[[Floats], Floats]) -> tuple[float, float]:
-    """(least S, its exponent), by search on successively finer grids."""
-    low, high = EXPONENTS
+def least(squares: Callable[[Floats], Floats], low: float, high: float) -> tuple[float, float]:
+    """(least S, its place), by search on successively finer grids."""
     for _ in range(REFINEMENTS):
-        grid = np.geomspace(low, high, GRID)
+        grid = np.linspace(low, high, GRID)
         found = squares(grid)
         best = int(found.argmin())
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, GRID - 1)]
     return float(found[best]), float(grid[best])
+
+
+def _best_exponent(squares: Callable[[Floats], Floats]) -> tuple[float, float]:
+    """(least S, its exponent)."""
+    square, log = least(lambda logs: squares(np.exp(logs)), *np.log(EXPONENTS))
+    return square, math.exp(log)
 
 
 def _crossing(excess: Callable[[float], float], start: float, step: float) -> float:

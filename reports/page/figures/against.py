@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import ClassVar
 
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.statistics.front import Span
-from reports.page.figures.base import SwitchOption, reach, short
+from reports.page.figures.base import SwitchOption, short
 from reports.page.figures.drawing import Attributes
 from reports.page.figures.style import label
 from reports.page.wording import words
@@ -22,13 +25,17 @@ FACTORS = 1.5
 """Axes with a ratio this far from 1 have factors as ticks; others have percentages."""
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 MOST_TICKS = 6
-REACH = 3
+FARTHEST = 5
+"""Multiple of the median distance of intervals from the baseline beyond which an interval has no bar."""
 
 
 @dataclass(frozen=True)
 class Against(ABC):
-    """An axis of values relative to a baseline, one value per point, None if unknown. Intervals extend the axis by at
-    most `REACH` times the span of the points."""
+    """An axis of values relative to a baseline, one value per point, None if unknown. It has room for every interval
+    but those that are `FARTHEST` times as wide as most, or unbounded, which are not drawn."""
+
+    same: ClassVar[float]
+    """Value of the baseline."""
 
     name: str
     values: tuple[Estimate | None, ...]
@@ -52,25 +59,33 @@ class Against(ABC):
 
     @property
     def range(self) -> tuple[float, float]:
-        """Limits of the axis: all points, with a margin for their names."""
-        means = [self.place(value.mean) for value in self.known]
-        low, high = min(means), max(means)
-        apart = high - low or self.least
-        first = max(low - REACH * apart, min(self._ends(0)))
-        last = min(high + REACH * apart, max(self._ends(1)))
-        margin = 0.15 * (last - first) or apart
-        return first - margin, last + margin
+        """Limits of the axis: the baseline, all points and their intervals, with a margin for their names."""
+        ends = [self.place(end) for value in self.known for end in (value.mean, *self._drawn(value))]
+        low, high = min(self.place(self.same), *ends), max(self.place(self.same), *ends)
+        margin = 0.15 * (high - low) or self.least
+        return low - margin, high + margin
 
     @property
-    def is_cut(self) -> bool:
-        """Whether an interval extends beyond the axis."""
-        first, last = self.range
-        return min(self._ends(0)) < first or max(self._ends(1)) > last
+    def lacks_bars(self) -> bool:
+        """Whether some interval is not drawn."""
+        return any(value.low is not None and value.low not in self._drawn(value) for value in self.known)
 
-    def _ends(self, side: int) -> Iterator[float]:
-        for value in self.known:
-            end = (value.low, value.high)[side]
-            yield self.place(value.mean if end is None else end)
+    @cached_property
+    def _farthest(self) -> float:
+        """Distance from the baseline beyond which an interval is not drawn."""
+        far = [max(abs(self.place(end) - self.place(self.same)) for end in _ends(value)) for value in self.known]
+        return FARTHEST * median([each for each in far if 0 < each < math.inf] or [math.inf])
+
+    def _drawn(self, value: Estimate) -> tuple[float, ...]:
+        """Both ends of the interval that is drawn; none if none is."""
+        ends = _ends(value)
+        is_near = all(abs(self.place(end) - self.place(self.same)) <= self._farthest for end in ends)
+        return ends if is_near and all(map(math.isfinite, ends)) else ()
+
+    def _bar(self, value: Estimate | None, side: int) -> float:
+        """Length of the bar below the mean, or with side 1 above it."""
+        ends = () if value is None else self._drawn(value)
+        return short(abs(ends[side] - value.mean)) if value is not None and ends else 0.0
 
     @property
     @abstractmethod
@@ -99,8 +114,8 @@ class Against(ABC):
             self.name.partition(RELATIVE)[0],
             {
                 letter: [[None if value is None else short(value.mean)] for value in self.values],
-                f"error_{letter}.array": [[reach(value, 1) if value else 0.0] for value in self.values],
-                f"error_{letter}.arrayminus": [[reach(value, 0) if value else 0.0] for value in self.values],
+                f"error_{letter}.array": [[self._bar(value, 1)] for value in self.values],
+                f"error_{letter}.arrayminus": [[self._bar(value, 0)] for value in self.values],
             },
             {f"{letter}axis.{name}": value for name, value in layout.items()},
         )
@@ -108,6 +123,8 @@ class Against(ABC):
 
 @dataclass(frozen=True)
 class LossDifferences(Against):
+    same = 0.0
+
     def place(self, value: float) -> float:
         return value
 
@@ -126,8 +143,10 @@ class LossDifferences(Against):
 class Ratios(Against):
     """A logarithmic axis: half is as far from equal as twice."""
 
+    same = 1.0
+
     def place(self, value: float) -> float:
-        return math.log10(value)
+        return math.log10(value) if value > 0 else -math.inf
 
     def text(self, value: Estimate | None) -> str:
         """`0.97× (0.95× to 0.99×)`."""
@@ -160,6 +179,11 @@ class Ratios(Against):
     @property
     def least(self) -> float:
         return 0.01
+
+
+def _ends(value: Estimate) -> tuple[float, float]:
+    """The interval; the mean itself without one."""
+    return (value.mean, value.mean) if value.low is None or value.high is None else (value.low, value.high)
 
 
 def points(x: Against, y: Against) -> Sequence[tuple[Span, Span] | None]:

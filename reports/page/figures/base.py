@@ -21,6 +21,8 @@ NEUTRAL = {"color": "#888", "width": 1.5, "dash": "dot"}
 FAR = 1e3
 """Length of an unbounded error bar, which is drawn up to the frame."""
 GOES_ON = "Bars that reach the frame extend beyond it."
+Mark = tuple[str, float]
+"""An arm, and a value that is marked for it."""
 
 
 @dataclass(frozen=True)
@@ -205,22 +207,40 @@ def short(value: float) -> float:
 EARLY = 0.3
 """Share of training that loss axes leave out at first: the initial fall dwarfs the rest."""
 APART = 2
-"""A curve is also left out of the range if its end is more than this many times as far above the others as these are
-apart."""
+"""A curve is also left out if it ends above the axis of the others by more than this many times that axis's height."""
 
 
-def late_range(curves: Sequence[Curve]) -> list[float]:
-    """Range from the lowest to the highest loss after the early part of training, for curves that end close together,
-    with a margin."""
-    late = [p for curve in _together(curves) for p in curve.points if p.x >= EARLY * curve.points[-1].x]
-    return range_of(late)
+def late_range(curves: Sequence[Curve], others: Iterable[Curve] = (), marks: Iterable[Mark] = ()) -> list[float]:
+    """Range of an axis of losses, with a margin: everything drawn after the early part of training, for arms whose
+    curves end close together. `others` and `marks` are what is drawn beside the curves."""
+    above = _above(curves)
+    every = [curve for curve in (*curves, *others) if curve.arm not in above]
+    return range_of(_late(every), [value for arm, value in marks if arm not in above])
 
 
-def range_of(points: Sequence[CurvePoint]) -> list[float]:
+def _late(curves: Iterable[Curve]) -> list[CurvePoint]:
+    """Points after the early part of training."""
+    return [p for curve in curves for p in curve.points if p.x >= EARLY * curve.points[-1].x]
+
+
+def range_of(points: Sequence[CurvePoint], values: Sequence[float] = ()) -> list[float]:
     """Range from the lowest to the highest value, with a margin."""
-    low, high = min(p.low for p in points), max(p.high for p in points)
+    low, high = min([*(p.low for p in points), *values]), max([*(p.high for p in points), *values])
     margin = 0.05 * (high - low) or 0.05
     return [low - margin, high + margin]
+
+
+def leaves_out(curves: Sequence[Curve], what: str) -> str:
+    """Note on `what` the range of `late_range` leaves out, and the arms above it."""
+    above = [f"{arm} ({loss:.3g})" for arm, loss in _above(curves).items()]
+    arms = f" and arms far above the others: {', '.join(above)}" if above else ""
+    return f"The axis leaves out {what}{arms}. Zoom out to see more."
+
+
+def _above(curves: Sequence[Curve]) -> dict[str, float]:
+    """Arms whose curves end far above the rest, such as stalled ones, with their last values."""
+    kept = _together(curves)
+    return {curve.arm: curve.points[-1].mean for curve in curves if curve not in kept}
 
 
 def bucket_ticks(ends: Iterable[int], most: int) -> list[int]:
@@ -244,12 +264,13 @@ def bucket_name(first: int, last: int) -> str:
 
 def _together(curves: Sequence[Curve]) -> list[Curve]:
     """The curves without those that end far above the rest, such as stalled arms."""
-    kept = sorted(curves, key=lambda curve: curve.points[-1].mean)
-    while len(kept) > 2:
-        first, before, last = (kept[place].points[-1].mean for place in (0, -2, -1))
-        if last - before <= APART * (before - first):
-            break
-        kept.pop()
+    kept: list[Curve] = []
+    for curve in sorted(curves, key=lambda curve: curve.points[-1].mean):
+        if len(kept) >= 2:
+            low, high = range_of(_late(kept))
+            if curve.points[-1].mean - high > APART * (high - low):
+                break
+        kept.append(curve)
     return kept
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reports.judge.statistics.front import surely_dominated
 from reports.page.figures.against import Against, points
-from reports.page.figures.base import GOES_ON, NEUTRAL, Switch
+from reports.page.figures.base import NEUTRAL, Switch
 from reports.page.figures.drawing import Attributes, Drawing
 from reports.page.figures.labels import WIDTH, label_places, readable
 from reports.page.figures.style import ArmStyle, blank, label
@@ -18,6 +18,7 @@ MOST_NAMED = 12
 show theirs on hovering. Among rivals, points that are surely beaten are unnamed; among other points, those that may be
 no better than their baseline; then those farthest from the best. Bars are fainter, and marks smaller and translucent.
 """
+NO_BAR = "Without a bar: an interval much wider than the others, or without bounds."
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Plane:
         x, y = self.across[0], self.up[0]
         beaten = any(self._beaten(x, y))
         opened = "Open markers: clearly dominated by another arm on both axes." if beaten else ""
-        cut = GOES_ON if x.is_cut or y.is_cut else ""
+        cut = NO_BAR if x.lacks_bars or y.lacks_bars else ""
         return " ".join(filter(None, [opened, cut]))
 
     def drawing(self) -> Drawing:

@@ -16,6 +16,8 @@ studies need come first."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
 GRID = "rgba(128,128,128,0.22)"
+BASE, BASE_MARK = "base", {"color": "#444", "size": 11, "symbol": "x"}
+"""Name and marker of a search's base, the control."""
 LONGEST_LABEL = 28
 CONFIG: dict[str, bool | str | list[str]] = {
     "displaylogo": False,

@@ -14,15 +14,15 @@ from statistics import median
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.verdicts import Verdict
-from reports.page.sections._costs import Cost
+from reports.page.sections._costs import VISIBLE, Cost
 from reports.page.wording import words
 
-VISIBLE = 0.02
-"""A cost that differs by no more than this share in every arm has no column."""
 SCREEN = 12
 """Number of rows that fit a screen; with more, arms on the front of loss and cost come first."""
 FARTHEST = 5
 """The axis ends at this multiple of the rows' median extent, so that one distant arm leaves room for the others."""
+LOPSIDED = 0.5
+"""Share of an interval's half width between its middle and the mean from which the page says why."""
 MARGIN = 4.0
 """Per cent of the width left free at either end."""
 MOST_TICKS = 6
@@ -64,6 +64,8 @@ class RankedRow:
     beaten: bool | None = None
     """Whether another row is surely better in loss and in the first cost; None if there are too few rows for this to
     matter."""
+    aside: str = ""
+    """A second reading of the number, such as its effective compute."""
 
     @property
     def kind(self) -> str:
@@ -135,6 +137,19 @@ class Ranked:
     unit: str
     is_of_effects: bool
     most_ticks: int = MOST_TICKS
+    sides: tuple[str, str] = ("lower loss", "higher loss")
+    plotted: str = ""
+    """What is drawn, if that is not the difference in loss."""
+
+    @property
+    def is_lopsided(self) -> bool:
+        """Whether some interval reaches clearly further on one side of its mean, as tuning makes it."""
+        for value in (row.difference for row in self.rows):
+            if value is not None and value.low is not None and value.high is not None:
+                middle, half = (value.low + value.high) / 2, (value.high - value.low) / 2
+                if abs(middle - value.mean) > LOPSIDED * half:
+                    return True
+        return False
 
     @cached_property
     def axis(self) -> Axis:

@@ -12,8 +12,8 @@ from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, exact
 from reports.judge.statistics.front import surely_dominated
 from reports.judge.verdicts import Verdict
-from reports.page.html.ranked import SCREEN, VISIBLE, Ranked, RankedRow
-from reports.page.sections._costs import Cost, measured_costs
+from reports.page.html.ranked import SCREEN, Ranked, RankedRow
+from reports.page.sections._costs import VISIBLE, Cost, measured_costs
 from reports.page.sections.failures import Failures
 from reports.page.sections.trade_off import TradeOff
 from reports.page.wording import arm_descriptions, cost_words, failure_words, words
@@ -35,7 +35,7 @@ def ranked(summary: StudySummary) -> Ranked:
     names = brief([arm.name for arm in summary.arms])
     arms = (_arm(summary, arm, names[arm.name], costs) for arm in summary.arms)
     rows = list(_effects(summary, costs) if summary.effects else arms)
-    columns = [cost for cost in costs if differs(cost)][:MOST_COLUMNS]
+    columns = [cost for cost in costs if cost.differs][:MOST_COLUMNS]
     rows.sort(key=lambda row: (row.difference is None, row.difference.mean if row.difference else 0.0))
     if len(rows) > SCREEN and columns:
         beaten = surely_dominated([_point(row, columns[0]) for row in rows])
@@ -59,6 +59,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
     is_base = arm.name == summary.baseline
     found = arm.comparison.difference if arm.comparison else None
     loss = words.plus_minus(arm.loss)
+    worth = summary.worth.arms.get(arm.name) if summary.worth and arm.verdict not in FAILED else None
     ratios = {
         cost.key: SAME_RATIO if is_base else cost.ratios[arm.name]
         for cost in costs
@@ -73,6 +74,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
         said=loss if is_base else _said(arm.comparison, arm.verdict),
         note=_note(summary, arm),
         costs=ratios,
+        aside=f"{words.times(worth)} compute" if worth else "",
     )
 
 
@@ -108,12 +110,6 @@ def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[RankedRow
             note="",
             costs={cost.key: cost.ratios[each.effect.name] for cost in costs if each.effect.name in cost.ratios},
         )
-
-
-def differs(cost: Cost) -> bool:
-    """Whether some arm's cost differs visibly and beyond measurement noise."""
-    known = cost.ratios.values()
-    return any(abs(each.mean - 1) > VISIBLE and (cost.declared or each.excludes(1)) for each in known)
 
 
 def said_alike(others: Sequence[Cost]) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import socket
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,19 +16,17 @@ from urllib.parse import quote, unquote
 
 from reports.judge.errors import ReportError
 from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.imports import read_imports
 from reports.judge.reading.progress import StudyProgress, study_progress
 from reports.page.html.page import render_page
-from reports.page.html.site import IndexEntry, entry_of, link_to, render_index, search_entry, trade_offs_of
-from reports.searches.search import SearchSummary, read_search
-from store import SearchFolder, Store, StoreError, StudyFolder
+from reports.page.html.site import IndexEntry, entry_of, link_to, render_index, shown, trade_offs_of
+from store import Store, StoreError, StudyFolder
 from store.tables import SOURCES
 
 LOCALHOST = "127.0.0.1"
 NAMES = (LOCALHOST, "localhost")
 """Accepted host names; accepting others would let a foreign page read this server (DNS rebinding)."""
 TIMEOUT_SECONDS = 10
-"""Longest silence of a client within a request."""
+"""Longest time that a client may take to send a request, and to receive an answer."""
 CONNECTIONS = 64
 """Most connections served at once."""
 Written = tuple[bytes, frozenset[tuple[str, int, int]]]
@@ -42,12 +43,11 @@ class _Study:
 
 
 class ServedStore:
-    """The pages of a store. A study is read again if a file of its runs changed, a search on every request."""
+    """The pages of a store. A study is read again if a file of its runs changed."""
 
     def __init__(self, root: Path | str) -> None:
         self.store = Store(root)
         self._studies: dict[StudyFolder, _Study] = {}
-        self._searches: dict[SearchFolder, tuple[SearchSummary, str]] = {}
         self._lock = threading.Lock()
 
     def page(self, path: str) -> str | None:
@@ -56,19 +56,15 @@ class ServedStore:
             asked = path.removeprefix("/")
             if asked in ("", link_to(self.store, self.store.index_path)):
                 entries = [self._study(folder).entry for folder in self.store.studies()]
-                searches = [search_entry(self.store, folder) for folder in self.store.searches()]
                 running = any(entry.progress and entry.progress.is_running for entry in entries)
-                return render_index([*entries, *searches], read_imports(self.store), refresh=running)
+                return render_index(self.store, entries, refresh=running)
             if asked == link_to(self.store, self.store.trade_offs_path):
                 entries = [self._study(folder).entry for folder in self.store.studies()]
-                return trade_offs_of(self.store, entries, read_imports(self.store))
-            for search in self.store.searches():
-                if link_to(self.store, search.report_path) == quote(unquote(asked)):
-                    return self._search(search)
+                return trade_offs_of(self.store, entries)
             for study in self.store.studies():
                 if link_to(self.store, study.report_path) == quote(unquote(asked)):
                     return self._report(study)
-            return None
+            return next(filter(None, (each.page(self.store, quote(unquote(asked))) for each in shown())), None)
 
     def _report(self, folder: StudyFolder) -> str | None:
         study = self._study(folder)
@@ -79,17 +75,6 @@ class ServedStore:
         if progress not in study.pages:
             study.pages = {progress: render_page(study.entry.summary, progress, home="/")}
         return study.pages[progress]
-
-    def _search(self, folder: SearchFolder) -> str | None:
-        try:
-            summary = read_search(folder.path)
-        except (ReportError, StoreError, OSError):  # the index entry has the error
-            return None
-        if folder not in self._searches or self._searches[folder][0] != summary:
-            from reports.page.html.search_page import render_page as render_search  # noqa: PLC0415 (optuna is slow to import)
-
-            self._searches[folder] = (summary, render_search(summary))
-        return self._searches[folder][1]
 
     def _study(self, folder: StudyFolder) -> _Study:
         known = self._studies.get(folder)
@@ -113,6 +98,23 @@ def _written(documents: StudyDocuments) -> Written:
     files = [*others, *(entry for digest in smaller for entry in store.written(digest))]
     found = [(str(path), path.stat()), *((entry.path, entry.stat()) for entry in files)]
     return documents.tables.stamps, frozenset((place, of.st_mtime_ns, of.st_size) for place, of in found)
+
+
+class _Until(io.RawIOBase):
+    """What a client sends until a deadline, however it is spread over the time. Then reading raises TimeoutError."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._deadline = connection, time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request took too long")
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
 
 
 class _Server(ThreadingHTTPServer):
@@ -150,10 +152,16 @@ def server(root: Path | str, port: int) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         timeout = TIMEOUT_SECONDS
 
+        def setup(self) -> None:
+            super().setup()
+            self.rfile.close()
+            self.rfile = io.BufferedReader(_Until(self.connection, self.timeout))
+
         def do_HEAD(self) -> None:
             self.do_GET()
 
         def do_GET(self) -> None:
+            self.connection.settimeout(self.timeout)  # for the whole answer
             if self.headers.get("Host", "").partition(":")[0] not in NAMES:
                 self.send_error(HTTPStatus.FORBIDDEN)
                 return

@@ -28,7 +28,7 @@ COSTS = {
     "kv": "KV cache at the longest context",
     "decode": "decoding time per token at the longest context",
     "peak-memory": "peak memory in training",
-    "parameters": "parameters",
+    "parameters": "total parameters",
     "flops-per-token": "FLOPs per token",
 }
 """Axis titles for costs that studies measure differently, by the prefix of the cost's key."""

@@ -19,6 +19,10 @@ ALIKE = 5e-3
 """Relative difference below which declared costs count as equal."""
 
 
+VISIBLE = 0.02
+"""Smallest relative difference of a cost that is called a difference."""
+
+
 @dataclass(frozen=True)
 class Cost:
     """`ratios` are arm / baseline; exact for a `declared` cost, else with intervals."""
@@ -42,6 +46,12 @@ class Cost:
         """Whether the architecture gives all arms the same cost."""
         return self.declared and all_one(self.ratios.values())
 
+    @property
+    def differs(self) -> bool:
+        """Whether some arm's cost differs visibly and beyond measurement noise."""
+        known = self.ratios.values()
+        return any(abs(each.mean - 1) > VISIBLE and (self.declared or each.excludes(1)) for each in known)
+
 
 def all_one(ratios: Iterable[Estimate]) -> bool:
     """Whether all ratios are 1 within `ALIKE`."""
@@ -56,7 +66,7 @@ def cost_ratios(data: Collected) -> tuple[Cost, ...]:
     for context in sorted({each.context for arm in arms for each in arm.cache_bytes}, reverse=True):
         sizes = {a.name: e.bytes for a in arms for e in a.cache_bytes if e.context == context}
         caches.append(_declared(data, f"kv-{context}", f"KV cache at {context:,} tokens", sizes))
-    parameters = _declared(data, "parameters", "parameters", {arm.name: arm.parameters for arm in arms})
+    parameters = _declared(data, "parameters", "total parameters", {arm.name: arm.parameters for arm in arms})
     flops = _declared(data, "flops-per-token", "FLOPs per token", {arm.name: arm.flops_per_token for arm in arms})
     processes = data.costs.processes if data.costs else ()
     point = next((point for each in processes if (point := each.judged("decoding"))), None)

@@ -11,7 +11,17 @@ import numpy as np
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.curves import Curve, Line, average, lines_of
-from reports.page.figures.base import NEUTRAL, Figure, ends, late_range, line, mean_and_range, thin_line, thinned
+from reports.page.figures.base import (
+    NEUTRAL,
+    Figure,
+    ends,
+    late_range,
+    leaves_out,
+    line,
+    mean_and_range,
+    thin_line,
+    thinned,
+)
 from reports.page.figures.style import ArmStyle, blank
 from reports.page.sections import Section
 from reports.page.wording.table import frame_table
@@ -58,7 +68,7 @@ class DifferenceCurves(Section):
             line(figure, style[curve.arm], curve)
         figure.add_hline(y=0, line=NEUTRAL)
         figure.update_xaxes(tickformat=".0%")
-        low, high = late_range(curves)
+        low, high = late_range(curves, thin)
         figure.update_yaxes(range=[min(low, 0), max(high, 0)])
         rows = [
             (curve.arm, f"{point.x:.0%}", *mean_and_range(point)) for curve in curves for point in thinned(curve.points)
@@ -69,8 +79,7 @@ class DifferenceCurves(Section):
             note=(
                 "Validation loss minus the baseline's with the same seed at the same share of training. "
                 + "Thin lines: seeds. " * bool(thin)
-                + "Verdicts use the end of training only. The axis leaves out the first steps and arms far above the "
-                "others: zoom out to see them."
+                + f"Verdicts use the end of training only. {leaves_out(curves, 'the first steps')}"
             ),
             alt=ends(curves, "difference"),
             drawing=figure,

@@ -13,12 +13,15 @@ from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.curves import Curve, mean_curve
 from reports.page.figures.base import (
+    EARLY,
     Figure,
+    Mark,
     Switch,
     SwitchOption,
     band,
     ends,
     late_range,
+    leaves_out,
     mean_and_range,
     short,
     thinned,
@@ -38,12 +41,13 @@ UNITS = {
     "flops": "training FLOPs",
     "seconds": "training time (s)",
 }
+RAW = ("raw", "spike", "diverged")
 SHOWN = {
     "none": (),
     "averages of 5 %": ("train, coarse",),
     "averages of 1 %": ("train",),
-    "averages of 5 %, and raw": ("train, coarse", "raw"),
-    "raw": ("raw",),
+    "averages of 5 %, and raw": ("train, coarse", *RAW),
+    "raw": RAW,
 }
 """Choices of training-loss curves to show, by averaging window (share of all steps). The first is the default."""
 MOST_WITH_BANDS = 6
@@ -95,15 +99,14 @@ def _figure(curves: list[Curve], losses: Losses, summary: StudySummary, style: M
         *_compared(figure, style, curves, summary),
         *_marks(figure, style, runs),
     ]
-    shown = _shown([kind for kind, _, _ in steps])
+    shown = _shown([kind for kind, _, _ in steps], curves, _compared_marks(summary), runs)
     for trace, visible in zip(figure.data, shown.options[shown.chosen].traces["visible"], strict=True):
         trace["visible"] = visible
-    if curves:
-        figure.update_yaxes(range=late_range([curve for curve in curves if curve.kind == "validation"] or curves))
+    figure.update_layout(shown.options[shown.chosen].layout)
+    judged = [curve for curve in curves if curve.kind == "validation"]
     rows = [
         (curve.arm, *(f"{clock[curve.arm].read(unit, point.x):.5g}" for unit in UNITS), *mean_and_range(point))
-        for curve in curves
-        if curve.kind == "validation"
+        for curve in judged
         for point in thinned(curve.points)
     ]
     raw = [len(runs) for runs in drawn_raw(runs).values()]
@@ -116,9 +119,9 @@ def _figure(curves: list[Curve], losses: Losses, summary: StudySummary, style: M
         else (
             "Means over seeds on the validation part; bands are ranges over seeds. Open marks at the end: loss on the "
             "test part, which verdicts compare. The training loss can be added: averaged over neighbouring steps (a "
-            f"share of all) and seeds, or raw, {which} as logged, downsampled with peaks kept. Triangles are spikes, "
-            "crosses the last loss of runs that diverged. The axis leaves out the initial drop and arms far above the "
-            "others: zoom out to see them."
+            f"share of all) and seeds, or raw, {which} as logged, downsampled with peaks kept; then triangles are "
+            "spikes, and crosses the last loss of runs that diverged. "
+            f"{leaves_out(judged or curves, 'the initial drop')}"
         ),
         alt=ends(curves, "validation"),
         drawing=figure,
@@ -153,15 +156,31 @@ def _read(clock: Clock, unit: str, steps: list[float | None]) -> list[float | No
     return [None if math.isnan(value) else short(value) for value in read]
 
 
-def _shown(kinds: list[str]) -> Switch:
-    smoothed = {kind for shown in SHOWN.values() for kind in shown}
-    options = (
-        SwitchOption(text, {"visible": [kind in shown or kind not in smoothed for kind in kinds]}, {})
-        for text, shown in SHOWN.items()
-    )
+def _shown(kinds: list[str], curves: Sequence[Curve], compared: Sequence[Mark], runs: Sequence[RunLoss]) -> Switch:
+    """Switch of the curves of the training loss. The axis of every choice has room for all that it draws."""
+    chosen = {kind for shown in SHOWN.values() for kind in shown}
+    judged = [curve for curve in curves if curve.kind == "validation"] or curves
+    options = []
+    for text, shown in SHOWN.items():
+        beside = [curve for curve in curves if curve.kind in shown]
+        marks = [*compared, *(_raw_marks(runs) if "raw" in shown else ())]
+        layout = {"yaxis.range": late_range(judged, beside, marks)} if curves else {}
+        options.append(SwitchOption(text, {"visible": [kind in shown or kind not in chosen for kind in kinds]}, layout))
     # Before any run has ended there are no means, only raw losses.
-    first = "raw" if set(kinds) == {"raw"} else "none"
+    first = "none" if curves else "raw"
     return Switch("shown", "training loss", tuple(options), list(SHOWN).index(first))
+
+
+def _compared_marks(summary: StudySummary) -> list[Mark]:
+    return [(arm.name, arm.loss.mean) for arm in summary.arms if arm.loss is not None]
+
+
+def _raw_marks(runs: Sequence[RunLoss]) -> Iterator[Mark]:
+    """Raw losses after the early part of training, spikes and last losses of diverged runs."""
+    for run in runs:
+        late = run.losses[run.steps >= EARLY * run.steps[-1]] if len(run.steps) else run.losses
+        ends = [loss for _, loss in (*run.spikes, *([run.diverged] if run.diverged else []))]
+        yield from ((run.arm, loss) for loss in (*late.tolist(), *ends) if math.isfinite(loss))
 
 
 def _raw(figure: Drawing, style: Mapping[str, ArmStyle], runs: Sequence[RunLoss], alone: bool) -> Iterator[Placed]:

@@ -39,9 +39,12 @@ class TradeOff(Section):
 
     @property
     def shown(self) -> tuple[Cost, ...]:
-        """Costs in which arms may differ, the most relevant first."""
+        """Costs in which arms may differ, those in which they do differ first, the most relevant of them first. None if
+        no cost differs."""
         differing = [cost for cost in self.costs if not cost.is_same]
-        return tuple(sorted(differing, key=rank))
+        if not any(cost.differs for cost in differing):
+            return ()
+        return tuple(sorted(differing, key=lambda cost: (not cost.differs, rank(cost))))
 
     @property
     def distinct(self) -> tuple[Cost, ...]:

@@ -14,6 +14,7 @@ from reports.page.wording import (
     effect_words,
     failure_words,
     finding_words,
+    law_words,
     reference_words,
     rung_words,
     short_answer,
@@ -36,9 +37,14 @@ class ArmAnswer:
 def headline(summary: StudySummary) -> str:
     """How differences change along a ladder, the answer in one sentence of at most 25 words, and what both must not be
     read without."""
-    return _unanswered(summary) or _qualified(
-        summary, f"{rung_words.trend(summary)} {short_answer.answer(summary)}".strip()
-    )
+    if said := _unanswered(summary):
+        return said
+    trend, short = rung_words.trend(summary), short_answer.answer(summary)
+    whole = _qualified(summary, f"{trend} {short}".strip())
+    if more := len(whole.split()) - len(trend.split()) - len(short.split()):  # words of the qualifier
+        short = short_answer.answer(summary, short_answer.MOST_WORDS - more)
+        whole = _qualified(summary, f"{trend} {short}".strip())
+    return whole
 
 
 def in_full(summary: StudySummary) -> str:
@@ -73,6 +79,7 @@ def qualifiers(summary: StudySummary) -> Iterator[str]:
     yield from filter(None, ["" if said_already else undertrained(summary.study).strip()])
     if not rung_words.trend(summary):
         yield from filter(None, [rung_words.clauses(summary.changes)])
+    yield from law_words.conversion(summary.worth)
     yield from filter(None, (each.answer(summary) for each in summary.sections.values() if not each.is_the_question))
 
 

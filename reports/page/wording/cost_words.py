@@ -18,7 +18,7 @@ of one arm may differ by as much."""
 SAME = "the same"
 NO_CHANGE = "no measurable change in"
 UNKNOWN_SPEED = "speeds not measured"
-COUNTED = ("FLOPs", "parameters")
+COUNTED = ("FLOPs", "total parameters")
 """Costs that are counted: `fewer`, not `less`."""
 TIME = " time per token"
 """Suffix of the names of measured times."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from reports.judge.findings.worth import NATS, Worth
 from reports.judge.ladders.laws import LadderArm
 from reports.judge.statistics.interval import Interval
 from reports.judge.verdicts import ALPHA
@@ -36,12 +39,21 @@ def _worth(arm: LadderArm) -> str:
     worth = arm.speed_up
     if worth is None:
         return ""
-    text = f"at the largest size it is worth {_times(worth.compute_factor)} the baseline's compute"
+    text = f"over {worth.compute.budgets} sizes its effective compute is {words.times(worth.compute_factor)}"
+    if worth.compute.trend and worth.compute.changes:
+        text += f", which {worth.compute.changes} with size ({words.p_value(worth.compute.trend[1])})"
     if worth.effective is None or worth.throughput_ratio is None:
         return text
-    speed = f"and runs at {worth.throughput_ratio:.2f}× the FLOP/s"
-    return f"{text} {speed}: an effective speed-up of {_times(worth.effective)}"
+    speed = f"and it runs at {worth.throughput_ratio:.2f}× the FLOP/s"
+    return f"{text}, {speed}: an effective speed-up of {words.times(worth.effective)}"
 
 
-def _times(factor: Interval) -> str:
-    return f"{factor.value:.2f}× ({factor.low:.2f} to {factor.high:.2f})"
+def conversion(worth: Worth | None) -> Iterator[str]:
+    """`At a loss of 3.30, 0.01 nats are worth 6.9 % of compute (6.4 to 7.4 %), by pre's own curve over sizes.`"""
+    if worth is not None:
+        share, low, high = (100 * (each - 1) for each in (worth.nats.value, worth.nats.low, worth.nats.high))
+        yield (
+            f"Effective compute (×) is each difference read off the baseline's own curve over {worth.axis}s: at its "
+            f"loss of {worth.loss:.2f}, {NATS} nats are worth {share:.2g} % of compute ({low:.2g} to "
+            f"{high:.2g} %)."
+        )

@@ -15,19 +15,19 @@ def undertrained(study: StudyDocument) -> str:
 
 
 def conditions(study: StudyDocument) -> str:
-    """Conditions of an answer: `57 k non-embedding parameters, 20 tokens per parameter, learning rates not tuned`."""
+    """Conditions of an answer: `57 k parameters, 20 tokens per parameter, learning rates not tuned`."""
     return f"{', '.join(_size_and_length(study))}{_checkpoints(study)}, {rates(study)}"
 
 
 def scale_of(study: StudyDocument) -> str:
-    """`57 k non-embedding parameters · 20 tokens per parameter`."""
+    """`57 k parameters · 20 tokens per parameter`."""
     return f"{' · '.join(_size_and_length(study))}{_checkpoints(study)}"
 
 
 def _size_and_length(study: StudyDocument) -> tuple[str, str]:
     sizes = prefixed_range([arm.parameters_non_embedding for arm in study.arms])
     lengths = prefixed_range([arm.length.tokens_per_parameter for arm in study.arms])
-    return f"{sizes} non-embedding parameters", f"{lengths} tokens per parameter"
+    return f"{sizes} parameters", f"{lengths} tokens per parameter"
 
 
 def _checkpoints(study: StudyDocument) -> str:
@@ -42,9 +42,9 @@ def _checkpoints(study: StudyDocument) -> str:
 
 
 def trained(arm: StudyArm, train_tokens: int | None) -> str:
-    """`pre: 543 steps, 20 tokens per non-embedding parameter, 0.3 epochs.`"""
+    """`pre: 543 steps, 20 tokens per parameter, 0.3 epochs.`"""
     epochs = "" if train_tokens is None else f", {arm.tokens / train_tokens:.2g} epochs"
-    per_parameter = f"{arm.length.tokens_per_parameter:.3g} tokens per non-embedding parameter"
+    per_parameter = f"{arm.length.tokens_per_parameter:.3g} tokens per parameter"
     source = f", from the checkpoint {arm.checkpoint}" if arm.checkpoint else ""
     if arm.teacher:
         source += f", {taught_by(arm.teacher)}"

@@ -161,6 +161,8 @@ TERMS = {
     "undertrained": f"Trained for fewer than {LIMITS}: the loss says little about longer training.",
     "tuned, carried, written": "Origin of learning rates: tuned for each arm in this study; carried over from earlier "
     "tuning; written in the study and not tuned.",
+    "parameters": "Those of the layers: without embeddings, and without the head, tied to them or not. Total "
+    "parameters include both.",
     "pilot": "A study that only estimates and gives no verdicts. It spends none of the 5 % error rate.",
     "look": "One judgement of a question. Each look spends a part of the question’s 5 % error rate, whatever it finds.",
     "rung": "One size or training length of a study’s ladder; all rungs ask the same question.",

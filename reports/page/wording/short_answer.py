@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from reports.judge.findings.comparison import Judgement
+from reports.judge.findings.next_steps import NextStep, next_steps, promise
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.withheld import PILOT, UNDERTRAINED, UNLEARNT
 from reports.judge.reading.outcomes import FAILED
@@ -14,10 +15,12 @@ from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate
 from reports.page.wording import words
 from reports.page.wording.arm_names import brief
-from reports.page.wording.cost_words import alike, all_measured, clear_costs, sure_changes, unknown_speed
+from reports.page.wording.cost_words import alike, all_measured, sure_changes, unknown_speed
 
 MOST_WORDS = 25
 MOST_NAMED = 3
+CLEAR = 2
+"""A difference below this part of its interval's half width is said to be none so far."""
 LEAST = 2
 """Smallest difference of times, in per cent, that is mentioned."""
 OPEN = ("inconclusive", "cannot tell")
@@ -29,10 +32,10 @@ WITHHELD = {
 """Short forms of the reasons for missing verdicts."""
 
 
-def answer(summary: StudySummary) -> str:
+def answer(summary: StudySummary, most: int = MOST_WORDS) -> str:
     """`pre is best: double is 0.059 nats worse (0.024 to 0.094); post is 0.152 worse; post_same_rate does not train.`
 
-    Clauses are added while there is room, the most important first.
+    Clauses are added while there is room for `most` words, the most important first.
     """
     first = next((s.answer(summary) for s in summary.sections.values() if s.is_the_question), "")
     if first:
@@ -46,7 +49,7 @@ def answer(summary: StudySummary) -> str:
         return f"A single arm, so nothing is compared: {summary.baseline} reached {reached} nats."
     lead, *others = filter(None, _with_length(summary, list(_clauses(summary, compared))))
     for clause in others:
-        if len(f"{lead}{clause}".split()) <= MOST_WORDS:
+        if len(f"{lead}{clause}".split()) <= most:
             lead += clause
     return f"{lead}."
 
@@ -86,10 +89,10 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
         yield _also(worse, "worse")
         yield f"; {_names(same)} {_plural(same, 'makes', 'make')} no difference" if same else ""
     elif same:
-        cheapest = min(same, key=lambda each: (not clear_costs(each.comparison.costs), _mean(each)))
-        cost = _cost(cheapest, "the same")
-        alike = [each for each in same if _cost(each, "the same") == cost]
-        whose = f" for {_names(alike)}" if len(alike) < len(same) and sure_changes(cheapest.comparison.costs) else ""
+        changed = [each for each in same if _cost(each, "")]
+        cost = _cost(changed[0], "") if changed else _cost(same[0], "the same")
+        such = [each for each in changed if _cost(each, "") == cost]
+        whose = f" for {_names(such)}" if 0 < len(such) < len(same) else ""
         within = f"{base} to within {summary.study.margin or 0:g} nats{cost}{whose}"
         yield f"{_names(same)} {_plural(same, 'matches', 'match')} {within}"
         yield _also(worse, "worse")
@@ -104,7 +107,7 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
         yield _cost(worse[0], "")
         yield _also(worse[1:], "worse too")
     elif unsettled:
-        yield from _undecided(unsettled, "" if summary.effects else base)
+        yield from _undecided(summary, unsettled, "" if summary.effects else base)
     elif equal:
         yield f"{_names(equal)} {_plural(equal, 'computes', 'compute')} the same as {base}"
     elif len(failed) == len(compared):
@@ -148,14 +151,37 @@ def _also(others: Sequence[Judgement], what: str) -> str:
     return f"; {_names(others)} {_plural(others, 'is', 'are')} {what}" if others else ""
 
 
-def _undecided(unsettled: Sequence[Judgement], base: str) -> Iterator[str]:
-    seen, lowest = [each.comparison.detectable.value for each in unsettled if each.comparison.detectable], unsettled[0]
-    if len(unsettled) == 1:
-        yield f"Undecided: {lowest.arm} differs by {_interval(lowest)}"
+def _undecided(summary: StudySummary, unsettled: Sequence[Judgement], base: str) -> Iterator[str]:
+    """`untied looks better by 0.03 nats; not certain yet`, and what would make it certain: `: 4 fresh seeds would tell
+    (about 6 minutes)`. base: the baseline, empty if judgements are of effects."""
+    lowest = unsettled[0]
+    yield f"{lowest.arm} {_looks(lowest, base)}"
+    if lowest.comparison.waits_for_rates:
+        yield ": its best learning rate may lie beyond those tried"
     else:
-        yield f"Undecided for {_names(unsettled)}: {lowest.arm}{_rank(lowest, base)}, differs by {_interval(lowest)}"
-    if seen:
-        yield f"; smallest detectable difference: {'up to ' * (max(seen) > min(seen))}{max(seen):.2g} nats"
+        yield next(
+            (f": {each.seeds} fresh seeds would tell{_takes(each)}" for each in next_steps(summary) if each.seeds), ""
+        )
+    yield _also(unsettled[1:], "undecided too")
+
+
+def _looks(judged: Judgement, base: str) -> str:
+    """`looks better by 0.03 nats; not certain yet`; with a difference that is small beside its interval, `is about as
+    good as pre (−0.027 to +0.022 nats); not certain yet`."""
+    value, half = judged.comparison.difference, None
+    if value is not None:
+        half = value.half_width if value.half_width is not None and math.isfinite(value.half_width) else 0.0
+    if value is None or half is None or not value.mean or abs(value.mean) < half / CLEAR:
+        alike = f"is about as good as {base}" if base else "changes little"
+        return f"{alike} ({_interval(judged)}); not certain yet"
+    size = f"{abs(value.mean):.{words.decimals(half or value.mean)}f}"
+    if not base:
+        return f"seems to {'lower' if value.mean < 0 else 'raise'} the loss by {size} nats; not certain yet"
+    return f"looks {'better' if value.mean < 0 else 'worse'} by {size} nats; not certain yet"
+
+
+def _takes(step: NextStep) -> str:
+    return "" if step.seconds is None else f" ({promise(replace(step, chance=None)).partition(' of ')[0]})"
 
 
 def _rank(lowest: Judgement, base: str) -> str:

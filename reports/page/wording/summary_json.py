@@ -23,7 +23,12 @@ def documents(summary: StudySummary) -> JsonObject:
     return {
         "references": _references(summary),
         "arms": [
-            {**_arm(arm), "standing": standing(summary, arm.name) or None, "sign_kept": signs.get(arm.name)}
+            {
+                **_arm(arm),
+                "effective_compute": _compute(summary, arm.name),
+                "standing": standing(summary, arm.name) or None,
+                "sign_kept": signs.get(arm.name),
+            }
             for arm in summary.arms
         ],
         "effects": [{**_effect(each), "sign_kept": signs.get(each.effect.name)} for each in summary.effects],
@@ -55,6 +60,12 @@ def _references(summary: StudySummary) -> JsonObject | None:
         return None
     read, whole = ({**each.model_dump(), "bits_per_byte": each.bits_per_byte} for each in (known.read, known.whole))
     return {**read, "whole": whole}
+
+
+def _compute(summary: StudySummary, arm: str) -> JsonObject | None:
+    """An arm's effective compute; null for the baseline, and without two budgets of it."""
+    found = summary.worth.arms.get(arm) if summary.worth else None
+    return None if found is None else {"factor": found.value, "interval": ends_as_json(found.low, found.high)}
 
 
 def _arm(arm: ArmSummary) -> JsonObject:

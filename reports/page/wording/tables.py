@@ -119,8 +119,10 @@ def budgets_table(summary: StudySummary) -> Table:
         "FLOPs": lambda arm: _against(words.large(arm.budget.flops), arm.budget.flops, base.flops),
         "tokens": lambda arm: _against(words.count(arm.budget.tokens), arm.budget.tokens, base.tokens),
         "steps": lambda arm: words.whole(arm.budget.steps),
-        "parameters": lambda arm: _against(words.count(arm.budget.parameters), arm.budget.parameters, base.parameters),
-        "embedding parameters": lambda arm: words.count(arm.parameters_embedding),
+        "parameters": lambda arm: words.count(arm.parameters_non_embedding),
+        "total parameters": lambda arm: _against(
+            words.count(arm.budget.parameters), arm.budget.parameters, base.parameters
+        ),
         # without a comparison: a run's time does not show which arm is faster, since other work may have slowed it
         "train time": lambda arm: words.seconds(arm.budget.train_seconds),
     }

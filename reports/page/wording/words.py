@@ -140,6 +140,19 @@ def ends(value: Interval, *, sign: bool = False) -> str:
     return f"{middle} ({low} to {high})"
 
 
+def times(factor: Interval) -> str:
+    """`×1.08 (1.01 to 1.16)`; `×1.62 (at least 1.31)` if an end is beyond what was measured."""
+    low, high = factor.low > 0, math.isfinite(factor.high)
+    digits = 2 if factor.value >= 0.1 else 3
+    said = {
+        (True, True): f" ({factor.low:.{digits}f} to {factor.high:.{digits}f})",
+        (True, False): f" (at least {factor.low:.{digits}f})",
+        (False, True): f" (at most {factor.high:.{digits}f})",
+        (False, False): " (no bounds)",
+    }
+    return f"×{factor.value:.{digits}f}{said[low, high]}"
+
+
 def detectable(found: Interval) -> str:
     """`0.036 (0.019 to 0.23)`: the detectable difference, with its uncertainty."""
     value, low, high = (f"{each:.{decimals(each)}f}" for each in (found.value, found.low, found.high))

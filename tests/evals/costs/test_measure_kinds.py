@@ -10,16 +10,16 @@ import pytest
 import torch
 
 import zoo
-from evals.costs.fit import fit
+from ablate.wings.foretell.fit import fit
+from ablate.wings.foretell.roofline import predict
 from evals.costs.point import Point
-from evals.costs.roofline import predict
 from evals.costs.spec import NO_CACHE, MeasureSpec
 from evals.costs.speed import measure
+from tests.ablate.wings.foretell.test_fit import allocated
+from tests.ablate.wings.foretell.test_roofline import IDEAL
 from tests.documents import plain_of
 from tests.evals.costs.test_cache_kinds import text_of
-from tests.evals.costs.test_fit import allocated
 from tests.evals.costs.test_measure import QUICK, approx_quartiles, repeats_of
-from tests.evals.costs.test_roofline import IDEAL
 from zoo.mixers._cross import CrossAttentionLayer
 from zoo.model import Decoder
 

@@ -46,7 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--campaign", metavar="NAME", help="name of the campaign (default: the study's name and scale)")
     parser.add_argument(
-        "--campaign-budget", metavar="TIME", help="time that all proposals of the campaign may take (default: no limit)"
+        "--total-budget",
+        metavar="TIME",
+        help="time that all proposals judged with this option may take, whatever their campaign (default: no limit)",
     )
     parser.add_argument(
         "--alpha", type=float, default=0.1, metavar="X", help="false-discovery rate of kept changes (default: 0.1)"
@@ -69,9 +71,7 @@ def run(options: argparse.Namespace) -> int:
     found = ablate.judge(
         options.study,
         budget=seconds_of("budget", options.budget),
-        campaign_budget=None
-        if options.campaign_budget is None
-        else seconds_of("campaign-budget", options.campaign_budget),
+        total_budget=None if options.total_budget is None else seconds_of("total-budget", options.total_budget),
         **given(options, "change", "arm", "name", "replicate", "campaign", "alpha"),
         **given_run_options(options),
     )
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
 def seconds_of(option: str, text: str) -> float:
     """The seconds of `90s`, `20m` or `2h`. Raises OptionError for any other text."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smh])", text)
     if match is None:
         raise OptionError(f"--{option} {text}: expected a time such as 90s, 20m or 2h")
     return float(match[1]) * UNITS[match[2]]

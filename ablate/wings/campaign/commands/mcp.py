@@ -1,6 +1,6 @@
 """Serve plan, judge, compare, zoo, claims and studies as tools of the Model Context Protocol, over stdin and stdout.
 
-Clients name studies and files below the working folder only, load no plug-ins, and train for `--max-budget` a campaign.
+Clients name studies and files below the working folder only, load no plug-ins, and train for `--max-budget` in total.
 A client starts it: {"command": "ablate", "args": ["mcp", "--store", "runs"]}. Needs `pip install 'ablate-lm[mcp]'`.
 """
 
@@ -13,7 +13,10 @@ from ablate.commands import DONE, add_store
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--max-budget", default="1h", metavar="TIME", help="time that a campaign's proposals may take (default: 1h)"
+        "--max-budget",
+        default="1h",
+        metavar="TIME",
+        help="time that clients' proposals may take in this store, in total (default: 1h)",
     )
     add_store(parser)
 

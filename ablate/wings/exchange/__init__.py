@@ -1,0 +1,11 @@
+"""Models from elsewhere, and for elsewhere: checkpoints imported as runs, and runs exported to transformers."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(
+    commands=("import", "export"),
+    face={"importing": ("Imported", "import_model"), "exporting": ("export",)},
+    adds={"ablate.api.evaluating": "import_request", "reports.page.html.site": "imports_shown"},
+)

@@ -1,0 +1,7 @@
+"""A search over everything with a name: commands, models, settings, studies, claims and documentation."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(commands=("find",), groups={"find": "ask"}, face={"finding": ("Found", "find")})

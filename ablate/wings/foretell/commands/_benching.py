@@ -1,0 +1,63 @@
+"""The output of `ablate bench`: a table of both libraries, and the conditions of the measurement."""
+
+from __future__ import annotations
+
+from ablate.wings.foretell.bench import OURS, THEIRS, BenchDocument
+
+HEADER = ("", OURS, "theirs", "speed, theirs = 1", "memory, theirs = 1")
+PHASES = {"train": "training step", "prefill": "prefill", "decode": "decoding"}
+MIB = 2**20
+
+
+def rows(document: BenchDocument) -> list[tuple[str, ...]]:
+    table = [_row(title, document["phases"][phase], THEIRS) for phase, title in PHASES.items()]
+    beside = document["training_beside"]
+    return [*table, *(_row(f"{PHASES['train']}, {name}", found, name) for name, found in beside.items())]
+
+
+def _row(title: str, found: BenchDocument, theirs: str) -> tuple[str, ...]:
+    ratio, grown = found["ratio"], [found[side]["peak_growth_bytes"] for side in (OURS, theirs)]
+    return (
+        title,
+        *(_side(found[side]) for side in (OURS, theirs)),
+        f"{ratio['median']:.2f} ({ratio['q25']:.2f} to {ratio['q75']:.2f})",
+        f"{grown[0] / grown[1]:.2f}" if all(grown) else "–",
+    )
+
+
+def _side(found: BenchDocument) -> str:
+    speed, grown = found["tokens_per_second"]["median"], found["peak_growth_bytes"]
+    used = f"{speed:,.0f} tokens/s, {100 * found['share_of_ceiling']:.0f} %"
+    return used + ("" if grown is None else f", {grown / MIB:,.0f} MiB")
+
+
+def conditions(document: BenchDocument) -> str:
+    """One line: the model, the machine and the settings of a measurement."""
+    threads = "" if document["device"] == "cuda" else f", threads: {document['threads']}"
+    return (
+        f"{document['parameters'] / 1e6:,.1f} M parameters, context {document['context']:,}, "
+        f"batch {document['batch']}, {document['dtype']} on {document['device']}{threads}"
+    )
+
+
+def _attention(document: BenchDocument) -> str:
+    """`fused`, or what each phase takes where they differ: `training step flex, prefill plain, decoding plain`."""
+    found = {title: document["phases"][phase]["attention"] or "none" for phase, title in PHASES.items()}
+    names = set(found.values())
+    return names.pop() if len(names) == 1 else ", ".join(f"{title} {name}" for title, name in found.items())
+
+
+def explained(document: BenchDocument) -> str:
+    top = document["ceilings"]
+    return (
+        f"{conditions(document)}. "
+        f"{'Our training step and decoding are compiled, theirs are not. ' if document['compiled'] else ''}"
+        f"Our attention: {_attention(document)}. "
+        f"Medians of {document['rounds']} alternating rounds; in brackets, the quartiles of the rounds' ratios.\n"
+        f"Shares are of this machine's ceiling: {top['flops_per_second'] / 1e9:,.0f} GFLOP/s of matrix products for "
+        f"training and prefill, and {top['copy_bytes_per_second'] / 1e9:,.1f} GB/s of a copy for decoding, which "
+        "reads weights and cache; above 100 % where these fit in the processor's caches.\n"
+        "Memory: peak use during the work, minus what was in use before.\n"
+        f"Largest difference between their log-probabilities: {document['largest_difference']:.1e}. "
+        f"transformers {document['versions']['transformers']}, torch {document['versions']['torch']}."
+    )

@@ -1,0 +1,18 @@
+"""Claims of others: the handbook and the atlas of results, studies registered before they run, tables replicated."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(
+    commands=("register", "atlas", "claims", "replicate", "ledger"),
+    groups={"claims": "ask", "replicate": "run", "atlas": "look"},
+    folded={"register": ("plan", "--register"), "ledger": ("report", "--ledger")},
+    face={
+        "atlas": ("atlas",),
+        "claims": ("HandbookClaim", "claims"),
+        "registering": ("Registration", "register"),
+        "replicating": ("Replication", "replicate"),
+    },
+    adds={"ablate.running.stages": "registering"},
+)

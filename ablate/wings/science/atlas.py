@@ -1,0 +1,144 @@
+"""`ablate.atlas`: a static site with the results on every claim and variant."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import reports
+from ablate.api.catalogue import catalogued, settings_of
+from ablate.api.model_table import published_model
+from ablate.api.published import text
+from ablate.api.recorded import RESULTS
+from ablate.planning.claims import stated
+from ablate.plugins import check_groups
+from ablate.study.claim_spec import ClaimSpec
+from ablate.study.handbook import handbook
+from ablate.study.written import SHIPPED, read_study, shipped
+from ablate.wings.science.findings import findings_files
+from ablate.wings.science.papers import FOLDER, papers
+from ablate.wings.science.readme import tables_file
+from ablate.wings.science.site import atlas_pages, report_paths
+from ablate.wings.science.sources import CatalogueEntry, Sources, StatedStudy, VariantSetting
+from reports.results.document import Plain, RecordedResult
+from store import Store
+from store.errors import ArgumentError
+from store.files import write_texts
+from zoo.presets import names
+from zoo.settings.descriptions import descriptions
+
+
+def atlas(
+    sources: Sequence[str | Path] = (),
+    *,
+    out: str | Path,
+    findings: str | Path | None = None,
+    tables: str | Path | None = None,
+) -> Path:
+    """Write the atlas: a card for each claim, a page for each variant, and the table of published models.
+
+    Args:
+        sources: stores, folders of recorded results, or single result files; if empty, the results that ship.
+        out: the folder of the site.
+        findings: a Markdown file to write a summary of at most 1,500 words to.
+        tables: a Markdown file whose tables of results, between markers, are updated.
+
+    Returns:
+        The path of the index page.
+
+    Raises:
+        AblateError: a source is none of these, or is damaged; `tables` has no marker, or names an absent result.
+
+    Example:
+        >>> ablate.atlas(["runs", "studies/results"], out="site")
+        PosixPath('site/index.html')
+    """
+    results, pages = gathered(sources or [RESULTS])
+    known = known_sources()
+    texts = {
+        Path(out) / path: text for path, text in atlas_pages(results, known, report_paths(Path(out), pages)).items()
+    }
+    if findings is not None:
+        texts |= findings_files(results, known, Path(findings))
+    if tables is not None:
+        texts |= tables_file(results, study_files(), Path(tables))
+    write_texts(texts)
+    return Path(out) / "index.html"
+
+
+def study_files() -> dict[str, Path]:
+    """Files of the shipped studies by name, replications of papers included."""
+    studies = {name: SHIPPED / f"{name}.yaml" for name in shipped()}
+    return studies | {name: FOLDER / f"{name}.yaml" for name in papers()}
+
+
+def gathered(sources: Sequence[str | Path]) -> tuple[tuple[RecordedResult, ...], dict[str, Path]]:
+    """One result per study and scale, and the reports that exist, by name. Later sources override earlier ones."""
+    results: dict[str, RecordedResult] = {}
+    pages: dict[str, Path] = {}
+    for source in map(Path, sources):
+        for result, page in _results_of(source):
+            results[result.name] = result
+            pages.pop(result.name, None)
+            if page is not None:
+                pages[result.name] = page
+    return tuple(results[name] for name in sorted(results)), pages
+
+
+def _results_of(source: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
+    if Store(source).exists:
+        yield from reports.results_of_store(source)
+    elif source.is_file():
+        yield reports.read_result(source), None
+    elif source.is_dir():
+        yield from ((reports.read_result(path), None) for path in sorted(source.glob("*@*.json")))
+    else:
+        raise ArgumentError("sources", "expected a store, or a file or folder of recorded results", str(source))
+
+
+def known_sources() -> Sources:
+    """The shipped studies as written, the catalogue, the published models, and the handbook."""
+    check_groups()
+    return Sources(
+        tuple(map(_stated, shipped())),
+        tuple(_entries()),
+        tuple(map(published_model, names())),
+        tuple(handbook().values()),
+    )
+
+
+def _stated(name: str) -> StatedStudy:
+    """A study file as written, with the additions of its scales. No models are built."""
+    data = read_study(name).document.data
+    layers = [data, *(data.get("scales") or {}).values()]
+    arms = {arm: edits for layer in reversed(layers) for arm, edits in _arms_in(layer)}
+    specs = (ClaimSpec.model_validate(each) for layer in layers for each in layer.get("claims") or ())
+    claims = (stated(each, data["baseline"], planned="", screens="factors" in data) for each in specs)
+    source, labels = data.get("source") or "", data.get("labels") or {}
+    return StatedStudy(name, data["question"], source, arms, tuple(claims), data.get("needs"), labels)
+
+
+def _arms_in(layer: Plain) -> Iterator[tuple[str, Plain]]:
+    """Arms and factors with their edits. The arms of a grid or search are not named: its settings take their place."""
+    for section in ("arms", "factors"):
+        named = ((name, edits or {}) for name, edits in (layer.get(section) or {}).items())
+        yield from ((name, edits) for name, edits in named if isinstance(edits, Mapping) and "." not in name)
+    for values in (layer.get("grid"), (layer.get("search") or {}).get("space")):
+        yield from ((path, {path: None}) for path in values or {})
+
+
+def _entries() -> Iterator[CatalogueEntry]:
+    for axis, of in catalogued().items():
+        for name, (documented, cls) in of.items():
+            docs = descriptions(cls)
+            settings = ((key, _shown(value), docs.get(key, "")) for key, value in settings_of(cls).items())
+            yield CatalogueEntry(
+                axis, name, inspect.getdoc(documented) or "", tuple(VariantSetting(*each) for each in settings)
+            )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("kind") or value)
+    return "null" if value is None else text(value) or "[]"

@@ -1,0 +1,130 @@
+"""Forest plot of a card: one strip per row, on a common axis, with positions in per cent of the width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ablate.wings.science.cards import Card, CardRow
+from reports.page.html.ranked import RING, SHAPES, Axis
+from reports.page.sections.claims import MARKS
+from reports.page.wording import words
+from reports.results.document import RecordedInterval
+
+SHAPE_OF = {**SHAPES, **MARKS, "stalled": SHAPES["failed"], "diverged": SHAPES["failed"]}
+"""SVG path of a mark by outcome or verdict; undecided ones have `RING`."""
+RATIOS = (0.1, 0.125, 0.2, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 2.0, 4.0, 5.0, 8.0, 10.0)
+"""Ticks of an axis of ratios."""
+TEXT_WIDTH = 13.0
+"""Width of a tick's text, in per cent of the axis on a phone."""
+MOST_TICKS = 5
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A row with positions: `mark` is the mean, `bar` the interval."""
+
+    row: CardRow
+    kind: str
+    """CSS class of the outcome."""
+    shape: str
+    mark: float | None
+    bar: tuple[float, float] | None
+    seeds: tuple[float, ...]
+    said: str
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Strips, the positions of no effect and of the published effect, and the axis."""
+
+    strips: tuple[Strip, ...]
+    zero: float
+    published: float | None
+    ticks: tuple[tuple[float, str], ...]
+    unit: str
+
+    @property
+    def is_drawn(self) -> bool:
+        return any(strip.mark is not None for strip in self.strips)
+
+
+def forest(card: Card) -> Forest:
+    """The plot of a card."""
+    axis = axis_over([0.0, *(_at(card, value) for value in _values(card))])
+    return Forest(
+        strips=tuple(_strip(card, row, axis) for row in card.rows),
+        zero=axis.place(0.0),
+        published=None if card.published is None else axis.place(_at(card, card.published)),
+        ticks=ratio_ticks(axis) if card.is_ratio else axis.ticks(MOST_TICKS),
+        unit="ratio" if card.is_ratio else "nats" if card.claim is None or card.claim.measure == "loss" else "",
+    )
+
+
+def axis_over(values: Sequence[float]) -> Axis:
+    """An axis that contains all values, with room on both sides of zero."""
+    room = 0.12 * max(map(abs, values)) or 0.01
+    return Axis(min(*values, -room), max(*values, room))
+
+
+def _values(card: Card) -> Iterator[float]:
+    if card.published is not None:
+        yield card.published
+    for row in card.rows:
+        if row.effect is not None:
+            known = (row.effect.mean, row.effect.low, row.effect.high)
+            yield from (each for each in known if each is not None)
+
+
+def _at(card: Card, value: float) -> float:
+    """Position on the axis before scaling: ratios are logarithmic, so that 1 is at zero."""
+    return math.log(value) if card.is_ratio else value
+
+
+def ratio_ticks(axis: Axis) -> tuple[tuple[float, str], ...]:
+    """Round ratios from 1 outwards, at least a text's width apart."""
+    inside = [each for each in RATIOS if not axis.cuts(math.log(each))]
+    middle, kept = inside.index(1.0), [1.0]
+    for side in (inside[middle::-1], inside[middle:]):
+        last = 1.0
+        for each in side:
+            if abs(axis.place(math.log(each)) - axis.place(math.log(last))) >= TEXT_WIDTH:
+                last = each
+                kept.append(each)
+    return tuple((axis.place(math.log(each)), f"{each:g}×") for each in sorted(kept))
+
+
+def _strip(card: Card, row: CardRow, axis: Axis) -> Strip:
+    effect = row.effect
+    ends = None
+    if effect is not None and not (effect.low is None and effect.high is None):
+        low, high = (effect.low, effect.high)
+        ends = (
+            axis.place(axis.low if low is None else _at(card, low)),
+            axis.place(axis.high if high is None else _at(card, high)),
+        )
+    return Strip(
+        row=row,
+        kind=row.outcome.replace(" ", "-"),
+        shape=SHAPE_OF.get(row.outcome, RING),
+        mark=None if effect is None else axis.place(_at(card, effect.mean)),
+        bar=ends,
+        seeds=tuple(axis.place(each) for each in row.seeds if not axis.cuts(each)),
+        said=said(row.effect, card.is_ratio),
+    )
+
+
+def said(effect: RecordedInterval | None, is_ratio: bool = False) -> str:
+    """`+0.059 (+0.024 to +0.094)`, `0.125×`; empty without an effect."""
+    if effect is None:
+        return ""
+    if is_ratio:
+        known = effect.low is not None and effect.high is not None and effect.low != effect.high
+        return f"{effect.mean:.3g}×" + (f" ({effect.low:.3g} to {effect.high:.3g})" if known else "")
+    if effect.low is None and effect.high is None:
+        return words.signed(effect.mean, 3)
+    low = -math.inf if effect.low is None else effect.low
+    high = math.inf if effect.high is None else effect.high
+    digits = words.decimals((high - low) / 2)
+    return f"{words.signed(effect.mean, digits)} ({words.signed(low, digits)} to {words.signed(high, digits)})"

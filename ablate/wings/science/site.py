@@ -1,0 +1,169 @@
+"""The pages of the atlas. No page makes network requests."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from ablate.api import model_table
+from ablate.wings.science.beside import beside, caveats, signs
+from ablate.wings.science.cards import STANDINGS, Card, cards, conditions_of
+from ablate.wings.science.forest import forest
+from ablate.wings.science.handbook_page import answers, choices, rows
+from ablate.wings.science.result_pages import ranked_result
+from ablate.wings.science.sources import ARXIV, Sources, year_of
+from ablate.wings.science.topics import TOPICS
+from ablate.wings.science.variants import by_axis, variant_pages, variants_in
+from reports.judge.reach.outcomes import NEAR
+from reports.page.html.ranked import RING, SHAPES
+from reports.page.html.templating import coded, render_plain, source
+from reports.page.sections.claims import MARKS
+from reports.results.document import RecordedResult
+
+OWN = Path(__file__).parent / "templates"
+STYLES = ("atlas.css",)
+SHAPE_OF = {**MARKS, "measured": SHAPES["baseline"]}
+"""SVG path of a standing's mark; undecided ones have `RING`."""
+ADDRESS = re.compile(r"https?://[^\s,;)<]+[^\s,;).<]")
+
+
+def atlas_pages(
+    results: Sequence[RecordedResult], sources: Sources, reports: Mapping[str, Path] | None = None
+) -> dict[str, str]:
+    """Text of every page by path. reports: paths of reports by result name, relative to the atlas's folder."""
+    found = cards(results, sources.studies)
+    variants = variant_pages(sources.catalogue, found, sources.models)
+    known = {(page.entry.axis, page.entry.name): page.entry.slug for page in variants}
+    shared: dict[str, object] = {
+        "forest": forest,
+        "cited": cited,
+        "caveats": caveats,
+        "signs": signs,
+        "beside": beside,
+        "near": f"{NEAR:g}",
+        "shape": lambda standing: SHAPE_OF.get(standing, RING),
+        "links": lambda card: [
+            (name, known[axis, name]) for axis, name in sorted(variants_in(card.parts) & set(known))
+        ],
+        "entries": {entry.id: entry.claim for entry in sources.handbook},
+        "reports": {name: Path(path).as_posix() for name, path in (reports or {}).items()},
+    }
+    inner = {**shared, "root": "../"}
+    return {
+        "index.html": _page(
+            "index",
+            source("atlas.js", OWN),
+            shared,
+            results=results,
+            counts=counts(found),
+            answered=by_topic([card for card in found if card.results]),
+            unanswered=by_study([card for card in found if not card.results]),
+            topics=[topic for topic in TOPICS if any(topic in card.topics for card in found)],
+            years=sorted({card.year for card in found if card.year}, reverse=True),
+        ),
+        "handbook.html": _page(
+            "handbook",
+            source("handbook.js", OWN),
+            shared,
+            rows=rows(sources.handbook, found),
+            answers=answers(sources.handbook),
+            choices=choices(sources.handbook),
+            year=year_of,
+        ),
+        "variants.html": _page("variants", "", shared, axes=by_axis(variants)),
+        **{f"variants/{page.entry.slug}.html": _page("variant", "", inner, page=page) for page in variants},
+        "models.html": _page(
+            "models",
+            "",
+            shared,
+            columns=model_table.COLUMNS,
+            models=model_table.oldest_first(sources.models),
+            cell=model_table.cell,
+        ),
+        **{f"results/{result.name}.html": _result(result, found, inner) for result in results},
+        "models.md": model_table.as_markdown(sources.models),
+        "models.csv": model_table.as_csv(sources.models),
+    }
+
+
+@dataclass(frozen=True)
+class StudyCards:
+    """The cards of one study, its question first."""
+
+    question: str
+    cards: tuple[Card, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.cards)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return counts(self.cards)
+
+    @property
+    def answers(self) -> list[str]:
+        return [result.answer for result in self.cards[0].results]
+
+
+def by_study(found: Iterable[Card]) -> list[StudyCards]:
+    """Cards by the study that they are of, in alphabetical order of its name."""
+    of: dict[str, list[Card]] = {}
+    for card in found:
+        of.setdefault(card.study, []).append(card)
+    ordered = (sorted(own, key=lambda card: card.claim is not None) for _, own in sorted(of.items()))
+    return [StudyCards(own[0].question, tuple(own)) for own in ordered]
+
+
+def by_topic(found: Iterable[Card]) -> dict[str, list[StudyCards]]:
+    """Studies by the topic that most of their cards have."""
+    groups: dict[str, list[StudyCards]] = {topic: [] for topic in TOPICS}
+    for study in by_study(found):
+        topics = Counter(topic for card in study.cards for topic in card.topics)
+        groups[max(TOPICS, key=lambda topic: topics[topic])].append(study)
+    return {topic: studies for topic, studies in groups.items() if studies}
+
+
+def counts(found: Iterable[Card]) -> dict[str, int]:
+    """Number of cards by standing, in the order of `STANDINGS`."""
+    known = Counter(card.standing for card in found)
+    return {standing: known[standing] for standing in STANDINGS if known[standing]}
+
+
+def _result(result: RecordedResult, found: Iterable[Card], shared: Mapping[str, object]) -> str:
+    return _page(
+        "result",
+        "",
+        shared,
+        result=result,
+        figure=ranked_result(result),
+        conditions=conditions_of(result),
+        cards=[card for card in found if card.claim and result in card.results],
+    )
+
+
+def _page(name: str, script: str, shared: Mapping[str, object], **context: Any) -> str:
+    return render_plain(f"{name}.html.j2", STYLES, script, own=OWN, **{"root": "", **shared, "here": name, **context})
+
+
+def cited(text: str) -> Markup:
+    """Text with its URLs and arXiv identifiers as links, and what stands between backticks as code."""
+    shown = ADDRESS.sub(r'<a rel="noreferrer" href="\g<0>">\g<0></a>', str(coded(text)))
+    return Markup(ARXIV.sub(_link, shown))
+
+
+def _link(found: re.Match[str]) -> str:
+    identifier = found.group().removeprefix("arXiv:")
+    return f'<a rel="noreferrer" href="https://arxiv.org/abs/{identifier}">{found.group()}</a>'
+
+
+def report_paths(folder: Path, pages: Mapping[str, Path]) -> dict[str, Path]:
+    """Reports by the name of their result, relative to the atlas's folder."""
+    return {name: Path(os.path.relpath(page.resolve(), folder.resolve())) for name, page in pages.items()}

@@ -1,0 +1,7 @@
+"""Services that runs are logged to, one per file."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(adds={"ablate.tracking": ""})

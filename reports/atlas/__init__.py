@@ -1,1 +1,0 @@
-"""The atlas: recorded evidence on every claim and every variant, as a site of static pages."""

@@ -1,0 +1,20 @@
+"""Places where wings and their like add to the floors below them.
+
+A floor that can be added to asks for modules by the name of a place, its own: it does not know who adds them, and works
+if nobody does. Nothing is imported here, so adding is cheap.
+"""
+
+from __future__ import annotations
+
+_added: dict[str, list[str]] = {}
+
+
+def extend(place: str, module: str) -> None:
+    """Add a module, or a package, to a place."""
+    if module not in _added.setdefault(place, []):
+        _added[place].append(module)
+
+
+def added_to(place: str) -> tuple[str, ...]:
+    """Names of what was added to a place, in alphabetical order."""
+    return tuple(sorted(_added.get(place, ())))

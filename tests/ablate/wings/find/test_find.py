@@ -1,0 +1,144 @@
+"""What papers call things is found: the first screen of `ablate find` has it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import ablate
+from ablate.cli import main
+from ablate.wings.find.finding import everything
+from zoo.vocabulary import nearest, says, synonyms
+
+FIRST = 6
+"""Results that count as the first screen."""
+PHRASES = {
+    "qk norm": "qk_norm",
+    "QK-norm": "qk_norm",
+    "query-key normalization": "qk_norm",
+    "sliding window": "window",
+    "Sliding-Window Attention": "window",
+    "SWA": "window",
+    "local attention": "window",
+    "WSD": "schedule: wsd",
+    "warmup-stable-decay": "schedule: wsd",
+    "trapezoidal schedule": "schedule: wsd",
+    "learning rate schedule": "schedule",
+    "cosine annealing": "schedule: cosine",
+    "tied": "tie_embeddings",
+    "tying": "tie_embeddings",
+    "weight tying": "tie_embeddings",
+    "untied embeddings": "tie_embeddings",
+    "GQA": "kv_heads",
+    "multi-query attention": "kv_heads",
+    "multi-head latent attention": "mixers: mla",
+    "SwiGLU": "ffns: swiglu",
+    "squared ReLU": "ffns: relu2",
+    "mixture of experts": "ffns: topk_moe",
+    "MoE": "ffns: topk_moe",
+    "load-balancing loss": "balance_loss",
+    "rotary embeddings": "positions: rope",
+    "rope theta": "base",
+    "ALiBi": "positions: alibi",
+    "no positional encoding": "positions: nope",
+    "relative position bias": "positions: t5",
+    "pre-LN": "norm_placement",
+    "Post-Norm": "norm_placement",
+    "sandwich norm": "norm_placement",
+    "RMSNorm": "norms: rmsnorm",
+    "dynamic tanh": "norms: dyt",
+    "parallel attention": "topology",
+    "attention sinks": "sinks",
+    "logit soft-capping": "softcap",
+    "gated attention": "gate",
+    "state space models": "mixers: mamba",
+    "Mamba-2": "mixers: mamba2",
+    "delta rule": "mixers: gated_deltanet",
+    "RetNet": "mixers: retention",
+    "linear transformers": "mixers: linear_attention",
+    "native sparse attention": "mixers: nsa",
+    "multi-token prediction": "mtp",
+    "layer sharing": "sharing",
+    "Muon": "optimizers: muon",
+    "Newton-Schulz": "optimizers: muon",
+    "muP": "width_transfer",
+    "hyperparameter transfer": "width_transfer",
+    "EMA": "average",
+    "gradient clipping": "grad_clip",
+    "knowledge distillation": "teacher",
+    "masked language modeling": "objectives: masked",
+    "associative recall": "sources: mqar",
+    "needle in a haystack": "sources: needle",
+    "lm-eval harness": "evaluations: tasks",
+    "speculative decoding": "decoding: speculate",
+    "mlp ratio": "d_ff",
+    "hidden size": "d_model",
+    "batch size": "batch",
+    "hamster wheel": "",
+}
+
+
+@pytest.mark.parametrize(("phrase", "name"), PHRASES.items())
+def test_a_phrase_of_papers_is_found_by_name(phrase: str, name: str) -> None:
+    found = [each.name for each in ablate.find(phrase)[:FIRST]]
+    assert name in found if name else not found
+
+
+def test_every_synonym_is_of_something() -> None:
+    """The table's names are those of settings, values, variants and studies, and none is a synonym of itself."""
+    known = {name for each in everything() for name in (each.name, each.name.split(": ")[-1])}
+    assert sorted(set(synonyms()) - known) == []
+
+
+@pytest.mark.parametrize("phrase", ["qk norm", "QK-norm", "sliding window", "WSD", "learning rate schedule"])
+def test_claims_studies_and_zoo_ask_the_same_words(phrase: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["find", phrase, "--json"]) == 0
+    kinds = {each["kind"] for each in json.loads(capsys.readouterr().out)}
+    assert (main(["claims", phrase]) == 0) == ("claim" in kinds)
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("word", "suggested"),
+    [
+        ("tied", "tie_embeddings"),
+        ("tying", "tie_embeddings"),
+        ("weight tying", "tie_embeddings"),
+        ("sliding window", "window"),
+        ("rotary", "rope"),
+        ("QK Norm", "qk_norm"),
+    ],
+)
+def test_an_unknown_name_of_the_zoo_is_translated(
+    word: str, suggested: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["zoo", word]) == 2
+    assert f"did you mean '{suggested}'?" in capsys.readouterr().err
+
+
+def test_a_value_is_told_as_that_of_its_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["zoo", "WSD"]) == 2
+    assert "'wsd' is a value of schedule, see `ablate zoo schedule`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase", "is_said"),
+    [
+        ("RMSNorm reaches the loss", "rms-norm", True),
+        ("QK-norm widens the range", "qk norms", True),
+        ("a window of W tokens", "sliding window", True),
+        ("normalisation of queries", "normalization", True),
+        ("the window", "windowed", False),
+        ("attention to tokens", "retention", False),
+        ("grows", "rows", False),
+    ],
+)
+def test_words_are_equal_but_for_their_spelling(text: str, phrase: str, is_said: bool) -> None:
+    assert says(text, phrase) == is_said
+
+
+def test_a_name_is_preferred_to_one_that_is_spelled_alike() -> None:
+    assert nearest("swish", ["swiglu", "silu", "switch"]) == "silu"
+    assert nearest("Post-LN", ["block.norm", "block.norm_placement"]) == "block.norm_placement"
+    assert nearest("nothing", ["silu"]) is None

@@ -1,0 +1,60 @@
+"""Trials of a kernel in a process of its own. New kernels are known to leave results uninitialised, to hang, and to end
+their process, so the first use in a process first runs a module that compares the kernel with its definition."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+WRONG = 3
+"""Exit status of a trial whose results are wrong."""
+TRIAL_SECONDS = 300.0
+"""A trial that takes longer counts as hanging. It first loads torch: ten seconds, or minutes on a busy machine."""
+
+
+def trial_of(module: str) -> tuple[str, ...]:
+    """The command that runs a module as a trial on this machine's GPU."""
+    return sys.executable, "-P", "-m", module
+
+
+def trial_fault(
+    command: Sequence[str], wrong: str = "gives wrong results", timeout_seconds: float = TRIAL_SECONDS
+) -> str | None:
+    """Fault of the kernel that a trial in a subprocess finds; None if it finds none. A trial that cannot start, as on a
+    GPU that only one process may use, is no evidence against the kernel. wrong: words for wrong results."""
+    inherited = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *([inherited] if inherited else [])])
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            timeout=timeout_seconds,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    except subprocess.TimeoutExpired:
+        return "hangs"
+    if done.returncode < 0:
+        return "crashes"
+    return wrong if done.returncode == WRONG else None
+
+
+def poison_freed_memory(device: str) -> None:
+    """Free memory full of NaN, for the allocator to hand out again."""
+    blocks = [
+        torch.full((size,), float("nan"), device=device) for size in (2**10, 2**13, 2**16, 2**20) for _ in range(16)
+    ]
+    del blocks
+
+
+def close_to(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], tolerance: float) -> bool:
+    """Whether tensors differ by at most `tolerance` of the largest entry of each; false for NaN."""
+    errors = [(one - other).abs().max() / other.abs().max() for one, other in zip(found, expected, strict=True)]
+    return all(bool(error <= tolerance) for error in errors)
