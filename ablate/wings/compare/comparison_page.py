@@ -42,6 +42,9 @@ def write_comparison(found: LossComparison, path: Path | str) -> Path:
     Returns:
         The file.
 
+    Raises:
+        OSError: the file cannot be written.
+
     Example:
         >>> ablate.write_comparison(ablate.compare("losses.csv"), "report.html")
     """
@@ -56,9 +59,10 @@ def comparison_page(found: LossComparison) -> str:
     seeds = found.runs["seed"].len()
     notes = [f"{note[0].upper()}{note[1:]}." for note in filter(None, found.notes)]
     return render(
-        Path(__file__).with_name("comparison.html.j2"),
+        "comparison.html.j2",
         FIGURES,
         {"config": CONFIG, "figures": {figure.key: drawn(figure, found.source, name) for figure in figures}},
+        own=Path(__file__).parent,
         title=title,
         source=Path(found.source).name if found.source else "",
         answer=answer(found),

@@ -52,18 +52,17 @@ def source(name: str, own: Path | None = None) -> str:
     return loader.get_source(environment(own), name)[0]
 
 
-def render(template: str | Path, scripts: tuple[str, ...], data: Any, **context: Any) -> str:
-    """A page with figures: a template with Plotly, our own scripts, and their `data`, which includes `figures`.
-
-    template: its name, or its path if it is not beside this file.
+def render(template: str, scripts: tuple[str, ...], data: Any, own: Path | None = None, **context: Any) -> str:
+    """A page with figures: a template with Plotly, our own scripts, and their `data`, which includes `figures`. own:
+    the folder of templates and scripts that are not beside this file.
 
     Plotly and the data are compressed to keep the page small; the browser unpacks them.
     """
-    script = "".join(map(source, ("unpack.js", *scripts)))
+    script = "".join(source(name, own) for name in ("unpack.js", *scripts))
     plotly = plotly_js(data["figures"].values())
     return (
-        environment(template.parent if isinstance(template, Path) else None)
-        .get_template(template.name if isinstance(template, Path) else template)
+        environment(own)
+        .get_template(template)
         .render(
             **context,
             style=Markup("".join(map(source, STYLES))),
