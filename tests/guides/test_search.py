@@ -69,7 +69,10 @@ def test_from_a_space_to_the_next_scale(
         return capfd.readouterr().out
 
     planned = said(plan)
-    assert "Search: up to 10 trials, at most 1 of them further seeds of leading settings, and 6 runs" in planned and "Undertrained" not in planned
+    assert (
+        "Search: up to 10 trials, at most 1 of them further seeds of leading settings, and 6 runs" in planned
+        and "Undertrained" not in planned
+    )
     _interrupted_and_shared(first)
     assert json.loads(said(first))["trials"] == {"finished": 10}
     folder = Store("runs").search("small", "cpu")
