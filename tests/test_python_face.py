@@ -67,8 +67,8 @@ def test_options_are_the_same_for_type_checkers_callers_and_the_command_line(
 
 def test_an_option_that_a_function_does_not_take_is_refused() -> None:
     call: Any = ablate.plan  # type checkers refuse it, too
-    with pytest.raises(TypeError, match="unexpected keyword argument 'shard'"):
-        call("norm_placement", shard=True)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'stall_timeout'"):
+        call("norm_placement", stall_timeout=60)
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -229,6 +229,10 @@ def claim_problems(sections: StudySections, arms: Sequence[str]) -> Iterator[Com
         if isinstance(caveat, Caveat) and caveat.arm is not None and caveat.arm not in known:
             reason = f"unknown {noun} '{caveat.arm}'" + did_you_mean(caveat.arm, known)
             yield ("caveats", str(place), "arm"), reason
+    known, noun = _known(sections, arms)
+    for name in sections.labels:
+        if name not in known:
+            yield ("labels", name), f"unknown {noun} '{name}'" + did_you_mean(name, known)
     table = sections.published
     if table is not None and sections.design:
         yield ("published",), "cannot be combined with `design`: a published table needs arms"

@@ -219,6 +219,8 @@ class StudySections(Spec):
     """A preset of the zoo, or `checkpoint: FOLDER` for a model trained elsewhere, and edits by path."""
     arms: dict[str, StudyMap] = Field(default={})
     """Edits of the base by path, per arm; `train.…` edits the training."""
+    labels: dict[str, Annotated[str, Field(min_length=1)]] = Field(default={}, exclude_if=is_off)
+    """What pages of claims call the arms, in a few words, by name: `{in_queries: a scale in the queries}`."""
     grid: Annotated[dict[str, Annotated[list[Scalar], Field(min_length=1)]], LayerRule(replaced, spelled=by_path)] = (
         Field(default={})
     )

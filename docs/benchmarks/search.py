@@ -24,11 +24,11 @@ from optuna.trial import TrialState
 import ablate
 from ablate.running.context import open_context
 from ablate.running.corpora import prepare_corpora
-from ablate.searching.asking import suggest
-from ablate.searching.racing import fronts
-from ablate.searching.trial_runner import IllegalError, Job, StudyTrialRunner
 from ablate.study.reading import load_study
 from ablate.study.search_space import Params
+from ablate.wings.search.asking import suggest
+from ablate.wings.search.racing import fronts
+from ablate.wings.search.trial_runner import IllegalError, Job, StudyTrialRunner
 
 FRESH = (0, 1, 2, 3, 4)
 MOST_PROPOSALS = 2_000

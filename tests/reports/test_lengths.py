@@ -41,10 +41,11 @@ def test_headline_and_figures_say_undertrained(tmp_path: Path) -> None:
     said = "Undertrained: post, with 0.055 of 5 tokens per parameter and 20 of 500 steps; these losses reflect early"
     assert said in finding_words.headline(summary)
     marked = [title for title in titles(summary) if title.endswith("(undertrained)")]
-    assert marked == [
-        "post: +0.100 ± 0.031 nats, the same training speed, 3 seeds: worse (undertrained)",
-        "Loss against pre: post worse (undertrained)",
-    ]
+    assert marked == ["Loss against pre: post worse (undertrained)"]
+    slower = summary_of(
+        tmp_path / "slower", Arm("pre", LOSSES), Arm("post", [2.6, 2.61, 2.6], tokens_before=0, speed=2000)
+    )
+    assert len([title for title in titles(slower) if title.endswith("(undertrained)")]) == 2
 
 
 def test_they_do_not_of_arms_that_trained_for_long_enough(tmp_path: Path) -> None:

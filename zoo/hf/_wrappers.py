@@ -65,7 +65,7 @@ def language_model(whole: Any) -> Any:
         return whole
     body, head = _parts(whole)
     inner = _folder.without_weights(text, auto_class(text).from_config)
-    setattr(inner, inner.base_model_prefix, body)
+    inner.set_submodule(next(name for name, module in inner.named_modules() if type(module) is type(body)), body)
     inner.set_output_embeddings(head)
     text.tie_word_embeddings = head.weight is inner.get_input_embeddings().weight
     inner.train(whole.training)

@@ -45,6 +45,7 @@ class Found:
 
     @cached_property
     def whole(self) -> str:
+        """All of its text."""
         return f"{self.name} {self.about} {self.text}"
 
 
@@ -57,6 +58,9 @@ def find(*phrases: str) -> tuple[Found, ...]:
 
     Returns:
         What was found: names first, then first sentences, then texts; empty if nothing was.
+
+    Raises:
+        PluginError: a plug-in among the parts cannot be used.
 
     Example:
         >>> ablate.find("weight tying")[0].name

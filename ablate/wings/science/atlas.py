@@ -115,7 +115,8 @@ def _stated(name: str) -> StatedStudy:
     arms = {arm: edits for layer in reversed(layers) for arm, edits in _arms_in(layer)}
     specs = (ClaimSpec.model_validate(each) for layer in layers for each in layer.get("claims") or ())
     claims = (stated(each, data["baseline"], planned="", screens="factors" in data) for each in specs)
-    return StatedStudy(name, data["question"], data.get("source") or "", arms, tuple(claims), data.get("needs"))
+    source, labels = data.get("source") or "", data.get("labels") or {}
+    return StatedStudy(name, data["question"], source, arms, tuple(claims), data.get("needs"), labels)
 
 
 def _arms_in(layer: Plain) -> Iterator[tuple[str, Plain]]:

@@ -15,6 +15,7 @@ from reports.judge.reach.outcomes import distance, outcome_at
 from reports.judge.reading.inputs import Inputs
 from reports.judge.verdicts import Outcome
 from reports.page.wording import words
+from reports.page.wording.arm_names import spelled
 from reports.page.wording.input_words import inputs
 from reports.page.wording.reference_words import pair_note
 from reports.results.document import RecordedArm, RecordedInterval, RecordedResult, parts_of
@@ -241,7 +242,7 @@ def _claim(
     return Card(
         key=key,
         study=name,
-        title=statement(claim),
+        title=statement(_in_words(claim, study.labels if study else {})),
         question=results[0].question if results else study.question if study else "",
         claim=claim,
         source=claim.source or (study.citation if study else "") or "",
@@ -251,6 +252,16 @@ def _claim(
         rows=rows,
         results=tuple(results),
     )
+
+
+def _in_words(claim: StudyClaim, labels: Mapping[str, str]) -> StudyClaim:
+    """The claim with what its arms are called in words."""
+
+    def said(name: str) -> str:
+        return labels.get(name) or spelled(name).replace("_", " ")
+
+    named = {key: said(name) for key in ("arm", "against") if (name := getattr(claim, key))}
+    return claim.model_copy(update={**named, "order": tuple(map(said, claim.order))})
 
 
 def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[CardRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ablate.api.model_table import PublishedModel
 from reports.results.document import Plain
@@ -20,7 +20,8 @@ BROKEN = 80
 
 @dataclass(frozen=True)
 class StatedStudy:
-    """A study file: its question, its arms' edits by path, its claims, and the scale that it needs if it names one."""
+    """A study file: its question, its arms' edits by path, its claims, the scale that it needs if it names one, and
+    what its arms are called in words."""
 
     name: str
     question: str
@@ -28,6 +29,7 @@ class StatedStudy:
     arms: Mapping[str, Plain]
     claims: tuple[StudyClaim, ...] = ()
     needs: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -207,8 +207,7 @@ def short(value: float) -> float:
 EARLY = 0.3
 """Share of training that loss axes leave out at first: the initial fall dwarfs the rest."""
 APART = 2
-"""A curve is also left out of the range if its end is more than this many times as far above the others as these are
-apart."""
+"""A curve is also left out if it ends above the axis of the others by more than this many times that axis's height."""
 
 
 def late_range(curves: Sequence[Curve], others: Iterable[Curve] = (), marks: Iterable[Mark] = ()) -> list[float]:
@@ -216,8 +215,12 @@ def late_range(curves: Sequence[Curve], others: Iterable[Curve] = (), marks: Ite
     curves end close together. `others` and `marks` are what is drawn beside the curves."""
     above = _above(curves)
     every = [curve for curve in (*curves, *others) if curve.arm not in above]
-    late = [p for curve in every for p in curve.points if p.x >= EARLY * curve.points[-1].x]
-    return range_of(late, [value for arm, value in marks if arm not in above])
+    return range_of(_late(every), [value for arm, value in marks if arm not in above])
+
+
+def _late(curves: Iterable[Curve]) -> list[CurvePoint]:
+    """Points after the early part of training."""
+    return [p for curve in curves for p in curve.points if p.x >= EARLY * curve.points[-1].x]
 
 
 def range_of(points: Sequence[CurvePoint], values: Sequence[float] = ()) -> list[float]:
@@ -261,12 +264,13 @@ def bucket_name(first: int, last: int) -> str:
 
 def _together(curves: Sequence[Curve]) -> list[Curve]:
     """The curves without those that end far above the rest, such as stalled arms."""
-    kept = sorted(curves, key=lambda curve: curve.points[-1].mean)
-    while len(kept) > 2:
-        first, before, last = (kept[place].points[-1].mean for place in (0, -2, -1))
-        if last - before <= APART * (before - first):
-            break
-        kept.pop()
+    kept: list[Curve] = []
+    for curve in sorted(curves, key=lambda curve: curve.points[-1].mean):
+        if len(kept) >= 2:
+            low, high = range_of(_late(kept))
+            if curve.points[-1].mean - high > APART * (high - low):
+                break
+        kept.append(curve)
     return kept
 
 

@@ -466,3 +466,12 @@ def test_the_atlas_in_a_browser(pages: dict[str, str], tmp_path: Path, browser: 
     assert page.evaluate("[...document.querySelectorAll('.topic')].filter(topic => !topic.hidden).length") == 1
     assert page.evaluate("getComputedStyle(document.querySelector('.topic[hidden]')).display") == "none"
     page.close()
+
+
+def test_arms_are_called_what_their_study_labels_them(sources: Sources) -> None:
+    """In titles of claims; without a label, by their names in words."""
+    found = cards([], sources.studies)
+    titles = {card.title for card in found if card.study == "attention_scale" and card.claim}
+    first = "1/√d in the first weights of the queries: the same loss as 1/√d on the scores and √D on the embeddings"
+    assert first in titles
+    assert not any(name in card.title for card in found if card.claim for name in card.names if "_" in name)
