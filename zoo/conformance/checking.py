@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -11,6 +11,7 @@ from zoo.compatibility.matrix import SMALL, AxisOption, axes, combine
 from zoo.conformance.checks import CHECKS, Check, shape
 from zoo.conformance.combinations import covering_one
 from zoo.conformance.subject import NOT_APPLICABLE, CheckSubject
+from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.mixers import Mixer
 from zoo.settings.registry import place_in_plugin
@@ -125,10 +126,23 @@ def _unmarked_values(mixer: Mixer) -> str:
 
 def _models(kind: str, quick: bool) -> Iterator[tuple[str, ModelSpec]]:
     """Models with a variant, by name, simplest first: there, a mistake is easiest to find."""
-    for option in options_of(kind):
+    options = options_of(kind)
+    for number, option in enumerate(options):
         yield _named({option.axis: option})
+        if number + 1 == len(options):
+            yield from _at_defaults(kind, option)
         if not quick:
             yield from map(_named, covering_one(option))
+
+
+def _at_defaults(kind: str, option: AxisOption) -> Iterator[tuple[str, ModelSpec]]:
+    """The model with a variant's default settings, which its examples may not have; none if the small model's sizes do
+    not fit them."""
+    plain = {key: {"kind": kind} for key, value in option.edits.items() if isinstance(value, dict) and "kind" in value}
+    try:
+        yield _named({option.axis: replace(option, name=f"{kind} (defaults)", edits={**option.edits, **plain})})
+    except SpecError:
+        return
 
 
 def _named(row: Mapping[str, AxisOption]) -> tuple[str, ModelSpec]:
