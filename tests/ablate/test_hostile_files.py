@@ -77,7 +77,7 @@ def zipped_again(path: Path, content: bytes) -> None:
             new.writestr("folder/file", content)
 
 
-WITHOUT_END = {"type": "Split", "pattern": {"Regex": r"(\w+\s?)+!"}, "behavior": "Isolated", "invert": False}
+WITHOUT_END = {"type": "Split", "pattern": {"Regex": r"(\w+\s?)+[^\w\s]"}, "behavior": "Isolated", "invert": False}
 """A tokenizer's expression that backtracks until the library panics."""
 
 HOSTILE: dict[str, Hostile] = {
