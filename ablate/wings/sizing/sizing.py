@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from ablate.api.planning import plan
 from ablate.api.study_names import StudyLike
 from ablate.api.study_plan import StudyPlan
@@ -37,13 +39,13 @@ class Sized:
     """
 
     plan: StudyPlan
-    sets: dict[str, object]
+    sets: dict[str, JsonValue]
     seconds: float
     fits: bool
 
     def document(self) -> JsonObject:
         """JSON form, for `ablate plan --minutes N --json`."""
-        return {**self.plan.document(), "sized": {"sets": dict(self.sets), "seconds": self.seconds, "fits": self.fits}}  # type: ignore[dict-item]
+        return {**self.plan.document(), "sized": {"sets": self.sets, "seconds": self.seconds, "fits": self.fits}}
 
     def lines(self) -> list[str]:
         """The lines to paste into the study, and its time."""
@@ -118,8 +120,8 @@ def size(
     return shortest
 
 
-def _settings(width: int, seeds: int | None) -> dict[str, object]:
-    own: dict[str, object] = {
+def _settings(width: int, seeds: int | None) -> dict[str, JsonValue]:
+    own: dict[str, JsonValue] = {
         "base.d_model": width,
         "budget": {"tokens_per_parameter": TOKENS_PER_PARAMETER},
     }
@@ -132,7 +134,7 @@ def _batch(found: StudyPlan) -> int | None:
     return max(1, arm.tokens // (STEPS * arm.train.context)) if arm.steps < STEPS and arm.train.batch > 1 else None
 
 
-def _with(sets: Sets, own: dict[str, object]) -> Sets:
+def _with(sets: Sets, own: dict[str, JsonValue]) -> Sets:
     """Edits from a map or from `PATH=VALUE` texts, and our own after them."""
     if isinstance(sets, Mapping):
         return {**sets, **own}
