@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ablate.api.reporting import Exported, export_report, record_result, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
-    from ablate.api.searching import SearchResult, search
     from ablate.api.starting import new
     from ablate.api.study_plan import StudyPlan
     from ablate.checkpoints import CheckpointError
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from ablate.running.engines import EngineError
     from ablate.running.rehearsing import CalibrationError
     from ablate.running.stages import Failure
-    from ablate.searching.samplers import MissingPackageError
-    from ablate.searching.storage import StorageError
     from ablate.study.problems import Problem, StudyError
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
@@ -78,6 +75,10 @@ if TYPE_CHECKING:
     from ablate.wings.science.registering import register as register
     from ablate.wings.science.replicating import Replication as Replication
     from ablate.wings.science.replicating import replicate as replicate
+    from ablate.wings.search.samplers import MissingPackageError as MissingPackageError
+    from ablate.wings.search.searching import SearchResult as SearchResult
+    from ablate.wings.search.searching import search as search
+    from ablate.wings.search.storage import StorageError as StorageError
     from ablate.wings.sizing.sizing import Sized as Sized
     from ablate.wings.sizing.sizing import size as size
 
@@ -92,13 +93,10 @@ _HOME = {
     "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",
     "Generated": "ablate.api.generating",
-    "MissingPackageError": "ablate.searching.samplers",
     "Problem": "ablate.study.problems",
     "ReportError": "reports.judge.errors",
     "Runs": "ablate.api.browsing",
     "Scores": "ablate.api.evaluating",
-    "SearchResult": "ablate.api.searching",
-    "StorageError": "ablate.searching.storage",
     "StoreError": "store",
     "Study": "ablate.study.study",
     "StudyError": "ablate.study.problems",
@@ -118,7 +116,6 @@ _HOME = {
     "record_result": "ablate.api.reporting",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
-    "search": "ablate.api.searching",
     "study_schema": "ablate.study.schema",
 }
 
@@ -132,13 +129,10 @@ __all__ = [
     "Exported",
     "Failure",
     "Generated",
-    "MissingPackageError",
     "Problem",
     "ReportError",
     "Runs",
     "Scores",
-    "SearchResult",
-    "StorageError",
     "StoreError",
     "Study",
     "StudyError",
@@ -159,7 +153,6 @@ __all__ = [
     "record_result",
     "report",
     "run",
-    "search",
     "study_schema",
 ]
 

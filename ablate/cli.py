@@ -81,7 +81,7 @@ def _ended(arguments: Sequence[str] | None) -> int:
         print(f"ablate: {str(error) or 'out of memory'}", file=sys.stderr)
         _drop_unwritten()
         return BAD_INPUT
-    except SystemExit:  # of `--help`, which is to load nothing
+    except SystemExit:  # `--help`, which loads nothing heavy
         raise
     except BaseException as error:
         return _otherwise(error)

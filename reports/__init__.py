@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from reports.page.html.export import export_study
     from reports.page.html.page import record_look
     from reports.page.html.page import render_study as render
-    from reports.page.html.search_page import render as render_search
-    from reports.page.html.site import render_site
+    from reports.page.html.site import render_other, render_site
     from reports.page.summarising import summarise_study as summarise
     from reports.page.wording.answers import closing_table as table
     from reports.page.wording.answers import headline
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from reports.results.files import read as read_result
     from reports.results.sizes import size_of
     from reports.results.storing import record_result, results_of_store
-    from store.documents import SearchDocument
 
 # Lazy, so that `import reports` is cheap.
 _HOME = {
@@ -39,7 +37,7 @@ _HOME = {
     "record_look": "reports.page.html.page",
     "record_result": "reports.results.storing",
     "render": "reports.page.html.page:render_study",
-    "render_search": "reports.page.html.search_page:render",
+    "render_other": "reports.page.html.site",
     "render_site": "reports.page.html.site",
     "results_of_store": "reports.results.storing",
     "sentence": "reports.page.wording.finding_words",
@@ -65,12 +63,9 @@ __all__ = [
     "record_look",
     "record_result",
     "render",
-    "render_search",
+    "render_other",
     "render_site",
     "results_of_store",
-    "search_answer",
-    "search_found",
-    "search_table",
     "sentence",
     "size_of",
     "step_words",
@@ -156,26 +151,3 @@ def open_arms(study_dir: Path | str) -> tuple[str, ...]:
     from reports.judge.reading.units import judging  # noqa: PLC0415
 
     return summary.open_arms(summary.summarise(judging(collect(study_dir))))
-
-
-def search_found(search_dir: Path | str) -> SearchDocument:
-    """A search's document, with scores on fresh seeds and the best trials by these scores, if there are any."""
-    from reports.searches.search import read_search  # noqa: PLC0415 (keeps the import cheap)
-
-    return read_search(Path(search_dir), curves=False).document
-
-
-def search_table(search_dir: Path | str) -> tuple[tuple[str, ...], ...]:
-    """The best trials as rows of text, header first; all trials of a search without verdicts."""
-    from reports.searches.search import read_search  # noqa: PLC0415 (keeps the import cheap)
-    from reports.searches.search_tables import closing_table  # noqa: PLC0415
-
-    return closing_table(read_search(Path(search_dir), curves=False)).lines
-
-
-def search_answer(search_dir: Path | str) -> str:
-    """The answer of a search in one sentence."""
-    from reports.searches.search import read_search  # noqa: PLC0415 (keeps the import cheap)
-    from reports.searches.search_words import headline  # noqa: PLC0415
-
-    return headline(read_search(Path(search_dir), curves=False))

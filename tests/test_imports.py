@@ -50,7 +50,8 @@ def module_of(path: Path) -> str:
 
 
 def taken(path: Path, modules: Collection[str]) -> set[str]:
-    """Modules that a file imports at any depth, those included that importlib loads by a name made of a package's."""
+    """Modules that a file imports at any depth, and those that importlib loads by a name made of a package's: none with
+    a name that begins with an underscore, which are no variants."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:
@@ -59,7 +60,7 @@ def taken(path: Path, modules: Collection[str]) -> set[str]:
             case ast.ImportFrom(module=str(package), names=names):
                 found |= {whole if (whole := f"{package}.{alias.name}") in modules else package for alias in names}
             case ast.JoinedStr(values=[ast.Constant(value=str(start)), _]) if start.endswith("."):
-                found |= {name for name in modules if name.startswith(start)}
+                found |= {name for name in modules if name.startswith(start) and "._" not in name}
     return found & set(modules)
 
 

@@ -15,7 +15,7 @@ from zoo.block_features.stochastic_depth import StochasticDepth
 from zoo.block_spec import BlockSpec
 from zoo.caching.cache import LayerCache, kept_by
 from zoo.caching.chunks import ChunkCache
-from zoo.caching.parts import PartsCache
+from zoo.caching.parts import PartsCache, begin_pass
 from zoo.caching.states import StateCache
 from zoo.init import ExpertLinear, Linear
 from zoo.residuals import Branch, Residual, ResidualLayer
@@ -87,7 +87,9 @@ class Block(nn.Module):
                 h = gates[name](h)
             if name in canon:
                 h = canon[name](h, step, parts.get(f"{CANON}.{name}"))
-            return self._dropped(part(h, step, parts.get(name)))
+            own = parts.get(name)
+            begin_pass(own)
+            return self._dropped(part(h, step, own))
 
         def look(h: Tensor) -> Tensor:
             return self._dropped(cast(nn.Module, self.cross)(h, step, parts.get(CROSS)))

@@ -11,6 +11,7 @@ from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
+from zoo.caching.parts import PartsCache
 from zoo.caching.states import StateCache, TokenStateCache
 from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODULES, Operation, Operations
 from zoo.conv import ShortConv, conv_cost, on_text
@@ -34,7 +35,7 @@ from zoo.mixers._linear import (
     split,
     unit,
 )
-from zoo.mixers._scan import STATE, ScanCost, scan
+from zoo.mixers._scan import STATE, ScanCost, ScanCosts, scan
 from zoo.norms import Norm
 from zoo.settings.axis import Choice, Examples, number
 from zoo.settings.field_tags import Features, HeadFeatures, Heads, Supports, ValuesInTests
@@ -70,7 +71,9 @@ __all__ = [
     "Operation",
     "Operations",
     "PartCost",
+    "PartsCache",
     "ScanCost",
+    "ScanCosts",
     "Scoring",
     "ShortConv",
     "SpecError",

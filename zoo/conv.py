@@ -32,9 +32,10 @@ class ShortConv(nn.Module):
 
     roles: ClassVar = {"weight": "gain", "bias": "bias"}
 
-    def __init__(self, channels: int, width: int, bias: bool = False, dilation: int = 1) -> None:
-        """dilation: δ, distance in tokens between inputs."""
+    def __init__(self, channels: int, width: int, bias: bool = False, dilation: int = 1, name: str = CONV) -> None:
+        """dilation: δ, distance in tokens between inputs. name: of the last inputs in the cache."""
         super().__init__()
+        self.name = name
         self.reach = (width - 1) * dilation
         """Number of tokens before the current one that the convolution spans."""
         self.dilation = dilation
@@ -44,17 +45,17 @@ class ShortConv(nn.Module):
 
     def new_cache(self, batch: int, dtype: torch.dtype) -> StateCache:
         """Cache of a convolution that shares no other part's cache."""
-        shape = {CONV: (self.reach, self.weight.shape[0])}
+        shape = {self.name: (self.reach, self.weight.shape[0])}
         return StateCache.zeros(batch, shape, self.weight, dtype)
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         x = on_text(x, step)
         length = x.shape[1]
         states = kept_by(self, cache, StateCache)
-        before = states.read(CONV, x.dtype) if states is not None else None
+        before = states.read(self.name, x.dtype) if states is not None else None
         x = F.pad(x, (0, 0, self.reach, 0)) if before is None else torch.cat((before, x), dim=1)
         if states is not None:
-            states.write(CONV, x[:, length:])
+            states.write(self.name, x[:, length:])
         starts = range(0, self.reach + 1, self.dilation)
         taps = [x[:, i : i + length] * weight for i, weight in zip(starts, self.weight.unbind(1), strict=True)]
         out = torch.stack(taps).sum(0) if self.bias is None else torch.stack(taps).sum(0) + self.bias

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-import reports
 from ablate.api.frames import ledger_frame
 from reports.judge.findings.history import RULES, Rule, history
 from store import Store, StoreError
 from store.documents import JsonObject, SearchDocument, StudyDocument
 from store.errors import ArgumentError
+from store.extensions import added_to
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class Runs:
     @property
     def searches(self) -> pl.DataFrame:
         """A row for each search: name, scale, question, and number of trials and of those best or on the front."""
-        found = [reports.search_found(folder.path) for folder in self.store.searches()]
+        readers = [importlib.import_module(name).search_found for name in added_to(__name__)]
+        found = [read(folder.path) for read in readers for folder in self.store.searches()]
         return pl.DataFrame(map(_search_row, found), schema=SEARCHES)
 
     @property

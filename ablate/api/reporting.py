@@ -35,7 +35,7 @@ def report(path: str | Path) -> Path:
     folder, kind = reported(path)
     try:
         if kind == "search":
-            return reports.render_search(folder)
+            return reports.render_other(folder)
         return reports.render_site(folder) if kind == "store" else reports.render(folder)
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.EACCES):

@@ -23,7 +23,6 @@ OF_THE_CORE = (
     "run",
     "plan",
     "data",
-    "search",
     "eval",
     "generate",
     "report",
@@ -37,7 +36,7 @@ COMMANDS = {name: f"{__name__}.{name}" for name in OF_THE_CORE} | wings.commands
 """Module of each command."""
 GROUPS = {
     "ask": ("new", "plan", "zoo"),
-    "run": ("run", "search"),
+    "run": ("run",),
     "look": ("list", "report", "serve"),
     "share": (),
     "models": ("eval", "generate"),

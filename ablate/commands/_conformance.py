@@ -15,11 +15,11 @@ SAID_WIDTH = 100
 """Maximum width of a progress line, in characters: a model with dozens of choices has a long name."""
 
 
-def show_check(kind: str, as_json: bool) -> int:
+def show_check(kind: str, as_json: bool, quick: bool) -> int:
     if not options_of(kind):
         near = did_you_mean(kind, checkable()) or ": see `ablate zoo` (a plug-in's? give --plugin FILE)"
         raise OptionError(f"--check {kind}: there is no such part of a model{near}")
-    found = check_variant(kind, say=_say)
+    found = check_variant(kind, _say, quick)
     failed = any(finding.failures for finding in found)
     notes = [] if failed else notes_on(kind)
     if as_json:

@@ -30,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="VARIANT",
         help="test models with a variant: causality, decoding with a cache, gradients, declared costs, saving",
     )
+    parser.add_argument("--quick", action="store_true", help="with --check: the variant by itself only, in seconds")
     add_json(parser)
 
 
@@ -41,10 +42,12 @@ def names() -> Iterable[str]:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.quick and not options.check:
+        raise OptionError("--quick needs --check VARIANT")
     if options.check:
         from ablate.commands._conformance import show_check
 
-        return show_check(options.check, options.json)
+        return show_check(options.check, options.json, options.quick)
     if options.matrix:
         from ablate.commands._catalogue import show_matrix
 

@@ -10,6 +10,7 @@ import zoo
 from ablate.training.depth_transfer import epsilon_factor
 from ablate.training.lora import Adapters
 from ablate.training.optimizers import Trained, Updates
+from ablate.training.optimizers._cautious import CautiousDecay
 from ablate.training.spec import TrainSpec
 from zoo.init import Role
 
@@ -23,7 +24,10 @@ def build_optimizer(
     model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int, n_layers: int
 ) -> Updates:
     """Build the optimizer of `spec`. roles: the role of every parameter of `model`."""
-    return spec.optimizer.build(trained(model, roles, spec, d_model, n_layers), spec.lr)
+    found = trained(model, roles, spec, d_model, n_layers)
+    if spec.optimizer.cautious_decay:
+        return CautiousDecay(spec.optimizer, found, spec.lr)
+    return spec.optimizer.build(found, spec.lr)
 
 
 def trained(model: nn.Module, roles: Mapping[str, Role], spec: TrainSpec, d_model: int, n_layers: int) -> list[Trained]:

@@ -11,6 +11,7 @@ place in the core that asks for them (`store.extensions`). Each place says what 
 
 | place | what the wing has there |
 |---|---|
+| `ablate.api.browsing` | `search_found(folder)`: a search's document |
 | `ablate.api.evaluating` | `imported_first`, which makes a run of a checkpoint's folder |
 | `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
 | `ablate.running.engines` | engines, one per file |

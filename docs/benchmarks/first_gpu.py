@@ -23,7 +23,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import zoo
 from ablate.training.compiling import compiled
-from ablate.wings.foretell.ceilings import Ceilings, measured, share
+from ablate.wings.foretell.bench import Ceilings, measured, share
 from zoo.attend import executed_backends
 from zoo.attending.fused import chosen_kernel
 from zoo.compatibility.matrix import combine

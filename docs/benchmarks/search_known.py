@@ -6,6 +6,7 @@ PYTHONPATH=. python docs/benchmarks/search_known.py --repetitions 72
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import statistics
 import tempfile
@@ -18,9 +19,9 @@ import optuna
 from optuna.trial import TrialState
 from scipy.stats import wilcoxon
 
-from ablate.searching.asking import seeds_of, suggest
-from ablate.searching.racing import standings
 from ablate.study.search_space import Params
+from ablate.wings.search.asking import seeds_of, suggest
+from ablate.wings.search.racing import standings
 from tests.ablate.known import Instant, Known, search, spec_of, study_of
 
 SPACE = """{
@@ -123,7 +124,7 @@ def compare(folder: Path, legal: Callable[[Params], bool], noise: float, options
 
     for workers in (1, 2):
         for race in options.races:
-            spec = spec_of(study, trials=trials, race=race)
+            spec = spec_of(study, trials=trials, race=race, sampler=options.sampler)
             name = f"`ablate search`, `race: {race:g}`"
             row(name, workers, lambda seed: by_ablate(lab, spec, folder, seed, workers))  # noqa: B023
         samplers = {"TPE": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
@@ -138,6 +139,7 @@ def main() -> None:
     parser.add_argument(
         "--races", nargs="+", type=float, default=(0.1, 0.0), help="the first is compared with all others"
     )
+    parser.add_argument("--sampler", type=json.loads, default='"auto"', help='as JSON, such as \'{"kind": "gp"}\'')
     parser.add_argument("--scripts", nargs="*", choices=("TPE", "random"), default=("TPE", "random"))
     parser.add_argument("--spaces", nargs="+", choices=("free", "tight"), default=("free", "tight"))
     parser.add_argument("--noises", nargs="+", type=float, default=NOISES)

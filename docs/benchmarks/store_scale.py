@@ -1,6 +1,8 @@
 """CPU seconds of commands on a store of many runs: python docs/benchmarks/store_scale.py --runs 10000
 
 The runs are those of a study of ten arms. Their documents are written as training writes them, with made-up numbers.
+With --archives 10 1000 4000, stores of these sizes are packed, merged into an empty store and checked there, one after
+the other, and the exponents are printed with which the time grows beyond that of the smallest.
 """
 
 from __future__ import annotations
@@ -8,12 +10,14 @@ from __future__ import annotations
 import argparse
 import compileall
 import json
+import math
 import random
 import re
 import resource
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -37,9 +41,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--keep", type=Path, help="make the store there, unless it is there, and keep it")
     parser.add_argument("--only", nargs="*", help="commands to measure")
+    parser.add_argument("--archives", nargs="+", type=int, metavar="RUNS", help="measure archives of these sizes")
     asked = parser.parse_args()
     for package in ("ablate", "evals", "reports", "store", "zoo"):  # as in an installed package
         compileall.compile_dir(ROOT / package, quiet=1)
+    if asked.archives:
+        measure_archives(sorted(asked.archives))
+        return
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.keep or Path(temporary)
         study, store = made(folder, asked.runs)
@@ -55,6 +63,32 @@ def main() -> None:
         for name in commands if asked.only is None else asked.only:
             seconds, mebibytes = cost([sys.executable, "-m", "ablate", *map(str, commands[name])], ADDRESSES.get(name))
             print(f"{name:14} {seconds:6.1f} s  {mebibytes:6.0f} MiB", flush=True)
+
+
+def measure_archives(sizes: list[int]) -> None:
+    """Print the time of each command at each size, and its exponents between sizes above the smallest."""
+    found: dict[str, list[float]] = {}
+    for runs in sizes:
+        with tempfile.TemporaryDirectory() as temporary:
+            study, store = made(Path(temporary), runs)
+            archive, merged = Path(temporary, "all.zip"), Path(temporary, "merged")
+            cost(
+                [sys.executable, "-m", "ablate", "run", str(study), "--store", str(store)], None
+            )  # writes its document
+            commands = {
+                "pack": ("pack", study, "--out", archive, "--store", store),
+                "merge": ("merge", archive, "--store", merged),
+                "check": ("check", merged),
+            }
+            for name, words in commands.items():
+                seconds, mebibytes = cost([sys.executable, "-m", "ablate", *map(str, words)], None)
+                found.setdefault(name, []).append(seconds)
+                print(f"{name:6} {runs:6} runs  {seconds:6.1f} s  {mebibytes:6.0f} MiB", flush=True)
+    for name, seconds in found.items():
+        beyond = [(runs - sizes[0], took - seconds[0]) for runs, took in zip(sizes, seconds, strict=True)][1:]
+        for (few, little), (many, much) in pairwise(beyond):
+            exponent = math.log(much / little) / math.log(many / few)
+            print(f"{name:6} exponent {exponent:.2f} from {few + sizes[0]} to {many + sizes[0]} runs")
 
 
 def made(folder: Path, runs: int) -> tuple[Path, Path]:

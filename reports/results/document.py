@@ -69,6 +69,8 @@ class RecordedArm(Part):
     loss: RecordedInterval | None
     difference: RecordedInterval | None
     """Paired difference from the baseline."""
+    effective_compute: RecordedInterval | None = Field(default=None, exclude_if=is_none)
+    """The difference as a factor of compute, if the study has a ladder."""
     detectable: float | None
     """Smallest difference that would have been found with 80 % probability."""
     rate: float | None

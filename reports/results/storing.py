@@ -231,6 +231,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, .
         verdict=arm.verdict,
         loss=interval(loss),
         difference=_difference(arm.comparison) if arm.comparison else None,
+        effective_compute=_compute(summary, arm.name),
         detectable=_detectable(arm.comparison) if arm.comparison else None,
         rate=float(rate) if isinstance(rate, int | float) else None,
         seeds=dict(zip(map(str, seeds), loss.values, strict=True)) if loss else {},
@@ -247,6 +248,11 @@ def interval(value: Estimate | None, p: float | None = None) -> RecordedInterval
     if value is None:
         return None
     return RecordedInterval(mean=value.mean, low=_end(value.low), high=_end(value.high), p=p)
+
+
+def _compute(summary: StudySummary, arm: str) -> RecordedInterval | None:
+    found = summary.worth.arms.get(arm) if summary.worth else None
+    return None if found is None else RecordedInterval(mean=found.value, low=found.low or None, high=_end(found.high))
 
 
 def _end(value: float | None) -> float | None:

@@ -25,12 +25,12 @@ from ablate.data.synthetic import identify_synthetic
 from ablate.planning.make_plan import make_plan
 from ablate.planning.study_document import study_arm
 from ablate.plugins import FOLDERS
-from ablate.searching.search_document import search_digest
-from ablate.searching.trial_runner import StudyTrialRunner
 from ablate.study.reading import load_study
 from ablate.study.scales import scale_names
 from ablate.study.study import Study
 from ablate.study.yamlfile import read_yaml
+from ablate.wings.search.search_document import search_digest
+from ablate.wings.search.trial_runner import StudyTrialRunner
 from store import Store
 from store.documents import (
     RunData,

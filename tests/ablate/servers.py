@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.searching.storage import open_storage
+from ablate.wings.search.storage import open_storage
 from store import SearchFolder
 
 PROXY = """

@@ -4,12 +4,15 @@ why, no traceback, no waiting without an end, and nothing written where it is 2.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import shutil
 import signal
+import struct
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
@@ -61,6 +64,22 @@ def written(content: bytes) -> Hostile:
     return lambda path, _: path.write_bytes(content)
 
 
+def zipped_again(path: Path, content: bytes) -> None:
+    """An archive under a folder, with what file managers add; of a file that is none, an archive of it."""
+    with zipfile.ZipFile(path, "w") as new:
+        new.mkdir("folder")
+        new.writestr("__MACOSX/folder/._x", b"\0")
+        if zipfile.is_zipfile(io.BytesIO(content)):
+            with zipfile.ZipFile(io.BytesIO(content)) as old:
+                for name in old.namelist():
+                    new.writestr(f"folder/{name}", old.read(name))
+        else:
+            new.writestr("folder/file", content)
+
+
+WITHOUT_END = {"type": "Split", "pattern": {"Regex": r"(\w+\s?)+!"}, "behavior": "Isolated", "invert": False}
+"""A tokenizer's expression that backtracks until the library panics."""
+
 HOSTILE: dict[str, Hostile] = {
     "pipe": lambda path, _: os.mkfifo(path),
     "endless": lambda path, _: path.symlink_to("/dev/zero"),
@@ -96,6 +115,12 @@ HOSTILE: dict[str, Hostile] = {
     "huge inside": edited(first_value(10**30)),
     "negative inside": edited(first_value(-1)),
     "in a list": edited(lambda known: [known]),
+    "catastrophic expression": edited(
+        lambda known: {**known, "pre_tokenizer": WITHOUT_END} if isinstance(known, dict) else known
+    ),
+    "zipped again": zipped_again,
+    "shard of streaming": written(struct.pack("<III", 1, 16, 20) + b"\xff{}text"),
+    "saved dataset": written(b"\xff\xff\xff\xff\xa8\0\0\0\x10\0\0\0"),
     "code that raises": written(b"raise RuntimeError('no')\n"),
     "code that exits": written(b"import sys; sys.exit(0)\n"),
     "code that interrupts": written(b"raise KeyboardInterrupt\n"),
@@ -120,6 +145,7 @@ OF_A_STORE = [
     ["plan", "tiny.yaml", *STORE],
     ["logs", "RUN", *STORE],
     ["ledger", "tiny", *STORE],
+    ["pack", "RUN", "--out", "exported/run.zip", *STORE],
     ["generate", "RUN", "--prompt", "norm", "--tokens", "2", *STORE],
     ["export", "RUN", "exported", *STORE],
     ["eval", "RUN", "--tasks", "heldout_text", "--limit", "2", *STORE],
@@ -137,13 +163,18 @@ COMMANDS: dict[str, list[list[str]]] = {
     "llama": [["import", "llama", *IMPORT]],
     "adapter/*": [["import", "adapter", *IMPORT]],
     "losses.csv": [["compare", "losses.csv"]],
+    "archive.zip": [["merge", "archive.zip", *ELSEWHERE], ["merge", "archive.zip", *STORE]],
+    "tasks/own.yaml": [
+        ["eval", "RUN", "--tasks", "tasks/own.yaml", "--limit", "2", *STORE],
+        ["import", "llama", "--tasks", "tasks/own.yaml", *IMPORT],
+    ],
     "runs/**/*": OF_A_STORE,
     "runs/*": OF_A_STORE,
 }
 
 
 @pytest.fixture(scope="module")
-def place(full: Path, study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(full: Path, trained: Path, study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All that commands read, whole."""
     folder = tmp_path_factory.mktemp("hostile")
     shutil.copytree(study.parent, folder, dirs_exist_ok=True)
@@ -160,7 +191,10 @@ def place(full: Path, study: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora"
     parts = {f"{name}_A.weight": torch.zeros(2, 16), f"{name}_B.weight": torch.zeros(16, 2)}
     save_file(parts, folder / "adapter/adapter_model.safetensors")
+    (folder / "tasks").mkdir()
+    (folder / "tasks/own.yaml").write_text("task: own\ndataset_path: json\noutput_type: loglikelihood_rolling\n")
     with chdir(folder):
+        assert said_by(["pack", "tiny", "--out", "archive.zip", "--store", str(trained)])[0] == 0
         said_by(["plan", "tiny.yaml", *STORE])  # which notes the digests of today, once
     return folder
 

@@ -19,7 +19,7 @@ import pytest
 
 import ablate
 import reports
-from ablate.searching.storage import open_storage
+from ablate.wings.search.storage import open_storage
 from store import AblateError, SearchFolder, Store
 from store.answers import Answers
 from tests.ablate.full_store import CHANGED_KINDS, CHECKED_KINDS, OPTIONAL, Kind, files_by_kind, write_every_index

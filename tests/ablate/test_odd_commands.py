@@ -30,12 +30,15 @@ BUSY = ("run", "search", "serve", "bench")
 
 NAMES = ["", "-", "--", "~", "..", "/", "/dev/null", "no_such", "é\u202e", "x" * 3000, "a b", "*", "[", "%s", "{}"]
 NUMBERS = ["-1", "0", "1e999", "nan", "99999999999999999999", "0x10", "1_000", "٣", "auto"]
+NUMBERS += ["1e20", "-1e20", "9" * 400, str(2**63), str(2**63 - 1), "pairs=99999999999999999999"]
 EDITS = [
     "",
     "=",
     "train.lr=",
     "=1",
     "train.lr=nan",
+    "train.batch=1e308",
+    "budget.tokens=99999999999999999999",
     "seeds=-1",
     "seeds=[]",
     "base=~",

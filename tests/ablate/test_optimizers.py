@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from ablate.training.optimizers import Trained
+from ablate.training.optimizers._cautious import CautiousDecay
 from ablate.training.optimizers._stacked_muon import StackedMuon, orthogonalised
 from ablate.training.optimizers.adamw import AdamW
 from ablate.training.optimizers.lion import Lion
@@ -84,6 +85,68 @@ def test_lion_is_the_paper_s():
     each = parameter(3, 4)
     expected = entry_by_entry(each.parameter.detach(), update)
     same(after(Lion().build([each], LR), [each])[0], expected)
+
+
+def cautiously(start: Tensor, update) -> list[list[float]]:
+    """Plain Python, from the paper: an entry decays unless the update has the other sign."""
+    rows = []
+    for i, row in enumerate(start.tolist()):
+        rows.append([])
+        for j, value in enumerate(row):
+            state: dict[str, float] = {"m": 0.0, "v": 0.0}
+            for step, gradient in enumerate(gradients(start), 1):
+                moved = update(step, gradient[i, j].item(), state)
+                agrees = moved * value >= 0
+                value = value - LR * (moved + (DECAY * value if agrees else 0.0))  # noqa: PLW2901
+            rows[-1].append(value)
+    return rows
+
+
+def test_cautious_decay_of_adamw_is_the_paper_s():
+    def update(step, g, state):
+        state["m"] = 0.8 * state["m"] + 0.2 * g
+        state["v"] = 0.9 * state["v"] + 0.1 * g * g
+        return (state["m"] / (1 - 0.8**step)) / (math.sqrt(state["v"] / (1 - 0.9**step)) + 1e-8)
+
+    each = parameter(3, 4)
+    start = each.parameter.detach().clone()
+    found = after(CautiousDecay(AdamW(betas=(0.8, 0.9)), [each], LR), [each])[0]
+    same(found, cautiously(start, update))
+    assert (found - torch.tensor(entry_by_entry(start, update), dtype=torch.float64)).abs().max() > 1e-3
+
+
+def test_cautious_decay_of_lion_is_the_paper_s():
+    def update(_step, g, state):
+        mixed = 0.9 * state["m"] + 0.1 * g
+        state["m"] = 0.99 * state["m"] + 0.01 * g
+        return math.copysign(1.0, mixed)
+
+    each = parameter(3, 4)
+    start = each.parameter.detach().clone()
+    same(after(CautiousDecay(Lion(), [each], LR), [each])[0], cautiously(start, update))
+
+
+@pytest.mark.parametrize("optimizer", [SGD(), Muon(), SOAP(every=2)], ids=lambda optimizer: optimizer.kind)
+def test_cautious_decay_of_others_is_their_own_update_and_decay_where_both_agree(optimizer):
+    """One step after another, from the weights before: of SOAP, the first step changes none."""
+    ours, plain = ([replace(parameter(6, 4), weight_decay=decay)] for decay in (DECAY, 0.0))
+    cautious, undecayed = CautiousDecay(optimizer, ours, LR), optimizer.build(plain, LR)
+    for gradient in gradients(ours[0].parameter):
+        before = ours[0].parameter.detach().clone()
+        plain[0].parameter.data.copy_(before)
+        for each, updates in ((ours[0], cautious), (plain[0], undecayed)):
+            each.parameter.grad = gradient.clone()
+            updates.step()
+        moved = plain[0].parameter.detach()
+        expected = torch.where((before - moved) * before >= 0, moved - LR * DECAY * before, moved)
+        same(ours[0].parameter.detach(), expected)
+
+
+def test_cautious_decay_leaves_a_parameter_without_a_gradient_alone():
+    each = parameter(3, 4)
+    before = each.parameter.detach().clone()
+    CautiousDecay(AdamW(), [each], LR).step()
+    same(each.parameter.detach(), before)
 
 
 def test_lion_leaves_a_parameter_without_a_gradient_alone():
@@ -279,9 +342,10 @@ def test_a_toy_model_learns(tmp_path, kind, identity, corpus, numerics):
     assert ending.loss < 0.5 * math.log(16)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "cautious"])
 def test_a_run_stopped_at_any_step_ends_with_the_same_bits(tmp_path, kind, identity, corpus, numerics):
-    document = identity(steps=7, lr=GOOD[kind], optimizer=kind)
+    optimizer = {"kind": "adamw", "cautious_decay": True} if kind == "cautious" else kind
+    document = identity(steps=7, lr=GOOD.get(kind, 0.03), optimizer=optimizer)
     whole = Session(Store(tmp_path / "whole"), document, corpus, numerics)
     whole.run()
     stops = iter([False, True] * 7)

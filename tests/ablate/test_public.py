@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
@@ -112,4 +113,19 @@ def test_what_cannot_be_used_is_one_line(
         found = FUNCTIONS[function](given) if isinstance(given, str) else FUNCTIONS[function](**given)
         list(found)  # of the iterators
     assert str(error.value).startswith(says) and "\n" not in str(error.value) and "Errno" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("function", sorted({name for name, _ in CHECKED}))
+def test_whole_numbers_have_64_bits(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every argument that may be a number, of every function, before anything is written."""
+    monkeypatch.chdir(tmp_path)
+    for parameter in [parameter for name, parameter in CHECKED if name == function]:
+        if parameter.kind is not parameter.VAR_POSITIONAL and re.search(
+            r"\b(int|float|Count)\b", str(parameter.annotation)
+        ):
+            name = "temperature" if parameter.kind is parameter.VAR_KEYWORD else parameter.name
+            given = arguments(function, parameter.name)
+            with pytest.raises(ablate.ArgumentError, match=rf"^{name}: whole numbers have at most 64 bits, not 67$"):
+                FUNCTIONS[function](**given, **{name: 10**20})
     assert list(tmp_path.iterdir()) == []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,11 +20,12 @@ import pytest
 
 import ablate
 from ablate.cli import main
-from ablate.searching.storage import open_storage
+from ablate.wings.search.storage import open_storage
 from store import SearchFolder, Store, StoreError, checksum
 from store.documents import LedgerRecord
 from store.files import one_at_a_time
 from store.seals import Chain, SealedLog
+from tests.ablate.toy import toy_study
 from tests.reports.searching import search_of, trials_of
 from tests.test_imports import ROOT
 
@@ -163,6 +167,47 @@ def test_a_journal_of_a_version_before_seals_goes_on(tmp_path: Path) -> None:
     optuna.load_study(study_name="toy-cpu-0", storage=open_storage(None, folder)).set_user_attr("a", 1)
     assert values(folder) == before
     assert not ablate.check(tmp_path).unchecked
+
+
+def test_a_search_without_locks_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    path = toy_study(tmp_path, "{}")
+    path.write_text(f"{path.read_text()}search: {{space: {{train.lr: {{log: [1e-3, 1e-1]}}}}, trials: 1}}\n")
+    monkeypatch.setattr("fcntl.flock", none)
+    assert main(["search", str(path), "--store", str(tmp_path / "runs"), "--engine", "inprocess"]) == 2
+    remedy = "No locks available: this file system has no locks: use a store on one that has them (--store DIR)"
+    assert remedy in capsys.readouterr().err
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("place", ["ledger/tiny.ndjson", "searches/toy-cpu/journal.log", "campaigns/x.ndjson"])
+def test_a_pipe_in_place_of_a_log_is_refused_at_once(place: str, copy: Path) -> None:
+    path = copy / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    store = Store(copy)
+    readers = {
+        "ledger": lambda: store.read_ledger("tiny"),
+        "searches": lambda: open_storage(None, store.search("toy", "cpu")),
+        "campaigns": lambda: store.read_campaign("x"),
+    }
+    with pytest.raises(OSError, match="is not a regular file"):
+        readers[place.partition("/")[0]]()
+    assert str(path) in "".join(ablate.check(copy).unreadable)
+
+
+def test_logs_that_may_not_be_listed_are_not_taken_for_none(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A verdict accounts for the ledgers of all studies that share its runs."""
+    shutil.rmtree(copy / "ledger")
+    (copy / "ledger").touch()  # what root, too, cannot list
+    assert main(["ledger", "tiny", "--store", str(copy)]) == 2
+    assert str(copy / "ledger") in capsys.readouterr().err
+    assert any(str(copy / "ledger") in line for line in ablate.check(copy).unreadable)
 
 
 def test_a_ledger_that_lost_what_a_page_shows_is_noticed(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:

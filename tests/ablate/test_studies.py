@@ -17,14 +17,14 @@ from ablate.planning.claims import study_claims
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
-from ablate.searching.space_check import check_space
-from ablate.searching.trial_runner import StudyTrialRunner
 from ablate.study.reading import load_study, loss_alone, studies_at
 from ablate.study.scales import rungs_by_scale, scale_names
 from ablate.study.schema import study_schema
 from ablate.study.study import Study
 from ablate.study.written import Written, read_study
 from ablate.study.yamlfile import parse_yaml
+from ablate.wings.search.space_check import check_space
+from ablate.wings.search.trial_runner import StudyTrialRunner
 from store import Store
 
 FOLDER = Path(__file__).parents[2] / "studies"

@@ -524,6 +524,19 @@ def test_a_wrong_setting_on_the_command_line_is_quoted(setting: str, message: st
     assert len(str(caught.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize("value", ["99999999999999999999", "-99999999999999999999", "1e20", "9" * 400, str(2**63)])
+@pytest.mark.parametrize(
+    "setting", ["train.batch", "budget.tokens", "base.d_model", "seeds", "train.context", "data.validation_tokens"]
+)
+def test_whole_numbers_have_64_bits(setting: str, value: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(HEAD)
+    with pytest.raises(StudyError) as caught:
+        load_study(path, "cpu", [f"{setting}={value}"])
+    (line,) = {str(problem) for problem in caught.value.problems}
+    assert f"{setting}: " in line and ("must be" in line or "more than" in line), line
+
+
 @pytest.mark.parametrize(
     ("setting", "kind"),
     [

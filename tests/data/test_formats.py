@@ -128,7 +128,7 @@ def test_shards_of_streaming_say_what_converts_them(tmp_path: Path) -> None:
     (tmp_path / "mds" / "index.json").write_text('{"shards": [], "version": 2}')
     (tmp_path / "mds" / "shard.00000.mds").write_bytes(struct.pack("<III", 1, 16, 20) + b"\xff{}text")
     for paths in ("mds", "mds/*.mds"):
-        with pytest.raises(DataError, match=r"shard\.00000\.mds is a shard of MosaicML streaming.* StreamingDataset\("):
+        with pytest.raises(DataError, match=r"shard\.00000\.mds is a shard of MosaicML streaming.*StreamingDataset\("):
             read(tmp_path, source="files", paths=paths)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from ablate.data import DataError, identify, parse
+from ablate.data import DataError, identify, parse, prepare
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers._encoder import EOS, Encoder, bytes_by_offset
 from ablate.data.tokenizers.bytes import byte_tokenizer
@@ -32,6 +33,22 @@ def test_saved_bytes_encode_and_decode_as_bytes_do(text: str) -> None:
     fast = next(spec_of("bytes").encoder([], Path()).encode([utf8])).tolist()
     assert fast == list(utf8) == SAVED_BYTES.encode(text).ids
     assert SAVED_BYTES.decode(fast) == text
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_expression_without_end_is_one_line(tmp_path: Path) -> None:
+    """The library panics when the expression has been tried for long enough."""
+    content = json.loads(byte_tokenizer().to_str())
+    for expression in (r"(\w+\s?)+!", r"(a|aa)+b", r"((x*)*)*y"):
+        split = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
+        (tmp_path / "tokenizer.json").write_text(json.dumps({**content, "pre_tokenizer": split}))
+        (tmp_path / "text.txt").write_text("\n".join(["a" * 60, "x" * 60, "words " * 60] * 20))
+        tokenizer = {"kind": "file", "path": "tokenizer.json"}
+        spec = parse({"source": "files", "paths": "text.txt", "tokenizer": tokenizer, "validation_tokens": 256})
+        with pytest.raises(DataError, match=r"^tokenizer\.json cannot encode the text: ") as raised:
+            prepare(spec, tmp_path / "data", tmp_path)
+        assert "\n" not in str(raised.value)
+        assert not [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
 
 
 @given(st.binary())

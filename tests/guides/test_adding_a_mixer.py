@@ -61,7 +61,7 @@ print(json.dumps({
 
 
 def test_a_dropped_mixer_decodes_from_its_cache_and_costs_what_it_declares(tmp_path: Path) -> None:
-    mixers = {f"zoo/mixers/{name}.py" for name in ("ema", "fading", "twice", "tied")}
+    mixers = {f"zoo/mixers/{name}.py" for name in ("ema", "fading", "twice", "gsa", "tied")}
     assert set(FILES) == {*mixers, "test_tied.py"}
     said = followed("adding_a_mixer.md", tmp_path, PROGRAM)
     # A head that starts at zero would be right whatever the mixer does.
@@ -141,6 +141,44 @@ def test_the_projections_of_the_guide_conform_and_are_two_steps_of_the_delta_rul
                 state += beta * np.outer(k, v - state.T @ k)
             out[h, t] = state.T @ unit((weights["q.weight"] @ x[t]).reshape(4, 6)[h])
     np.testing.assert_allclose(said["out"], written(said, out), rtol=1e-5, atol=1e-6)
+
+
+def test_the_two_scans_of_the_guide_conform_and_are_gated_slot_attention(tmp_path: Path) -> None:
+    said = followed(SCAN, tmp_path, conforming("gsa", "{'slots': 3, 'chunk': 4}"))
+    q, k, v = (heads_of(said, name) for name in "qkv")
+    forget = np.array(said["x"]) @ np.array(said["state"]["forget.weight"]).T
+    alpha = ((1 / (1 + np.exp(-forget))) ** (1 / 8)).reshape(9, 4, 3).transpose(1, 0, 2)
+    out = np.zeros((4, 9, 6))
+    for h in range(4):
+        keys, values = np.zeros((3, 6)), np.zeros((3, 6))
+        for t in range(9):
+            kept, new = alpha[h, t][:, None], 1 - alpha[h, t][:, None]
+            keys, values = kept * keys + new * k[h, t], kept * values + new * v[h, t]
+            weights = np.exp(keys @ q[h, t])
+            out[h, t] = values.T @ (weights / weights.sum())
+    np.testing.assert_allclose(said["out"], written(said, out), rtol=1e-5, atol=1e-5)
+
+
+def test_two_scans_under_one_name_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    program = """
+import torch
+import zoo
+
+spec = zoo.load("small", **{"d_model": 24, "n_layers": 1, "block.mixer": {"kind": "gsa", "heads": 4, "slots": 6}})
+model = zoo.build(spec)
+module = __import__(type(model.blocks[0].mixer).__module__, fromlist=["scan"])
+scan = module.scan
+module.scan = lambda *parts, name: scan(*parts, name=module.VALUES)
+cache = model.new_cache(batch=1, capacity=8)
+cache.layers[0].states[module.VALUES] = torch.zeros(1, 24, 6, 1)
+with torch.no_grad():
+    try:
+        model(torch.zeros(1, 3, dtype=torch.int64), cache=cache)
+    except (TypeError, RuntimeError) as error:
+        print(json.dumps(str(error)))
+"""
+    said = followed(SCAN, tmp_path, program)
+    assert said.startswith("two parts of a layer keep a state named 'slot_values': give each its own name, as in scan(")
 
 
 def test_a_chunk_that_the_scan_of_a_plug_in_cannot_halve_is_refused_in_its_spec(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ SCALING = "tests/zoo/test_positions_scaling.py::"
 TASKS = "tests/evals/harness/"
 PLACES = "tests/ablate/test_surroundings.py::"
 PUBLISHED = f"{CONFIGS}test_a_published_config_is_converted_exactly"
-WRAPPED = f"{HF}test_wrappers.py::test_the_text_model_inside_has_the_logits_of_the_whole"
-TEXT_ONLY = f"{HF}test_wrappers.py::test_only_the_weights_of_the_text_model_are_needed"
+WRAPPED = f"{HF}test_wrappers.py::test_the_language_model_inside_has_the_logits_of_the_whole"
+TEXT_ONLY = f"{HF}test_wrappers.py::test_weights_of_other_parts_may_be_missing_or_unknown"
 DAMAGED = f"{HOSTILE}test_a_damaged_checkpoint_is_one_line"
 NO_CONFIG = f"{HOSTILE}test_a_tokenizer_config_that_is_none_is_one_line"
 REMOTE = f"{HF}test_remote.py::"
@@ -74,10 +74,10 @@ CHECKPOINTS = [
     *refused("a family of transformers that is not converted", f"{HF}test_missing_families.py"),
     *(
         each
-        for name in ("gemma3", "llama4", "mistral3", "qwen3_5", "kimi_k25")
-        for each in exact(f"the text model inside {name}", f"{WRAPPED}[{name}]", f"{TEXT_ONLY}[{name}-published]")
+        for name in ("gemma3", "idefics3", "mistral3", "qwen3_5_moe", "nemotron_h_omni", "voxtral")
+        for each in exact(f"the language model inside {name}", f"{WRAPPED}[{name}]")
     ),
-    *exact("the text model inside gemma3n", f"{TEXT_ONLY}[gemma3n-published]"),
+    *exact("the language model without its towers", TEXT_ONLY),
     *exact("YaRN with beta_fast = beta_slow", f"{PUBLISHED}[kimi_k2]"),
     *exact(
         "its frequencies",

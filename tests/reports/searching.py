@@ -8,7 +8,7 @@ from typing import Any
 
 import optuna
 
-from ablate.searching.search_document import distribution_of
+from ablate.wings.search.search_document import distribution_of
 from store import Store
 from store.documents import Distribution, Range, SearchBase, SearchDocument, SpentBudget, TrialRecord
 

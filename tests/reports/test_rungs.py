@@ -22,6 +22,7 @@ from reports.page.sections.ladder import Ladder
 from reports.page.sections.rungs import Rungs
 from reports.page.summarising import summarise_study
 from reports.page.wording import answers, finding_words, rung_words
+from reports.results.storing import result_of
 from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_tuned import Curve, tune
@@ -291,7 +292,9 @@ def test_the_noise_of_tuning_is_no_change(shown: Collected, curvature: float) ->
 def test_differences_are_read_off_the_baselines_curve(tmp_path: Path) -> None:
     """The arm at full size is as good as the baseline's power law, through its two sizes, is at some compute: with two
     sizes, any exponent within reason has that compute in the interval. The verdict and the interval agree."""
-    summary = summary_of(tmp_path, {"same": (0.0, 0.0, 0.0), "better": (0.0, 0.0, -0.05), "worse": (0.0, 0.0, 0.05)})
+    gaps = {"same": (0.0, 0.0, 0.0), "better": (0.0, 0.0, -0.05), "worse": (0.0, 0.0, 0.05)}
+    folder = study(gaps).write(tmp_path)
+    summary = summarise_study(folder)
     assert summary.worth is not None
     assert summary.worth.axis == "size"
     rungs = summary.study.ladder
@@ -303,6 +306,9 @@ def test_differences_are_read_off_the_baselines_curve(tmp_path: Path) -> None:
     for arm in summary.arms[1:]:
         excludes_one = not found[arm.name].low < 1 < found[arm.name].high
         assert excludes_one == (arm.verdict in ("better", "worse")), arm.name
+    kept = next(arm for arm in result_of(folder).arms if arm.name == "better").effective_compute
+    assert kept is not None
+    assert [kept.mean, kept.low] == pytest.approx([found["better"].value, found["better"].low], rel=1e-3)
     page = render_page(summary)
     assert f"×{found['better'].value:.2f}" in page
     assert "0.01 nats are worth" in page

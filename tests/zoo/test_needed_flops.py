@@ -137,3 +137,12 @@ def test_work_between_chunks_that_is_not_declared_is_found(monkeypatch: pytest.M
     monkeypatch.setattr(ScanCost, "computed", within_chunks)
     with pytest.raises(ConformanceError, match="FLOPs per token executed"):
         flops(subject)
+
+
+def test_mixers_side_by_side_are_compared_with_decoding_at_their_defaults_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short text in chunks takes fewer FLOPs than the recurrence that they declare."""
+    spec = zoo.load("small", **SMALL, **{"block.mixer": {"kind": "parallel", "attention.heads": 4}})
+    needed_flops(CheckSubject(spec))
+    needing_whole_rows(type(spec.block.mixer.attention), monkeypatch)
+    with pytest.raises(ConformanceError, match=r"needed FLOPs of parallel for token 9 .* while decoding"):
+        needed_flops(CheckSubject(spec))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from zoo.caching.cache import LayerCache, Rollback, TokenCache
+from zoo.caching.states import StateCache
 
 
 class Composite(ABC):
@@ -52,7 +53,7 @@ class Composite(ABC):
 
 
 class PartsCache(Composite):
-    """Caches of a block's parts, by the part's name."""
+    """Caches of a layer's parts, by name: `cache.parts["attention"]` is what the part with that name is given."""
 
     def __init__(self, parts: Mapping[str, LayerCache]) -> None:
         self.parts = dict(parts)
@@ -60,6 +61,16 @@ class PartsCache(Composite):
     @property
     def made_of(self) -> Sequence[LayerCache]:
         return list(self.parts.values())
+
+    def begin_pass(self) -> None:
+        for part in self.parts.values():
+            begin_pass(part)
+
+
+def begin_pass(cache: LayerCache | None) -> None:
+    """Tell the states in a cache that a layer is about to read the next tokens."""
+    if isinstance(cache, StateCache | PartsCache):
+        cache.begin_pass()
 
 
 class EncoderCache:

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from zoo.caching.cache import ASK_THE_MODEL, Rollback, TokenCache
 
+REMEDY = "give each its own name, as in scan(…, name='second')"
+
 
 class StateCache:
     """Recurrent state of a layer: tensors by name, whose size does not grow with the text."""
@@ -19,6 +21,12 @@ class StateCache:
         """Each state: (B, …)."""
         self.states = dict(states)
         self._written: set[str] = set()
+        self._in_pass: set[str] | None = None
+        """States written in the pass that has begun; None if none has, as when a layer is called on its own."""
+
+    def begin_pass(self) -> None:
+        """Expect one write to each state. A block calls this before its part runs."""
+        self._in_pass = set()
 
     @property
     def nbytes(self) -> int:
@@ -43,7 +51,12 @@ class StateCache:
         return state.to(dtype) if name in self._written else None
 
     def write(self, name: str, value: Tensor) -> None:
-        """value: (B, …), of the state's shape. Raises TypeError for an unknown name."""
+        """value: (B, …), of the state's shape. Raises TypeError for an unknown name, or one written before in this
+        pass."""
+        if self._in_pass is not None:
+            if name in self._in_pass:
+                raise TypeError(f"two parts of a layer keep a state named '{name}': {REMEDY}")
+            self._in_pass.add(name)
         self._known(name).copy_(value.detach())
         self._written.add(name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -11,6 +11,7 @@ from zoo.compatibility.matrix import SMALL, AxisOption, axes, combine
 from zoo.conformance.checks import CHECKS, Check, shape
 from zoo.conformance.combinations import covering_one
 from zoo.conformance.subject import NOT_APPLICABLE, CheckSubject
+from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.mixers import Mixer
 from zoo.settings.registry import place_in_plugin
@@ -50,17 +51,18 @@ def _kinds(option: AxisOption) -> list[str]:
     return [str(value["kind"]) for value in option.edits.values() if isinstance(value, dict) and "kind" in value]
 
 
-def check_variant(kind: str, say: Callable[[str], None] = lambda _: None) -> list[CheckResult]:
+def check_variant(kind: str, say: Callable[[str], None] = lambda _: None, quick: bool = False) -> list[CheckResult]:
     """Run every check on every model with the variant. `say` first receives each model's name, which lists its choices.
+    quick: only on the variant by itself, at each of its examples, and with fewer ways to split a text.
 
     A model that fails `shape` skips the other checks, which it would fail too. The run ends after the simplest model if
     that fails a check, and after the first whose forward pass raises an error: further models would fail alike.
     """
     findings = {check: CheckResult(check.__name__, _said(check.__doc__)) for check in CHECKS}
-    models = list(_models(kind))
+    models = list(_models(kind, quick))
     for number, (name, spec) in enumerate(models, 1):
         say(f"{number}/{len(models)}  {name}")
-        subject = CheckSubject(spec)
+        subject = CheckSubject(spec, thorough=not quick)
         failed = False
         for check, finding in findings.items():
             failed |= not _add(finding, check, subject, name)
@@ -122,11 +124,25 @@ def _unmarked_values(mixer: Mixer) -> str:
     return f"no Linear of {who} has values=True: DeepNorm does not scale the initial weights of its value projection"
 
 
-def _models(kind: str) -> Iterator[tuple[str, ModelSpec]]:
+def _models(kind: str, quick: bool) -> Iterator[tuple[str, ModelSpec]]:
     """Models with a variant, by name, simplest first: there, a mistake is easiest to find."""
-    for option in options_of(kind):
+    options = options_of(kind)
+    for number, option in enumerate(options):
         yield _named({option.axis: option})
-        yield from map(_named, covering_one(option))
+        if number + 1 == len(options):
+            yield from _at_defaults(kind, option)
+        if not quick:
+            yield from map(_named, covering_one(option))
+
+
+def _at_defaults(kind: str, option: AxisOption) -> Iterator[tuple[str, ModelSpec]]:
+    """The model with a variant's default settings, which its examples may not have; none if the small model's sizes do
+    not fit them."""
+    plain = {key: {"kind": kind} for key, value in option.edits.items() if isinstance(value, dict) and "kind" in value}
+    try:
+        yield _named({option.axis: replace(option, name=f"{kind} (defaults)", edits={**option.edits, **plain})})
+    except SpecError:
+        return
 
 
 def _named(row: Mapping[str, AxisOption]) -> tuple[str, ModelSpec]:

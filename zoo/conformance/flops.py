@@ -60,10 +60,11 @@ def needed_flops(subject: CheckSubject) -> str | None:
     """The FLOPs that mixers declare as needed, which budgets count, equal those of decoding a token, whose query meets
     only visible keys.
 
-    By default `decode_flops` follows from `cost`, so counting the FLOPs of single tokens also reveals wrong numbers of
-    keys in `cost`. A mixer with `decode_flops` of its own (dsa, flash, mla, moba, multi_token and parallel) breaks this
-    link: its `cost` must not exceed the FLOPs of a whole text, counting only visible scores in `attend`. Bidirectional
-    models, and models with layers that run on a subset of the tokens, are not checked.
+    By default `decode_flops` follows from `cost`, so counting the FLOPs of single tokens also reveals wrong numbers
+    of keys in `cost`. A mixer with `decode_flops` of its own (dsa, flash, mla, moba, multi_token and parallel)
+    breaks this link, unless it only sums those of its components, as parallel does: its `cost` must not exceed the
+    FLOPs of a whole text, counting only visible scores in `attend`. Bidirectional models, and models with layers
+    that run on a subset of the tokens, are not checked.
     """
     spec, model = subject.spec, subject.model
     if spec.visible == "all" or any(subset is not None for subset in spec.subsets):
@@ -107,4 +108,5 @@ def _require_at_most(mixer: Mixer, d_model: int, found: float) -> None:
 
 
 def _decodes_otherwise(mixer: Mixer) -> bool:
-    return type(mixer).decode_flops is not Mixer.decode_flops
+    """Whether `decode_flops` does not follow from the `cost` of the mixers that this one consists of."""
+    return any(type(part).decode_flops is not Mixer.decode_flops for part in mixer.components)

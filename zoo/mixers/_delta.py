@@ -12,6 +12,7 @@ from zoo.caching.cache import LayerCache
 from zoo.kernels.fla import can_scan
 from zoo.mixers._decayed import assembled, decayed_scores
 from zoo.mixers._scan import (
+    STATE,
     ScanChunks,
     ScanCost,
     by_group,
@@ -55,7 +56,7 @@ def inversion_flops(width: int) -> float:
     return max(0.0, 2.0 * width * (width**2 - 4) / 3)
 
 
-def delta_scan(
+def delta_scan(  # noqa: PLR0913, PLR0917 (the tensors of its formula, and how to run it)
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -64,13 +65,14 @@ def delta_scan(
     chunk: int,
     cache: LayerCache | None = None,
     rank: int = 1,
+    name: str = STATE,
 ) -> Tensor:
     """o_t = S_tᵀ q_t, S_t = a_t S_{t−1} + β_t k_t (v_t − a_t S_{t−1}ᵀ k_t)ᵀ, a = exp(g), from the cached state or zero.
 
     q, k: (B, G, T, n), v: (B, H, T, p), strength β: (B, H, T) → (B, H, T, p). The decay g ≤ 0 is (B, H, T), or (B, H,
     T, n) with one number per key feature, a then being a diagonal matrix. The H/G heads of group i share its queries
     and keys. `chunk` is a power of two. Computed in float32 or wider, except by the kernels of `zoo.kernels.fla`, where
-    these are in use. With a rank, T counts rows, `rank` per token: see `product_scan`.
+    these are in use. With a rank, T counts rows, `rank` per token: see `product_scan`. name: of the state in the cache.
 
     Within a chunk, let c_i be the decay summed up to token i, S the state before the chunk, and L strictly lower
     triangular. The corrections u_t = β_t (v_t − a_t S_{t−1}ᵀ k_t) solve (1); (2) gives the outputs, (3) the next S:
@@ -83,14 +85,22 @@ def delta_scan(
     """
     check_parts(q, k, v, decay, strength)
     if can_scan(q, k, v):
-        return scan_in_kernel(q, k, v, decay, strength, cache)
+        return scan_in_kernel(q, k, v, decay, strength, cache, name)
     decay = decay if decay.dim() == 4 else decay[..., None]
     of_heads = (by_group(x, q) for x in (v, decay, strength[..., None]))
-    return stepwise(_one, _chunked, (q[:, :, None], k[:, :, None], *of_heads), chunk, cache, rank).flatten(1, 2)
+    parts = (q[:, :, None], k[:, :, None], *of_heads)
+    return stepwise(_one, _chunked, parts, chunk, cache, rank, name).flatten(1, 2)
 
 
 def product_scan(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor, chunk: int, cache: LayerCache | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    strength: Tensor,
+    chunk: int,
+    cache: LayerCache | None = None,
+    name: str = STATE,
 ) -> Tensor:
     """`delta_scan` with r delta-rule steps per token: the state decays before the first step, and o_t = S_tᵀ q_t is
     read after the last. Siems et al. 2025 (DeltaProduct), arXiv:2502.10297.
@@ -102,11 +112,11 @@ def product_scan(
     rank = k.shape[2] // length
     check_shape("decay", decay, (*v.shape[:2], length), "(B, H, T), T the tokens of q")
     if rank == 1:
-        return delta_scan(q, k, v, decay, strength, chunk, cache)
+        return delta_scan(q, k, v, decay, strength, chunk, cache, name=name)
     # One row per step. Only the last row of a token holds its query; outputs of the other rows are dropped.
     q = F.pad(q[..., None, :], (0, 0, rank - 1, 0)).flatten(2, 3)
     decay = F.pad(decay[..., None], (0, rank - 1)).flatten(2)
-    read = delta_scan(q, k, v, decay, strength, chunk, cache, rank)
+    read = delta_scan(q, k, v, decay, strength, chunk, cache, rank, name)
     return read[:, :, -1:] if length == 1 else read[:, :, rank - 1 :: rank]
 
 

@@ -21,11 +21,12 @@ class DiagonalCost(ScanCost):
 
 
 def diagonal_scan(
-    c: Tensor, b: Tensor, x: Tensor, decay: Tensor, chunk: int, cache: LayerCache | None = None
+    c: Tensor, b: Tensor, x: Tensor, decay: Tensor, chunk: int, cache: LayerCache | None = None, name: str = STATE
 ) -> Tensor:
     """y_t = S_t c_t, S_t = exp(g_t) ⊙ S_{t−1} + x_t b_tᵀ, from the cached state or zero.
 
-    c, b: (B, T, N), x: (B, T, I), g ≤ 0: (B, T, I, N) → (B, T, I). Computed in float32 or wider.
+    c, b: (B, T, N), x: (B, T, I), g ≤ 0: (B, T, I, N) → (B, T, I). Computed in float32 or wider. name: of the
+    state in the cache.
 
     Matrix products cannot apply a decay per element of the state. So all chunks step through their tokens in parallel,
     in C steps; T/C more steps carry states from chunk to chunk.
@@ -35,20 +36,23 @@ def diagonal_scan(
     kind = torch.promote_types(x.dtype, torch.float32)
     with torch.autocast(x.device.type, enabled=False):
         c, b, x, decay = (part.to(kind) for part in (c, b, x, decay))
-        out: Tensor = (diagonal_states(x[..., None] @ b[..., None, :], decay, chunk, cache) @ c[..., None])[..., 0]
+        states = diagonal_states(x[..., None] @ b[..., None, :], decay, chunk, cache, name)
+        out: Tensor = (states @ c[..., None])[..., 0]
     return out
 
 
-def diagonal_states(added: Tensor, decay: Tensor, chunk: int, cache: LayerCache | None = None) -> Tensor:
+def diagonal_states(
+    added: Tensor, decay: Tensor, chunk: int, cache: LayerCache | None = None, name: str = STATE
+) -> Tensor:
     """S_t = exp(g_t) ⊙ S_{t−1} + added_t after every token, from the cached state or zero.
 
-    added, g ≤ 0: (B, T, …), float32 or wider → the same shape.
+    added, g ≤ 0: (B, T, …), float32 or wider → the same shape. name: of the state in the cache.
     """
     states = kept_by("a recurrent layer", cache, StateCache)
-    first = states.read(STATE, added.dtype) if states is not None else None
+    first = states.read(name, added.dtype) if states is not None else None
     state = _states(added, decay, ScanChunks.of(added.shape[1], chunk), first)
     if states is not None:
-        states.write(STATE, state[:, -1])
+        states.write(name, state[:, -1])
     return state
 
 

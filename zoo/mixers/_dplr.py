@@ -11,7 +11,16 @@ from torch import Tensor
 from zoo.caching.cache import LayerCache
 from zoo.mixers._decayed import decayed_scores
 from zoo.mixers._delta import inversion_flops, unit_inverse
-from zoo.mixers._scan import ScanChunks, ScanCost, check_parts, check_shape, decayed_read, decayed_write, stepwise
+from zoo.mixers._scan import (
+    STATE,
+    ScanChunks,
+    ScanCost,
+    check_parts,
+    check_shape,
+    decayed_read,
+    decayed_write,
+    stepwise,
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class DPLRCost(ScanCost):
         return chunks.count * inside + solved + 8.0 * self.state * width * after
 
 
-def dplr_scan(
+def dplr_scan(  # noqa: PLR0913, PLR0917 (the tensors of its formula, and how to run it)
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -47,11 +56,13 @@ def dplr_scan(
     decay: Tensor,
     chunk: int,
     cache: LayerCache | None = None,
+    name: str = STATE,
 ) -> Tensor:
     """o_t = S_tᵀ q_t, S_t = diag(a_t) S_{t−1} − e_t (r_tᵀ S_{t−1}) + k_t v_tᵀ, a = exp(g), from the cached state or
     zero.
 
     q, k, read r, erase e and decay g ≤ 0: (B, H, T, n), v: (B, H, T, p) → (B, H, T, p). `chunk` is a power of two.
+    name: of the state in the cache.
 
     Within a chunk, let c_i be the decay summed up to token i, S the state before the chunk, and ⟨x, y⟩_ij =
     Σ_f x_if y_jf exp(c_if − c_jf). The lookups u_t = r_tᵀ S_{t−1} solve (1), with r′ = e^(−g) ⊙ r and j < i, since they
@@ -64,9 +75,9 @@ def dplr_scan(
     The factor e^(−g) costs no precision while g is bounded, as in RWKV-7, where −g ≤ e^(−1/2).
     """
     check_parts(q, k, v, None)
-    for name, part in (("read", read), ("erase", erase), ("decay", decay)):
-        check_shape(name, part, q.shape, "(B, H, T, n), as q")
-    return stepwise(_one, _chunked, (q, k, read, erase, decay, v), chunk, cache)
+    for what, part in (("read", read), ("erase", erase), ("decay", decay)):
+        check_shape(what, part, q.shape, "(B, H, T, n), as q")
+    return stepwise(_one, _chunked, (q, k, read, erase, decay, v), chunk, cache, name=name)
 
 
 def _one(

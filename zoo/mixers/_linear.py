@@ -18,7 +18,7 @@ from zoo.errors import SpecError, under
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._heads import default_head_dim
-from zoo.mixers._scan import STATE, ScanCost
+from zoo.mixers._scan import STATE, ScanCost, ScanCosts
 from zoo.positions import Position
 from zoo.projections import project_all
 from zoo.settings.axis import number
@@ -48,8 +48,8 @@ class Stateful(Mixer):
         return PartCost(0)
 
     @abstractmethod
-    def scanning(self) -> ScanCost:
-        """Cost of the scan: the products without weights. Called on a resolved spec."""
+    def scanning(self) -> ScanCost | ScanCosts:
+        """Cost of the scan, or the sum for several: the products without weights. Called on a resolved spec."""
 
     @abstractmethod
     def states(self) -> Mapping[str, tuple[int, ...]]:

@@ -58,6 +58,24 @@ class ScanChunks:
 
 
 @dataclass(frozen=True)
+class ScanCosts:
+    """FLOPs of several scans in one mixer: `ScanCost(…) + ScanCost(…)`."""
+
+    parts: tuple[ScanCost, ...]
+
+    @property
+    def halves(self) -> bool:
+        return any(part.halves for part in self.parts)
+
+    @property
+    def token(self) -> float:
+        return sum(part.token for part in self.parts)
+
+    def computed(self, length: int) -> float:
+        return sum(part.computed(length) for part in self.parts)
+
+
+@dataclass(frozen=True)
 class ScanCost:
     """FLOPs of `scan`: G groups of n key features, H heads of p value features."""
 
@@ -70,6 +88,9 @@ class ScanCost:
     """Whether each key feature has its own decay."""
     rank: int = 1
     """Number of keys and values, and in `scan` of queries, per token."""
+
+    def __add__(self, other: ScanCost) -> ScanCosts:
+        return ScanCosts((self, other))
 
     @property
     def halves(self) -> bool:
@@ -109,8 +130,11 @@ def scan(
     chunk: int,
     cache: LayerCache | None = None,
     rank: int = 1,
+    name: str = STATE,
 ) -> Tensor:
     """o_t = S_tᵀ q_t, S_t = exp(g_t) S_{t−1} + k_t v_tᵀ, from the cached state or zero.
+
+    name: of the state in the cache; the scans of one mixer need different names.
 
     q, k: (B, G, T, n), v: (B, H, T, p) → (B, H, T, p). The decay g ≤ 0 broadcasts to (B, H, T), or is (B, H, T, n) with
     one number per key feature, that is, per row of S; None for 0. The H/G heads of group i share its queries and keys.
@@ -130,18 +154,18 @@ def scan(
     heads, length = v.shape[1], v.shape[2]
     decay = torch.zeros(1, 1, 1, device=v.device) if decay is None else decay
     if rank == 1 and can_scan(q, k, v):
-        return scan_in_kernel(q, k, v, decay if decay.dim() == 4 else decay.expand(*v.shape[:3]), None, cache)
+        return scan_in_kernel(q, k, v, decay if decay.dim() == 4 else decay.expand(*v.shape[:3]), None, cache, name)
     decay = (decay if decay.dim() == 4 else decay[..., None]).expand(-1, heads, length, -1)
 
     def run(q: Tensor, k: Tensor, v: Tensor, decay: Tensor) -> Tensor:
-        state = states.read(STATE, kind) if states is not None else None
+        state = states.read(name, kind) if states is not None else None
         if length == rank and state is not None:
             out, state = _one(q, k, v, decay, by_group(state, q))
         else:
             first = None if state is None else by_group(state, q)
             out, state = _chunked(q, k, v, decay, ScanChunks.of(length // rank, chunk, rank), first, states is not None)
         if states is not None and state is not None:
-            states.write(STATE, state.flatten(1, 2))
+            states.write(name, state.flatten(1, 2))
         return out
 
     return in_float32(partial(at_default_precision, run), q, k, v, decay)
@@ -174,14 +198,20 @@ def check_shape(name: str, x: Tensor, wanted: Sequence[int], letters: str) -> No
 
 
 def scan_in_kernel(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, strength: Tensor | None, cache: LayerCache | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    decay: Tensor,
+    strength: Tensor | None,
+    cache: LayerCache | None,
+    name: str = STATE,
 ) -> Tensor:
     """Run `fla_scan` from the cached state or zero, and cache the state after it."""
     states = kept_by("a recurrent layer", cache, StateCache)
-    before = states.read(STATE, torch.promote_types(v.dtype, torch.float32)) if states is not None else None
+    before = states.read(name, torch.promote_types(v.dtype, torch.float32)) if states is not None else None
     out, after = fla_scan(q, k, v, decay, strength, before, states is not None)
     if states is not None and after is not None:
-        states.write(STATE, after)
+        states.write(name, after)
     return out
 
 
@@ -192,7 +222,13 @@ Chunked = Callable[..., tuple[Tensor, Tensor | None]]
 
 
 def stepwise(
-    one: OneToken, chunked: Chunked, parts: Sequence[Tensor], chunk: int, cache: LayerCache | None, rank: int = 1
+    one: OneToken,
+    chunked: Chunked,
+    parts: Sequence[Tensor],
+    chunk: int,
+    cache: LayerCache | None,
+    rank: int = 1,
+    name: str = STATE,
 ) -> Tensor:
     """Run a recurrence over `parts` (B, …, T, f) from the cached state or zero: `one` for a single token (`rank` rows)
     after a cached state, otherwise `chunked` on chunks (B, …, N, C, f). Computed in float32 or wider."""
@@ -201,7 +237,7 @@ def stepwise(
     kind, length, heads = torch.promote_types(last.dtype, torch.float32), last.shape[-2], last.shape[1:-2]
 
     def run(*parts: Tensor) -> Tensor:
-        state = states.read(STATE, kind) if states is not None else None
+        state = states.read(name, kind) if states is not None else None
         before = None if state is None else state.unflatten(1, heads)
         after: Tensor | None
         if length == rank and before is not None:
@@ -211,7 +247,7 @@ def stepwise(
             out, after = chunked(*(pieces.cut(x) for x in parts), before, states is not None)
             out = pieces.join(out)
         if states is not None and after is not None:
-            states.write(STATE, after.flatten(1, -3))
+            states.write(name, after.flatten(1, -3))
         return out
 
     return in_float32(partial(at_default_precision, run), *parts)

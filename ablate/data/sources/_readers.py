@@ -130,7 +130,7 @@ def read(path: Path, column: str, format: Format | None = None) -> Iterator[str]
             else:
                 yield from _documents(stream, format, path, column)
     except UnicodeDecodeError as error:
-        if 0 in head_of(path):
+        if 0 in head_of(path) and error.encoding.startswith("utf-8"):
             reason = "is in a binary format that is not read: convert it to text, JSON lines or parquet"
             raise DataError(f"{path} {reason}") from error
         raise DataError(f"{path} is not {error.encoding.upper()} text: {error} (convert it with iconv)") from error

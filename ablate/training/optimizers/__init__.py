@@ -1,11 +1,12 @@
 """Optimizers: one file per kind, named after it; there is no other list.
 
     train: {optimizer: lion}
-    train: {optimizer: {kind: muon, momentum: 0.9}}
+    train: {optimizer: {kind: muon, momentum: 0.9, cautious_decay: true}}
 
-A kind has the settings of its own file only; any other is an unknown key. Settings of all kinds are in `TrainSpec`:
-`lr` is the peak of the schedule, and `weight_decay` is decoupled in every kind: each step multiplies a parameter by
-1 − lr · weight_decay and then updates it (Loshchilov & Hutter 2017, arXiv:1711.05101).
+A kind has the settings of its own file and `cautious_decay`; any other is an unknown key. Settings of all kinds are in
+`TrainSpec`: `lr` is the peak of the schedule, and `weight_decay` is decoupled in every kind: each step multiplies a
+parameter by 1 − lr · weight_decay and then updates it (Loshchilov & Hutter 2017, arXiv:1711.05101). With
+`cautious_decay: true`, which every kind has, this leaves out the entries that the update moves away from zero.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class Updates(Protocol):
 class Optimizer(Variant):
     """The rule that turns gradients into updates. Each subclass documents its own."""
 
+    cautious_decay: bool = False
+    """Decay only the entries that the update moves towards zero, too (Chen et al. 2025, arXiv:2510.12402)."""
     ignores_gradient_size: ClassVar[bool] = True
     """Whether scaling all gradients by a constant leaves the updates unchanged."""
 

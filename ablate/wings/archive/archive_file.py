@@ -129,14 +129,21 @@ def _unpacked(archive: zipfile.ZipFile, folder: Path, most_bytes: int) -> PackDo
 
 @contextmanager
 def named(path: Path, folder: Path) -> Iterator[None]:
-    """Re-raise each error with the archive's path in place of the folder that it is unpacked to."""
+    """Re-raise each StoreError with the archive's path in place of the folder that it is unpacked to."""
     try:
         yield
     except StoreError as error:
         raise StoreError(f"{path} cannot be merged: {str(error).replace(f'{folder}/', '')}") from error
-    except OSError as error:  # a full disk, which a file's name alone does not explain
+
+
+@contextmanager
+def named_on_disk(path: Path, folder: Path) -> Iterator[None]:
+    """Re-raise errors of files in the folder, such as a full disk, with the names of the archive and its place."""
+    try:
+        yield
+    except OSError as error:
         if str(error.filename or folder).startswith(str(folder)):
-            error.filename = f"{path}, unpacked in {folder.parent.parent}"
+            error.filename = f"{path}, unpacked in {folder.parent}"
         raise
 
 

@@ -209,7 +209,7 @@ def unpacked(path: Path, beside: Path, most_bytes: int = archive.TOTAL_BYTES) ->
 
     Raises StoreError, in one line that names the archive, if any part of it must not be used.
     """
-    with scratch(PREFIX, beside) as outer:
+    with scratch(PREFIX, beside) as outer, archive.named_on_disk(path, outer):
         folder = outer / "store"
         folder.mkdir()
         with archive.named(path, folder):

@@ -109,7 +109,7 @@ class Judgement:
 def judge(
     base: StudyLike,
     *,
-    change: Mapping[str, JsonValue] | Sequence[str] = (),
+    change: Mapping[str, JsonValue] | Sequence[str] | str = (),
     arm: str | None = None,
     name: str | None = None,
     budget: float = BUDGET,
@@ -131,7 +131,8 @@ def judge(
 
     Args:
         base: a study, as in `ablate.run`: its base model, data, training and budget; its arms are not trained.
-        change: edits of the base by dotted path: `{"block.ffn.activation": "relu2"}`, or a list of `path=value`.
+        change: edits of the base by dotted path: `{"block.ffn.activation": "relu2"}`, or one `path=value`, or a list of
+            these.
         arm: an arm of the study whose edits are the change, instead of `change`.
         name: the proposal's name (default: its edits).
         budget: seconds that its runs may take, tuning included, estimated beforehand and counted afterwards.
@@ -173,7 +174,9 @@ def judge(
         raise ArgumentError("campaign", reason, named) from error
 
 
-def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str], arm: str | None) -> Edits:
+def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str] | str, arm: str | None) -> Edits:
+    if isinstance(change, str):
+        change = [change]
     if arm is None:
         return dict(change) if isinstance(change, Mapping) else changes(change)
     if change:
@@ -194,6 +197,8 @@ def _judged(case: Case, progress: Wanted, options: RunOptions, most: float | Non
     # Resume the same proposal if it was begun and has no outcome yet.
     asked = (case.edits, case.study.scale)
     resumed = next((each for each in past if each.outcome is None and (each.edits, each.scale) == asked), None)
+    if resumed is None:
+        _refuse_kept(case, decided)
     record = resumed or _begun(case, past, decided)
     began = time.monotonic()
     if most is not None:
@@ -222,6 +227,15 @@ def _judged(case: Case, progress: Wanted, options: RunOptions, most: float | Non
         page=page,
         next=_next(case, outcome, looks),
     )
+
+
+def _refuse_kept(case: Case, decided: Sequence[ProposalRecord]) -> None:
+    """Raise ArgumentError if the base has the change already: the last one that was kept has each of its values."""
+    last = {path: (value, each.number) for each in kept(decided) for path, value in each.edits.items()}
+    same = {last[path][1] for path, value in case.edits.items() if path in last and last[path][0] == value}
+    if all(path in last and last[path][0] == value for path, value in case.edits.items()):
+        numbers = " and ".join(f"no. {number}" for number in sorted(same))
+        raise ArgumentError("change", f"already in the base, kept as {numbers} of {case.campaign}", case.name)
 
 
 def _charged(case: Case, record: ProposalRecord, most: float) -> ProposalRecord:

@@ -54,11 +54,14 @@ def with_budgets(frame: pl.DataFrame, baseline: str) -> pl.DataFrame:
     runs = runs.with_columns(flops=pl.coalesce("flops", FLOPS_PER_PARAMETER * pl.col("params") * pl.col("tokens")))
     key = [name for name in ("arm", "seed", "split", "rate") if name in frame.columns]
     if runs["flops"].null_count():
-        if runs.select(pl.struct(key).is_duplicated().any()).item():
+        sizes = pl.struct("size", "params").n_unique() > 1
+        twice = pl.struct(name for name in key if name != "arm").is_duplicated().any()
+        several = runs.group_by("arm", maintain_order=True).agg(sizes | twice).filter(pl.nth(1))["arm"].to_list()
+        if several:
             raise ArgumentError(
                 "losses",
-                "several runs of an arm and seed differ in size: effective compute needs a column `flops`, or `params` "
-                "(or a `size` such as 125M) and `tokens`",
+                f"runs of {several[0]} differ in size or tokens: effective compute needs `flops` of every run, or "
+                "`params` (or a `size` such as 125M) and `tokens`",
             )
         return frame.drop("flops", strict=False)
     shared = runs.filter(arm=baseline)["size"].drop_nulls().unique().to_list()
@@ -100,6 +103,10 @@ def arms_of(runs: pl.DataFrame) -> dict[str, list[Budget]]:
     found: dict[str, list[Budget]] = {name: [] for name in runs["arm"].unique(maintain_order=True)}
     for (arm, name), rows in judged.group_by("arm", "budget", maintain_order=True):
         done = rows.filter(pl.col("loss").is_finite())
+        if done["seed"].is_duplicated().any():
+            raise ArgumentError(
+                "losses", f"{arm} has a seed twice at {name}: mark the runs that chose its rate as `tuning` in `split`"
+            )
         losses = dict(zip(done["seed"].to_list(), done["loss"].to_list(), strict=True))
         found[str(arm)].append(Budget(str(name), fmean(rows["flops"].to_list()), losses))
     return found

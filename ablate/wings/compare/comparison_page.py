@@ -12,7 +12,7 @@ import polars as pl
 from ablate.wings.compare import compute_words
 from ablate.wings.compare.comparing import LossComparison
 from reports.judge.sentences import listed
-from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate, exact
+from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate, exact, single
 from reports.judge.statistics.interval import Interval
 from reports.page.figures import CONFIG
 from reports.page.figures.against import LossDifferences, Ratios
@@ -94,7 +94,7 @@ def _better(found: LossComparison) -> str:
 def answer(found: LossComparison) -> str:
     """`wide is better than base: effective compute ×1.11 (1.07 to 1.17); same is undecided.`"""
     rows = list((found.compute if found.compute.height else found.contrasts).iter_rows(named=True))
-    said = []
+    said: list[str] = []
     for verdict in ("better", "worse"):
         for row in (row for row in rows if row["verdict"] == verdict):
             than = f" than {found.baseline}" if not said else ""
@@ -154,7 +154,17 @@ def _ranked(found: LossComparison, style: Mapping[str, ArmStyle]) -> Ranked:
         sides = ("higher", "lower") if found.higher_is_better else ("lower", "higher")
         sides = (f"{sides[0]} {found.metric}", f"{sides[1]} {found.metric}")
         unit, plotted = found.metric, f"difference in {found.metric} from {found.baseline}"
-    return Ranked(tuple(rows), costs, "", found.baseline, unit, is_of_effects=False, sides=sides, plotted=plotted)
+    return Ranked(
+        tuple(rows),
+        costs,
+        "",
+        found.baseline,
+        unit,
+        is_of_effects=False,
+        sides=sides,
+        plotted=plotted,
+        skewed=bool(by_compute),
+    )
 
 
 def _baseline_row(found: LossComparison, costs: Sequence[Cost]) -> RankedRow:
@@ -170,8 +180,17 @@ def _plain(found: LossComparison, row: Mapping[str, Any]) -> tuple[Estimate | No
     note = f"{failed} run{'s' * (failed > 1)} failed" if failed else ""
     if row["difference"] is None:
         return None, words.NONE, note or row["reason"], ""
-    value = Estimate(row["difference"], row["low"], row["high"], None, ())
+    value = Estimate(row["difference"], row["low"], row["high"], None, _by_seed(found, row["arm"]))
     return (value.negative() if found.higher_is_better else value), _difference(row), note, ""
+
+
+def _by_seed(found: LossComparison, arm: str) -> tuple[float, ...]:
+    """Differences of the seeds that finished in both arms."""
+    done = found.runs.filter(pl.col("loss").is_finite())
+    done = done.filter(split="judging") if "split" in done.columns else done
+    own, base = (done.filter(arm=name).select("seed", "loss") for name in (arm, found.baseline))
+    pairs = own.join(base, on="seed", suffix="_base").sort("seed")
+    return tuple((pairs["loss"] - pairs["loss_base"]).to_list())
 
 
 def _by_compute(compute: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[Estimate | None, str, str, str]:
@@ -222,7 +241,7 @@ def _curves(found: LossComparison, style: Mapping[str, ArmStyle]) -> Figure:
         )
     figure.update_xaxes(type="log")
     figure.update_yaxes(type="log")
-    rows = [
+    cells = [
         (row["arm"], row["budget"], words.large(row["flops"]), f"{row['loss']:.4f}", str(row["seeds"]))
         for row in found.by_budget.iter_rows(named=True)
     ]
@@ -232,20 +251,19 @@ def _curves(found: LossComparison, style: Mapping[str, ArmStyle]) -> Figure:
         note="Means over the seeds of each budget; both axes are logarithmic.",
         alt=f"{len(style)} arms at {found.by_budget['budget'].n_unique()} budgets",
         drawing=figure,
-        table=frame_table(("arm", "budget", "FLOPs", found.metric, "seeds"), rows, 2),
+        table=frame_table(("arm", "budget", "FLOPs", found.metric, "seeds"), cells, 2),
     )
 
 
 def _at_each_budget(found: LossComparison, style: Mapping[str, ArmStyle]) -> Figure:
     figure = blank("training FLOPs", "effective compute")
     figure.add_hline(y=1, line=NEUTRAL)
-    rows = []
+    rows: list[tuple[str, str, str]] = []
     for row in found.by_budget.filter(pl.col("arm") != found.baseline).drop_nulls("factor").iter_rows(named=True):
         look, known = style[row["arm"]], math.isfinite(row["high"]) and row["low"] > 0
-        value = Estimate(row["factor"], *((row["low"], row["high"]) if known else (None, None)), None, ())
+        value = Estimate(row["factor"], row["low"], row["high"], None, ()) if known else single(row["factor"])
         first = not any(each[0] == row["arm"] for each in rows)
-        at = Estimate(row["flops"], None, None, None, ())
-        mean_point(figure, look, look.label, at, value)
+        mean_point(figure, look, look.label, single(row["flops"]), value)
         figure.data[-1].set({"showlegend": first})
         rows.append((row["arm"], row["budget"], words.times(Interval(row["factor"], row["low"], row["high"]))))
     figure.update_xaxes(type="log")

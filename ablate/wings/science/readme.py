@@ -91,7 +91,8 @@ def _arms(result: RecordedResult) -> Iterator[str]:
         seeds = f": {failed} of {len(arm.seeds) + failed} seeds did not train" if failed else ""
         note = pair_note((arm.name, result.baseline), result.losses, result.references_by_arm)
         verdict = f"{arm.verdict}{seeds}{f' ({note})' if note and arm.difference else ''}"
-        yield f"| `{arm.name}` | {_loss(arm)} | {said(arm.difference) or NONE} | {verdict} |"
+        compute = f", ×{said(arm.effective_compute, True).replace('×', '')} compute" if arm.effective_compute else ""
+        yield f"| `{arm.name}` | {_loss(arm)} | {said(arm.difference) or NONE}{compute} | {verdict} |"
     yield ""
     yield " ".join(_said(result, f"**{result.answer}**"))
     yield ""

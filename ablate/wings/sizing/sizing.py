@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import JsonValue
-
 from ablate.api.planning import plan
 from ablate.api.study_names import StudyLike
 from ablate.api.study_plan import StudyPlan
@@ -39,7 +37,7 @@ class Sized:
     """
 
     plan: StudyPlan
-    sets: dict[str, JsonValue]
+    sets: JsonObject
     seconds: float
     fits: bool
 
@@ -120,8 +118,8 @@ def size(
     return shortest
 
 
-def _settings(width: int, seeds: int | None) -> dict[str, JsonValue]:
-    own: dict[str, JsonValue] = {
+def _settings(width: int, seeds: int | None) -> JsonObject:
+    own: JsonObject = {
         "base.d_model": width,
         "budget": {"tokens_per_parameter": TOKENS_PER_PARAMETER},
     }
@@ -134,7 +132,7 @@ def _batch(found: StudyPlan) -> int | None:
     return max(1, arm.tokens // (STEPS * arm.train.context)) if arm.steps < STEPS and arm.train.batch > 1 else None
 
 
-def _with(sets: Sets, own: dict[str, JsonValue]) -> Sets:
+def _with(sets: Sets, own: Mapping[str, object]) -> Sets:
     """Edits from a map or from `PATH=VALUE` texts, and our own after them."""
     if isinstance(sets, Mapping):
         return {**sets, **own}

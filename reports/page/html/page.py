@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from reports.judge.findings.next_steps import next_steps, promise
 from reports.judge.findings.study_summary import StudySummary
@@ -40,7 +41,7 @@ from store.documents import LedgerRecord, StudyDocument
 from store.documents.study import UNJUDGED
 
 SCRIPTS = (*FIGURES, "choice.js", "tables.js", "contents.js")
-WORDS = {
+WORDS: dict[str, Any] = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         words,

@@ -18,9 +18,8 @@ from reports.judge.errors import ReportError
 from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.progress import StudyProgress, study_progress
 from reports.page.html.page import render_page
-from reports.page.html.site import IndexEntry, entry_of, link_to, render_index, search_entry, trade_offs_of
-from reports.searches.search import SearchSummary, read_search
-from store import SearchFolder, Store, StoreError, StudyFolder
+from reports.page.html.site import IndexEntry, entry_of, link_to, render_index, shown, trade_offs_of
+from store import Store, StoreError, StudyFolder
 from store.tables import SOURCES
 
 LOCALHOST = "127.0.0.1"
@@ -44,12 +43,11 @@ class _Study:
 
 
 class ServedStore:
-    """The pages of a store. A study is read again if a file of its runs changed, a search on every request."""
+    """The pages of a store. A study is read again if a file of its runs changed."""
 
     def __init__(self, root: Path | str) -> None:
         self.store = Store(root)
         self._studies: dict[StudyFolder, _Study] = {}
-        self._searches: dict[SearchFolder, tuple[SearchSummary, str]] = {}
         self._lock = threading.Lock()
 
     def page(self, path: str) -> str | None:
@@ -58,19 +56,15 @@ class ServedStore:
             asked = path.removeprefix("/")
             if asked in ("", link_to(self.store, self.store.index_path)):
                 entries = [self._study(folder).entry for folder in self.store.studies()]
-                searches = [search_entry(self.store, folder) for folder in self.store.searches()]
                 running = any(entry.progress and entry.progress.is_running for entry in entries)
-                return render_index(self.store, [*entries, *searches], refresh=running)
+                return render_index(self.store, entries, refresh=running)
             if asked == link_to(self.store, self.store.trade_offs_path):
                 entries = [self._study(folder).entry for folder in self.store.studies()]
                 return trade_offs_of(self.store, entries)
-            for search in self.store.searches():
-                if link_to(self.store, search.report_path) == quote(unquote(asked)):
-                    return self._search(search)
             for study in self.store.studies():
                 if link_to(self.store, study.report_path) == quote(unquote(asked)):
                     return self._report(study)
-            return None
+            return next(filter(None, (each.page(self.store, quote(unquote(asked))) for each in shown())), None)
 
     def _report(self, folder: StudyFolder) -> str | None:
         study = self._study(folder)
@@ -81,17 +75,6 @@ class ServedStore:
         if progress not in study.pages:
             study.pages = {progress: render_page(study.entry.summary, progress, home="/")}
         return study.pages[progress]
-
-    def _search(self, folder: SearchFolder) -> str | None:
-        try:
-            summary = read_search(folder.path)
-        except (ReportError, StoreError, OSError):  # the index entry has the error
-            return None
-        if folder not in self._searches or self._searches[folder][0] != summary:
-            from reports.page.html.search_page import render_page as render_search  # noqa: PLC0415 (optuna is slow to import)
-
-            self._searches[folder] = (summary, render_search(summary))
-        return self._searches[folder][1]
 
     def _study(self, folder: StudyFolder) -> _Study:
         known = self._studies.get(folder)

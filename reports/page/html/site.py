@@ -22,8 +22,7 @@ from reports.page.html.templating import render
 from reports.page.html.trade_offs import Group, Studied, render_trade_offs
 from reports.page.summarising import summarise_documents
 from reports.page.wording import answers, tables, words
-from reports.searches.search import read_search
-from store import SearchFolder, Store, StoreError, StudyFolder
+from store import Store, StoreError, StudyFolder
 from store.documents import SearchDocument, StudyDocument
 from store.extensions import added_to
 
@@ -62,6 +61,21 @@ class IndexEntry:
 class StorePages:
     """What else than studies the pages of a store show: added as `SHOWN` of a module."""
 
+    def entries(self, store: Store) -> list[IndexEntry]:
+        """Entries of the index."""
+        return []
+
+    def write(self, store: Store) -> None:
+        """Write the pages that these entries link to."""
+
+    def write_one(self, folder: Path) -> Path | None:
+        """Write the page of one folder; None if it is not one of these."""
+        return None
+
+    def page(self, store: Store, path: str) -> str | None:
+        """The page at a URL path relative to the index, to be served; None if it is not one of these."""
+        return None
+
     def section(self, store: Store) -> Markup:
         """A section of the index, below its entries."""
         return Markup()
@@ -76,24 +90,27 @@ def shown() -> list[StorePages]:
 
 
 def render_site(root: Path | str) -> Path:
-    """Write a store's index, and the reports of its studies and searches. The index comes first, since reports link to
-    it."""
+    """Write a store's index, and the reports that it links to. The index comes first, since reports link to it, too."""
     store = Store(root)
     entries = [entry_of(store, folder) for folder in store.studies()]
-    searches = [search_entry(store, folder) for folder in store.searches()]
-    index = store.write_index(render_index(store, [*entries, *searches]))
+    index = store.write_index(render_index(store, entries))
     store.write_trade_offs(trade_offs_of(store, entries))
     for folder, entry in zip(store.studies(), entries, strict=True):
         if entry.summary is not None:
             # summarised again if more was judged since, such as by another scale's page, since verdicts count that
             still = store.read_ledger(entry.summary.study.name) == entry.summary.ledger
             render_study(folder.path, entry.summary if still else None)
-    for search, entry in zip(store.searches(), searches, strict=True):
-        if not entry.error:
-            from reports.page.html.search_page import render as render_search  # noqa: PLC0415 (optuna is slow to import)
-
-            render_search(search.path)
+    for each in shown():
+        each.write(store)
     return index
+
+
+def render_other(folder: Path) -> Path:
+    """Write the page of a folder that is no study's. Raises ReportError if nothing here can."""
+    for each in shown():
+        if (page := each.write_one(folder)) is not None:
+            return page
+    raise ReportError(f"{folder}: what writes its page is not installed")
 
 
 def trade_offs_of(store: Store, entries: Iterable[IndexEntry]) -> str:
@@ -116,6 +133,7 @@ def shared_runs(entries: list[IndexEntry]) -> dict[str, str]:
 
 def render_index(store: Store, entries: list[IndexEntry], refresh: bool = False) -> str:
     """The page as HTML text, newest study first. refresh: the page is served, and reloads."""
+    entries = [*entries, *(entry for each in shown() for entry in each.entries(store))]
     newest = sorted(entries, key=lambda entry: entry.created, reverse=True)
     return render(
         "index.html.j2",
@@ -136,7 +154,7 @@ def entry_of(
     entry = IndexEntry(f"study-{folder.path.name}", link_to(store, folder.report_path), folder.path.name)
     try:
         documents = documents or StudyDocuments.of(folder.path, store)
-        entry = _said(entry, documents.study)
+        entry = described(entry, documents.study)
         runs = frozenset(key.digest for key in documents.keys)
         progress = progress or study_progress(store, documents.study, documents.statuses)
         entry = replace(entry, progress=progress, runs=runs)
@@ -154,7 +172,7 @@ def entry_of(
     )
 
 
-def _said(entry: IndexEntry, document: StudyDocument | SearchDocument) -> IndexEntry:
+def described(entry: IndexEntry, document: StudyDocument | SearchDocument) -> IndexEntry:
     """The entry with the document's name, scale, question and date."""
     return replace(
         entry,
@@ -168,19 +186,3 @@ def _said(entry: IndexEntry, document: StudyDocument | SearchDocument) -> IndexE
 def link_to(store: Store, page: Path) -> str:
     """A page's URL relative to the index."""
     return quote(page.relative_to(store.root).as_posix())
-
-
-def search_entry(store: Store, folder: SearchFolder) -> IndexEntry:
-    """A search's entry in the index."""
-    from reports.searches import search_words  # noqa: PLC0415 (optuna takes long to import)
-
-    entry = IndexEntry("", link_to(store, folder.report_path), folder.path.name)
-    try:
-        search = read_search(folder.path)
-    except (ReportError, StoreError, OSError) as error:
-        return replace(entry, error=str(error))
-    return replace(
-        _said(entry, search.document),
-        headline=search_words.headline(search),
-        statuses=", ".join(f"{count} trials {state}" for state, count in search.states.most_common()),
-    )

@@ -54,11 +54,11 @@ def source(name: str, own: Path | None = None) -> str:
 
 def render(template: str, scripts: tuple[str, ...], data: Any, own: Path | None = None, **context: Any) -> str:
     """A page with figures: a template with Plotly, our own scripts, and their `data`, which includes `figures`. own:
-    the folder of a template that is not beside this file.
+    the folder of templates and scripts that are not beside this file.
 
     Plotly and the data are compressed to keep the page small; the browser unpacks them.
     """
-    script = "".join(map(source, ("unpack.js", *scripts)))
+    script = "".join(source(name, own) for name in ("unpack.js", *scripts))
     plotly = plotly_js(data["figures"].values())
     return (
         environment(own)

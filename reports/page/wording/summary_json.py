@@ -65,7 +65,7 @@ def _references(summary: StudySummary) -> JsonObject | None:
 def _compute(summary: StudySummary, arm: str) -> JsonObject | None:
     """An arm's effective compute; null for the baseline, and without two budgets of it."""
     found = summary.worth.arms.get(arm) if summary.worth else None
-    return found and {"factor": found.value, "interval": ends_as_json(found.low, found.high)}
+    return None if found is None else {"factor": found.value, "interval": ends_as_json(found.low, found.high)}
 
 
 def _arm(arm: ArmSummary) -> JsonObject:

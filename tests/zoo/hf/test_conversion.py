@@ -137,7 +137,7 @@ def test_published_configs_are_converted(config: Any) -> None:
 def test_a_family_that_is_not_there_names_its_nearest() -> None:
     with torch.device("meta"):
         model = BartForConditionalGeneration(BartConfig())
-    with pytest.raises(zoo.UnsupportedError, match="model_type: 'bart' is not supported.*docs/checkpoints_taken"):
+    with pytest.raises(zoo.UnsupportedError, match=r"model_type: 'bart' is not supported.*docs/checkpoints_taken"):
         zoo.from_hf(model)
     with pytest.raises(zoo.UnsupportedError, match="nearest: llama, "):
         zoo.to_hf(zoo.from_hf(llama()), family="lama")

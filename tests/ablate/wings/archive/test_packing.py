@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import pickle
+import re
 import shutil
+import signal
 import stat
+import subprocess
+import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,11 +24,14 @@ import pytest
 import ablate
 import reports
 from ablate.cli import main
+from ablate.running.scratch import scratch
 from ablate.wings.archive import joining
 from ablate.wings.archive.archive_file import MANIFEST
 from store import Store, StoreError, checksum, files, jsonfile
-from store.documents import GpuState, LedgerRecord, PackDocument
+from store.documents import GpuState, LedgerRecord, MergedRecord, PackDocument
 from store.seals import Chain
+from tests.ablate.test_seals import files_of_at_most
+from tests.test_imports import ROOT
 
 Members = dict[str, bytes]
 
@@ -134,6 +142,122 @@ def test_a_merge_that_is_killed_can_be_repeated(
     assert list(ablate.check(here)) == [] and without_clock(here) == without_clock(whole)
     names = [{str(path.relative_to(root)) for path in root.rglob("*.json")} for root in (here, whole)]
     assert {name for name in names[0] if "checked" not in name} == {name for name in names[1] if "checked" not in name}
+
+
+LEAVES = """
+import os, signal, sys
+from pathlib import Path
+from ablate.wings.archive import joining, merging
+joining.move = merging.move = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+merging.merge(sys.argv[1], store=sys.argv[2])
+"""
+
+
+@pytest.mark.processes
+def test_what_a_killed_merge_leaves_is_named_and_the_next_one_removes_it(
+    of_b: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = tmp_path / "runs"
+    here.mkdir()
+    killed = subprocess.run([sys.executable, "-c", LEAVES, str(of_b), str(here)], cwd=ROOT, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = here.glob(".merge-*")
+    said = f"{left} was left by a killed merge: remove it, or merge the archive again"
+    assert list(ablate.check(here)) == [said]
+    with scratch(".merge-", here) as busy:  # of a merge that is at work
+        assert not left.exists() and list(ablate.check(here)) == []
+        ablate.merge(of_b, store=here)
+        assert list(here.glob(".merge-*")) == [busy]
+    assert not list(here.glob(".merge-*")) and list(ablate.check(here)) == []
+
+
+def again(archive: Path, target: Path, top: str, others: Members) -> Path:
+    """An archive that somebody unpacked and zipped again: its folders, and what file managers add."""
+    with zipfile.ZipFile(archive) as source, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
+        if top:
+            new.mkdir(top)
+        for name in source.namelist():
+            new.writestr(f"{top}/{name}".removeprefix("/"), source.read(name))
+        for name, content in others.items():
+            new.writestr(name, content)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("top", "others"),
+    [
+        ("b", {"__MACOSX/b/._manifest.json": b"\0\5\x16\7", "b/.DS_Store": b"\0\0\0\1Bud1"}),
+        ("Lab B (2)", {"Lab B (2)/studies/Thumbs.db": b"x", "Lab B (2)/desktop.ini": b"x"}),
+        ("", {"__MACOSX/._studies": b"x", "studies/._tiny-cpu": b"x"}),
+    ],
+)
+def test_an_archive_that_was_zipped_again_is_merged(top: str, others: Members, of_b: Path, tmp_path: Path) -> None:
+    whole, here = tmp_path / "whole", tmp_path / "runs"
+    ablate.merge(again(of_b, tmp_path / "again.zip", top, others), store=here)
+    ablate.merge(of_b, store=whole)
+    assert list(ablate.check(here)) == [] and without_clock(here) == without_clock(whole)
+
+
+def test_a_top_folder_hides_nothing(of_b: Path, tmp_path: Path) -> None:
+    for name in ("b/../evil.json", "b/x/../../../evil.json", "other/run.json", "b/evil.py", "b/.hidden/run.json"):
+        with pytest.raises(StoreError, match=r"is not allowed in an archive|it has no manifest"):
+            ablate.merge(again(of_b, tmp_path / "evil.zip", "b", {name: b"{}"}), store=tmp_path / "runs")
+        assert not (tmp_path / "runs").exists()
+    ablate.merge(again(of_b, tmp_path / "evil.zip", "b", {"__MACOSX/../evil.json": b"{}"}), store=tmp_path / "runs")
+    assert {path.name for path in tmp_path.iterdir()} == {"evil.zip", "runs"}  # left out, and so never written
+
+
+def test_a_full_disk_is_named_wherever_it_is_noticed(
+    of_b: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While the archive is unpacked, and at each flush, up to the merge that has room."""
+    with files_of_at_most(1000):
+        assert main(["merge", str(of_b), "--store", str(tmp_path / "limited")]) == 2
+    assert f"{of_b}, unpacked in {tmp_path}: " in capsys.readouterr().err
+    ends, store = os.fsync, tmp_path / "runs"
+    status, flushes = 2, 0
+    while status == 2:
+        left = iter(range(flushes))
+
+        def full(descriptor: int, left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            ends(descriptor)
+
+        monkeypatch.setattr(os, "fsync", full)
+        status = main(["merge", str(of_b), "--store", str(store)])
+        monkeypatch.undo()
+        said = capsys.readouterr().err
+        assert status == 0 or re.search(rf"{of_b}, unpacked in|{store}/\S+", said), (flushes, said)
+        flushes = flushes + 1 if flushes < 12 else 2 * flushes
+    assert flushes > 12 and list(ablate.check(store)) == []
+
+
+def test_a_full_disk_is_named_when_a_log_of_the_store_grows(
+    labs: dict[str, Path], of_b: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = Store(shutil.copytree(labs["a"], tmp_path / "runs"))
+    run = here.runs()[0]
+    record = MergedRecord(at="2026", archive="0" * 64, run=run, finished="2026", weights=True)
+    here.merged_log.append([record] * 20_000)  # longer than any file of the archive
+    size = here.merged_log.path.stat().st_size
+    with files_of_at_most(size + 10):
+        assert main(["merge", str(of_b), "--store", str(here.root)]) == 2
+    assert str(here.merged_log.path) in capsys.readouterr().err
+    assert here.merged_log.path.stat().st_size == size and list(ablate.check(here.root)) == []
+
+
+def test_a_study_whose_every_run_failed_is_no_older_version_s(labs: dict[str, Path], tmp_path: Path) -> None:
+    """Its page compares nothing, so that it is in no ledger."""
+    here = Store(shutil.copytree(labs["a"], tmp_path / "runs"))
+    for digest in here.runs():
+        shutil.rmtree(here.run_dir(digest))
+        here.write_error(digest, "RuntimeError: no", "a traceback")
+    for path in (*here.root.glob("ledger/*"), *here.root.glob("studies/*/judged.json")):
+        path.unlink()
+    assert here.studies()[0].report_path.exists()
+    report = ablate.check(here.root)
+    assert (list(report), report.unchecked) == ([], {})
 
 
 def test_the_same_content_is_the_same_archive(labs: dict[str, Path], tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -56,7 +59,9 @@ def test_a_change_is_kept_becomes_the_base_and_a_worse_one_is_discarded(
     base = Store(store).read_run(studies[1].baseline_arm.runs[0].digest)  # type: ignore[union-attr]
     assert base is not None and base.train["lr"] == 3e-2
     assert main(["judge", str(path), "--store", str(store), "--scale", "cpu", "--change", "train.lr=3e-2"]) == 2
-    assert "arms.change: is identical to the base" in capsys.readouterr().err
+    assert "already in the base, kept as no. 1 of toy-cpu" in capsys.readouterr().err
+    with pytest.raises(ablate.ArgumentError, match=r"kept as no. 1 of toy-cpu"):  # a change may be a text
+        ablate.judge(path, change="train.lr=3e-2", scale="cpu", store=store)
     assert not Store(store).ledgers()  # proposals have an error rate of their own
     page = Path(second["page"]).read_text()
     assert "1 of 2 proposals kept" in page
@@ -93,6 +98,42 @@ def test_one_that_was_interrupted_goes_on_with_the_same_seeds(
     found = ablate.judge(path, change=change, **given)
     assert found.record.number == 1 and found.proposals == 1
     assert min(found.outcome.test.seeds) == 10_100
+
+
+def test_what_was_interrupted_counts_in_every_campaign(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its whole budget while it runs, as if it were killed, and then with the time that it took."""
+    store, during = Store(tmp_path), []
+
+    def interrupted(*_: object, **__: object) -> None:
+        during.append(latest(store.read_campaign(CAMPAIGN))[-1].charged)
+        time.sleep(0.1)
+        raise KeyboardInterrupt
+
+    given = {"store": tmp_path, "scale": "cpu", "engine": "inprocess", "progress": False, "budget": 600}
+    monkeypatch.setattr("ablate.wings.campaign.proposal_looks.run", interrupted)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            ablate.judge(path, change={"block.norm": "layernorm"}, total_budget=700, **given)
+    first, last = during[0], latest(store.read_campaign(CAMPAIGN))[-1].charged
+    assert first == 600.0 and 600.1 < during[1] < 700 and last is not None and 0.2 < last < 100
+    store.campaign("another").append([latest(store.read_campaign(CAMPAIGN))[-1].model_copy(update={"charged": 200.0})])
+    with pytest.raises(ablate.ArgumentError, match=r"all proposals may take 700 s, of which (4..|500) s are left"):
+        ablate.judge(path, change={"n_layers": 2}, total_budget=700, **given)
+
+
+def test_without_locks_it_says_so(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", none)
+    assert judged(path, tmp_path, "--change", "n_layers=2") == 2
+    lock = Store(tmp_path).campaign_path(CAMPAIGN).with_suffix(".lock")
+    remedy = "No locks available: this file system has no locks: use a store on one that has them (--store DIR)"
+    assert capsys.readouterr().err == f"ablate: {lock}: {remedy}\n"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ from ablate.commands import BAD_INPUT, COMMANDS
 from ablate.running.child_process import ENDED_BY_REQUEST
 from ablate.wings.campaign import answering
 from ablate.wings.campaign.tools import tool_server
+from store import Store
+from store.documents import ProposalRecord
 
 mcp = pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol is not installed")
 
@@ -162,10 +164,17 @@ def test_options_of_every_command_are_text_to_the_catalogue(capsys: pytest.Captu
             assert option in capsys.readouterr().err
 
 
-def test_a_campaign_ends_where_its_time_does(tmp_path: Path) -> None:
-    found = called(tmp_path, "judge", study="norm_placement", change=["d_model=32"], scale="smoke", budget="100000h")
+def test_all_proposals_end_where_their_time_does(tmp_path: Path) -> None:
+    asked = {"study": "norm_placement", "change": ["d_model=32"], "scale": "smoke"}
+    found = called(tmp_path, "judge", **asked, budget="100000h")
     assert found.is_error
-    assert "the campaign norm_placement-smoke may take 3600 s, of which 3600 s are left" in found.content[0].text
+    assert "all proposals may take 3600 s, of which 3600 s are left" in found.content[0].text
+    # Another campaign's proposal, whose call was cancelled after it began: it counts, too.
+    begun = ProposalRecord(at="2026", number=1, name="x", scale="smoke", edits={}, alpha=0.1, base="b", charged=3000.0)
+    Store(tmp_path).campaign("other").append([begun])
+    found = called(tmp_path, "judge", **asked, budget="20m")
+    assert found.is_error
+    assert "all proposals may take 3600 s, of which 600 s are left" in found.content[0].text
 
 
 def test_a_call_ends_with_its_server(tmp_path: Path) -> None:

@@ -142,8 +142,16 @@ def test_an_arm_with_a_failed_run_is_not_better() -> None:
 
 
 def test_sizes_without_compute_are_refused_with_the_remedy() -> None:
-    with pytest.raises(ablate.ArgumentError, match="needs a column `flops`, or `params`"):
+    with pytest.raises(
+        ablate.ArgumentError, match=r"runs of base differ in size or tokens.* needs `flops` of every run"
+    ):
         ablate.compare(table().select("arm", "seed", "size", "loss"))
+    own_seeds = table().with_columns(seed=pl.int_range(pl.len())).drop("flops", "tokens")
+    with pytest.raises(ablate.ArgumentError, match="needs `flops` of every run"):
+        ablate.compare(own_seeds)
+    rates = pl.concat([table().with_columns(rate=pl.lit(rate)) for rate in (1e-3, 2e-3)])
+    with pytest.raises(ablate.ArgumentError, match="base has a seed twice at 125M: mark the runs that chose its rate"):
+        ablate.compare(rates)
 
 
 def test_scores_have_no_effective_compute() -> None:

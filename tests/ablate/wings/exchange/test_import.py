@@ -57,6 +57,40 @@ def imported(
     return ablate.import_model(folder, study=study, measure=costs, store=store, **asked)
 
 
+MISTAKES = {
+    "task": ["--tasks", "heldout_pears"],
+    "binary task file": ["--tasks", "binary.yaml"],
+    "task file of something else": ["--tasks", "list.yaml"],
+    "task file that names none": ["--tasks", "{}.yaml"],
+    "data": ["--data", "blimp=nowhere"],
+    "folder": ["--include", "nowhere"],
+    "few shots": ["--tasks", "heldout_text", "--fewshot", "-3"],
+    "positions": ["--positions", "0"],
+    "a long context": ["--context", "9000"],
+    "a context of 64 bits": ["--context", "99999999999999999999"],
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_refused_before_anything_is_written(
+    mistake: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("binary.yaml").write_bytes(bytes(range(256)))
+    Path("list.yaml").write_text("- task: x\n")
+    Path("{}.yaml").write_text("{}")
+    Path("text.txt").write_text("\n".join(f"line {number} of the text" for number in range(900)))
+    before = {path.name for path in tmp_path.iterdir()}
+    words = ["import", str(folder), "--text", "text.txt", "--context", "16", "--no-measure", *MISTAKES[mistake]]
+    try:
+        status = main([*words, "--store", "new/runs"])
+    except SystemExit as end:
+        status = end.code
+    said = capsys.readouterr().err
+    assert status == 2 and "Traceback" not in said and said.strip(), said
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 def test_it_says_what_it_does(imported: ablate.Imported, said: list[str]) -> None:
     assert said[-1] == "llama: reading held-out text"
 

@@ -12,8 +12,7 @@ import torch
 import zoo
 from ablate.cli import main
 from ablate.wings.foretell import bench
-from ablate.wings.foretell.bench import OURS, THEIRS, BenchSetting, BenchTurn, compare
-from ablate.wings.foretell.ceilings import Ceilings, share
+from ablate.wings.foretell.bench import OURS, THEIRS, BenchSetting, BenchTurn, Ceilings, compare, share
 from ablate.wings.foretell.rivals import LIBRARIES, rivals
 
 SMALL = ["--set", "d_model=32", "--set", "n_layers=2", "--set", "vocab_size=64"]

@@ -1,0 +1,164 @@
+"""Proposals of a search: legal settings from the sampler or a grid, and repeats of the leading settings."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from ablate.study.search_axes import AnyAxis
+from ablate.study.search_space import Params
+from ablate.study.search_spec import SearchSpec
+from ablate.wings.search.racing import Seeds, standings
+from ablate.wings.search.repair import repaired
+from ablate.wings.search.samplers import ended
+from ablate.wings.search.storage import Owner
+from ablate.wings.search.trial_runner import IllegalError, Job, TrialRunner
+
+REPEATS, REPEAT, IMPORTED, BEYOND = "repeats", "repeat", "imported", "beyond"
+"""User attributes of trials: number of the first trial with the same settings, how many such trials preceded this one,
+whether its runs were in the store already, and how far its measurements exceed the limits."""
+ILLEGAL_IN_A_ROW = 100
+"""Maximum number of consecutive illegal proposals in one call."""
+
+
+class ExhaustedError(Exception):
+    """No untried legal settings are left."""
+
+
+class Asking:
+    """One command's proposals, drawn from the optuna study that all commands share."""
+
+    def __init__(self, study: optuna.Study, spec: SearchSpec, lab: TrialRunner, owner: Owner, sampler: str) -> None:
+        """sampler: kind of the sampler, with `auto` resolved."""
+        self.study, self.spec, self.lab, self.owner = study, spec, lab, owner
+        self._grid = self._combinations() if sampler == "grid" else None
+        self._is_exhausted = False
+        self._ends = time.monotonic() + spec.seconds
+
+    def next(self) -> tuple[optuna.Trial, Job] | None:
+        """A new trial with legal settings; None if there are enough trials, the time is over, or none are found."""
+        with self.owner.asking():
+            for _ in range(ILLEGAL_IN_A_ROW):
+                trials = self.study.get_trials(deepcopy=False)
+                counted = [trial for trial in trials if _counts(trial)]
+                if len(counted) >= self.spec.trials or time.monotonic() > self._ends:
+                    return None
+                try:
+                    self._propose(trials, counted)
+                except ExhaustedError:
+                    return None
+                trial = self.study.ask()
+                params = self._drawn(trial)
+                self.owner.sign(trial)
+                self._mark_repeat(trial, params, trials)
+                if job := self._legal(trial, params):
+                    return trial, job
+        return None
+
+    def again(self, trial: optuna.Trial) -> Job | None:
+        """The job of a trial proposed earlier; None if its settings are illegal."""
+        params = self._drawn(trial)
+        if REPEAT not in trial.user_attrs:  # its command may have been killed before it marked a repeat
+            earlier = [each for each in self.study.get_trials(deepcopy=False) if each.number < trial.number]
+            self._mark_repeat(trial, params, earlier)
+        return self._legal(trial, params)
+
+    def _legal(self, trial: optuna.Trial, params: Params) -> Job | None:
+        """The trial's first job; None if it is illegal. Then the sampler is told its distance from the constraints, and
+        the nearest legal settings are enqueued."""
+        try:
+            return self.lab.job(params, self.spec.shares[0], trial.user_attrs.get(REPEAT, 0))
+        except IllegalError as error:
+            trial.set_user_attr("illegal", str(error))
+            for name, far in (self.lab.distances(params) or {str(error): 1.0}).items():
+                trial.set_constraint(name, far)
+            self.study.tell(trial, state=TrialState.PRUNED)
+        legal = repaired(self.lab.space, params, self.lab.distances)
+        if legal is not None:
+            self.study.enqueue_trial(legal)
+        return None
+
+    def _propose(self, trials: Sequence[FrozenTrial], counted: Sequence[FrozenTrial]) -> None:
+        """Enqueue the next settings, if they come from the grid or repeat a leader. Raises ExhaustedError if the grid
+        is exhausted and nothing needs a repeat. Reserved trials that no leader needs go to new settings."""
+        if any(trial.state == TrialState.WAITING for trial in trials):
+            return
+        tried = sum(REPEATS not in trial.user_attrs for trial in counted)
+        params = None
+        if self._grid is not None and not self._is_exhausted:
+            params = next(self._grid, None)
+            self._is_exhausted = params is None
+        if self.spec.repeats and (self._is_exhausted or tried >= self.spec.trials - self.spec.repeats):
+            # Leading settings that need another seed and have none running.
+            running = {first_of(trial) for trial in trials if trial.state == TrialState.RUNNING}
+            directions = list(self.spec.objectives.values())
+            found = standings(seeds_of(trials), directions, self.lab.noise).next(running)
+            params = params if found is None else trials[found].params or params
+        if self._is_exhausted and params is None:
+            raise ExhaustedError
+        if params is not None:
+            self.study.enqueue_trial(params)
+
+    def _mark_repeat(self, trial: optuna.Trial, params: Params, trials: Sequence[FrozenTrial]) -> None:
+        """Mark a trial whose settings were tried before, so that it trains with the next seeds."""
+        settings = self.lab.space.settings(params)
+        same = [t for t in trials if _counts(t, imported=True) and self.lab.space.settings(t.params) == settings]
+        if same:
+            trial.set_user_attr(REPEATS, same[0].number)
+            trial.set_user_attr(REPEAT, len(same))
+
+    def _combinations(self) -> Iterator[Params]:
+        """Untried legal settings of the grid, shuffled so that a shorter search samples it evenly."""
+        every = list(self.lab.space.all())
+        np.random.default_rng(self.spec.seed).shuffle(every)
+        for params in every:
+            asked = self.study.get_trials(deepcopy=False)
+            if not any(trial.params == params for trial in asked) and not self.lab.distances(params):
+                yield params
+
+    def _drawn(self, trial: optuna.Trial) -> Params:
+        return self.lab.space.draw(lambda path, axis: suggest(trial, path, axis))
+
+
+def seeds_of(trials: Sequence[FrozenTrial]) -> Seeds:
+    """Scores of settings within the limits, keyed by the number of their first trial."""
+    found: dict[int, list[tuple[float, ...]]] = defaultdict(list)
+    beyond = {first_of(trial) for trial in trials if trial.user_attrs.get(BEYOND)}
+    for trial in trials:
+        if trial.state == TrialState.COMPLETE and first_of(trial) not in beyond:
+            found[first_of(trial)].append(tuple(trial.values))
+    return found
+
+
+def first_of(trial: FrozenTrial) -> int:
+    """Number of the first trial with the same settings."""
+    return int(trial.user_attrs.get(REPEATS, trial.number))
+
+
+def counts_of_illegal(study: optuna.Study) -> Counter[str]:
+    """Number of illegal proposals, by reason."""
+    trials = study.get_trials(deepcopy=False)
+    return Counter(str(t.user_attrs["illegal"]) for t in trials if "illegal" in t.user_attrs)
+
+
+def _counts(trial: FrozenTrial, imported: bool = False) -> bool:
+    """Whether a trial counts towards the search's number of trials. imported: count trials from the store too."""
+    is_ours = imported or not trial.user_attrs.get(IMPORTED)
+    return is_ours and (ended(trial) or trial.state == TrialState.RUNNING)
+
+
+def suggest(trial: optuna.Trial, path: str, axis: AnyAxis) -> object:
+    """The sampler's value on an axis."""
+    spread = axis.distribution
+    if isinstance(spread, optuna.distributions.CategoricalDistribution):
+        return trial.suggest_categorical(path, spread.choices)
+    if isinstance(spread, optuna.distributions.IntDistribution):
+        return trial.suggest_int(path, spread.low, spread.high, step=spread.step, log=spread.log)
+    if isinstance(spread, optuna.distributions.FloatDistribution):
+        return trial.suggest_float(path, spread.low, spread.high, step=spread.step, log=spread.log)
+    raise TypeError(f"unknown distribution {spread}")

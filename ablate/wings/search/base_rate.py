@@ -1,0 +1,53 @@
+"""Tune the base's learning rate, for a fair comparison with trials, whose rates were searched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ablate.study.search_space import SEARCH, edit_of, number_at
+from ablate.study.tune_spec import FINE
+from ablate.wings.search.trial_runner import Job, StudyTrialRunner
+from store.documents.tuning import RATE
+
+BASE_RATE = "base_rate"
+"""Attribute of the optuna study: the tuned rate of the base."""
+MOST_RATES = 7
+
+
+def tuned_rate(lab: StudyTrialRunner, train: Callable[[Job], None]) -> float:
+    """The best of the base's rate, half and twice that rate, with the trials' seeds. While the best is at an end of the
+    list, the next factor of 2 is tried too, up to `MOST_RATES` rates.
+
+    Args:
+        train: runs a job until its scores are in the store.
+    """
+    own = number_at(lab.base.spec, lab.base.train, RATE)
+    if own is None:
+        raise RuntimeError("a training has a learning rate")
+    scores = {own * factor: math.inf for factor in FINE}
+    while True:
+        for rate in [rate for rate, score in scores.items() if score == math.inf]:
+            job = base_at(lab, rate)
+            train(job)
+            # The loss, else the first objective, oriented so that less is better.
+            values = lab.values(job)
+            name = next((name for name in lab.spec.objectives if name == "loss"), next(iter(lab.spec.objectives)))
+            if values is None:
+                raise RuntimeError("the base ended without results")
+            value = values[list(lab.spec.objectives).index(name)]
+            found = value if lab.spec.objectives[name] == "minimize" else -value
+            scores[rate] = found if math.isfinite(found) else 1e300  # diverged; infinity marks untried rates
+        best = min(scores, key=lambda rate: scores[rate])
+        ends = {min(scores): best / 2, max(scores): best * 2}
+        if best not in ends or len(scores) >= MOST_RATES or math.isinf(scores[best]):
+            return best
+        scores[ends[best]] = math.inf
+
+
+def base_at(lab: StudyTrialRunner, rate: float | None) -> Job:
+    """Runs of the base with the trials' seeds, at a rate; None for the base's own."""
+    if rate is None:
+        return lab.control()
+    arm = lab.space.builder.build(lab.study.baseline, [edit_of(RATE, float(f"{rate:.6g}"))], SEARCH)
+    return lab.seeded(arm, lab.spec.seed_numbers)

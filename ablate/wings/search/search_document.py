@@ -1,0 +1,179 @@
+"""Write the result of a search as a document and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import optuna
+import pandas
+from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.trial import FrozenTrial
+from pydantic_core import to_jsonable_python
+
+from ablate.planning.study_document import spent_budget
+from ablate.readable import now
+from ablate.study.search_spec import NOT_OF_A_SCORE, SearchSpec
+from ablate.wings.search.asking import BEYOND, IMPORTED, REPEATS, counts_of_illegal, seeds_of
+from ablate.wings.search.base_rate import BASE_RATE, base_at
+from ablate.wings.search.confirming import confirmation, confirmed
+from ablate.wings.search.history import base_on_axes
+from ablate.wings.search.racing import Standings, standings
+from ablate.wings.search.samplers import chosen_sampler, ended
+from ablate.wings.search.trial_runner import IllegalError, StudyTrialRunner
+from store import SearchFolder
+from store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState
+from store.documents.search import finite
+from zoo.settings.identity import digest_of, identity_of
+
+TrialScores = Sequence[Mapping[int, tuple[float, ...]]]
+"""Scores by trial number, one map per share of the budget."""
+
+
+def search_digest(lab: StudyTrialRunner) -> str:
+    """Digest of everything that affects a trial's score, which identifies a search.
+
+    The number of trials, the sampler and the pruner may change while a search goes on.
+    """
+    asked = {name: each for name, each in identity_of(lab.spec).items() if name not in NOT_OF_A_SCORE}
+    return digest_of(
+        {
+            "search": asked,
+            "model": lab.base.spec.identity(),
+            "train": identity_of(lab.base.train),
+            "budget": identity_of(lab.study.budget),
+            "data": lab.base.identity.digest,
+        }
+    )[:8]
+
+
+def asked_before(lab: StudyTrialRunner, document: SearchDocument) -> bool:
+    """Whether a stored search is the present one: it has the same space, objectives, constraints, shares and seeds, and
+    a finished trial has the runs that it would have today."""
+    spec, trial = lab.spec, next((trial for trial in document.trials if trial.state == "finished"), None)
+    asked = {name: getattr(document, name) for name in ("space", "objectives", "constraints")}
+    before = SearchSpec.model_validate({**asked, "seeds": len(document.seeds)})
+    is_same = all(getattr(before, name) == getattr(spec, name) for name in (*asked, "seeds"))
+    if trial is None or not is_same or document.shares != tuple(spec.shares):
+        return False
+    try:
+        return lab.job(trial.params).digests == trial.runs
+    except IllegalError:
+        return False
+
+
+def search_document(
+    lab: StudyTrialRunner, study: optuna.Study, done: TrialScores, journal: str | None = None, has_ended: bool = True
+) -> SearchDocument:
+    """Document of a search's results so far. has_ended: include the confirmation."""
+    spec = lab.spec
+    standing = standings_of(lab, study, done)
+    best = set(standing.contenders()[:1] if len(spec.objectives) == 1 else standing.front())
+    trials = [trial for trial in study.get_trials(deepcopy=False) if ended(trial)]
+    # The base's scores with the trials' seeds, if trained; at its tuned rate, if known.
+    job = base_at(lab, study.user_attrs.get(BASE_RATE))
+    values = lab.values(job)
+    base = SearchBase(
+        name=lab.study.baseline,
+        runs=job.digests,
+        values=None if values is None else finite(values),
+        params=base_on_axes(lab),
+    )
+    return SearchDocument(
+        name=lab.study.name,
+        scale=lab.study.scale,
+        path=str(lab.study.path.resolve()) if lab.study.path else None,
+        question=lab.study.question,
+        source=lab.study.text,
+        created=now(),
+        optuna_study=study.study_name,
+        budget=spent_budget(lab.planned_base.study.budget),
+        space={path: axis.model_dump(mode="json", exclude_none=True) for path, axis in spec.space.items()},
+        objectives=spec.objectives,
+        sampler=chosen_sampler(spec, lab.space),
+        pruner=spec.pruner.kind if spec.pruner else None,
+        shares=tuple(spec.shares),
+        seeds=spec.seed_numbers,
+        constraints=tuple(spec.constraints),
+        base=base,
+        illegal=dict(counts_of_illegal(study).most_common()),
+        trials=tuple(_trial(lab, trial, done, trial.number in best) for trial in trials),
+        leaders=tuple(_leaders(lab, study, standing)),
+        confirmed=confirmed(lab, confirmation(lab, study, standing)) if has_ended else (),
+        journal=journal,
+    )
+
+
+def standings_of(lab: StudyTrialRunner, study: optuna.Study, done: TrialScores) -> Standings:
+    """Standings of the settings within the limits that had the full budget."""
+    trials, directions = study.get_trials(deepcopy=False), list(lab.spec.objectives.values())
+    if len(done) == 1:
+        return standings(seeds_of(trials), directions, lab.noise)
+    whole = {number: [values] for number, values in done[-1].items() if not trials[number].user_attrs.get(BEYOND)}
+    return standings(whole, directions, lab.noise)
+
+
+def _leaders(lab: StudyTrialRunner, study: optuna.Study, standing: Standings) -> Iterator[Leader]:
+    if len(lab.spec.shares) > 1:
+        return
+    trials = study.get_trials(deepcopy=False)
+    scores, contenders = seeds_of(trials), set(standing.contenders())
+    for number in standing.order():
+        first, *fresh = map(finite, scores[number])
+        if fresh:
+            costs = lab.costs(trials[number].params, ("parameters", "kv_bytes_per_token"))
+            yield Leader(trial=number, searched=first, fresh=tuple(fresh), contends=number in contenders, costs=costs)
+
+
+def _trial(lab: StudyTrialRunner, trial: FrozenTrial, done: TrialScores, best: bool) -> TrialRecord:
+    reached = tuple(finite(values[trial.number]) for values in done if trial.number in values)
+    state = _state(trial, whole=len(reached) == len(done))
+    return TrialRecord(
+        number=trial.number,
+        state=state,
+        best=best,
+        settings=to_jsonable_python(lab.space.settings(trial.params)),
+        params=trial.params,
+        distributions={path: distribution_of(each) for path, each in trial.distributions.items()},
+        values=reached[-1] if state == "finished" else None,
+        reached=reached,
+        curve={str(step): value for step, value in trial.intermediate_values.items()},
+        runs=tuple(trial.user_attrs.get("runs", ())),
+        error=trial.user_attrs.get("error"),
+        repeats=trial.user_attrs.get(REPEATS),
+        imported=bool(trial.user_attrs.get(IMPORTED)),
+        beyond=trial.user_attrs.get(BEYOND, {}),
+    )
+
+
+def distribution_of(spread: BaseDistribution) -> Distribution:
+    return Distribution.model_validate_json(distribution_to_json(spread))
+
+
+def _state(trial: FrozenTrial, whole: bool) -> TrialState:
+    """State of a trial that has ended. whole: whether it had the full budget."""
+    if trial.state == optuna.trial.TrialState.COMPLETE:
+        return "finished" if whole else "short"
+    return "pruned" if trial.state == optuna.trial.TrialState.PRUNED else "failed"
+
+
+def write_tables(document: SearchDocument, folder: SearchFolder) -> None:
+    """Write one row per trial, with its settings and objectives, as CSV and as parquet."""
+    rows = []
+    for trial in document.trials:
+        values = dict(zip(document.objectives, trial.values or (), strict=False))
+        rows.append({"trial": trial.number, "state": trial.state, **values, **trial.params})
+    names = list(dict.fromkeys(name for row in rows for name in row)) or ["trial", "state"]
+    frame = pandas.DataFrame({name: column_of([row.get(name) for row in rows]) for name in names})
+    with folder.table("csv") as path:
+        frame.to_csv(path, index=False)
+    with folder.table("parquet") as path:
+        frame.to_parquet(path, index=False)
+
+
+def column_of(values: Sequence[Any]) -> list[Any]:
+    """Values converted to one type: mixed numbers to float, other mixtures (a choice of `4x` or 512) to text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float} or len(kinds) < 2:
+        return [float(value) if kinds == {int, float} and value is not None else value for value in values]
+    return [None if value is None else str(value) for value in values]

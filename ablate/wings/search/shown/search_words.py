@@ -1,0 +1,229 @@
+"""Sentences of a search's report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ablate.wings.search.shown.importance import FEWEST, Importance
+from ablate.wings.search.shown.search_summary import Gap, SearchSummary
+from ablate.wings.search.shown.search_tables import setting_text, signed, titles_of
+from ablate.wings.search.shown.selection_bias import DECLARED, selection_bias
+from ablate.wings.search.shown.standings import SearchStanding
+from reports.judge.sentences import listed
+from reports.page.wording import words
+from store.documents import Range, TrialRecord
+
+MOST_SETTINGS = 4
+"""Most settings of a trial that the headline lists; the table has them all."""
+
+
+def headline(search: SearchSummary) -> str:
+    """The model found, and the uncertainty of its score."""
+    if not search.is_judged:
+        return f"A {search.document.scale} search only shows that it works: its runs are too short to find anything."
+    if not search.best:
+        return "No trial reached the full budget."
+    return _of_front(search) if len(search.objectives) > 1 else _of_best(search, search.best[0])
+
+
+def _of_front(search: SearchSummary) -> str:
+    verb = "is" if len(search.best) == 1 else "are"
+    ends = ", ".join(_best_in(search, place) for place in range(len(search.objectives)))
+    front = f"{len(search.best)} of {len(search.scored)} scored trials {verb} on the front"
+    return f"{ends[0].upper()}{ends[1:]}; {front}.{_base_beside(search)}"
+
+
+def _of_best(search: SearchSummary, best: TrialRecord) -> str:
+    base, gap = search.base, search.against_base
+    alike = [each for each in search.standings if each.is_best and not (gap and base and each.trial == base.number)]
+    if len(alike) > 1:
+        return _alike(search, alike) + _base_beside(search)
+    if gap is not None:
+        return _against_base(search, gap)
+    if None in (best.values or (None,)):
+        return "Every trial diverged."
+    found = _best_in(search, 0)
+    return f"{found[0].upper()}{found[1:]}{_settings(best)}."
+
+
+def _against_base(search: SearchSummary, gap: Gap) -> str:
+    """`Trial 7 beats base: loss 2.301 against 2.353 over 3 fresh seeds, a difference of −0.052 ± 0.021: lr 0.01.`"""
+    (name, way), base = next(iter(search.objectives.items())), search.document.base.name
+    is_better = (gap.difference < 0) == (way == "minimize")
+    verb = "beats" if is_better else "is worse than"
+    if not gap.is_clear:
+        verb = "is not clearly better than" if is_better else "is not better than"
+    places = words.decimals(gap.half_width or gap.difference)
+    half = "" if gap.half_width is None else f" ± {gap.half_width:.{places}f}"
+    means = f"{name} {gap.best.mean:.{places}f} against {gap.base.mean:.{places}f}"
+    count = len(gap.best.values)
+    seeds = f"{count} fresh seeds" if count > 1 else "a fresh seed"
+    trial = next((trial for trial in search.trials if trial.number == gap.trial), None)
+    difference = f"a difference of {words.signed(gap.difference, places)}{half}"
+    settings = _settings(trial) if trial else ""
+    return f"Trial {gap.trial} {verb} {base}: {means} over {seeds}, {difference}{settings}."
+
+
+def _base_beside(search: SearchSummary) -> str:
+    """The base's first objective on fresh seeds, beside that of several trials."""
+    gap, name = search.against_base, next(iter(search.objectives))
+    return f" The base ({search.document.base.name}) has {name} {gap.base.mean:.5g} on fresh seeds." if gap else ""
+
+
+def _alike(search: SearchSummary, alike: Sequence[SearchStanding]) -> str:
+    """`Trials 3, 7 and 9 cannot be told apart: loss 2.51 to 2.54 …; the smallest KV cache among them is trial 7’s.`"""
+    (name,) = search.objectives
+    numbers = listed([str(each.trial) for each in alike])
+    low, high = (end(each.means[name] for each in alike) for end in (min, max))
+    text = f"Trials {numbers} cannot be told apart: {name} {low:.5g} to {high:.5g} with fresh seeds"
+    return f"{text}{_smallest(search, [each.trial for each in alike])}."
+
+
+def _smallest(search: SearchSummary, numbers: Sequence[int]) -> str:
+    """The smallest cache, or else the fewest parameters, among settings that are equally good."""
+    known = [leader for leader in search.document.leaders if leader.trial in numbers]
+    for cost, noun, unit in (
+        ("kv_bytes_per_token", "KV cache", "bytes per token"),
+        ("parameters", "model", "parameters"),
+    ):
+        found = sorted((leader.costs[cost], leader.trial) for leader in known if cost in leader.costs)
+        if len(found) == len(numbers) and found[0][0] < found[1][0]:
+            return f"; the smallest {noun} among them is trial {found[0][1]}’s, {found[0][0]:,.0f} {unit}"
+    return ""
+
+
+def _best_in(search: SearchSummary, place: int) -> str:
+    """`trial 2 has the best loss, 2.763 ± 0.021 over 3 fresh seeds`, for the best trials. For an objective that depends
+    on the seed, only best trials with fresh seeds are considered, if there are any."""
+    name, way = list(search.objectives.items())[place]
+    sign = 1 if way == "minimize" else -1
+    spent = [trial for trial in search.best if search.standing(trial.number)] or search.best
+    best = min(search.best if name in DECLARED else spent, key=lambda trial: sign * trial.scores[place])
+    text = f"trial {best.number} has the best {name}, {best.scores[place]:.5g}"
+    if name in DECLARED:
+        return text
+    standing = search.standing(best.number)
+    if standing is None:
+        return f"{text} on the seeds that selected it"
+    half = standing.half_widths[name]
+    sure = "" if half is None else f" ± {half:.2g}"
+    return f"{text}{sure} over {f'{standing.seeds} fresh seeds' if standing.seeds > 1 else 'a fresh seed'}"
+
+
+def _settings(trial: TrialRecord) -> str:
+    """`: lr 0.01, kv_heads 4`, each named by the last part of its path if that is unique; only a count if there are
+    many."""
+    if len(trial.settings) > MOST_SETTINGS:
+        return f", with {len(trial.settings)} settings (in the table)"
+    titles = titles_of(list(trial.settings))
+    return ": " + ", ".join(f"{titles[path]} {setting_text(value)}" for path, value in trial.settings.items())
+
+
+def edges(search: SearchSummary) -> list[str]:
+    """Warning that the best trials all lie at an end of a setting's range, beyond which others may be better."""
+    found = [f"{path} ({value:g})" for path, value in _edges(search)]
+    whose = "The best trial is" if len(search.best) == 1 else "All of the best trials are"
+    return [f"{whose} at the end of the range of {listed(found)}: values beyond it were not tried."] if found else []
+
+
+def _edges(search: SearchSummary) -> Iterator[tuple[str, float]]:
+    for path in search.document.space:
+        if not all(path in trial.distributions for trial in search.best):
+            continue
+        values = [trial.params[path] for trial in search.best]
+        ends = search.best[0].distributions[path].attributes if search.best else None
+        if len(set(values)) == 1 and isinstance(ends, Range) and values[0] in (ends.low, ends.high):
+            yield path, ends.low if values[0] == ends.low else ends.high
+
+
+def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) -> list[str]:
+    """One sentence per objective."""
+    if not search.is_judged:
+        return []
+    if len(search.scored) < FEWEST:
+        return [f"{len(search.scored)} scored trials are too few to say which settings matter."]
+    return [_matters(name, of) for name, of in found.items()]
+
+
+def _matters(name: str, found: Sequence[Importance]) -> str:
+    """`loss: lr and d_ff matter; heads hardly matters; unclear for 4 settings.`"""
+    by: dict[str, list[str]] = {}
+    for each in found:
+        by.setdefault(each.verdict, []).append(each.path)
+    parts = []
+    for verdict, verb in (("matters", "matter"), ("hardly matters", "hardly matter")):
+        if paths := by.get(verdict):
+            parts.append(f"{listed(paths)} {verdict if len(paths) == 1 else verb}")
+    if count := len(by.get("cannot tell", ())):
+        parts.append(f"unclear for {count} setting{'s' * (count > 1)}")
+    return f"{name}: {'; '.join(parts)}."
+
+
+def dropped(search: SearchSummary) -> list[str]:
+    """Sentence on the members of the front that fresh seeds removed from it."""
+    gone = [str(number) for number in search.dropped]
+    whose = "Trial" if len(gone) == 1 else "Trials"
+    return (
+        [f"{whose} {listed(gone)} left the front with fresh seeds: others are as good or better in every objective."]
+        if gone
+        else []
+    )
+
+
+def fresh(search: SearchSummary) -> list[str]:
+    """Selection bias of the best trials on fresh seeds, and the same change for the base, which was not selected."""
+    if not search.is_judged:
+        return []
+    if not search.fresh and search.standings:
+        seeds = sum(each.seeds for each in search.standings)
+        return [
+            f"Scores of the leading settings come from {seeds} further runs with other seeds, not from the runs that"
+            " selected them. The option --promote 5 writes a study that trains the five best against the base."
+        ]
+    if not search.fresh:
+        return [
+            "The best trials’ scores are optimistic, because the trials were selected by them. The option --promote 5"
+            " writes a study that trains the five best with fresh seeds; this report then compares both scores."
+        ]
+    return [_flattered(search, name) for name in search.objectives if name not in DECLARED]
+
+
+def _flattered(search: SearchSummary, name: str) -> str:
+    found = selection_bias(search.fresh, name)
+    rows = [each for each in search.fresh if each.objective == name]
+    missing = sum(each.is_chosen and each.fresh is None for each in rows)
+    gone = f" Selected trials without a score for every fresh seed: {missing}." if missing else ""
+    if found is None:
+        return f"{name}: no selected trial has a score for each of its fresh seeds."
+    half = f" ± {found.half_width:.{words.decimals(found.mean)}f}" if found.half_width is not None else ""
+    count, mean = len(found.values), signed(found.mean)
+    trials = "the selected trial differs" if count == 1 else f"{count} selected trials differ"
+    average = ", on average (± over trials)" if count > 1 else ""
+    text = f"{name}: with fresh seeds {trials} by {mean}{half} from the search{average}."
+    base = [each.difference for each in rows if not each.is_chosen and each.difference is not None]
+    control = f" The base, which was not selected, differs by {signed(base[0])} between the same seeds." if base else ""
+    return text + gone + control
+
+
+def how(search: SearchSummary) -> str:
+    document = search.document
+    text = f"Sampler {document.sampler}; seeds of every trial: {', '.join(map(str, document.seeds))}."
+    if document.pruner:
+        text += f" Pruner {document.pruner}."
+    if len(document.shares) > 1:
+        text += f" Trials began with {100 * document.shares[0]:g} % of the budget; only those that used all of it are"
+        text += " compared."
+    return text
+
+
+def counts(search: SearchSummary) -> str:
+    """`60 trials: 41 finished (68 %), 19 pruned (32 %). 12 illegal proposals were skipped.`"""
+    total = len(search.trials)
+    if not total:
+        return "No trial has finished."
+    parts = [f"{count} {state} ({100 * count / total:.0f} %)" for state, count in search.states.most_common()]
+    if search.diverged:
+        parts.append(f"{search.diverged} of those that finished diverged")
+    refused = sum(search.document.illegal.values())
+    skipped = f" {refused} illegal {'proposal was' if refused == 1 else 'proposals were'} skipped." if refused else ""
+    return f"{total} trials: {', '.join(parts)}.{skipped}"
