@@ -61,7 +61,7 @@ def from_hf(hf_model: Any) -> Decoder:
     if hf_model.config.model_type == REMOTE:
         own = {name: value.detach().clone() for name, value in hf_model.state_dict().items()}
         return _remote.ours(_remote.spec_in(hf_model.config.spec), own, type(hf_model).__name__)
-    hf_model = _wrappers.language_model(hf_model)
+    hf_model = _wrappers.language_model(hf_model, families())
     family, config, spec = _understood(hf_model)
     state = hf_model.state_dict(keep_vars=True)
     model = assemble(spec, to_ours(family, spec, state))
@@ -86,12 +86,13 @@ def _opened(folder: Path) -> Decoder:
 
 def _loaded(folder: Path, base: Path) -> Any:
     config = _folder.config_of(base)
-    text = _wrappers.text_config(config)
+    text = _wrappers.text_config(config, families())
+    auto = _auto_class(text)
     if text is config:
-        hf_model = _folder.load(base, _wrappers.auto_class(config), config)
+        hf_model = _folder.load(base, auto, config)
     else:
         whole = _folder.load(base, _wrappers.class_of(config), config, _wrappers.of_language)
-        hf_model = _wrappers.language_model(whole)
+        hf_model = _wrappers.language_model(whole, families())
     if base != folder:
         tokens = _proof.some_tokens(hf_model.get_input_embeddings().weight)
         _adapters.merge(folder, hf_model, lambda: _proof.logits(hf_model, tokens, family_named(text.model_type).task))
@@ -99,9 +100,16 @@ def _loaded(folder: Path, base: Path) -> Any:
 
 
 def _without_weights(config: Any) -> Any:
-    if _wrappers.text_config(config) is config:
-        return _folder.without_weights(config, _wrappers.auto_class(config).from_config)
-    return _wrappers.language_model(_folder.without_weights(config, _wrappers.class_of(config)._from_config))
+    text = _wrappers.text_config(config, families())
+    auto = _auto_class(text)
+    if text is config:
+        return _folder.without_weights(config, auto.from_config)
+    whole = _folder.without_weights(config, _wrappers.class_of(config)._from_config)
+    return _wrappers.language_model(whole, families())
+
+
+def _auto_class(config: Any) -> Any:
+    return getattr(transformers_module(), AUTO[family_named(config.model_type).task])
 
 
 @contextmanager

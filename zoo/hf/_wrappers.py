@@ -3,16 +3,14 @@ weights; the language model inside is then taken out of it, once it is shown to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from zoo.errors import UnsupportedError, under
+from zoo.errors import UnsupportedError
 from zoo.hf import _folder, _proof
-from zoo.hf._family import AUTO
-from zoo.hf._registry import families, family_named
 from zoo.hf._version import transformers_module
 
 KNOWN = """
@@ -30,25 +28,18 @@ MAPPINGS = ("MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
 """transformers' mappings that may have the class of a whole model, in order of preference."""
 
 
-def text_config(config: Any) -> Any:
-    """Config of the language model inside; the config itself if none inside can be converted. Raises UnsupportedError
-    for a whole model that is not `PROVEN`."""
+def text_config(config: Any, families: Container[str]) -> Any:
+    """Config of the language model inside; the config itself if there is none. Raises UnsupportedError if that one can be
+    converted, but the whole model is not `PROVEN`."""
     inner = getattr(config, "text_config", None)
-    if inner is None or config.model_type in families():
+    if inner is None or config.model_type in families:
         return config
-    with under("text_config"):
-        family_named(inner.model_type)
-    if config.model_type not in PROVEN:
+    if config.model_type not in PROVEN and inner.model_type in families:
         reason = f"'{config.model_type}' contains a {inner.model_type}, but is not known to compute its logits on text"
         raise UnsupportedError("model_type", f"{reason}: {REMEDY}")
     if not hasattr(config, "tie_word_embeddings"):
         config.tie_word_embeddings = inner.tie_word_embeddings
     return inner
-
-
-def auto_class(text: Any) -> Any:
-    """transformers' auto class of a language model."""
-    return getattr(transformers_module(), AUTO[family_named(text.model_type).task])
 
 
 def class_of(config: Any) -> Any:
@@ -57,14 +48,14 @@ def class_of(config: Any) -> Any:
     return next(mapping[type(config)] for mapping in mappings if type(config) in mapping)
 
 
-def language_model(whole: Any) -> Any:
+def language_model(whole: Any, families: Container[str]) -> Any:
     """The language model inside, which shares its modules with `whole`; a model that contains none is returned as it
     is. Raises UnsupportedError if their logits on text differ."""
-    text = text_config(whole.config)
-    if text is whole.config:
+    text = text_config(whole.config, families)
+    if text is whole.config or text.model_type not in families:
         return whole
     body, head = _parts(whole)
-    inner = _folder.without_weights(text, auto_class(text).from_config)
+    inner = _folder.without_weights(text, transformers_module().MODEL_FOR_CAUSAL_LM_MAPPING[type(text)]._from_config)
     inner.set_submodule(next(name for name, module in inner.named_modules() if type(module) is type(body)), body)
     inner.set_output_embeddings(head)
     text.tie_word_embeddings = head.weight is inner.get_input_embeddings().weight

@@ -102,7 +102,7 @@ def test_a_whole_model_in_memory_is_converted() -> None:
 
 def test_a_family_inside_that_is_not_converted_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma4"}))
-    with pytest.raises(zoo.UnsupportedError, match=r"text_config.model_type: 'gemma4_text' is not supported"):
+    with pytest.raises(zoo.UnsupportedError, match=r"model_type: 'gemma4_text' is not supported; nearest: gemma3_text"):
         zoo.from_hf(tmp_path)
 
 
