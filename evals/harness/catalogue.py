@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import lm_eval.tasks
+import yaml
 from lm_eval.tasks._index import Entry, Kind, TaskIndex
 from lm_eval.tasks._yaml_loader import load_yaml
 from yaml import YAMLError
 
 from zoo.errors import did_you_mean
 
+MOST_DEPTH = 50
 FOLDER = Path(lm_eval.tasks.__file__).parent
 _WORD = re.compile(rb"[\w-]+")
 _PATH = re.compile(rb"[\w./-]{2,}")
@@ -75,6 +77,7 @@ def _official(names: set[str]) -> Index:
 def _parse(path: Path) -> Any:
     """A task file with its includes; None if lm-eval cannot read it and skips it."""
     try:
+        _check_depth(path)
         return load_yaml(path, resolve_func=False)
     except (YAMLError, ValueError, TypeError, RecursionError, OSError):
         return None
@@ -83,12 +86,22 @@ def _parse(path: Path) -> Any:
 def from_file(path: Path) -> Entry:
     """lm-eval's entry of a task file. Raises ValueError with a one-line reason if it is none; runs none of its code."""
     try:
+        _check_depth(path)
         entry = TaskIndex.entry_from_path(path)
     except Exception as error:  # YAML of any shape: lm-eval expects a task's keys and types
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
     if entry is None:
         raise ValueError("it names no task")
     return entry
+
+
+def _check_depth(path: Path) -> None:
+    """Raise ValueError for YAML nested so deeply that libyaml's composer, which recurses, would overflow the stack."""
+    depth = 0
+    for event in yaml.parse(path.read_bytes(), Loader=yaml.CSafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_DEPTH:
+            raise ValueError("nested too deeply")
 
 
 def reached(names: Iterable[str], found: Mapping[str, Entry]) -> Iterator[str]:

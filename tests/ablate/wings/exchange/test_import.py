@@ -62,6 +62,7 @@ MISTAKES = {
     "binary task file": ["--tasks", "binary.yaml"],
     "task file of something else": ["--tasks", "list.yaml"],
     "task file that names none": ["--tasks", "{}.yaml"],
+    "deep task file": ["--tasks", "deep.yaml"],
     "data": ["--data", "blimp=nowhere"],
     "folder": ["--include", "nowhere"],
     "few shots": ["--tasks", "heldout_text", "--fewshot", "-3"],
@@ -77,6 +78,7 @@ def test_a_mistake_is_refused_before_anything_is_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("binary.yaml").write_bytes(bytes(range(256)))
+    Path("deep.yaml").write_text("[" * 100_000)
     Path("list.yaml").write_text("- task: x\n")
     Path("{}.yaml").write_text("{}")
     Path("text.txt").write_text("\n".join(f"line {number} of the text" for number in range(900)))
