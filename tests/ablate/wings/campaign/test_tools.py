@@ -165,7 +165,7 @@ def test_options_of_every_command_are_text_to_the_catalogue(capsys: pytest.Captu
 
 
 def test_all_proposals_end_where_their_time_does(tmp_path: Path) -> None:
-    asked = {"study": "norm_placement", "change": ["d_model=32"], "scale": "smoke"}
+    asked = {"study": "norm_placement", "change": ["d_model=48"], "scale": "smoke"}
     found = called(tmp_path, "judge", **asked, budget="100000h")
     assert found.is_error
     assert "all proposals may take 3600 s, of which 3600 s are left" in found.content[0].text
