@@ -50,8 +50,8 @@ def module_of(path: Path) -> str:
 
 
 def taken(path: Path, modules: Collection[str]) -> set[str]:
-    """Modules that a file imports at any depth, and those that importlib loads by a name made of a package's: none whose
-    name begins with an underscore, which are no variants."""
+    """Modules that a file imports at any depth, and those that importlib loads by a name made of a package's: none with
+    a name that begins with an underscore, which are no variants."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:

@@ -100,10 +100,10 @@ def _shipped(words: Sequence[str]) -> Iterator[ListedStudy]:
     from ablate.api.recorded import recorded
     from ablate.study.written import SHIPPED, read_study, shipped
 
-    for name in shipped():
+    for name in words if set(words) <= set(shipped()) and words else shipped():  # names are no words for others
         data = read_study(name).document.data
         found = recorded(SHIPPED / f"{name}.yaml")
-        if _has(name, data["question"], words):
+        if name in words or _has(name, data["question"], words):
             yield {"name": name, "question": data["question"], "needs": data.get("needs"), "recorded": found}
 
 

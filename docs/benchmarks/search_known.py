@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument(
         "--races", nargs="+", type=float, default=(0.1, 0.0), help="the first is compared with all others"
     )
-    parser.add_argument("--sampler", type=json.loads, default="auto", help='as JSON, such as \'{"kind": "gp"}\'')
+    parser.add_argument("--sampler", type=json.loads, default='"auto"', help='as JSON, such as \'{"kind": "gp"}\'')
     parser.add_argument("--scripts", nargs="*", choices=("TPE", "random"), default=("TPE", "random"))
     parser.add_argument("--spaces", nargs="+", choices=("free", "tight"), default=("free", "tight"))
     parser.add_argument("--noises", nargs="+", type=float, default=NOISES)

@@ -530,7 +530,7 @@ def test_a_wrong_setting_on_the_command_line_is_quoted(setting: str, message: st
 )
 def test_whole_numbers_have_64_bits(setting: str, value: str, tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
-    path.write_text(HEAD)
+    path.write_text(f"{HEAD}data: {{source: stdlib}}\n")
     with pytest.raises(StudyError) as caught:
         load_study(path, "cpu", [f"{setting}={value}"])
     (line,) = {str(problem) for problem in caught.value.problems}

@@ -14,6 +14,8 @@ from reports.judge.statistics.estimates import Estimate
 from reports.judge.statistics.front import surely_dominated
 from reports.page.figures.against import LossDifferences, Ratios
 from reports.page.figures.labels import PLACES, label_places, readable
+from reports.page.figures.plane import NO_BAR, Plane
+from reports.page.figures.style import looks
 from reports.page.html.page import render_page
 from reports.page.html.trade_offs import Studied, render_trade_offs
 from reports.page.sections import draw
@@ -84,6 +86,9 @@ def test_a_wide_interval_does_not_squeeze_the_points() -> None:
         assert axis.range == pytest.approx((-0.05 - 0.15 * 0.08, 0.03 + 0.15 * 0.08))
         assert axis.lacks_bars
         assert axis.option("y").traces["error_y.array"] == [[0.0], [0.02], [0.03], [0.0]]
+        cost = Ratios("KV cache", (of(1, 1, 1), of(0.5, 0.5, 0.5), of(0.6, 0.6, 0.6), of(2, 2, 2)))
+        styles = list(looks(["base", "a", "b", "wild"]).values())
+        assert NO_BAR in Plane(styles, [cost], [axis]).explained
     assert not LossDifferences("loss", near).lacks_bars
     assert LossDifferences("loss", (of(0, 0, 0), of(0.01, -9, 9))).range == pytest.approx((-11.7, 11.7))
 

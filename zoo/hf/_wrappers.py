@@ -29,8 +29,8 @@ MAPPINGS = ("MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
 
 
 def text_config(config: Any, families: Container[str]) -> Any:
-    """Config of the language model inside; the config itself if there is none. Raises UnsupportedError if the one inside
-    can be converted, but the whole model is not `PROVEN`."""
+    """Config of the language model inside; the config itself if there is none. Raises UnsupportedError if that one can
+    be converted, but the whole model is not `PROVEN`."""
     inner = getattr(config, "text_config", None)
     if inner is None or config.model_type in families:
         return config

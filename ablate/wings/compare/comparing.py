@@ -125,8 +125,12 @@ def compare(
         >>> ablate.compare("losses.csv", baseline="pre", margin=0.01).contrasts
     """
     for name, value in (("margin", margin), ("sigma", sigma)):
-        if value is not None and not (isinstance(value, Real) and 1 / MOST < value < MOST):
-            raise ArgumentError(name, f"expected a finite number above 0 ({1 / MOST:g} to {MOST:g})", value)
+        if value is None:
+            continue
+        if not (isinstance(value, Real) and 0 < value < math.inf):
+            raise ArgumentError(name, "expected a finite number above 0", value)
+        if not 1 / MOST < float(value) < MOST:  # a NumPy number may be too small a type for either
+            raise ArgumentError(name, f"expected a number between {1 / MOST:g} and {MOST:g}", value)
     if planned_seeds is not None and planned_seeds < FIRST_LOOK:
         raise ArgumentError("planned_seeds", f"expected {FIRST_LOOK} or more", planned_seeds)
     table = _read(losses, metric)

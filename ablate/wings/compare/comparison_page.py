@@ -154,7 +154,17 @@ def _ranked(found: LossComparison, style: Mapping[str, ArmStyle]) -> Ranked:
         sides = ("higher", "lower") if found.higher_is_better else ("lower", "higher")
         sides = (f"{sides[0]} {found.metric}", f"{sides[1]} {found.metric}")
         unit, plotted = found.metric, f"difference in {found.metric} from {found.baseline}"
-    return Ranked(tuple(rows), costs, "", found.baseline, unit, is_of_effects=False, sides=sides, plotted=plotted)
+    return Ranked(
+        tuple(rows),
+        costs,
+        "",
+        found.baseline,
+        unit,
+        is_of_effects=False,
+        sides=sides,
+        plotted=plotted,
+        skewed=bool(by_compute),
+    )
 
 
 def _baseline_row(found: LossComparison, costs: Sequence[Cost]) -> RankedRow:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-import ablate
 from ablate.api.catalogue import OF_ARMS, WHOLES, catalogued, named_values
 from ablate.commands import COMMANDS
 from ablate.study.budget_spec import Budget
+from ablate.study.handbook import matching
 from ablate.study.sections import StudySections
 from ablate.study.written import read_study, shipped
 from zoo.presets import names as presets
@@ -141,7 +141,7 @@ def _studies() -> Iterator[Found]:
 
 
 def _claims() -> Iterator[Found]:
-    for each in ablate.claims():
+    for each in matching():
         text = " ".join(map(str, each.model_dump(exclude_defaults=True).values()))
         yield Found("claim", each.id, each.claim, f"ablate claims {each.id}", text)
 

@@ -140,11 +140,13 @@ class Ranked:
     sides: tuple[str, str] = ("lower loss", "higher loss")
     plotted: str = ""
     """What is drawn, if that is not the difference in loss."""
+    skewed: bool = False
+    """Whether intervals are longer on one side by nature, as those of ratios are."""
 
     @property
     def is_lopsided(self) -> bool:
         """Whether some interval reaches clearly further on one side of its mean, as tuning makes it."""
-        for value in (row.difference for row in self.rows):
+        for value in () if self.skewed else (row.difference for row in self.rows):
             if value is not None and value.low is not None and value.high is not None:
                 middle, half = (value.low + value.high) / 2, (value.high - value.low) / 2
                 if abs(middle - value.mean) > LOPSIDED * half:

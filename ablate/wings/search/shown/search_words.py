@@ -67,7 +67,7 @@ def _against_base(search: SearchSummary, gap: Gap) -> str:
 def _base_beside(search: SearchSummary) -> str:
     """The base's first objective on fresh seeds, beside that of several trials."""
     gap, name = search.against_base, next(iter(search.objectives))
-    return f" The base ({search.document.base.name}) has {name} {gap.base.mean:.5g} on fresh seeds." if gap else ""
+    return f" The base has {name} {gap.base.mean:.5g} on fresh seeds." if gap else ""
 
 
 def _alike(search: SearchSummary, alike: Sequence[SearchStanding]) -> str:

@@ -12,7 +12,7 @@ import reports
 from ablate.wings.search.shown import search_words
 from ablate.wings.search.shown.parallel import parallel
 from ablate.wings.search.shown.search_figures import draw_search, front_figure
-from ablate.wings.search.shown.search_page import render_page
+from ablate.wings.search.shown.search_page import render, render_page
 from ablate.wings.search.shown.search_summary import CURVE_POINTS, SearchSummary, read_search
 from ablate.wings.search.shown.search_tables import best_table, closing_table, trials_table
 from ablate.wings.search.shown.setting_axes import setting_axes
@@ -237,7 +237,7 @@ def test_ten_axes_fit_a_screen(browser: playwright.Browser, tmp_path: Path) -> N
     base = SearchBase(name="base", runs=(), values=(2.5,))
     folder = Store(tmp_path).search("ten", "cpu")
     folder.write(search_of([one, repeat], TEN, name="ten", base=base, confirmed=fresh))
-    found = visit(browser, reports.render_search(folder.path), 1280)
+    found = visit(browser, render(folder.path), 1280)
     table = "document.querySelector('table.trials')"
     assert "± " in str(found.page.evaluate(f"{table}.textContent"))
     assert found.page.evaluate(f"{table}.scrollWidth <= {table}.closest('.scroll').clientWidth")
@@ -253,7 +253,7 @@ def test_the_headline_compares_the_best_with_the_base_on_fresh_seeds(tmp_path: P
         folder = Store(tmp_path).search("small", "cpu")
         changes = {"objectives": {"loss": way}, "base": SearchBase(name="standard", runs=("c",), values=(2.55,))}
         folder.write(search_of(trials, ["train.lr"], name="small", confirmed=(of_base, of_best), **changes))
-        return reports.search_answer(folder.path)
+        return search_words.headline(read_search(folder.path))
 
     clear = (2.30, 2.32, 2.28)
     half = stats.t.isf(0.025, 4) * 0.02 * math.sqrt(2 / 3)

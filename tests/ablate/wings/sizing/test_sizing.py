@@ -40,7 +40,8 @@ def test_the_widest_that_fits_is_chosen(tmp_path: Path) -> None:
     found = ablate.size(study, minutes, scale="cpu", store=tmp_path / "runs", device="cpu")
     assert found.fits and found.seconds <= 60 * minutes
     assert found.seconds == pytest.approx(seconds(study, **found.sets))
-    wider = next(round(32 * share) for share in SHARES if 32 * share > found.sets["base.d_model"])
+    chosen = found.plan.planned[0].spec.d_model
+    wider = next(round(32 * share) for share in SHARES if 32 * share > chosen)
     own = {**found.sets, "base.d_model": wider}
     own.pop("train.batch", None)
     assert seconds(study, **own) > 60 * minutes
