@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ablate.study.complaints import Schema, members
-from zoo.settings.axis import Spec
+from zoo.settings.axis import MOST_WHOLE, Spec
 
 MOST_NAMES = 12
 """Length of the longest list of choices that is shown in full; of a longer one, half as many are shown."""
@@ -51,7 +51,8 @@ def _typed(kind: str, schema: Schema, definitions: Schema) -> str:
 
 
 def _bounds(schema: Schema) -> str:
-    low, high = (schema.get(end, schema.get(f"exclusive{end.title()}")) for end in ("minimum", "maximum"))
+    ends = (schema.get(end, schema.get(f"exclusive{end.title()}")) for end in ("minimum", "maximum"))
+    low, high = (None if end is not None and abs(end) == MOST_WHOLE else end for end in ends)  # any that a run can hold
     above, below = "exclusiveMinimum" in schema, "exclusiveMaximum" in schema
     if low is not None and high is not None:
         return f"in {'(' if above else '['}{low:,}, {high:,}{')' if below else ']'}"

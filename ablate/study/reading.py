@@ -151,7 +151,7 @@ def with_homes(problems: Iterable[Problem]) -> list[Problem]:
 
 def _with_home(problem: Problem, paths: list[str]) -> Problem:
     said = re.fullmatch(r"unknown key(?: \(did you mean '(.*)'\?\)|: one of .*)?", problem.reason)
-    root = r"(?:scales\.[^.]+\.)?(?:(base|arms|search\.space)(?:\.[^.]+)??\.)?"
+    root = r"(?:scales\.[^.]+\.)?(?:(base|arms\.[^.]+|search\.space)\.)?"
     place = re.fullmatch(root + r"((?:\w+\.)*)(\w+)", problem.path)
     if said is None or place is None:
         return problem
@@ -166,7 +166,7 @@ def _with_home(problem: Problem, paths: list[str]) -> Problem:
     home = home_of(key, [path for path in paths if path.split(".")[0] == section] if is_inside else paths)
     if home is None or home == problem.path:
         return problem
-    home = home.removeprefix("base.") if place[1] in ("arms", "search.space") else home
+    home = home.removeprefix("base.") if place[1] and place[1] != "base" else home
     return replace(problem, reason=f"unknown key (did you mean '{home}'?)")
 
 

@@ -18,6 +18,7 @@ FUNCTIONS = {name: found for name in ablate.__all__ if isinstance(found := getat
 UNCHECKED = {
     "Any",
     "Bos",
+    "LossComparison",
     "Microbatch",
     "Wanted",
     "bool",
@@ -26,7 +27,7 @@ UNCHECKED = {
     "pl.LazyFrame",
 }
 """Types that functions check themselves, or of which any value has a meaning."""
-REQUIRED: dict[str, Any] = {"memory": "80GB", "device": "h100", "stores": ["a"], "tokens": 4}
+REQUIRED: dict[str, Any] = {"memory": "80GB", "device": "h100", "stores": ["a"], "tokens": 4, "minutes": 5}
 """Values of required arguments that are not paths."""
 
 
