@@ -142,12 +142,12 @@ def test_all_studies_are_in_one_plane_and_the_address_keeps_what_is_chosen(brows
     names = "document.getElementById('trade-offs-0').data.map(trace => trace.name)"
     assert {name.split(": ")[0] for name in page.evaluate(names)} == {"norm_placement", "another"}
     select = ".controls[data-figure='trade-offs-0'] select[data-switch=x]"
-    page.select_option(select, label="parameters")
+    page.select_option(select, label="total parameters")
     page.fill("#arm-filter", "another")
     assert "find=another" in page.url
     page.reload()
     wait_until(page, "document.querySelectorAll('#trade-offs-0 .scatterlayer .trace').length === 3")
-    assert page.locator(f"{select} option:checked").text_content().strip() == "parameters"
+    assert page.locator(f"{select} option:checked").text_content().strip() == "total parameters"
     assert page.input_value("#arm-filter") == "another"
     page.locator("#trade-offs-0 .points path").first.click(force=True)
     wait_until(page, "document.querySelector('.study')?.textContent === 'another scale cpu'")
