@@ -227,11 +227,11 @@ def test_frames_have_the_numbers_of_the_store(trained: ablate.StudyResult) -> No
 def test_figures_are_those_of_the_page(trained: ablate.StudyResult) -> None:
     page = trained.document()["report"]
     assert [name for name in trained.figures() if f'id="{name}"' not in Path(page).read_text()] == []
-    for name in ("trade-off", "tradeoff", "Trade_off"):
+    for name in ("difference-curves", "differencecurves", "Difference_curves"):
         assert isinstance(trained.figure(name), go.Figure)
-    trained.figure("tradeoff").update_layout(title="mine")
-    assert trained.figure("tradeoff").layout.title.text is None
-    with pytest.raises(ablate.ArgumentError, match=r"there is no figure 'trade' \(did you mean|one of differences, "):
+    trained.figure("differences").update_layout(title="mine")
+    assert trained.figure("differences").layout.title.text is None
+    with pytest.raises(ablate.ArgumentError, match=r"there is no figure 'trade'( \(did you mean|: one of losses, )"):
         trained.figure("trade")
 
 

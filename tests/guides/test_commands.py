@@ -126,6 +126,8 @@ ELSEWHERE = {
     r"docs/benchmarks/run_cpu\.md: ablate data": "tests/ablate/test_cli.py",
     r"docs/benchmarks/\w+\.md: ablate bench": "tests/ablate/wings/foretell/test_bench.py",
     r"docs/benchmarks/gpu\.md: docs/benchmarks/first_gpu\.sh": "tests/ablate/test_first_gpu.py",
+    r"docs/benchmarks/gpu\.md: (docs/benchmarks/quarter_hour\.sh|ablate merge)": "tests/ablate/test_quarter_hour.py",
+    r"docs/compare\.md: ablate compare": "tests/ablate/wings/compare/test_tour.py",
     r"docs/benchmarks/serving_cpu\.md: ablate run studies/cache_kinds\.yaml": "tests/ablate/test_studies.py",
 }
 """Commands, as patterns of `page: command`, that the test of their subject executes on something small."""
@@ -134,7 +136,7 @@ NOT_EXECUTED = {
     r".*: (ruff|pytest)": "the checks themselves",
     r"docs/adding_a_feature\.md: ablate zoo --check": "minutes of what the conformance suite does",
     r"docs/adding_a_feature\.md: python -m tests": "writes the file that tests/ablate/test_identity.py compares with",
-    r"docs/benchmarks/.*: (\w+=\S+ )*python ": "measures a machine for minutes",
+    r"docs/benchmarks/.*: ((\w+=\S+ )*python |export )": "measures a machine for minutes",
     r".*: optuna-dashboard": "serves until it is stopped",
 }
 
