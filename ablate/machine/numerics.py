@@ -87,7 +87,7 @@ def enforce(device: str, dtype: str, threads: int = 1, error: ProductError | Non
     """
     if device == "cuda":
         torch.set_float32_matmul_precision("high")
-        return Numerics(device, dtype, "high", _gpu() if torch.cuda.is_available() else None)
+        return Numerics(device, dtype, "high", gpu_name() if torch.cuda.is_available() else None)
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     return Numerics(device, dtype, use_fast_float32(error))
@@ -102,7 +102,7 @@ def enforce_as(wanted: RunNumerics, threads: int) -> Numerics:
     return found
 
 
-def _gpu() -> str:
+def gpu_name() -> str:
     """Names of the GPU and of the packages that determine its kernels."""
     packages = {"FlashAttention-3": use_flash_3(), "flash-linear-attention": use_fla()}
     version = torch.backends.cudnn.version()  # torch uses its attention if it is new enough

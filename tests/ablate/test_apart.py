@@ -54,7 +54,7 @@ def test_a_plan_for_a_gpu_computes_nothing_on_it_here(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "pretended")
-    monkeypatch.setattr("ablate.machine.numerics._gpu", lambda: "pretended")
+    monkeypatch.setattr("ablate.machine.numerics.gpu_name", lambda: "pretended")
     sets = {"data": {"source": "stdlib", "tokenizer": "bytes"}, "base.n_layers": 1, "base.d_model": 32}
     sets |= {"base.block.mixer.heads": 2, "train.batch": 2, "train.context": 32}
     found = ablate.plan("norm_placement", scale="gpu-minutes", sets=sets, store=tmp_path / "runs", progress=False)

@@ -102,7 +102,8 @@ def test_more_tokens_than_there_is_room_for_is_one_line(
     tokens: str, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     digest = Store(copy).runs()[0]
-    assert main(["generate", digest, "--store", str(copy), "--prompt", "norm", "--tokens", tokens]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        raise SystemExit(main(["generate", digest, "--store", str(copy), "--prompt", "norm", "--tokens", tokens]))
     (line,) = capsys.readouterr().err.splitlines()
     assert "tokens" in line
 

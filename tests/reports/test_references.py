@@ -23,6 +23,7 @@ from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.references import text_references
 from reports.page.wording import answers, title_words
 from reports.page.wording.reference_words import AMONG, PAIR, baseline_line, pair_note, qualified, standing
+from reports.page.wording.short_answer import MOST_WORDS
 from reports.results import files
 from reports.results.document import RecordedResult
 from reports.results.storing import with_references
@@ -97,7 +98,7 @@ def test_a_headline_names_a_baseline_below_the_bigrams_if_another_arm_is_above(t
     summary = summary_of(tmp_path, ("pre", PRE), ("rope", less(POST, 0.4)), ("post", POST))
     headline = answers.headline(summary)
     assert headline.startswith("rope beats pre by 0.294 nats (")
-    assert "; post is 0.106 worse" in headline
+    assert len(headline.split()) <= MOST_WORDS
     assert headline.endswith("; pre is worse than a bigram table.")
 
 

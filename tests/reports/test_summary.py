@@ -298,7 +298,7 @@ def test_arm_documents_are_what_run_json_promises(tmp_path: Path) -> None:
         "accuracy_interval excess tokens_per_second peak_memory_bytes costs "
         "kv_bytes_per_token parameters flops_per_token evals verdict "
         "difference difference_interval p detectable detectable_interval "
-        "seeds_needed eval_differences standing sign_kept"
+        "seeds_needed eval_differences effective_compute standing sign_kept"
     )
     assert [" ".join(document) for document in documents] == [promised] * 3
     double = documents[2]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from ablate.wings.compare import compute_words
 from ablate.wings.compare.comparing import LossComparison
+from ablate.wings.compare.compute_words import Row
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate, exact, single
 from reports.judge.statistics.interval import Interval
@@ -114,14 +114,14 @@ def answer(found: LossComparison) -> str:
     return "; ".join(said) + "."
 
 
-def _size(row: Mapping[str, Any]) -> str:
+def _size(row: Row) -> str:
     if "factor" in row:
         factor = compute_words.interval(row, "factor", "low", "high")
         return f": effective compute {words.times(factor)}" if factor else ""
     return f" by {_difference(row).replace('+', '').replace('−', '')}" if row["difference"] is not None else ""
 
 
-def _difference(row: Mapping[str, Any]) -> str:
+def _difference(row: Row) -> str:
     value = Estimate(row["difference"], row["low"], row["high"], None, ())
     return words.interval(value).removesuffix(" nats")
 
@@ -174,7 +174,7 @@ def _baseline_row(found: LossComparison, costs: Sequence[Cost]) -> RankedRow:
     return RankedRow(name, name, "", "baseline", NO_DIFFERENCE, said, "", {cost.key: SAME_RATIO for cost in costs})
 
 
-def _plain(found: LossComparison, row: Mapping[str, Any]) -> tuple[Estimate | None, str, str, str]:
+def _plain(found: LossComparison, row: Row) -> tuple[Estimate | None, str, str, str]:
     """The value to draw, in words, a note and an aside."""
     failed = found.arms.filter(arm=row["arm"])["failed"].item()
     note = f"{failed} run{'s' * (failed > 1)} failed" if failed else ""
@@ -193,7 +193,7 @@ def _by_seed(found: LossComparison, arm: str) -> tuple[float, ...]:
     return tuple((pairs["loss"] - pairs["loss_base"]).to_list())
 
 
-def _by_compute(compute: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[Estimate | None, str, str, str]:
+def _by_compute(compute: Row, row: Row) -> tuple[Estimate | None, str, str, str]:
     """The compute that the baseline's loss takes, less the baseline's, in per cent."""
     factor = compute_words.interval(compute, "factor", "low", "high")
     if factor is None:

@@ -11,6 +11,8 @@ import polars as pl
 from reports.judge.statistics.interval import Interval
 from reports.page.wording import words
 
+Row = Mapping[str, Any]
+"""A row of a frame of `ablate.compare`, by column."""
 HEADING = ("arm", "against", "effective compute", "95 % interval", "p", "verdict", "at equal seconds")
 
 
@@ -23,7 +25,7 @@ def table(compute: pl.DataFrame) -> Iterator[tuple[str, ...]]:
         yield (row["arm"], row["against"], value, ends, p, row["verdict"], words.times(seconds) if seconds else "–")
 
 
-def sentence(row: Mapping[str, Any]) -> str:
+def sentence(row: Row) -> str:
     """`wide: over 4 budgets ×1.08 (1.01 to 1.16) at equal FLOPs; at the largest budget alone ×1.05 (0.95 to 1.17).`"""
     factor = interval(row, "factor", "low", "high")
     if factor is None:
@@ -43,7 +45,7 @@ def sentence(row: Mapping[str, Any]) -> str:
     return f"{row['arm']}: {'; '.join(said)}."
 
 
-def interval(row: Mapping[str, Any], *names: str) -> Interval | None:
+def interval(row: Row, *names: str) -> Interval | None:
     """The interval in these columns; None if they are null."""
     value, low, high = (row[name] for name in names)
     return None if value is None else Interval(value, low or 0.0, math.inf if high is None else high)

@@ -127,7 +127,7 @@ def import_model(
     return _imported(place, own, run, request, wanted, progress)
 
 
-def _wanted(settings: Mapping[str, Any], asked: ImportSettings) -> dict[str, Any]:
+def _wanted(settings: Mapping[str, object], asked: ImportSettings) -> Mapping[str, object]:
     """Settings of the evaluations: those given, or else the loss by position."""
     return {**(settings or {"positions": {"multiples": [1]}}), "bos": asked.bos}
 

@@ -6,7 +6,6 @@ import re
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from reports.judge.findings.next_steps import next_steps, promise
 from reports.judge.findings.study_summary import StudySummary
@@ -41,7 +40,7 @@ from store.documents import LedgerRecord, StudyDocument
 from store.documents.study import UNJUDGED
 
 SCRIPTS = (*FIGURES, "choice.js", "tables.js", "contents.js")
-WORDS: dict[str, Any] = {
+WORDS = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         words,
@@ -130,6 +129,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
         terms=TERMS,
         progress=progress,
         home=home,
+        own=None,
         **WORDS,
     )
 
