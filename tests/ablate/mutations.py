@@ -40,7 +40,7 @@ def mutated(draw: st.DrawFn, document: Any) -> Any:
 def _change(draw: st.DrawFn, here: Any, last: str | int) -> None:
     match draw(st.sampled_from(["replace", "replace", "replace", "remove", "rename", "double"])):
         case "replace":
-            here[last] = draw(VALUES)
+            here[last] = copy.deepcopy(draw(VALUES))  # which the next change may change
         case "remove" if here:
             del here[last]
         case "rename" if isinstance(here, dict):
@@ -48,7 +48,7 @@ def _change(draw: st.DrawFn, here: Any, last: str | int) -> None:
         case "double" if isinstance(here, list):
             here.append(copy.deepcopy(here[last]))
         case _:
-            here[last] = draw(VALUES)
+            here[last] = copy.deepcopy(draw(VALUES))  # which the next change may change
 
 
 def torn(content: bytes) -> st.SearchStrategy[bytes]:
