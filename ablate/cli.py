@@ -233,7 +233,7 @@ def _listed() -> str:
 
 
 def _also(name: str) -> str:
-    """What else a command does, by options that have options of their own."""
+    """Other things that a command does, by options that have options of their own."""
     more = [(option, _said(other)) for other, (command, option) in FOLDED.items() if command == name]
     lines = [f"  ablate {name} {option} …\n      {said}" for option, said in more]
     return "\n".join(["\n\nalso, with options of its own (--help):", *lines]) if lines else ""

@@ -35,7 +35,7 @@ def key(phrase: str) -> str:
 
 @cache
 def synonyms() -> Mapping[str, tuple[str, ...]]:
-    """What others call a thing, by its name here."""
+    """Names that others give to a thing, by its name here."""
     import yaml  # noqa: PLC0415 (few programs search)
 
     text = resources.files("zoo").joinpath("synonyms.yaml").read_text(encoding="utf-8")

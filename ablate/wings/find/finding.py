@@ -75,7 +75,7 @@ def find(*phrases: str) -> tuple[Found, ...]:
 
 
 def _rank(entry: Found, phrases: Sequence[str]) -> int | None:
-    """How well an entry fits: by its name, words of its name, its first sentence, or its text; None if it does not."""
+    """Rank of an entry that fits by its name, words of its name, its first sentence, or its text; None if none does."""
     fits: tuple[Callable[[str], bool], ...] = (
         lambda phrase: key(phrase) in entry.names,
         lambda phrase: bool(entry.names & ways_to_say(phrase)),

@@ -108,7 +108,7 @@ class StudyTrialRunner:
 
     @cached_property
     def noise(self) -> float | None:
-        """That of comparable runs in the store, else of the nearest size that was measured."""
+        """Noise of comparable runs in the store, else of the nearest size that was measured."""
         if next(iter(self.spec.objectives)) != "loss":
             return None
         return foresight(self.planned_base, self.store, None).sd / math.sqrt(self.spec.seeds)

@@ -76,7 +76,7 @@ class LawPoints:
         return found.min(axis=0), constant, scale
 
     def powers(self, exponents: Floats) -> Floats:
-        """What A is multiplied by: C^(−b), less that of the loss compared with. (…, exponents, points)"""
+        """Factor of A: C^(−b), less that of the loss compared with. (…, exponents, points)"""
         return np.exp(-exponents[:, None] * self.log_flops) - np.exp(-exponents[:, None] * self.against)
 
     def squares_through(self, log_flops: float, loss: float) -> Callable[[Floats], Floats]:

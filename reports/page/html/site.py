@@ -59,7 +59,7 @@ class IndexEntry:
 
 
 class StorePages:
-    """What else than studies the pages of a store show: added as `SHOWN` of a module."""
+    """Entries and pages of a store that are not of studies, added as `SHOWN` of a module."""
 
     def entries(self, store: Store) -> list[IndexEntry]:
         """Entries of the index."""
