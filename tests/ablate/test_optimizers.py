@@ -65,25 +65,27 @@ def entry_by_entry(start: Tensor, update) -> list[list[float]]:
     return rows
 
 
-def test_adamw_is_the_paper_s():
-    def update(step, g, state):
-        state["m"] = 0.8 * state["m"] + 0.2 * g
-        state["v"] = 0.9 * state["v"] + 0.1 * g * g
-        return (state["m"] / (1 - 0.8**step)) / (math.sqrt(state["v"] / (1 - 0.9**step)) + 1e-8)
+def adamw_update(step, g, state):
+    state["m"] = 0.8 * state["m"] + 0.2 * g
+    state["v"] = 0.9 * state["v"] + 0.1 * g * g
+    return (state["m"] / (1 - 0.8**step)) / (math.sqrt(state["v"] / (1 - 0.9**step)) + 1e-8)
 
+
+def lion_update(_step, g, state):
+    mixed = 0.9 * state["m"] + 0.1 * g
+    state["m"] = 0.99 * state["m"] + 0.01 * g
+    return math.copysign(1.0, mixed)
+
+
+def test_adamw_is_the_paper_s():
     each = parameter(3, 4)
-    expected = entry_by_entry(each.parameter.detach(), update)
+    expected = entry_by_entry(each.parameter.detach(), adamw_update)
     same(after(AdamW(betas=(0.8, 0.9)).build([each], LR), [each])[0], expected)
 
 
 def test_lion_is_the_paper_s():
-    def update(_step, g, state):
-        mixed = 0.9 * state["m"] + 0.1 * g
-        state["m"] = 0.99 * state["m"] + 0.01 * g
-        return math.copysign(1.0, mixed)
-
     each = parameter(3, 4)
-    expected = entry_by_entry(each.parameter.detach(), update)
+    expected = entry_by_entry(each.parameter.detach(), lion_update)
     same(after(Lion().build([each], LR), [each])[0], expected)
 
 
@@ -103,27 +105,17 @@ def cautiously(start: Tensor, update) -> list[list[float]]:
 
 
 def test_cautious_decay_of_adamw_is_the_paper_s():
-    def update(step, g, state):
-        state["m"] = 0.8 * state["m"] + 0.2 * g
-        state["v"] = 0.9 * state["v"] + 0.1 * g * g
-        return (state["m"] / (1 - 0.8**step)) / (math.sqrt(state["v"] / (1 - 0.9**step)) + 1e-8)
-
     each = parameter(3, 4)
     start = each.parameter.detach().clone()
     found = after(CautiousDecay(AdamW(betas=(0.8, 0.9)), [each], LR), [each])[0]
-    same(found, cautiously(start, update))
-    assert (found - torch.tensor(entry_by_entry(start, update), dtype=torch.float64)).abs().max() > 1e-3
+    same(found, cautiously(start, adamw_update))
+    assert (found - torch.tensor(entry_by_entry(start, adamw_update), dtype=torch.float64)).abs().max() > 1e-3
 
 
 def test_cautious_decay_of_lion_is_the_paper_s():
-    def update(_step, g, state):
-        mixed = 0.9 * state["m"] + 0.1 * g
-        state["m"] = 0.99 * state["m"] + 0.01 * g
-        return math.copysign(1.0, mixed)
-
     each = parameter(3, 4)
     start = each.parameter.detach().clone()
-    same(after(CautiousDecay(Lion(), [each], LR), [each])[0], cautiously(start, update))
+    same(after(CautiousDecay(Lion(), [each], LR), [each])[0], cautiously(start, lion_update))
 
 
 @pytest.mark.parametrize("optimizer", [SGD(), Muon(), SOAP(every=2)], ids=lambda optimizer: optimizer.kind)

@@ -101,7 +101,7 @@ def _written(documents: StudyDocuments) -> Written:
 
 
 class _Until(io.RawIOBase):
-    """What a client sends until a deadline, however it is spread over the time. Then reading raises TimeoutError."""
+    """Bytes that a client sends until a deadline, however spread over the time. Then reading raises TimeoutError."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._connection, self._deadline = connection, time.monotonic() + seconds
