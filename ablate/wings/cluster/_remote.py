@@ -120,7 +120,7 @@ class Attempts:
             return list(threads.map(lambda attempt, request: attempt(request), self._each, requests))
 
     def checkpoint(self, requests: Sequence[str]) -> DelayedSubmission:
-        """The submission to queue in place of this job, once its attempts have stopped; called as that of an `Attempt`."""
+        """The submission to queue in place of this job, once its attempts have stopped; called as an `Attempt`'s is."""
         from submitit.helpers import DelayedSubmission  # noqa: PLC0415 (an extra)
 
         with ThreadPoolExecutor(len(requests)) as threads:
