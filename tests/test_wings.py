@@ -17,7 +17,7 @@ from ablate.commands import FOLDED, OF_THE_CORE
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("zoo", "store", "evals", "reports", "ablate", "studies")
-WINGS = [name.rpartition(".")[2] for name in wings.wings()]
+WINGS = [*(name.replace(".", "/") for name in wings.wings()), "evals/harness"]
 STUDY = ["norm_placement", "--scale", "smoke"]
 
 
@@ -26,7 +26,7 @@ def without(gone: Sequence[str], place: Path) -> Path:
     for package in PACKAGES:
         shutil.copytree(ROOT / package, place / package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in gone:
-        shutil.rmtree(place / "ablate" / "wings" / name)
+        shutil.rmtree(place / name)
     return place
 
 
@@ -43,7 +43,7 @@ def ablate(place: Path, *words: str) -> str:
 @pytest.mark.parametrize("name", WINGS)
 def test_a_wing_that_is_deleted_takes_its_commands_and_nothing_else(name: str, tmp_path: Path) -> None:
     place = without([name], tmp_path)
-    own = wings.wings()[f"ablate.wings.{name}"]
+    own = wings.wings().get(name.replace("/", "."), wings.Wing())
     listed = {line.split()[0] for line in ablate(place, "--help").splitlines() if line.startswith("    ")}
     assert not set(own.commands) & listed and set(OF_THE_CORE) - set(FOLDED) <= listed
     assert "parameters" in ablate(place, "plan", *STUDY)
@@ -66,6 +66,6 @@ def test_nothing_imports_a_wing_but_itself() -> None:
         for path in (ROOT / package).rglob("*.py")
         for line in path.read_text(encoding="utf-8").splitlines()
         for name in WINGS
-        if f"ablate.wings.{name}" in line and ROOT / "ablate" / "wings" / name not in path.parents
+        if name.replace("/", ".") in line and ROOT / name not in path.parents
     ]
     assert all(each.startswith("ablate/__init__.py:     from ") for each in found), found

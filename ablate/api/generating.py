@@ -16,9 +16,9 @@ from ablate.training.execution import Count
 from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import conventions_of, trained_model, trained_tokenizer
+from evals.conventions import Conventions
 from evals.costs.memory import is_out_of_memory
-from evals.harness.conventions import Conventions
-from evals.harness.decode import GenerationRequest, decode
+from evals.decoding import GenerationRequest, decode
 from evals.reading.causal import obstacle
 from store import AblateError, StoreError
 from store.errors import ArgumentError

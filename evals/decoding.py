@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evals.harness.conventions import PROCESSORS, Conventions
+from evals.conventions import PROCESSORS, Conventions
 from evals.reading.batches import alike
 from zoo.decode import Sampling, steps
 from zoo.model import Decoder
