@@ -17,6 +17,7 @@ place in the core that asks for them (`store.extensions`). Each place says what 
 | `ablate.running.engines` | engines, one per file |
 | `ablate.running.stages` | `completed(document, study, folder)`: a study's document, before it is written |
 | `ablate.tracking` | trackers, one per file |
+| `reports.page.sections` | sections of a study's page, one per file |
 | `reports.page.html.site` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """
 
@@ -45,13 +46,16 @@ class Wing:
     """Public names by module."""
     adds: Mapping[str, str] = field(default_factory=dict)
     """Modules by the place that they are added to."""
+    needs: tuple[str, ...] = ()
+    """Other wings that it builds on: without them, it is not there either."""
 
 
 @cache
 def wings() -> dict[str, Wing]:
     """Every wing by the name of its package, in alphabetical order."""
     names = sorted(f"{__name__}.{each.name}" for each in pkgutil.iter_modules(__path__) if each.ispkg)
-    return {name: importlib.import_module(name).WING for name in names}
+    found: dict[str, Wing] = {name: importlib.import_module(name).WING for name in names}
+    return {name: wing for name, wing in found.items() if {f"{__name__}.{need}" for need in wing.needs} <= found.keys()}
 
 
 def commands() -> dict[str, str]:

@@ -7,6 +7,7 @@ from ablate.wings import Wing
 WING = Wing(
     commands=("compare",),
     groups={"compare": "ask"},
+    needs=("ladders",),
     face={
         "comparing": ("LossComparison", "compare"),
         "comparison_page": ("write_comparison",),

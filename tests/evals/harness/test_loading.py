@@ -17,9 +17,9 @@ import pytest
 from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
 
-from evals.harness.__main__ import main
 from evals.evaluate import Evaluation
 from evals.harness import catalogue
+from evals.harness.__main__ import main
 from evals.harness.datafiles import offline_first
 from evals.harness.evaluations.tasks import TasksSpec
 from evals.harness.lm import ZooLM

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from reports.judge.findings.comparison import Judgement
-from reports.judge.ladders.effective_compute import Budget, worth
-from reports.judge.ladders.laws import budgets
-from reports.judge.ladders.rungs import Axis
+from ablate.wings.ladders.effective_compute import Budget, worth
+from ablate.wings.ladders.laws import budgets
+from ablate.wings.ladders.rungs import Axis
 from reports.judge.reading.collected import Collected
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.statistics.interval import Interval
@@ -35,8 +34,9 @@ class Worth:
     arms: Mapping[str, Interval]
 
 
-def study_worth(data: Collected, judged: Mapping[tuple[str, str], Judgement]) -> Worth | None:
-    """None unless the baseline has finished runs at two sizes or two lengths, and its loss falls between them."""
+def study_worth(data: Collected, differences: Mapping[str, Estimate | None]) -> Worth | None:
+    """What differences from the baseline are worth, by arm. None unless the baseline has finished runs at two sizes or
+    two lengths, and its loss falls between them."""
     baseline = data.study.baseline
     base_flops = data.study.baseline_arm.flops
     for axis in ("size", "length"):
@@ -45,9 +45,9 @@ def study_worth(data: Collected, judged: Mapping[tuple[str, str], Judgement]) ->
         conversion = worth(curve, NATS) if curve and curve[-1].name == data.study.ladder[-1].name else None
         if conversion is not None:
             factors = {
-                arm.name: _times(read_off(curve, each.comparison.difference), base_flops / arm.flops)
+                arm.name: _times(read_off(curve, difference), base_flops / arm.flops)
                 for arm in data.study.arms
-                if (each := judged.get((arm.name, baseline))) and each.comparison.difference
+                if (difference := differences.get(arm.name))
             }
             return Worth(axis, curve[-1].mean, conversion, factors)
     return None

@@ -1,4 +1,4 @@
-"""Three sizes or more: how loss falls with compute, and the worth of a difference (`reports.judge.ladders.laws`)."""
+"""Three sizes or more: how loss falls with compute, and the worth of a difference (`ablate.wings.ladders.laws`)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import ClassVar, Self
 
 import polars as pl
 
+from ablate.wings.ladders import law_words, rung_words
+from ablate.wings.ladders.laws import LadderArm, LinePoint, summarise_ladder
 from reports.judge.findings.costs import NO_COSTS, study_costs
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.ladders.laws import LadderArm, LinePoint, summarise_ladder
 from reports.judge.reading.collected import Collected
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import single
@@ -18,7 +19,7 @@ from reports.page.figures.base import Figure, mean_point, short
 from reports.page.figures.drawing import Attributes, Drawing
 from reports.page.figures.style import ArmStyle, blank
 from reports.page.sections import Section
-from reports.page.wording import law_words, rung_words, words
+from reports.page.wording import words
 from reports.page.wording.table import frame_table
 
 
@@ -48,7 +49,7 @@ class Ladder(Section):
         return (
             f"{self._sizes()} A power law with an irreducible loss needs at least four sizes. A trend of a difference "
             "is a straight line in the logarithm of compute; its interval covers noise from seeds and from sizes that "
-            f"deviate from the line{corrected}. {rung_words.rates(summary)}"
+            f"deviate from the line{corrected}. {rung_words.rates(summary.study)}"
         ).strip()
 
     def _sizes(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from reports.judge.ladders.order_accuracy import (
+from ablate.wings.ladders.order_accuracy import (
     FEWEST_ARMS,
     AccuracyFrom,
     OrderPrediction,

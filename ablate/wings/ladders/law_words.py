@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reports.judge.findings.worth import NATS, Worth
-from reports.judge.ladders.laws import LadderArm
+from ablate.wings.ladders.laws import LadderArm
+from ablate.wings.ladders.worth import NATS, Worth
 from reports.judge.statistics.interval import Interval
 from reports.judge.verdicts import ALPHA
 from reports.page.wording import words

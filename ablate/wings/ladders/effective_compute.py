@@ -31,8 +31,8 @@ import numpy as np
 import scipy  # loads its submodules on first use
 from scipy import special  # scipy.stats takes seconds to load
 
+from ablate.wings.ladders.scaling_law import LawPoints, least
 from reports.judge.findings.losses import HISTORY_FREEDOM
-from reports.judge.ladders.scaling_law import LawPoints, least
 from reports.judge.noise import ROUNDING
 from reports.judge.noise.common_seeds import TOGETHER, CommonSeeds
 from reports.judge.statistics.estimates import Floats, holm

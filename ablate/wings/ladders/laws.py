@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from reports.judge.ladders import scaling_law, trend
-from reports.judge.ladders.effective_compute import Budget, EffectiveCompute, effective_compute
-from reports.judge.ladders.scaling_law import ScalingLaw
+from ablate.wings.ladders import scaling_law, trend
+from ablate.wings.ladders.effective_compute import Budget, EffectiveCompute, effective_compute
+from ablate.wings.ladders.scaling_law import ScalingLaw
 from reports.judge.statistics.estimates import Estimate, Floats, estimate, holm
 from reports.judge.statistics.interval import Interval
 from reports.judge.statistics.simultaneous import Evidence, difference_intervals

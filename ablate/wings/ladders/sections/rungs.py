@@ -1,24 +1,31 @@
-"""Differences at smaller sizes and shorter lengths: do they change? (`reports.judge.ladders.rungs`)"""
+"""Differences at smaller sizes and shorter lengths: do they change? (`ablate.wings.ladders.rungs`)"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import polars as pl
 
+from ablate.wings.ladders import law_words, rung_words
+from ablate.wings.ladders.rungs import Change, Gap, changes, gaps
+from ablate.wings.ladders.worth import Worth, study_worth
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.ladders.rungs import Gap, gaps
+from reports.judge.findings.withheld import REPEATED
 from reports.judge.reading.collected import Collected
 from reports.judge.statistics.estimates import single
+from reports.judge.statistics.interval import Interval
 from reports.page.figures.base import NEUTRAL, Figure, mean_point, short
 from reports.page.figures.drawing import Drawing
 from reports.page.figures.style import ArmStyle, blank
 from reports.page.sections import Section
-from reports.page.wording import rung_words, words
+from reports.page.wording import words
 from reports.page.wording.table import frame_table
+from reports.results.document import RecordedRung
+from reports.results.storing import interval, range_of
+from store.documents import JsonObject
 
 DASHES = {"size": "solid", "length": "dot"}
 MARGIN = 0.08
@@ -27,16 +34,56 @@ MARGIN = 0.08
 
 @dataclass(frozen=True)
 class Rungs(Section):
-    """Differences at each rung of a ladder; the summary judges their changes."""
+    """Differences at each rung of a ladder, whether they change, and what they are worth in compute."""
 
     place: ClassVar[int] = 14
     title: ClassVar[str] = "Change with size and length"
+    opens: ClassVar[bool] = True
 
     gaps: tuple[Gap, ...]
+    changes: tuple[Change, ...] = ()
+    worth: Worth | None = None
 
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
         return cls(gaps(data)) if data.study.ladder else None
+
+    def judged(self, data: Collected, summary: StudySummary) -> Self:
+        repeated = {arm.name for arm in summary.arms if arm.withheld == REPEATED}
+        differences = {arm.name: arm.comparison.difference for arm in summary.arms if arm.comparison}
+        return replace(self, changes=changes(data, repeated), worth=study_worth(data, differences))
+
+    def answer(self, summary: StudySummary) -> str:
+        return rung_words.clauses(self.changes)
+
+    def beside(self, summary: StudySummary) -> Iterator[str]:
+        yield from super().beside(summary)
+        yield from law_words.conversion(self.worth)
+
+    @property
+    def effective_compute(self) -> Mapping[str, Interval]:
+        return self.worth.arms if self.worth else {}
+
+    @classmethod
+    def in_json(cls, summary: StudySummary) -> JsonObject:
+        found = summary.section(cls)
+        return {"changes": [each.document() for each in found.changes] if found else []}
+
+    def recorded(self, summary: StudySummary) -> dict[str, Any]:
+        """The rungs but the last that have results."""
+        found = []
+        for rung in summary.study.ladder:
+            gaps = {gap.arm: interval(gap.difference) for gap in self.gaps if gap.rung == rung.name}
+            if rung.axis is not None and gaps:
+                recorded = RecordedRung(
+                    name=rung.name,
+                    axis=rung.axis,
+                    parameters=range_of([arm.parameters_non_embedding for arm in rung.arms]),
+                    tokens_per_parameter=range_of([arm.length.tokens_per_parameter for arm in rung.arms]),
+                    differences={arm: each for arm, each in gaps.items() if each is not None},
+                )
+                found.append(recorded)
+        return {"rungs": tuple(found)}
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
@@ -51,10 +98,10 @@ class Rungs(Section):
                     yield f"{arm} at {rung.name}: {len(missing)} of {runs} runs have no result ({seeds})."
 
     def introduction(self, summary: StudySummary) -> str:
-        return rung_words.introduction(summary)
+        return rung_words.introduction(summary.study, len(self.changes))
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
-        yield from rung_words.sentences(summary.changes)
+        yield from rung_words.sentences(self.changes)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """Every difference over the baseline's compute; solid lines join sizes, dotted lines join lengths."""
@@ -81,7 +128,7 @@ class Rungs(Section):
             note="Below zero is better. Solid lines join sizes, dotted ones lengths. Differences are paired by seed; "
             "bars are 95 % intervals of each mean, uncorrected. Whether a difference changes is tested seed by seed, "
             "above.",
-            alt="; ".join(rung_words.sentence(each) for each in summary.changes),
+            alt="; ".join(rung_words.sentence(each) for each in self.changes),
             drawing=figure,
             table=frame_table(
                 ("arm", "rung", "FLOPs of the baseline", f"difference ({summary.unit})", "seeds"),

@@ -11,17 +11,18 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from ablate.wings.ladders import rung_words
+from ablate.wings.ladders.rungs import Change, changes
+from ablate.wings.ladders.sections.ladder import Ladder
+from ablate.wings.ladders.sections.rungs import Rungs
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.withheld import REPEATED
-from reports.judge.ladders.rungs import Change, changes
 from reports.judge.reading.collect import collect
 from reports.judge.reading.collected import Collected
 from reports.page.figures.style import looks
 from reports.page.html.page import render_page
-from reports.page.sections.ladder import Ladder
-from reports.page.sections.rungs import Rungs
 from reports.page.summarising import summarise_study
-from reports.page.wording import answers, finding_words, rung_words
+from reports.page.wording import answers, finding_words
 from reports.results.storing import result_of
 from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf

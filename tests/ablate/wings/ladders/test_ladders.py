@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from reports.judge.ladders.laws import LadderArm, summarise_ladder, trends
+from ablate.wings.ladders import law_words
+from ablate.wings.ladders.laws import LadderArm, summarise_ladder, trends
 from reports.judge.statistics.estimates import Estimate
-from reports.page.wording import law_words
 
 STEP = 7.0
 """Compute grows sevenfold from size to size."""

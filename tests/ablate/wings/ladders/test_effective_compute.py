@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from reports.judge.ladders.effective_compute import (
+from ablate.wings.ladders.effective_compute import (
     EXPONENT,
     EXPONENT_ERROR,
     EXPONENTS,

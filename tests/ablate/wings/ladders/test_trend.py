@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.judge.ladders.trend import trend
+from ablate.wings.ladders.trend import trend
 from tests.regression import Regression
 
 X = np.array([0.0, 0.8, 1.7, 2.4])

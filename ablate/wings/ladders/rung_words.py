@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reports.judge.findings.study_summary import StudySummary
-from reports.judge.ladders.rungs import Axis, Change, Word
+from ablate.wings.ladders.rungs import Axis, Change, Word
 from reports.judge.sentences import listed
 from reports.page.wording import words
+from store.documents import StudyDocument
 
 MOST_OPEN = 6
 """Most undecided changes that are listed one by one; beyond that, only their number is given."""
@@ -47,9 +47,8 @@ def _said(found: Change) -> str:
     return f"the difference {VERBS[found.word]} with {found.axis}"
 
 
-def introduction(summary: StudySummary) -> str:
-    """Introduction: the comparisons made, and the source of learning rates."""
-    study, count = summary.study, len(summary.changes)
+def introduction(study: StudyDocument, count: int) -> str:
+    """Introduction: the comparisons made, so many, and the source of learning rates."""
     rungs = listed([rung.name for rung in study.ladder[:-1]])
     over = f"corrected (Holm) over these {count} comparisons and not" if count > 1 else "not corrected"
     tests = f"paired t-test{'s' * (count > 1)}, {over} for earlier judgements of the study"
@@ -59,21 +58,21 @@ def introduction(summary: StudySummary) -> str:
     )
     room = (
         "Intervals allow for what the noise of tuning may have cost at either rung."
-        if _tuned_at_each_rung(summary)
+        if _tuned_at_each_rung(study)
         else ""
     )
-    return " ".join(filter(None, [text, room, rates(summary)]))
+    return " ".join(filter(None, [text, room, rates(study)]))
 
 
-def rates(summary: StudySummary) -> str:
+def rates(study: StudyDocument) -> str:
     """Alternative cause of a change: learning rates that were not tuned at each rung."""
-    if _tuned_at_each_rung(summary):
+    if _tuned_at_each_rung(study):
         return ""
     return "Learning rates were not tuned at each rung, so a change may come from them."
 
 
-def _tuned_at_each_rung(summary: StudySummary) -> bool:
-    return all(rung.tuning for rung in summary.study.ladder)
+def _tuned_at_each_rung(study: StudyDocument) -> bool:
+    return all(rung.tuning for rung in study.ladder)
 
 
 AXES: tuple[Axis, ...] = ("size", "length")
@@ -83,18 +82,11 @@ MOST_SIZED = 3
 VERBS: dict[Word, str] = {"grows": "grows", "shrinks": "shrinks", "flips": "changes sign", "changes": "changes"}
 
 
-def trend(summary: StudySummary) -> str:
+def clauses(changes: Sequence[Change]) -> str:
     """`With size (s to l), the difference of double shrinks from +0.08 to +0.03; cannot tell for post.`
 
-    One sentence per axis, which open the answer unless a section does; empty if nothing is judged yet.
+    One sentence per axis; empty if nothing is judged yet.
     """
-    if any(section.is_the_question for section in summary.sections.values()):
-        return ""
-    return clauses(summary.changes)
-
-
-def clauses(changes: Sequence[Change]) -> str:
-    """The sentences of all axes."""
     return " ".join(filter(None, (_clause(axis, list(_farthest(changes, axis))) for axis in AXES)))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.judge.ladders.order_accuracy import prediction
+from ablate.wings.ladders.order_accuracy import prediction
 
 
 def sizes(

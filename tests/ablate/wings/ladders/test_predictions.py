@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 
 import reports
-from reports.judge.ladders.order_accuracy import accuracy_by_gap
-from reports.judge.ladders.predictions import predict
+from ablate.wings.ladders.order_accuracy import accuracy_by_gap
+from ablate.wings.ladders.predictions import predict
+from ablate.wings.ladders.sections.size_predictions import SizePredictionsSection
 from reports.page.html.page import render_page
-from reports.page.sections.size_predictions import SizePredictionsSection
 from reports.page.wording import finding_words
 from tests.reports.factory import Arm, StudyOf
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from reports.judge.ladders.scaling_law import ScalingLaw, fit
+from ablate.wings.ladders.scaling_law import ScalingLaw, fit
 
 Floats = NDArray[np.float64]
 
