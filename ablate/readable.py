@@ -30,3 +30,10 @@ def clock(seconds: float) -> str:
     if hours >= 100:
         return f"{hours:,} hours"
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def large(count: float | None) -> str:
+    """A count such as `1.56B` or `117M`; `–` for None."""
+    if count is None:
+        return "–"
+    return f"{count / 1e9:.4g}B" if count >= 1e9 else f"{count / 1e6:.4g}M"

@@ -17,7 +17,7 @@ from ablate.commands import FOLDED, OF_THE_CORE
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("zoo", "store", "evals", "reports", "ablate", "studies")
-WINGS = [*(name.replace(".", "/") for name in wings.wings()), "evals/harness"]
+WINGS = [*(name.replace(".", "/") for name in wings.wings()), "evals/harness", "zoo/conformance"]
 BY_FOLDER = {ROOT / name.replace(".", "/"): wing for name, wing in wings.wings().items()}
 STUDY = ["norm_placement", "--scale", "smoke"]
 
@@ -31,13 +31,9 @@ def without(gone: Sequence[str], place: Path) -> Path:
     return place
 
 
-def needs_of(wing: wings.Wing) -> list[str]:
-    return [f"ablate/wings/{need}" for need in wing.needs]
-
-
 def may_import(path: Path) -> list[str]:
     """Wings that a file is of, or that its wing builds on."""
-    needs = [need for own, wing in BY_FOLDER.items() if own in path.parents for need in needs_of(wing)]
+    needs = [need for own, wing in BY_FOLDER.items() if own in path.parents for need in wing.needs]
     return [*needs, *(name for name in WINGS if ROOT / name in path.parents)]
 
 
@@ -54,7 +50,7 @@ def ablate(place: Path, *words: str) -> str:
 @pytest.mark.parametrize("name", WINGS)
 def test_a_wing_that_is_deleted_takes_its_commands_and_nothing_else(name: str, tmp_path: Path) -> None:
     place = without([name], tmp_path)
-    own = [wing for each, wing in wings.wings().items() if name in (each.replace(".", "/"), *needs_of(wing))]
+    own = [wing for each, wing in wings.wings().items() if name in (each.replace(".", "/"), *wing.needs)]
     listed = {line.split()[0] for line in ablate(place, "--help").splitlines() if line.startswith("    ")}
     assert not {command for wing in own for command in wing.commands} & listed
     assert set(OF_THE_CORE) - set(FOLDED) <= listed

@@ -28,14 +28,13 @@ OF_THE_CORE = (
     "report",
     "logs",
     "serve",
-    "zoo",
     "schema",
     "completion",
 )
 COMMANDS = {name: f"{__name__}.{name}" for name in OF_THE_CORE} | wings.commands()
 """Module of each command."""
 GROUPS = {
-    "ask": ("new", "plan", "zoo"),
+    "ask": ("new", "plan"),
     "run": ("run",),
     "look": ("list", "report", "serve"),
     "share": (),

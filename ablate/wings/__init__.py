@@ -28,6 +28,7 @@ import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 from store.extensions import extend
 
@@ -47,7 +48,7 @@ class Wing:
     adds: Mapping[str, str] = field(default_factory=dict)
     """Modules by the place that they are added to."""
     needs: tuple[str, ...] = ()
-    """Other wings that it builds on: without them, it is not there either."""
+    """Folders of other wings that it builds on: without them, it is not there either."""
 
 
 @cache
@@ -55,7 +56,8 @@ def wings() -> dict[str, Wing]:
     """Every wing by the name of its package, in alphabetical order."""
     names = sorted(f"{__name__}.{each.name}" for each in pkgutil.iter_modules(__path__) if each.ispkg)
     found: dict[str, Wing] = {name: importlib.import_module(name).WING for name in names}
-    return {name: wing for name, wing in found.items() if {f"{__name__}.{need}" for need in wing.needs} <= found.keys()}
+    root = Path(__file__).parents[2]
+    return {name: wing for name, wing in found.items() if all((root / need).is_dir() for need in wing.needs)}
 
 
 def commands() -> dict[str, str]:

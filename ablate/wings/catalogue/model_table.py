@@ -7,7 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
+from ablate.readable import large
+from ablate.wings.catalogue.published import assumed_columns, preset_row, shown_tricks, text
 from reports.results.document import parts_of
 from zoo.presets import preset
 

@@ -45,18 +45,18 @@ def run(options: argparse.Namespace) -> int:
     if options.quick and not options.check:
         raise OptionError("--quick needs --check VARIANT")
     if options.check:
-        from ablate.commands._conformance import show_check
+        from ablate.wings.catalogue.commands._conformance import show_check
 
         return show_check(options.check, options.json, options.quick)
     if options.matrix:
-        from ablate.commands._catalogue import show_matrix
+        from ablate.wings.catalogue.commands._catalogue import show_matrix
 
         return show_matrix(options.matrix, options.json)
     if options.name is None and options.format == "table":
-        from ablate.commands._whole_catalogue import show_all
+        from ablate.wings.catalogue.commands._whole_catalogue import show_all
 
         return show_all(options.json)
-    from ablate.commands._catalogue import show_one, show_presets
+    from ablate.wings.catalogue.commands._catalogue import show_one, show_presets
 
     if options.name == "presets":
         return show_presets(options.format, options.json)

@@ -175,10 +175,3 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) and value > 9999 else str(value)
-
-
-def large(count: float | None) -> str:
-    """A count such as `1.56B` or `117M`; `–` for None."""
-    if count is None:
-        return "–"
-    return f"{count / 1e9:.4g}B" if count >= 1e9 else f"{count / 1e6:.4g}M"

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, get_args, get_origin
 
-from ablate.api.published import Row, preset_row
 from ablate.plugins import check_groups
 from ablate.study.sections import StartSpec, TeacherSpec
 from ablate.training.lora import LoraSpec
 from ablate.training.spec import TrainSpec
+from ablate.wings.catalogue.published import Row, preset_row
 from evals.evaluations import evaluations
 from zoo.block_spec import BlockSpec
 from zoo.decode import BeamSearch, Sampling, Speculation, beam_search, generate, lookahead, speculate
@@ -72,7 +72,7 @@ def whole_catalogue() -> WholeCatalogue:
     """Every variant and preset, as `ablate zoo --json` prints them. `catalogue.json` beside this file is this document
     of an installation without plug-ins, so that listing it loads no torch; after a change,
 
-        python -m ablate.api.catalogue > ablate/api/catalogue.json
+        python -m ablate.wings.catalogue.catalogue > ablate/wings/catalogue/catalogue.json
     """
     check_groups()
     known = {axis: [entry(name, of) for name, (of, _) in each.items()] for axis, each in catalogued().items()}

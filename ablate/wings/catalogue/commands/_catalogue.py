@@ -8,13 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from ablate.api.catalogue import OF_ARMS, TAGS, WHOLES, Catalogue, catalogued, entry, named_values, settings_of
-from ablate.api.model_table import ASSUMED, COLUMNS, as_csv, as_markdown, published_model
-from ablate.api.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
-from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
 from ablate.commands import OptionError, print_json, print_table
-from ablate.commands._building_blocks import names as building_blocks
-from ablate.commands._building_blocks import show_block
+from ablate.readable import large
+from ablate.wings.catalogue.catalogue import (
+    OF_ARMS,
+    TAGS,
+    WHOLES,
+    Catalogue,
+    catalogued,
+    entry,
+    named_values,
+    settings_of,
+)
+from ablate.wings.catalogue.commands._building_blocks import names as building_blocks
+from ablate.wings.catalogue.commands._building_blocks import show_block
+from ablate.wings.catalogue.model_table import ASSUMED, COLUMNS, as_csv, as_markdown, published_model
+from ablate.wings.catalogue.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
+from ablate.wings.catalogue.published import assumed_columns, preset_row, shown_tricks, text
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
 from zoo.settings.descriptions import descriptions

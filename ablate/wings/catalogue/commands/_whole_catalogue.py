@@ -12,7 +12,7 @@ from ablate.commands import DONE, print_json, print_line
 from zoo.settings.registry import plugins
 
 if TYPE_CHECKING:
-    from ablate.api.catalogue import WholeCatalogue
+    from ablate.wings.catalogue.catalogue import WholeCatalogue
 
 FIRST = ("mixers", "ffns", "norms", "residuals", "positions", "positions.scalings", "sparsities", "parts")
 """Axes that are listed first: the parts of a model."""
@@ -40,12 +40,12 @@ def show_all(as_json: bool) -> int:
 
 def _catalogue() -> WholeCatalogue:
     """The file that ships; made afresh if there are plug-ins, or variants that it does not have."""
-    shipped = resources.files("ablate.api").joinpath("catalogue.json")
+    shipped = resources.files("ablate.wings.catalogue").joinpath("catalogue.json")
     found: WholeCatalogue = json.loads(shipped.read_text(encoding="utf-8"))
     known = {axis: {each["name"] for each in entries} for axis, entries in found["variants"].items()}
     if not plugins() and all(_files_of(axis) <= names for axis, names in known.items()):
         return found
-    from ablate.api.catalogue import whole_catalogue
+    from ablate.wings.catalogue.catalogue import whole_catalogue
 
     return whole_catalogue()
 
