@@ -24,10 +24,8 @@ OF_THE_CORE = (
     "plan",
     "data",
     "eval",
-    "generate",
     "report",
     "logs",
-    "serve",
     "schema",
     "completion",
 )
@@ -36,9 +34,9 @@ COMMANDS = {name: f"{__name__}.{name}" for name in OF_THE_CORE} | wings.commands
 GROUPS = {
     "ask": ("new", "plan"),
     "run": ("run",),
-    "look": ("list", "report", "serve"),
+    "look": ("list", "report"),
     "share": (),
-    "models": ("eval", "generate"),
+    "models": ("eval",),
 }
 """Commands of the core by what they are for, in the order of the help. Wings say which group theirs belong to."""
 FOLDED = {

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import reports
-from reports.page.html.serve import CONNECTIONS, ServedStore, server
+from ablate.wings.serve.server import CONNECTIONS, ServedStore, server
 from store import Store, StudyFolder
 from store.claims import FolderClaim
 from store.documents import MetricsRecord

@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from reports.page.html.serve import server
+    from ablate.wings.serve.server import server
 
     if not options.store.is_dir():
         raise OptionError(f"{options.store} is not a folder")
