@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)")
+"""A number and its unit."""
+UNITS = {"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+UNITS |= {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 
 
 def now() -> str:

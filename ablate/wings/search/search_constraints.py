@@ -22,6 +22,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from ablate.readable import NUMBER, UNITS
 from zoo.errors import did_you_mean
 
 COSTS = ("parameters", "parameters_embedding", "flops_per_token", "kv_bytes_per_token")
@@ -35,8 +36,6 @@ MEASURED = (
     "prefill_tokens_per_second",
 )
 """Quantities that are known only after a run."""
-UNITS = {"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-UNITS |= {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
     ">=": operator.ge,
@@ -44,7 +43,6 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     ">": operator.gt,
 }
-NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)")
 CACHE = re.compile(r"cache_bytes\(\s*(\d+)\s*\)")
 PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 OPERATOR = re.compile(r"\s*([*/])\s*")

@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from ablate.study.search_axes import Axis, Relative
-from ablate.study.search_constraints import Constraint
-from ablate.study.search_methods import Pruner, Sampler, SamplerSpec
 from ablate.study.space import BY_PATH, FIRST_SEED, distributions
+from ablate.wings.search.search_axes import Axis, Relative
+from ablate.wings.search.search_constraints import Constraint
+from ablate.wings.search.search_methods import Pruner, Sampler, SamplerSpec
 from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec
 from zoo.settings.edits import SpecJson

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from ablate.study.arms import DATA, START, TRAIN, TUNED, Arm, ArmBuilder, Edit
 from ablate.study.problems import Problem, StudyError
-from ablate.study.search_axes import AnyAxis, Axis, Relative, multiples
 from ablate.study.space import distributions
 from ablate.training.spec import TrainSpec
+from ablate.wings.search.search_axes import AnyAxis, Axis, Relative, multiples
 from zoo.settings.axis import Spec
 from zoo.settings.edits import Edits
 from zoo.spec import ModelSpec
@@ -168,14 +168,6 @@ class SearchSpace:
             for of_value in zip(*found, strict=True):
                 if all(any(p.kind in ("unknown_key", "unknown_choice") for p in problems) for problems in of_value):
                     yield from of_value[0]
-
-
-def space_problems(builder: ArmBuilder, space: Mapping[str, Axis]) -> Iterator[Problem]:
-    """Problems of a search's space."""
-    try:
-        return SearchSpace(builder, space).problems()
-    except StudyError as error:
-        return iter(error.problems)
 
 
 def number_at(spec: ModelSpec, train: TrainSpec, path: str) -> float | None:
