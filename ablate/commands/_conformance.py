@@ -7,7 +7,6 @@ import textwrap
 from dataclasses import asdict
 
 from ablate.commands import DONE, SOME_FAILED, OptionError, print_json, print_table
-from zoo.compatibility.matrix import axes
 from zoo.conformance.checking import CheckResult, check_variant, checkable, notes_on, options_of
 from zoo.conformance.subject import NOT_APPLICABLE
 from zoo.errors import did_you_mean
@@ -18,7 +17,7 @@ SAID_WIDTH = 100
 
 def show_check(kind: str, as_json: bool, quick: bool) -> int:
     if not options_of(kind):
-        near = did_you_mean(kind, {*checkable(), *axes()}) or ": see `ablate zoo` (a plug-in's? give --plugin FILE)"
+        near = did_you_mean(kind, checkable()) or ": see `ablate zoo` (a plug-in's? give --plugin FILE)"
         raise OptionError(f"--check {kind}: there is no such part of a model{near}")
     found = check_variant(kind, _say, quick)
     failed = any(finding.failures for finding in found)

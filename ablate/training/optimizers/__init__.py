@@ -76,6 +76,10 @@ class Optimizer(Variant):
 
     cautious_decay: bool = False
     """Decay only the entries that the update moves towards zero, too (Chen et al. 2025, arXiv:2510.12402)."""
+    decays_cautiously: ClassVar[bool] = False
+    """Whether `build` obeys `cautious_decay`; if not, training wraps the optimizer (`_cautious.py`)."""
+    averages: ClassVar[bool] = False
+    """Whether its updates are `ScoredWeights`, an average in place of a schedule and of `train.average`."""
     ignores_gradient_size: ClassVar[bool] = True
     """Whether scaling all gradients by a constant leaves the updates unchanged."""
 
