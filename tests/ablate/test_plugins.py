@@ -407,6 +407,7 @@ def test_a_part_that_there_is_not(kind: str, advice: str, capsys: pytest.Capture
     assert re.search(f"--check {kind}: there is no such part of a model{advice}", capsys.readouterr().err, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_a_plugin_that_raises_is_tried_once_and_its_error_is_said_once_with_its_place(tmp_path: Path) -> None:
     """Checks that need what failed are not tried."""
     path = tmp_path / "meannorm.py"
