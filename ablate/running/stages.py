@@ -167,7 +167,9 @@ class StudyRunner:
         if stage.outcome is not None:
             document = study_document(stage.outcome)
             forecast = self._foreseen(document, trains)
-            document = document.model_copy(update={"costs": self._costing(stage.outcome).digest, "forecast": forecast})
+            engine = "" if self.context.engine.here else self.context.options.of_engine
+            more = {"costs": self._costing(stage.outcome).digest, "forecast": forecast, "engine": engine}
+            document = document.model_copy(update=more)
             folder = self.store.study(self.study.name, self.study.scale)
             for name in added_to(__name__):
                 document = importlib.import_module(name).completed(document, self.study, folder)

@@ -14,6 +14,7 @@ from ablate.data.sources.stdlib import StdlibSource
 from ablate.study.arm_problems import (
     claim_problems,
     lora_problems,
+    optimizer_problems,
     seed_problems,
     start_problems,
     teacher_problems,
@@ -82,6 +83,7 @@ class RungReader:
             for target, reason in claim_problems(sections, [arm.name for arm in arms]):
                 self.problems.append(self.origins.problem(target, reason))
             self.problems += lora_problems(builder, arms)
+            self.problems += optimizer_problems(builder, arms)
             for found in (start_problems, teacher_problems):
                 self.problems += found(builder, arms, self.written.folder)
         if self.problems or sections is None or builder is None:
