@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,11 +22,24 @@ STUDY = ["norm_placement", "--scale", "smoke"]
 
 
 def without(gone: Sequence[str], place: Path) -> Path:
-    """A copy of the packages without these wings."""
+    """The packages without these wings: folders above one that is gone, and links to all else, so that what is compiled
+    is shared."""
+    absent = {ROOT / name for name in gone}
+    above = {parent for path in absent for parent in path.parents if ROOT in parent.parents}
+
+    def fill(folder: Path, copy: Path) -> None:
+        copy.mkdir()
+        for entry in set(folder.iterdir()) - absent:
+            if entry in above:
+                fill(entry, copy / entry.name)
+            else:
+                (copy / entry.name).symlink_to(entry)
+
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, place / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in gone:
-        shutil.rmtree(place / name)
+        if ROOT / package in above:
+            fill(ROOT / package, place / package)
+        else:
+            (place / package).symlink_to(ROOT / package)
     return place
 
 
