@@ -66,7 +66,13 @@ def test_a_wing_that_is_deleted_takes_its_commands_and_nothing_else(name: str, t
     listed = {line.split()[0] for line in ablate(place, "--help").splitlines() if line.startswith("    ")}
     assert not {command for wing in own for command in wing.commands} & listed
     assert set(OF_THE_CORE) - set(FOLDED) <= listed
-    assert "parameters" in ablate(place, "plan", *STUDY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WINGS)
+def test_without_any_one_wing_a_study_is_planned(name: str, tmp_path: Path) -> None:
+    """By default this is tried without all of them (below), and no wing imports one that it does not build on."""
+    assert "parameters" in ablate(without([name], tmp_path), "plan", *STUDY)
 
 
 @pytest.mark.processes
