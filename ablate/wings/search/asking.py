@@ -10,12 +10,12 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from ablate.study.search_axes import AnyAxis
-from ablate.study.search_space import Params
-from ablate.study.search_spec import SearchSpec
 from ablate.wings.search.racing import Seeds, standings
 from ablate.wings.search.repair import repaired
 from ablate.wings.search.samplers import ended
+from ablate.wings.search.search_axes import AnyAxis
+from ablate.wings.search.search_space import Params
+from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.storage import Owner
 from ablate.wings.search.trial_runner import IllegalError, Job, TrialRunner
 

@@ -18,9 +18,9 @@ from optuna.trial import TrialState
 
 from ablate.running.engines import Engine, Event
 from ablate.running.request import Request
-from ablate.study.search_spec import SearchSpec
 from ablate.wings.search.asking import BEYOND, REPEATS, Asking
 from ablate.wings.search.racing import best_first
+from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.storage import Owner
 from ablate.wings.search.trial_runner import Job, TrialRunner
 
