@@ -47,6 +47,9 @@ EXECUTED: dict[str, list[tuple[str, str]]] = {
         ("ablate run study.yaml --plugin maxnorm.py", SMOKE),
         ("ablate schema study.schema.json --plugin maxnorm.py", ""),
     ],
+    "docs/adding_a_feature.md": [
+        ("ablate run study.yaml --plugin smear_gate.py", f"{SMOKE} --set 'arms={{gate: {{smear_gate: {{width: 8}}}}}}'"),
+    ],
     "docs/studies.md": [
         ("ablate new my_question", ""),
         ("ablate plan my_question.yaml", ""),
@@ -220,7 +223,7 @@ def reader(tmp_path: Path) -> Path:
         LlamaForCausalLM(LlamaConfig(vocab_size=257, **shape)).save_pretrained(folder)
         byte_tokenizer().save(str(folder / "tokenizer.json"))
     (tmp_path / "input.txt").write_text(text, encoding="utf-8")
-    for page in ("howto_block.md", "howto_data.md", "howto_nanogpt.md"):
+    for page in ("howto_block.md", "howto_data.md", "howto_nanogpt.md", "adding_a_feature.md"):
         for path, written in files_of(page).items():
             (tmp_path / path).write_text(written, encoding="utf-8")
     guide = (ROOT / "docs/adding_a_variant.md").read_text(encoding="utf-8")
