@@ -105,7 +105,8 @@ class SearchSpec(Spec):
     """Conditions checked before anything is trained: `block.mixer.kv_heads divides block.mixer.heads`,
     `cache_bytes(8192) <= 64 MB`, `parameters within 2 % of base`."""
     trials: PositiveInt = 60
-    """Number of trials: settings that are tried, and repeats of the best of them with further seeds."""
+    """Number of trials: settings that are tried, and repeats of the best of them with further seeds. One that is pruned
+    counts for the part that was trained, so that there are more of them at the same cost."""
     race: Annotated[float, Field(ge=0, lt=1), FirstDefault(0.2)] = 0.1
     """Largest share of the trials that repeat leading settings with fresh seeds, as long as they are closer to each
     other than twice the standard deviation between seeds. Trials that need no repeat try new settings."""
