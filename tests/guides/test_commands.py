@@ -48,7 +48,7 @@ EXECUTED: dict[str, list[tuple[str, str]]] = {
         ("ablate schema study.schema.json --plugin maxnorm.py", ""),
     ],
     "docs/adding_a_feature.md": [
-        ("ablate run study.yaml --plugin smear_gate.py", f"{SMOKE} --set 'arms={{gate: {{smear_gate: {{width: 8}}}}}}'"),
+        ("ablate run study.yaml --plugin smear_gate.py", f"{SMOKE} --set 'arms={{gate: {{smear_gate: {{}}}}}}'"),
     ],
     "docs/studies.md": [
         ("ablate new my_question", ""),
@@ -225,7 +225,8 @@ def reader(tmp_path: Path) -> Path:
     (tmp_path / "input.txt").write_text(text, encoding="utf-8")
     for page in ("howto_block.md", "howto_data.md", "howto_nanogpt.md", "adding_a_feature.md"):
         for path, written in files_of(page).items():
-            (tmp_path / path).write_text(written, encoding="utf-8")
+            if "/" not in path:  # not those of the project
+                (tmp_path / path).write_text(written, encoding="utf-8")
     guide = (ROOT / "docs/adding_a_variant.md").read_text(encoding="utf-8")
     (norm,) = re.findall(r"Write `zoo/norms/maxnorm.py`:\n\n```python\n(.*?)```", guide, re.DOTALL)
     (tmp_path / "maxnorm.py").write_text(norm, encoding="utf-8")
