@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.ablate.toy import toy_study
 from tests.guides.guide import followed
 
