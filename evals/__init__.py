@@ -6,9 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evals.costs.matmul import peak_flops_per_second
     from evals.costs.memory import peak_memory
-    from evals.costs.precision import use_fast_float32
+    from evals.costs.peaks import peak_flops_per_second, use_fast_float32
     from evals.costs.spec import MeasureSpec
     from evals.costs.speed import measure
     from evals.evaluate import Evaluation, evaluate
@@ -31,9 +30,9 @@ _HOME = {
     "loss_by_position": "evals.evaluations.positions",
     "loss_by_recall": "evals.evaluations.recall",
     "measure": "evals.costs.speed",
-    "peak_flops_per_second": "evals.costs.matmul",
+    "peak_flops_per_second": "evals.costs.peaks",
     "peak_memory": "evals.costs.memory",
-    "use_fast_float32": "evals.costs.precision",
+    "use_fast_float32": "evals.costs.peaks",
 }
 
 __all__ = [

@@ -46,8 +46,8 @@ def _lm_eval(arguments: list[str]) -> int:
 
 def _fetch(arguments: list[str]) -> int:
     from evals.evaluations.tasks import TasksSpec  # noqa: PLC0415 (slow to load)
+    from evals.harness.known import skipped_lines  # noqa: PLC0415
     from evals.harness.loading import UnknownTaskError, load_tasks  # noqa: PLC0415 (slow to load)
-    from evals.harness.skipped import skipped_lines  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(prog="python -m evals fetch")
     parser.add_argument("tasks", nargs="+", metavar="NAME", help="tasks and groups of lm-eval, or paths of task files")

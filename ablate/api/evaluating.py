@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from ablate.api.runs import find_run
+from ablate.api.named import find_run
 from ablate.data import SyntheticCorpus, open_corpus
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import restored
@@ -22,7 +22,7 @@ from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.study.complaints import complaints
 from evals.asking import named, section
-from evals.harness.skipped import skipped_lines
+from evals.harness.known import skipped_lines
 from evals.spec import EvalSpec, EvaluationError
 from store import Store, StoreError
 from store.documents import EvalsDocument, JsonObject

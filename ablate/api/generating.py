@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 import zoo
-from ablate.api.runs import end_token, find_run
+from ablate.api.named import end_token, find_run
 from ablate.training.execution import Count
 from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
 from ablate.training.spec import TrainSpec
@@ -19,7 +19,7 @@ from ablate.training.trained import conventions_of, trained_model, trained_token
 from evals.costs.memory import is_out_of_memory
 from evals.harness.conventions import Conventions
 from evals.harness.decode import GenerationRequest, decode
-from evals.reading.causal import obstacle
+from evals.reading.passes import obstacle
 from store import AblateError, StoreError
 from store.errors import ArgumentError
 from zoo.decode import Sampling

@@ -19,8 +19,7 @@ from ablate.readable import clock
 from ablate.study.design_spec import Screen, named
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
-from ablate.training.execution import Execution
-from ablate.training.refusals import refusal
+from ablate.training.execution import Execution, refusal
 from evals.costs.machine import Speed
 from store.documents import JsonObject
 from store.documents.claims import origin, statement

@@ -19,7 +19,7 @@ from ablate.machine.numerics import Numerics
 from ablate.machine.recent import recently
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.training.spec import TrainSpec, timeless
-from evals.costs import matmul
+from evals.costs import peaks
 from evals.costs.clock import Clock
 from evals.costs.machine import Speed, training_seconds_per_layer, training_steps
 from zoo.spec import ModelSpec
@@ -45,7 +45,7 @@ def machine_speed(numerics: Numerics) -> Speed:
     """Speed of large products and overhead of a layer, measured now or within the last hour."""
     device, kind = numerics.device, numerics.torch_dtype
     return Speed(
-        recently(f"FLOP/s of {numerics}", lambda: near(device, matmul.peak_flops_per_second, device, kind)),
+        recently(f"FLOP/s of {numerics}", lambda: near(device, peaks.peak_flops_per_second, device, kind)),
         recently(f"seconds per layer of {numerics}", lambda: near(device, training_seconds_per_layer, device)),
     )
 

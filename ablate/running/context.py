@@ -20,7 +20,7 @@ from ablate.running.progress import Progress, Wanted, open_progress, teller
 from ablate.running.request import Request
 from ablate.study.study import Study
 from ablate.tracking import check
-from evals.costs.precision import relative_error
+from evals.costs.peaks import relative_error
 from store import Store
 from store.documents import RunDocument
 from store.errors import ArgumentError

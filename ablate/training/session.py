@@ -19,10 +19,9 @@ from ablate.training.average import WeightAverage
 from ablate.training.batch import Loss
 from ablate.training.checkpoint import HasState, TrainingProgress, load_state, save_state
 from ablate.training.compiling import compiled
-from ablate.training.distillation_loss import DistillationLoss
 from ablate.training.divergence import DivergenceWatch, final_reason
-from ablate.training.execution import DEFAULT, Execution
-from ablate.training.learner import Learner
+from ablate.training.execution import DEFAULT, Execution, refusal
+from ablate.training.learner import DistillationLoss, Learner
 from ablate.training.loop import TrainingStep, train
 from ablate.training.lora import Adapters
 from ablate.training.optim import build_optimizer, trained_part
@@ -31,7 +30,6 @@ from ablate.training.probing import Prober
 from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError
 from ablate.training.profiling import StepTrace
 from ablate.training.reader import TrainingData, TrainingReader
-from ablate.training.refusals import refusal
 from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted

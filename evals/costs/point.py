@@ -16,7 +16,7 @@ from evals.costs.memory import available_bytes, peak_memory
 from evals.costs.prompts import beyond_positions
 from evals.costs.spec import NO_CACHE, PLAIN
 from evals.costs.timed_passes import DECODED, TimedPasses
-from evals.reading.mode import evaluating
+from evals.reading.passes import evaluating
 from evals.reading.windows import Reason, unless_out_of_memory
 from store.documents import CachePoint, DecodePoint, PrefillPoint, SpeedPoint
 from zoo.attend import executed_backends

@@ -22,8 +22,8 @@ from reports.judge.findings.summary import open_arms
 from reports.judge.findings.verdicts import decide
 from reports.judge.noise.penalty import UNBOUNDED
 from reports.page.wording import finding_words, method_words, rate_words
-from reports.page.wording.markup import LATEX
 from reports.page.wording.summary_json import documents
+from reports.page.wording.table import LATEX
 from store import Store
 from store.documents import StudyTrial, StudyTuning
 from store.documents.tuning import RATE

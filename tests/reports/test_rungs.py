@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.findings.withheld import REPEATED
+from reports.judge.findings.verdicts import REPEATED
 from reports.judge.ladders.rungs import Change, changes
 from reports.judge.reading.collect import collect
 from reports.judge.reading.collected import Collected

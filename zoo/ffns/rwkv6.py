@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.conv import TokenShift, mixed
 from zoo.ffns import FfnLayer
 from zoo.ffns._dense import Width
 from zoo.ffns._shifted import TokenShifted
 from zoo.init import Linear
 from zoo.settings.field_tags import Fact
-from zoo.shift import TokenShift, mixed
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 

@@ -27,11 +27,11 @@ from ablate.training.reader import TrainingReader
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import keep_published, keep_trained
 from ablate.training.validation import score
-from evals.costs import matmul
+from evals.costs import peaks
 from evals.costs.memory import peak_memory
 from evals.costs.spec import MeasureSpec
 from evals.harness.conventions import Bos, TrainedConventions
-from evals.reading.causal import obstacle
+from evals.reading.passes import obstacle
 from evals.spec import EvalSpec
 from store import Store
 from store.documents import GradNorm, ImportDocument, ResultDocument, RunData, RunDocument
@@ -122,7 +122,7 @@ def store_imported(store: Store, checkpoint: Checkpoint, run: RunDocument, corpu
             tokens_per_second=None,
             loss_spikes=None,
             mfu=None,
-            matmul_flops_per_second=matmul.peak_flops_per_second(numerics.device, numerics.torch_dtype),
+            matmul_flops_per_second=peaks.peak_flops_per_second(numerics.device, numerics.torch_dtype),
             peak_memory_bytes=memory.bytes,
             peak_memory_source=memory.source,
             parameters=cost.params,

@@ -24,7 +24,7 @@ from reports.page.wording.table import NONE
 from reports.page.wording.words import decimals
 from reports.results.counting_signs import of_result
 from reports.results.document import RecordedArm, RecordedResult
-from reports.results.sizes import size_of
+from reports.results.files import size_of
 
 END = "<!-- end of results -->"
 TABLE = re.compile(rf"(?P<start><!-- results(?P<names>(?: \S+)*) -->\n).*?(?P<end>{END})", re.DOTALL)

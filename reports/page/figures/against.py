@@ -10,8 +10,8 @@ from functools import cached_property
 from statistics import median
 from typing import ClassVar
 
+from reports.judge.statistics.costs import Span
 from reports.judge.statistics.estimates import Estimate
-from reports.judge.statistics.front import Span
 from reports.page.figures.base import SwitchOption, short
 from reports.page.figures.drawing import Attributes
 from reports.page.figures.style import label

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.judge.statistics.front import surely_dominated
+from reports.judge.statistics.costs import surely_dominated
 from reports.page.figures.against import Against, points
 from reports.page.figures.base import NEUTRAL, Switch
 from reports.page.figures.drawing import Attributes, Drawing

@@ -19,11 +19,11 @@ from reports.page.sections import galleries, sections
 from reports.page.summarising import summarise_study
 from reports.page.wording import (
     answers,
-    arm_descriptions,
+    arm_names,
     claim_words,
     cost_words,
     effect_words,
-    matching_words,
+    input_words,
     method_words,
     rate_words,
     reference_words,
@@ -33,8 +33,8 @@ from reports.page.wording import (
     words,
 )
 from reports.page.wording.arm_names import brief, grouped
-from reports.page.wording.markup import latex, markdown
 from reports.page.wording.method_words import TERMS
+from reports.page.wording.table import latex, markdown
 from store import Store, StudyFolder
 from store.documents import LedgerRecord, StudyDocument
 from store.documents.study import UNJUDGED
@@ -48,8 +48,8 @@ WORDS = {
         claim_words,
         effect_words,
         cost_words,
-        arm_descriptions,
-        matching_words,
+        arm_names,
+        input_words,
         method_words,
         rate_words,
         reference_words,

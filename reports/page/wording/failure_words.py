@@ -8,7 +8,7 @@ from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.judge.statistics.stalled import failure_rate_bound
 from reports.page.wording import words
-from reports.page.wording.length_words import undertrained
+from reports.page.wording.input_words import undertrained
 
 
 def failed(arm: ArmSummary) -> str:

@@ -22,9 +22,9 @@ from evals.evaluate import Evaluation, evaluate
 from evals.evaluations.tasks import TasksSpec
 from evals.harness import catalogue
 from evals.harness.datafiles import offline_first
+from evals.harness.known import skipped_lines
 from evals.harness.lm import ZooLM
 from evals.harness.loading import UnknownTaskError, load_tasks
-from evals.harness.skipped import skipped_lines
 from evals.spec import EvalSpec
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder

@@ -1,15 +1,56 @@
-"""Batch size of forward passes."""
+"""Forward passes of an evaluation: their mode, their batch size, and the check that the model is causal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 import torch
+from torch import nn
 
 from evals.counting import count
 from zoo.lengths import depends_on_length
 from zoo.model import Decoder
+from zoo.spec import ModelSpec
+
+
+class NotCausalError(ValueError):
+    """A request is meaningless for a model that is not causal."""
+
+
+def obstacle(spec: ModelSpec) -> str | None:
+    """Reason why a model can neither give a text's likelihood nor continue it; None if it can."""
+    if spec.visible == "all":
+        return "is an encoder"
+    return None if spec.encoder is None else "has an encoder"
+
+
+def check_causal(spec: ModelSpec) -> None:
+    """Raise NotCausalError for a model that is not causal."""
+    found = obstacle(spec)
+    if found is not None:
+        raise NotCausalError(f"only causal models can be evaluated, but this one {found}")
+
+
+@contextmanager
+def in_evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Switch off dropout, and changes that forward passes make in training, such as those of router biases; the
+    previous mode is restored afterwards."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; the previous mode is restored afterwards."""
+    with in_evaluation_mode(model), torch.inference_mode():
+        yield
+
 
 Rows = int | Literal["auto"]
 Item = TypeVar("Item")

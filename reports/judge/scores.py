@@ -1,14 +1,4 @@
-"""Scores of an arm against the baseline's, item by item. Pure.
-
-Both arms answered the same items, so the difficulty of an item cancels in the difference. Items from one document count
-as one, since they are not independent. Other items would give another difference, and so would other seeds: with two
-seeds or more both are crossed random effects (`statistics.crossed`), and p-value and interval cover both. A
-single seed has an interval over items alone, a bootstrap (BCa, Efron 1987), and no p.
-
-The tests of all arms, tasks and metrics share 5 %, corrected by Holm like losses, and intervals agree with it: with
-enough tasks some arm always looks better. The ledger keeps them, so that tasks tested one by one are corrected like
-tasks tested at once. Tasks within groups, which figures do not draw, share another 5 %.
-"""
+"""Scores of tasks, compared item by item and seed by seed."""
 
 from __future__ import annotations
 
@@ -29,6 +19,15 @@ from reports.judge.statistics.simultaneous import Evidence
 from reports.judge.statistics.stalled import Failures
 from reports.judge.verdicts import ALPHA, Verdict, verdict_of
 from store.documents import JsonObject, LedgerTest
+
+# Both arms answered the same items, so the difficulty of an item cancels in the difference. Items from one document
+# count as one, since they are not independent. Other items would give another difference, and so would other seeds:
+# with two seeds or more both are crossed random effects (`statistics.crossed`), and p-value and interval cover both. A
+# single seed has an interval over items alone, a bootstrap (BCa, Efron 1987), and no p.
+#
+# The tests of all arms, tasks and metrics share 5 %, corrected by Holm like losses, and intervals agree with it: with
+# enough tasks some arm always looks better. The ledger keeps them, so that tasks tested one by one are corrected like
+# tasks tested at once. Tasks within groups, which figures do not draw, share another 5 %.
 
 RESAMPLES = 1999
 SEED = 0
