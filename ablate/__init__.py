@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ablate.running.engines import EngineError
     from ablate.running.rehearsing import CalibrationError
     from ablate.running.stages import Failure
-    from ablate.study.problems import Problem, StudyError
+    from ablate.study.complaints import Problem, StudyError
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
     from ablate.study.study import Study
@@ -93,13 +93,13 @@ _HOME = {
     "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",
     "Generated": "ablate.api.generating",
-    "Problem": "ablate.study.problems",
+    "Problem": "ablate.study.complaints",
     "ReportError": "reports.judge.errors",
     "Runs": "ablate.api.browsing",
     "Scores": "ablate.api.evaluating",
     "StoreError": "store",
     "Study": "ablate.study.study",
-    "StudyError": "ablate.study.problems",
+    "StudyError": "ablate.study.complaints",
     "StudyPlan": "ablate.api.study_plan",
     "StudyResult": "ablate.api.result",
     "Verdict": "ablate.api.result",

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 import zoo
 from ablate.api.named import end_token, find_run
 from ablate.training.execution import Count
-from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
+from ablate.training.objectives._holes import Filling, FillsHoles, HolesError
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import conventions_of, trained_model, trained_tokenizer
 from evals.costs.memory import is_out_of_memory

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.judge.reading.progress import STALLED_SECONDS, Running, study_progress
+from reports.judge.reading.outcomes import STALLED_SECONDS, Running, study_progress
 from store import Store
 
 PURPOSES = {"tuning": "tuning", "judging": "search"}

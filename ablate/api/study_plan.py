@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, cast
 
-import polars as pl
 from pydantic import JsonValue
 
 from ablate.api.prospects import Prospects
@@ -17,7 +15,6 @@ from ablate.planning.checks import Export, export_lines, exports
 from ablate.planning.durations import Duration, busy_line, duration
 from ablate.planning.foresight import Detection
 from ablate.planning.known_rates import Starts
-from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import MemoryNeed, Room, needs, surely_fits, warnings
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.plan_shown import (
@@ -30,7 +27,7 @@ from ablate.planning.plan_shown import (
     search_lines,
     tuning_runs,
 )
-from ablate.planning.study_document import study_rates
+from ablate.planning.study_document import Corpora, length_lines, prepared, study_rates
 from ablate.running.corpora import checkpoint_lines
 from ablate.running.options import Options
 from ablate.study.study import Study
@@ -86,14 +83,14 @@ class StudyPlan:
     def arms(self) -> pl.DataFrame:
         """A row for each arm of each rung: parameters, FLOPs, tokens, steps, cache bytes, estimated time and peak
         memory of a run."""
-        from ablate.api.study_plan import frame_of_arms  # noqa: PLC0415 (takes long, and a terminal shows no frame)
+        from ablate.api.plan_frames import frame_of_arms  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
         return frame_of_arms(self.outcome, self.speed, self.needs)
 
     @cached_property
     def runs(self) -> pl.DataFrame:
         """A row for each run: its digest, arm, seed, rung of the ladder, and whether the store has it already."""
-        from ablate.api.study_plan import frame_of_runs  # noqa: PLC0415 (takes long, and a terminal shows no frame)
+        from ablate.api.plan_frames import frame_of_runs  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
         return frame_of_runs(self.outcome, self.done)
 
@@ -279,60 +276,3 @@ class StudyPlan:
                 parts.append(f"<p>{escape(rung)}</p>")
             parts.append(html_table(rows))
         return "".join([*parts, *(f"<p>{escape(note)}</p>" for note in self.notes())])
-
-
-# The arms and runs of a plan as flat polars frames.
-
-_TEXTS, _WHOLE = ("rung", "axis", "attention"), ("peak_memory_bytes", "microbatch")
-"""Columns that may be null in every row, so that their types cannot be inferred."""
-
-
-def frame_of_arms(
-    outcome: CampaignOutcome, speed: Speed, needs: Mapping[str | None, Mapping[str, MemoryNeed]]
-) -> pl.DataFrame:
-    """A row for each arm of each rung. needs: memory by rung and arm."""
-    rows = [
-        {
-            "arm": arm.name,
-            "rung": rung.plan.study.rung,
-            "axis": rung.axis,
-            "parameters": arm.parameters,
-            "parameters_embedding": arm.parameters_embedding,
-            "flops_per_token": float(arm.flops_per_token),
-            "steps": arm.steps,
-            "tokens": arm.tokens,
-            "tokens_per_parameter": arm.length.tokens_per_parameter,
-            "flops": float(arm.flops),
-            "kv_bytes_per_token": arm.kv_bytes_per_token,
-            "seconds": arm.estimated_seconds(speed),
-            "peak_memory_bytes": needs[rung.plan.study.rung][arm.name].peak_memory_bytes,
-            "microbatch": needs[rung.plan.study.rung][arm.name].microbatch,
-            "attention": needs[rung.plan.study.rung][arm.name].attention,
-            "runs": len(arm.runs),
-            **{f"{name}_differs_percent": differs for name, differs in arm.differs.items()},
-        }
-        for rung in outcome.rungs
-        for arm in rung.plan.arms
-    ]
-    kinds = {
-        **dict.fromkeys(_TEXTS, pl.String),
-        **dict.fromkeys(_WHOLE, pl.Int64),
-        "kv_bytes_per_token": pl.Float64,
-    }
-    return pl.DataFrame(rows, schema_overrides=kinds)
-
-
-def frame_of_runs(outcome: CampaignOutcome, done: Mapping[str, bool]) -> pl.DataFrame:
-    """A row for each run. done: whether the store has its result, by digest."""
-    rows = [
-        {
-            "digest": run.digest,
-            "arm": run.arm,
-            "seed": run.seed,
-            "rung": rung.plan.study.rung,
-            "reused": done[run.digest],
-        }
-        for rung in outcome.rungs
-        for run in rung.plan.runs
-    ]
-    return pl.DataFrame(rows, schema_overrides={"rung": pl.String})

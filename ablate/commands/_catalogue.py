@@ -9,9 +9,19 @@ from typing import Any
 
 import zoo
 from ablate.api.catalogue import OF_ARMS, TAGS, WHOLES, Catalogue, catalogued, entry, named_values, settings_of
-from ablate.api.model_table import ASSUMED, COLUMNS, as_csv, as_markdown, published_model
 from ablate.api.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
-from ablate.api.published import assumed_columns, large, preset_row, shown_tricks, text
+from ablate.api.published import (
+    ASSUMED,
+    COLUMNS,
+    as_csv,
+    as_markdown,
+    assumed_columns,
+    large,
+    preset_row,
+    published_model,
+    shown_tricks,
+    text,
+)
 from ablate.commands import OptionError, print_json, print_table
 from ablate.commands._building_blocks import names as building_blocks
 from ablate.commands._building_blocks import show_block

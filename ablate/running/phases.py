@@ -14,12 +14,12 @@ from pathlib import Path
 from ablate.data import Corpus, SyntheticCorpus, open_corpus
 from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics, enforce_as
-from ablate.planning.budgets import training_cost
+from ablate.planning.plan import training_cost
 from ablate.readable import instant, now
 from ablate.running.process_group import process_group_of
 from ablate.running.request import Request
+from ablate.training.optim import warmup_steps
 from ablate.training.result import model_flop_utilisation, summarise_metrics
-from ablate.training.schedule import warmup_steps
 from ablate.training.session import Session, TrainOutcome
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted, StopSignal

@@ -23,7 +23,7 @@ from ablate.training.trained import source_model
 from evals.costs.memory import forget
 from store import Store
 from store.documents import RunTeacher
-from zoo.distillation import SoftTargets
+from zoo.loss import SoftTargets
 
 
 class Watcher(Protocol):
@@ -132,7 +132,7 @@ def seed_step(seed: int, step: int, device: str, rank: int = 0) -> None:
         torch.cuda.manual_seed(word)
 
 
-# Distillation: a loss that includes a teacher's predictions for the same tokens (see `zoo.distillation`).
+# Distillation: a loss that includes a teacher's predictions for the same tokens (see `zoo.loss`).
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import torch
 
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner, StepOutput, Watcher
+from ablate.training.optim import learning_rate
 from ablate.training.profiling import StepTrace
-from ablate.training.schedule import learning_rate
 from store.documents import MetricsRecord
 
 # Durations of training steps, without synchronising with the device in between.

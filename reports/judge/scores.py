@@ -14,9 +14,8 @@ import scipy  # loads its submodules on first use
 from reports.judge.findings.judging import difference_claim, differences, score_test
 from reports.judge.reading.collected import Collected
 from reports.judge.statistics.crossed import Crossed, crossed
-from reports.judge.statistics.estimates import Floats
+from reports.judge.statistics.estimates import Failures, Floats
 from reports.judge.statistics.simultaneous import Evidence
-from reports.judge.statistics.stalled import Failures
 from reports.judge.verdicts import ALPHA, Verdict, verdict_of
 from store.documents import JsonObject, LedgerTest
 

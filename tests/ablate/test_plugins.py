@@ -20,7 +20,7 @@ from ablate.cli import main
 from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.study_document import study_document
 from ablate.plugins import FOLDERS, check_groups, place_of
-from ablate.study.problems import StudyError
+from ablate.study.complaints import StudyError
 from ablate.study.reading import load_study
 from ablate.study.schema import study_schema
 from store.extensions import added_to

@@ -16,7 +16,7 @@ from reports.judge.findings.verdicts import REPEATED
 from reports.judge.ladders.rungs import Change, changes
 from reports.judge.reading.collect import collect
 from reports.judge.reading.collected import Collected
-from reports.page.figures.style import looks
+from reports.page.figures.drawing import looks
 from reports.page.html.page import render_page
 from reports.page.sections.ladder import Ladder
 from reports.page.sections.rungs import Rungs

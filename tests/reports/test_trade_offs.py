@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from reports.judge.statistics.costs import surely_dominated
 from reports.judge.statistics.estimates import Estimate
 from reports.page.figures.against import LossDifferences, Ratios
-from reports.page.figures.labels import PLACES, label_places, readable
-from reports.page.figures.plane import NO_BAR, Plane
-from reports.page.figures.style import looks
+from reports.page.figures.drawing import looks
+from reports.page.figures.plane import NO_BAR, PLACES, Plane, label_places, readable
 from reports.page.html.page import render_page
 from reports.page.html.trade_offs import Studied, render_trade_offs
 from reports.page.sections import draw

@@ -17,7 +17,7 @@ class Scoring:
     or a shape that broadcasts to it.
     sinks: (H,), a logit per head that takes its share of the softmax and gives no value (gpt-oss, arXiv:2508.10925).
     dropout: probability that a weight is dropped. tap: receives the largest scores, the entropies and the weights,
-    whatever the backend (see `zoo.attending.scores`).
+    whatever the backend (see `zoo.attending.plain`).
     """
 
     scale: float

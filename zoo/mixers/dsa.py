@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attend import note, offer_taps
-from zoo.attending.scores import scores_of
+from zoo.attending.plain import scores_of
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by

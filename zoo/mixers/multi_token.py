@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from zoo.attend import note
 from zoo.attending.blocks import by_group, by_head
-from zoo.attending.scores import masked, with_sinks
+from zoo.attending.plain import masked, with_sinks
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import IO, Self
 
-from ablate.data.sources._json import no_json
+from ablate.data.sources._records import no_json
 from store.errors import DataError
 
 Member = tuple[str, str, bytes]

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from ablate.running.scratch import left_behind
+from ablate.running.request import left_behind
 from store import answers, checksum, jsonfile, sums
 from store.documents.study import UNJUDGED
 from store.files import StoreError

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from ablate.api.study_names import StudyLike
+from ablate.api.study_argument import StudyLike
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus, prepare
 from ablate.data.sources import TextSource
 from ablate.data.spec import parse
 from ablate.machine.environment import describe, own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
-from ablate.planning.budgets import training_cost
 from ablate.planning.identity import canonical_model, identified
+from ablate.planning.plan import training_cost
 from ablate.readable import now
 from ablate.running.progress import Wanted, open_progress, teller
 from ablate.study.reading import load_study

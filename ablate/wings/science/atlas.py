@@ -8,8 +8,7 @@ from pathlib import Path
 
 import reports
 from ablate.api.catalogue import catalogued, settings_of
-from ablate.api.model_table import published_model
-from ablate.api.published import text
+from ablate.api.published import published_model, text
 from ablate.api.recorded import RESULTS
 from ablate.planning.claims import stated
 from ablate.plugins import check_groups

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from ablate.study.problems import StudyError
+from ablate.study.complaints import StudyError
 from ablate.study.search_constraints import COSTS
 from ablate.study.search_constraints import MEASURED as LIMITED
 from ablate.study.search_space import Params, number_at

@@ -19,8 +19,7 @@ from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import level, why_withheld
 from reports.judge.noise.power import detectable
 from reports.judge.reading.outcomes import FAILED
-from reports.judge.statistics.estimates import Estimate, estimate, exact
-from reports.judge.statistics.stalled import Failures
+from reports.judge.statistics.estimates import Estimate, Failures, estimate, exact
 from reports.judge.verdicts import Verdict
 from store.documents.claims import ACCURACY, COSTS, LOSS
 from store.documents.study import UNJUDGED

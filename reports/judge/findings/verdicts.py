@@ -25,15 +25,13 @@ import polars as pl
 from reports.judge.findings.comparison import Comparison, Judgement
 from reports.judge.findings.judging import Pair, Standing, difference_claim, differences, ledger_test, ties
 from reports.judge.findings.noise import StudyNoise, study_noise
-from reports.judge.noise.difference import Difference
-from reports.judge.noise.penalty import NOTHING
+from reports.judge.noise.difference import NOTHING, Difference
 from reports.judge.noise.power import FIRST_SHARE, chance_of_settling, seeds_needed
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.crossed import crossed
-from reports.judge.statistics.estimates import Estimate, estimate
+from reports.judge.statistics.estimates import Estimate, Failures, estimate
 from reports.judge.statistics.interval import detectable_effect
 from reports.judge.statistics.simultaneous import Evidence
-from reports.judge.statistics.stalled import Failures
 from reports.judge.verdicts import ALPHA, Verdict, verdict_of
 from store.documents import LedgerRecord, StudyArm, StudyDocument
 from store.documents.length import LIMITS

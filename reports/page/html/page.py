@@ -9,10 +9,9 @@ from pathlib import Path
 
 from reports.judge.findings.next_steps import next_steps, promise
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.progress import StudyProgress
+from reports.judge.reading.outcomes import StudyProgress
 from reports.page.figures import CONFIG, Figure
-from reports.page.figures.drawing import Attributes
-from reports.page.figures.style import looks
+from reports.page.figures.drawing import Attributes, looks
 from reports.page.html.ranking import ranked
 from reports.page.html.templating import FIGURES, render
 from reports.page.sections import galleries, sections

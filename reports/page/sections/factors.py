@@ -11,7 +11,7 @@ from reports.judge.reading.collected import Collected
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import NO_DIFFERENCE, Estimate
 from reports.page.figures.base import NEUTRAL, Figure, reach, short
-from reports.page.figures.style import ArmStyle, blank, label, looks
+from reports.page.figures.drawing import ArmStyle, blank, label, looks
 from reports.page.sections import Section
 from reports.page.wording import arm_names, words
 from reports.page.wording.table import frame_table

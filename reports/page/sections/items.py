@@ -11,8 +11,7 @@ from reports.judge.reading.collected import Collected
 from reports.judge.scores import ItemDifference
 from reports.judge.verdicts import ALPHA
 from reports.page.figures.base import NEUTRAL, Figure, optional, short, stacked
-from reports.page.figures.drawing import Drawing
-from reports.page.figures.style import ArmStyle, label
+from reports.page.figures.drawing import ArmStyle, Drawing, label
 from reports.page.sections import Section
 from reports.page.sections._costs import is_drawn
 from reports.page.wording import words

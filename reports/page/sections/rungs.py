@@ -14,8 +14,7 @@ from reports.judge.ladders.rungs import Gap, gaps
 from reports.judge.reading.collected import Collected
 from reports.judge.statistics.estimates import single
 from reports.page.figures.base import NEUTRAL, Figure, mean_point, short
-from reports.page.figures.drawing import Drawing
-from reports.page.figures.style import ArmStyle, blank
+from reports.page.figures.drawing import ArmStyle, Drawing, blank
 from reports.page.sections import Section
 from reports.page.wording import rung_words, words
 from reports.page.wording.table import frame_table

@@ -12,8 +12,8 @@ from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
 from reports.page.figures.against import LossDifferences, Ratios
 from reports.page.figures.base import Figure
+from reports.page.figures.drawing import ArmStyle
 from reports.page.figures.plane import Plane
-from reports.page.figures.style import ArmStyle
 from reports.page.sections import Section
 from reports.page.sections._costs import Cost, Quality, cost_ratios, qualities
 from reports.page.sections.costs import Costs

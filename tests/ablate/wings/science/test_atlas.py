@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ablate.api.model_table import COLUMNS
+from ablate.api.published import COLUMNS
 from ablate.api.recorded import RESULTS
 from ablate.cli import main
 from ablate.wings.science.atlas import gathered, known_sources, study_files

@@ -1,6 +1,6 @@
 """Counts kept signs in a recorded result, with many arms at several sizes.
 
-    python -m reports.results.counting_signs studies/results/small_predicts_large@cpu.json \\
+    python -m ablate.wings.science.counting_signs studies/results/small_predicts_large@cpu.json \
         > reports/judge/reach/kept_signs.json
 """
 
