@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import zoo
-from zoo.settings.axis import members
+from zoo.settings.axis import variants
 
 ROOT = Path(__file__).parents[2]
 KEYS = {
@@ -59,7 +59,7 @@ def shown() -> set[str]:
     return {
         f"{axis}.{name}"
         for axis, key in KEYS.items()
-        for name in members(f"zoo.{axis}")
+        for name in variants(f"zoo.{axis}")
         if any(name == (value if key else setting) and re.fullmatch(key or name, setting) for setting, value in found)
     }
 
@@ -72,7 +72,7 @@ def listed() -> list[tuple[str, str]]:
 
 def test_every_variant_stands_in_a_study_or_in_the_list_of_questions(shown: set[str]) -> None:
     names = [name for name, _ in listed()]
-    every = {f"{axis}.{name}" for axis in KEYS for name in members(f"zoo.{axis}")}
+    every = {f"{axis}.{name}" for axis in KEYS for name in variants(f"zoo.{axis}")}
     assert len(names) == len(set(names))
     assert set(names) | shown == every
     assert not set(names) & shown, "in a study by now"

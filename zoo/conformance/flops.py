@@ -17,7 +17,7 @@ from zoo.conformance.subject import LENGTH, NOT_APPLICABLE, CheckSubject, read_i
 from zoo.ffns._zero_compute import ZeroComputeExperts
 from zoo.mixers import Mixer
 from zoo.mixers._linear import Stateful
-from zoo.residuals.normed import NormedLayer
+from zoo.residuals.placed import NormedLayer
 from zoo.spec import ModelSpec
 
 ROWS = 2

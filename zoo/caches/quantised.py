@@ -1,10 +1,10 @@
-"""Common code of quantised caches."""
+"""Quantised caches: keys and values in eight or four bits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
@@ -99,3 +99,21 @@ class QuantisedCache(TokenCache):
             known = self._unpacked(codes, features).to(kind) * step.to(kind)[..., feature]
             out.append((known + low.to(kind)[..., feature]).to(x.dtype))
         return out
+
+
+class Int8(Quantised):
+    """x̂ = l + s · round((x − l)/s), s = (max − l)/255, for each group of `group` features of a token's head, with
+    minimum l. |x̂ − x| ≤ s/2, plus the rounding of l and s to the cache's dtype. After KIVI (Liu et al. 2024,
+    arXiv:2402.02750), which groups keys along tokens instead."""
+
+    bits: ClassVar[int] = 8
+    kind: Literal["int8"] = "int8"
+
+
+class Int4(Quantised):
+    """x̂ = l + s · round((x − l)/s), s = (max − l)/15, for each group of `group` features of a token's head, with
+    minimum l. |x̂ − x| ≤ s/2, plus the rounding of l and s to the cache's dtype. After KIVI (Liu et al. 2024,
+    arXiv:2402.02750), which groups keys along tokens instead."""
+
+    bits: ClassVar[int] = 4
+    kind: Literal["int4"] = "int4"
