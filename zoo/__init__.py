@@ -47,7 +47,7 @@ _HOME = {
     "after_update": "zoo.adapting",
     "roles": "zoo.init",
     "Decoder": "zoo.model",
-    "build": "zoo.init",
+    "build": "zoo.construction",
     "load": "zoo.presets",
     "BlockSpec": "zoo.block_spec",
     "ModelSpec": "zoo.spec",

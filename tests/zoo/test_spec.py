@@ -110,7 +110,9 @@ def test_a_variant_has_a_file_in_its_folder_and_says_what_it_is(axis: str) -> No
     alone = set(members(axis))
     for name, variant in variants(axis).items():
         assert kind_of(variant) == name
-        assert variant.__module__ == f"{axis}.{name}" or name not in alone and variant.__module__.startswith(f"{axis}.")
+        assert variant.__module__ == f"{axis}.{name}" or (
+            name not in alone and variant.__module__.startswith(f"{axis}.")
+        )
         assert len((variant.__doc__ or "").strip()) > 20
 
 

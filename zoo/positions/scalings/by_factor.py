@@ -1,4 +1,4 @@
-"""Scalings by a factor: of all frequencies, of some, of the base (NTK-aware), and of a base that grows with the text."""
+"""Scalings by a factor: of all frequencies, of some, of the base (NTK-aware), of a base that grows with the text."""
 
 from __future__ import annotations
 
