@@ -8,8 +8,7 @@ Modules whose names begin with `_` may change; names exported here stay, and kee
 from __future__ import annotations
 
 from zoo.attend import attend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.caching.parts import PartsCache
 from zoo.caching.states import StateCache, TokenStateCache

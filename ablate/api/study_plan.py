@@ -83,14 +83,14 @@ class StudyPlan:
     def arms(self) -> pl.DataFrame:
         """A row for each arm of each rung: parameters, FLOPs, tokens, steps, cache bytes, estimated time and peak
         memory of a run."""
-        from ablate.api.plan_frames import frame_of_arms  # noqa: PLC0415 (takes long, and a terminal shows no frame)
+        from ablate.api.frames import frame_of_arms  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
         return frame_of_arms(self.outcome, self.speed, self.needs)
 
     @cached_property
     def runs(self) -> pl.DataFrame:
         """A row for each run: its digest, arm, seed, rung of the ladder, and whether the store has it already."""
-        from ablate.api.plan_frames import frame_of_runs  # noqa: PLC0415 (takes long, and a terminal shows no frame)
+        from ablate.api.frames import frame_of_runs  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
         return frame_of_runs(self.outcome, self.done)
 

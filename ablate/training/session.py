@@ -16,7 +16,6 @@ from ablate.machine.numerics import Numerics
 from ablate.training.accumulation import Accumulation
 from ablate.training.average import WeightAverage
 from ablate.training.batch import Loss
-from ablate.training.checkpoint import HasState, TrainingProgress, load_state, save_state
 from ablate.training.compiling import compiled
 from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import DEFAULT, Execution, refusal
@@ -31,7 +30,7 @@ from ablate.training.profiling import StepTrace, attention_text
 from ablate.training.reader import TrainingData, TrainingReader
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
-from ablate.training.trained import source_model
+from ablate.training.trained import HasState, TrainingProgress, load_state, save_state, source_model
 from ablate.training.validation import HeldOutScores, Validation
 from store import Store
 from store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes

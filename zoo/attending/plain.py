@@ -12,8 +12,7 @@ from torch.nn import functional as F
 
 from zoo.attending.blocks import by_group, by_head
 from zoo.attending.needs import Needs
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.kernels.precision import in_float32
 
 # Attention scores by their definition, in float32 or more, for the reference backend and for probes.

@@ -14,8 +14,7 @@ from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, Operatio
 from zoo.conv import conv_cost
 from zoo.errors import SpecError, under
 from zoo.mixers import SELF_ALONE, Mixer
-from zoo.mixers._heads import GATE, Biases, Gate, check_kv_heads, default_head_dim, gate_features
-from zoo.mixers._reuse import check_reuse
+from zoo.mixers._heads import GATE, Biases, Gate, check_kv_heads, check_reuse, default_head_dim, gate_features
 from zoo.norms import Norm
 from zoo.positions import Position
 from zoo.positions.rope import RoPE
@@ -102,7 +101,7 @@ class MultiHead(Mixer):
     value_residual: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
     """Whether values are mixed with the first layer's (ResFormer, Zhou et al. 2024, arXiv:2410.17897)."""
     reuse_kv: Annotated[bool, Field(exclude_if=is_off), ValuesInTests(), Supports(*EVERY_OPERATION)] = False
-    """Whether keys and values are those of a layer below (see `zoo.mixers._reuse`)."""
+    """Whether keys and values are those of a layer below (see `zoo.mixers._heads`)."""
     dropout: Dropout = 0.0
     """Dropout on attention weights, in training."""
 

@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from zoo.attend import note, offer_taps
 from zoo.attending.plain import scores_of
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError

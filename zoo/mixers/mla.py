@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from zoo.attend import attend
 from zoo.attending.blocks import scores_computed
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.errors import SpecError, under

@@ -14,7 +14,7 @@ from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import SHIFT, TokenShift, mixed, on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._decayed import decayed_scores
+from zoo.mixers._decay import decayed_scores
 from zoo.mixers._heads import NormPerHead
 from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, split
 from zoo.mixers._rwkv import sizes_in
