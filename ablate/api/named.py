@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ablate.data.tokenizers._loaded import EOS
+from ablate.data.tokenizers._encoder import EOS
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_tokenizer
 from store import Store, StoreError

@@ -17,7 +17,7 @@ from ablate.data.sources import BEGINNING, DataSource, Progress, TextSource
 from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.splitting import SPLITS, Survey, TextDocument, documents, pieces, survey
 from ablate.data.synthetic import SyntheticCorpus, identify_synthetic, synthetic_meta
-from ablate.data.tokenizers._loaded import Encoder
+from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
 from store import DataFolder
 from store.documents import PerSplit, TakenText, TextMeta

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ablate.data.tokenizers._loaded import Encoder
+from ablate.data.tokenizers._encoder import Encoder
 from store import DataFolder
 
 

@@ -24,7 +24,7 @@ from ablate.data import Corpus, DataError, identify, parse, prepare
 from ablate.data.sources import TextSource
 from ablate.data.sources.tokens import documents
 from ablate.data.tokenizers import TokenizerSpec
-from ablate.data.tokenizers._loaded import EOS
+from ablate.data.tokenizers._encoder import EOS
 from ablate.data.tokenizers.bpe import train
 from ablate.data.tokenizers.bytes import byte_tokenizer
 from ablate.data.tokenizers.tiktoken import PATTERNS

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from ablate.data import DataError, identify, parse, prepare
 from ablate.data.tokenizers import TokenizerSpec
-from ablate.data.tokenizers._loaded import EOS, Encoder, bytes_by_offset
+from ablate.data.tokenizers._encoder import EOS, Encoder, bytes_by_offset
 from ablate.data.tokenizers.bytes import byte_tokenizer
 
 SAVED_BYTES = Tokenizer.from_str(byte_tokenizer().to_str())

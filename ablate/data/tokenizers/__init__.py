@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
-from ablate.data.tokenizers._loaded import Encoder
+from ablate.data.tokenizers._encoder import Encoder
 from store.documents import JsonObject
 from zoo.settings.axis import Variant
 from zoo.settings.identity import identity_of

@@ -11,7 +11,7 @@ from pydantic import Field
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from ablate.data.tokenizers import TokenizerSpec
-from ablate.data.tokenizers._loaded import EOS, Encoder
+from ablate.data.tokenizers._encoder import EOS, Encoder
 from zoo.settings.identity import FirstDefault
 
 EOS_ID = 0

@@ -10,7 +10,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ablate.data.tokenizers import TokenizerSpec
-from ablate.data.tokenizers._loaded import EOS, Bytes, Encoder, Tokens
+from ablate.data.tokenizers._encoder import EOS, Bytes, Encoder, Tokens
 
 EOS_ID = 256
 

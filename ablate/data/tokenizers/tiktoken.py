@@ -13,7 +13,8 @@ from typing import Literal
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from ablate.data.tokenizers._loaded import EOS, LocalTokenizer
+from ablate.data.tokenizers._encoder import EOS
+from ablate.data.tokenizers._loaded import LocalTokenizer
 from ablate.data.tokenizers.bytes import byte_characters
 from store.errors import DataError
 
