@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 
-from ablate.study.search_constraints import NUMBER, UNITS
 from store.errors import ArgumentError
+
+NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)")
+"""A number and its unit."""
+UNITS = {"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+UNITS |= {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 
 
 def now() -> str:
@@ -49,3 +54,10 @@ def size_in_bytes(size: str | float, argument: str) -> float:
     if not 0 < number < math.inf:
         raise ArgumentError(argument, "expected a size above 0", size)
     return number * UNITS[unit]
+
+
+def large(count: float | None) -> str:
+    """A count such as `1.56B` or `117M`; `–` for None."""
+    if count is None:
+        return "–"
+    return f"{count / 1e9:.4g}B" if count >= 1e9 else f"{count / 1e6:.4g}M"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, PositiveInt, create_model
 
 from evals.conditions import Conditions
+from evals.conventions import Bos
 from evals.evaluations import EvaluationSpec, evaluations
-from evals.harness.conventions import Bos
 from evals.option import Option, rows
 from evals.subject import HeldOutText
 from zoo.settings.axis import Spec, is_off
@@ -99,6 +99,11 @@ class EvalSettings(Spec):
                 default = cls.model_fields[name].default if cls.inline else cls()
                 found[name] = default if cls.reads is conditions.data else nothing(cls)
         return found
+
+
+def is_default(cls: type[EvaluationSpec], conditions: Conditions) -> bool:
+    """Whether models get this evaluation unless a study says otherwise."""
+    return cls.by_default and cls.reads is conditions.data
 
 
 def keys_of(name: str, cls: type[EvaluationSpec]) -> list[str]:

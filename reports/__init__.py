@@ -32,7 +32,7 @@ _HOME = {
     "export_study": "reports.page.html.export",
     "headline": "reports.page.wording.answers",
     "next_steps": "reports.judge.findings.next_steps",
-    "notebook_cell": "reports.page.html.ranked:render_cell",
+    "notebook_cell": "reports.page.html.ranking:render_cell",
     "read_result": "reports.results.files:read",
     "record_look": "reports.page.html.page",
     "record_result": "reports.results.storing",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -64,7 +64,6 @@ class StudyResult:
         trained, reused: number of runs that were trained, and that the store had.
         promoted: the study that confirms the better effects of a design with fresh seeds, if one was written.
         at_once: number of runs that were trained at once, from which the times of `next` are estimated.
-        of_engine: options of an engine on other machines, which the commands of `next` repeat.
     """
 
     name: str
@@ -79,7 +78,6 @@ class StudyResult:
     reused: int = 0
     promoted: Path | None = None
     at_once: int = 1
-    of_engine: str = ""
 
     @classmethod
     def of(
@@ -100,7 +98,6 @@ class StudyResult:
             reused=sum(not new for new in runner.to_train.values()),
             promoted=promoted,
             at_once=runner.context.engine.at_once,
-            of_engine="" if runner.context.engine.here else runner.context.options.of_engine,
         )
 
     @classmethod
@@ -212,8 +209,7 @@ class StudyResult:
 
     @property
     def _steps(self) -> tuple[NextStep, ...]:
-        steps = reports.next_steps(self.summary) if self.summary else ()
-        return tuple(replace(step, command=f"{step.command} {self.of_engine}".strip()) for step in steps)
+        return reports.next_steps(self.summary) if self.summary else ()
 
     def document(self) -> JsonObject:
         """The document that `ablate run --json` prints."""

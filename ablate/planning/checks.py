@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +15,11 @@ from ablate.planning.plan import ArmPlan
 from ablate.study.study import Study
 from evals.conditions import Conditions
 from evals.costs.spec import NO_CACHE
+from evals.evaluations import evaluations
 from evals.reading.passes import obstacle
-from evals.spec import EvalSpec, EvaluationError
+from evals.spec import EvalSpec, EvaluationError, is_default
 from evals.subject import HeldOutText, SyntheticTask
+from store.extensions import added_to
 from zoo.spec import ModelSpec
 
 
@@ -29,10 +32,8 @@ def check(study: Study) -> None:
     if made and study.train.objective.kind != "next_token":
         reason = f"{study.data.source} defines its own targets: {study.train.objective.kind} does not apply"
         raise study.error("train.objective", reason)
-    absent = "bits_per_byte" if made else "accuracy"
-    if study.search is not None and absent in study.search.objectives:
-        said = f"{study.data.source} has no bytes" if made else "text has no answers"
-        raise study.error("search.objectives", f"{said}: there is no {absent}")
+    for name in added_to(__name__):
+        importlib.import_module(name).check(study)
     # Step times are measured on one corpus, and tokens of different tokenizers are not comparable.
     if study.budget.kind != "flops" and study.own_tokenizers:
         why = f"arms with different tokenizers are compared at equal flops, not {study.budget.kind}"
@@ -55,6 +56,8 @@ def evaluated(study: Study, models: Mapping[str, ModelSpec] | None = None) -> Ev
     synthetic = study.data if isinstance(study.data, SyntheticSource) else None
     models = models or {f"arm {arm.name}": arm.model for arm in study.arms}
     found = conditions(synthetic, study.data.source, models, study.folder, study.own_tokenizers)
+    if not study.evals.model_fields_set and not any(is_default(each, found) for each in evaluations().values()):
+        return None
     try:
         return study.evals.under(found)
     except EvaluationError as error:

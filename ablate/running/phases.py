@@ -24,6 +24,7 @@ from ablate.training.session import Session, TrainOutcome
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted, StopSignal
 from ablate.training.trained import conventions_of, keep_trained, trained_model, trained_tokenizer
+from evals.conventions import Bos
 from evals.costs import speed
 from evals.costs.clock import Waiting, waiting
 from evals.costs.devices import published_flops_per_second
@@ -34,7 +35,6 @@ from evals.costs.spec import MeasureSpec
 from evals.counting import listening
 from evals.evaluate import evaluate_all
 from evals.evaluations import load_imports
-from evals.harness.conventions import Bos
 from evals.reading.windows import Text
 from evals.spec import EvalSpec
 from evals.subject import HeldOutText, Subject, SyntheticTask

@@ -27,7 +27,7 @@ from ablate.running.request import Request, phases_after
 from ablate.study.study import Study
 from ablate.tracking import Trackers
 from evals.costs.spec import PROCESSES
-from evals.harness.known import skipped_lines
+from evals.skipped import skipped_lines
 from store import AblateError, Store
 from store.documents import JsonObject, RunDocument, StudyDocument
 from store.documents.study import ScaleForecast
@@ -165,7 +165,9 @@ class StudyRunner:
         if stage.outcome is not None:
             document = study_document(stage.outcome)
             forecast = self._foreseen(document, trains)
-            document = document.model_copy(update={"costs": self._costing(stage.outcome).digest, "forecast": forecast})
+            engine = "" if self.context.engine.here else self.context.options.of_engine
+            more = {"costs": self._costing(stage.outcome).digest, "forecast": forecast, "engine": engine}
+            document = document.model_copy(update=more)
             folder = self.store.study(self.study.name, self.study.scale)
             for name in added_to(__name__):
                 document = importlib.import_module(name).completed(document, self.study, folder)

@@ -19,8 +19,8 @@ from tokenizers import Tokenizer
 
 import zoo
 from ablate.training.lora import Adapters
+from evals.conventions import Bos, Conventions, Published, TrainedConventions
 from evals.costs.memory import is_out_of_memory
-from evals.harness.conventions import Bos, Conventions, Published, TrainedConventions
 from store import Store, StoreError, checksum, stamps, tokenizer_in
 from store.documents import RunDocument, RunStart, RunTeacher
 from zoo.model import Decoder

@@ -17,8 +17,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F
 
-from evals.harness.conventions import Bos, Conventions, Messages, TrainedConventions
-from evals.harness.decode import GenerationRequest, UnsupportedGenerationError, decode
+from evals.conventions import Bos, Conventions, Messages, TrainedConventions
+from evals.decoding import GenerationRequest, UnsupportedGenerationError, decode
 from evals.reading.passes import Batches, Rows, alike, check_causal, evaluating
 from store.answers import Answers
 from zoo.model import Decoder
@@ -45,7 +45,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     """Scores and continues text with a causal model.
 
     tokenizer: for a model that was trained here, its tokenizer, with `eos`, the token that ends a document, and `bos`;
-        else the model's conventions (see `evals.harness.conventions`), which include all three.
+        else the model's conventions (see `evals.conventions`), which include all three.
     context: the maximum number of tokens that the model reads at once; longer contexts lose their beginning.
     batch: rows per forward pass, or `auto` (see `evals.reading.passes`).
     seed: seed of sampling, for tasks with a temperature.

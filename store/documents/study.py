@@ -138,6 +138,8 @@ class StudyDocument(Document):
     """Edits by path that the command gave beside the file (`--set`)."""
     plugin_files: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
     """Files that the command plugged in (`--plugin`), whether or not an arm uses them."""
+    engine: str = Field(default="", exclude_if=operator.not_)
+    """Options of the engine that ran it on other machines (`--engine ray --address …`); empty if it ran here."""
     baseline: str
     """Name of the arm that the others are compared with."""
     budget: SpentBudget
@@ -224,9 +226,15 @@ class StudyDocument(Document):
         study = shlex.quote(from_here(Path(self.path))) if self.path else self.name
         kept = {path: value for path, value in edited.items() if not any(_edits(each, path) for each in options)}
         edits = [f"--set {shlex.quote(f'{path}={json.dumps(value)}')}" for path, value in kept.items()]
-        return " ".join(
-            filter(None, ("ablate run", study, "--scale", at, plugin_options(self.plugin_files), *edits, *options))
-        )
+        words = ("ablate run", study, "--scale", shlex.quote(at), plugin_options(self.plugin_files), *edits, *options)
+        return " ".join(filter(None, (*words, self.engine)))
+
+    @property
+    def portable(self) -> StudyDocument:
+        """The document without what belongs to one machine, and could lead a command on another: the folder of its
+        file, plug-ins and the engine."""
+        path = Path(self.path).name if self.path else None
+        return self.model_copy(update={"path": path, "plugin_files": (), "engine": ""})
 
     @property
     def pairs(self) -> tuple[tuple[StudyArm, StudyArm], ...]:

@@ -24,7 +24,7 @@ OWNER = 2001
 SERVE = """
 import sys, threading, urllib.request
 from pathlib import Path
-from reports.page.html.serve import server
+from ablate.wings.serve.server import server
 with server(Path(sys.argv[1]), 0) as serving:
     threading.Thread(target=serving.serve_forever, daemon=True).start()
     for page in ("", *sys.argv[2:]):
@@ -101,7 +101,7 @@ def test_two_users_share_a_store(study: Path, place: Path) -> None:
     assert served.stdout.split() == ["200", "200"], served.stderr
     drawn = plainly("-m", "ablate", "report", report)
     assert (drawn.returncode, drawn.stdout) == (2, "")
-    page = f"{report}/report.html: may not be written (Permission denied)"
+    page = f"{report}/report.html: cannot be written (Permission denied)"
     assert drawn.stderr == f"ablate: {page}: `ablate serve {root}` shows a store's pages without writing any\n"
     assert contents(root) == before
 

@@ -157,6 +157,9 @@ def test_a_command_repeats_its_plugins(tmp_path: Path) -> None:
     plugins = "--plugin 'my fox.py' --plugin /elsewhere/delta.py"
     assert study.command() == f"ablate run norm_placement --scale cpu {plugins} --set seeds=2"
     assert study.command(scale="gpu") == f"ablate run norm_placement --scale gpu {plugins}"
+    there = study.model_copy(update={"engine": "--engine ray --address 10.0.0.1:6379"})
+    assert there.command() == f"{study.command()} --engine ray --address 10.0.0.1:6379"
+    assert there.portable.command() == "ablate run norm_placement --scale cpu --set seeds=2"
 
 
 def test_every_next_step_has_the_plugins(tmp_path: Path) -> None:

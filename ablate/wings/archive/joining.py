@@ -106,7 +106,8 @@ def _verify_study(incoming: Store, folder: StudyFolder) -> None:
             raise StoreError(f"{folder.registrations.path}: `sha256` does not match `content`")
     _check_time(path, "created", study.created)
     arms = {arm.name for arm in study.arms}
-    for kind, pattern, names in (("study", NAME, {study.name}), ("scale", NAME, {study.scale}), ("arm", CELL, arms)):
+    scales = {study.scale, study.next_scale, study.forecast.scale if study.forecast else None} - {None}
+    for kind, pattern, names in (("study", NAME, {study.name}), ("scale", NAME, scales), ("arm", CELL, arms)):
         if wrong := next((name for name in names if not pattern.fullmatch(name)), None):
             raise StoreError(f"{path}: {wrong!r} is no name of {'an' if kind == 'arm' else 'a'} {kind}")
     if study.baseline not in arms:
@@ -205,7 +206,7 @@ def _merge_study(source: StudyFolder, store: Store, found: Merge) -> None:
     for path in sorted((*source.path.glob("costs-*.json"), *source.path.glob("registered.ndjson"))):
         move(path, target.path / path.name)
     judged = source.read_judged() is not None
-    move(source.document_path, target.document_path)
+    target.write(study.portable)  # whatever the archive says: its author may have written it by hand
     if judged:
         store.keep_judged(study.name, study.scale)
     found.studies.append(study)

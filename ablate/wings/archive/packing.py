@@ -150,10 +150,9 @@ def _files(
     for digest in digests:
         yield from _files_of_run(store, digest, weights)
     for folder, study in studies.items():
-        # The study's document, without the folder of its file; then its measurements, judgements and registrations.
+        # The study's document, then its measurements, judgements and registrations.
         path = folder.document_path
-        own = study.model_copy(update={"path": Path(study.path).name if study.path else None})
-        yield _place(store, path), jsonfile.sealed(path, own, jsonfile.place_of(path)).encode()
+        yield _place(store, path), jsonfile.sealed(path, study.portable, jsonfile.place_of(path)).encode()
         for other in (
             *folder.path.glob("costs-*.json"),
             *folder.path.glob("judged.json"),

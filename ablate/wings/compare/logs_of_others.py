@@ -207,43 +207,49 @@ def _read(path: Path, reader: Callable[[Path], T]) -> T:
 
 def _latest(log: Log, names: Iterable[str]) -> float | None:
     """The last number of the first name that a log has."""
-    for wanted in names:
-        found = [_number(record[name]) for record in log if (name := _called(wanted, record))]
-        if numbers := [each for each in found if each]:
-            return numbers[-1]
-    return None
+    known = _names(log)
+    found = ([each for each in _numbers(log, _spellings(name, known)) if each] for name in names)
+    return next((numbers[-1] for numbers in found if numbers), None)
 
 
 def _last(log: Log, path: Path, metric: str | None) -> tuple[float, float | None]:
     """The last value of the metric in a log, and the step at which it was logged, None if the log has no steps. Raises
     ArgumentError."""
-    known = dict.fromkeys(name for record in log for name in record)
-    named = [metric if metric in known else None] if metric else [_called(name, known) for name in LOSSES]
-    wanted = next(filter(None, named), None)
-    if wanted is None:
+    known = _names(log)
+    losses = [[metric]] * (metric in known) if metric else [_spellings(name, known) for name in LOSSES]
+    names = next(filter(None, losses), [])
+    if not names:
         raise _without(metric, log, path)
-    numbered = dict.fromkeys(each for record in log for each in record if _number(record[each]) is not None)
-    counter = next(filter(None, (_called(name, numbered) for name in STEPS)), "")
+    counters = (_spellings(name, known) for name in STEPS)
+    counter = next((each for each in counters if next(_numbers(log, each), None) is not None), [])
     values: list[tuple[object, float | None]] = []
     step: float | None = None
     for record in log:
-        here = _number(record.get(_called(counter, record) or ""))
-        step = step if here is None else here
-        if (name := wanted if metric else _called(wanted, record)) in record:
-            values.append((record[name], step))
+        for name in counter:
+            step = step if (here := _number(record.get(name))) is None else here
+        values += [(record[name], step) for name in names if name in record][:1]
     # Nulls between numbers only say that nothing was logged there; after the last number they are a loss that is gone.
     numbers = [place for place, (value, _) in enumerate(values) if value is not None]
     padded = any(value is None for value, _ in values[: numbers[-1]]) if numbers else False
     value, at = values[numbers[-1]] if padded else values[-1]
     found = math.nan if value is None or NO_NUMBER.fullmatch(str(value)) else _number(value)
     if found is None:
-        raise ArgumentError("losses", f"the last {wanted} is {str(value)!r}, which is no number", path)
+        raise ArgumentError("losses", f"the last {names[0]} is {str(value)!r}, which is no number", path)
     return found, at
 
 
-def _called(wanted: str, known: Iterable[str]) -> str | None:
-    """The name that is the wanted one, in any case. `best val loss` is another name than `val loss`."""
-    return next((each for each in known if each.casefold() == wanted.casefold()), None)
+def _names(log: Log) -> list[str]:
+    return list(dict.fromkeys(name for record in log for name in record))
+
+
+def _spellings(wanted: str, known: Iterable[str]) -> list[str]:
+    """Names that are the wanted one, in any case. `best val loss` is another name than `val loss`."""
+    return [each for each in known if each.casefold() == wanted.casefold()]
+
+
+def _numbers(log: Log, names: Iterable[str]) -> Iterator[float]:
+    """Numbers under any of these names, in the order in which they were logged."""
+    return (value for record in log for name in names if (value := _number(record.get(name))) is not None)
 
 
 def _number(value: object) -> float | None:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import sys
 import zlib
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STDIN = "-"
+UNPACKED_BYTES = 2**30
+"""Most that a packed file may unpack to: 13 MB of zeros are 3 GB."""
 
 
 @dataclass(frozen=True)
@@ -76,39 +79,68 @@ def _of_pandas(frame: pd.DataFrame) -> Table:
 
 def _file(path: Path) -> Table:
     if str(path) == STDIN:
-        return _delimited(_text(sys.stdin.buffer.read(), path), ",")
+        return _delimited(_text(sys.stdin.buffer.read(), path))
     is_packed = path.suffix.lower() == ".gz"
     suffix = Path(path.stem if is_packed else path.name).suffix.lower()
     if suffix not in TEXTS and (is_packed or suffix != ".parquet"):
         known = f"{', '.join(TEXTS)} (or one of these with .gz) or .parquet"
         raise ArgumentError("losses", f"expected a file that ends in {known}, or - for CSV from standard input", path)
     try:
-        check_regular(path)
         if suffix == ".parquet":
+            check_regular(path)
             return _of_polars(pl.read_parquet(path))
-        content = read_regular(path)
-        content = gzip.decompress(content) if is_packed else content
-    except (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, ValueError) as error:
+        content = content_of(path)
+    except (OSError, pl.exceptions.PolarsError, ValueError) as error:
         raise ArgumentError("losses", f"cannot be read: {reason_of(error)}", path) from error
     return TEXTS[suffix](_text(content, path))
 
 
+def content_of(path: Path) -> bytes:
+    """The bytes of a regular file, unpacked if its name ends in `.gz`. Raises OSError or ValueError."""
+    if path.suffix.lower() != ".gz":
+        return read_regular(path)
+    check_regular(path)
+    try:
+        with gzip.open(path) as file:
+            content = file.read(UNPACKED_BYTES + 1)
+    except (EOFError, zlib.error) as error:
+        raise ValueError(reason_of(error)) from error
+    if len(content) > UNPACKED_BYTES:
+        raise ValueError(f"unpacks to more than {UNPACKED_BYTES // 2**30} GiB")
+    return content
+
+
+def decoded(content: bytes) -> str:
+    """Text in UTF-8, or in UTF-16 as programs of Windows write it. Raises UnicodeDecodeError."""
+    return content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+
+
+def separator(header: str) -> str:
+    """The mark between columns: the one that the header has most of."""
+    return max("\t;,", key=header.count)
+
+
 def _text(content: bytes, path: Path) -> str:
     try:
-        return content.decode("utf-8-sig")
+        return decoded(content)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise ArgumentError("losses", f"row {line} is not UTF-8: save the file as UTF-8", path) from error
 
 
-def _delimited(text: str, mark: str) -> Table:
-    """A table with a heading; blank lines are skipped. Raises ArgumentError."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True, skipinitialspace=True)
+def _delimited(text: str) -> Table:
+    """A table with a heading, whatever mark separates its columns. Blank lines, and comments before the heading, are
+    skipped. With semicolons, a comma is the point of a decimal. Raises ArgumentError."""
+    before = re.match(r"(?:[ \t]*(?:#.*)?\r?\n)*", text)
+    start = before.end() if before else 0
+    mark = separator(text[start:].partition("\n")[0])
+    reader = csv.reader(io.StringIO(text[start:], newline=""), delimiter=mark, strict=True, skipinitialspace=True)
     names: list[str] = []
     rows: list[list[str]] = []
     numbers: list[int] = []
+    first = 1 + text[:start].count("\n")
     while True:
-        number = reader.line_num + 1
+        number = first + reader.line_num
         try:
             cells = next(reader, None)
         except csv.Error as error:
@@ -119,16 +151,20 @@ def _delimited(text: str, mark: str) -> Table:
         if not any(map(str.strip, cells)):
             continue
         _drop_empty_end(cells, len(names))
-        if names:
-            if len(cells) != len(names):
-                raise ArgumentError("losses", f"row {number}: {_ragged(cells, names, mark)}")
-            rows.append(cells)
-            numbers.append(number)
-        else:
+        if not names:
             names = cells
+            continue
+        if len(cells) != len(names):
+            raise ArgumentError("losses", f"row {number}: {_ragged(cells, names, mark)}")
+        rows.append([DECIMAL.sub(r"\1.\2", cell) for cell in cells] if mark == ";" else cells)
+        numbers.append(number)
     if not names:
         raise ArgumentError("losses", "is empty: expected a header with the columns arm, seed and loss")
-    return Table(names, lambda place: [row[place] for row in rows], numbers, _separator(names, mark))
+    remedy = " (a first line that begins with # counts as a comment)" if "#" in text[:start] else ""
+    return Table(names, lambda place: [row[place] for row in rows], numbers, remedy)
+
+
+DECIMAL = re.compile(r"^\s*([-+]?\d+),(\d+(?:[eE][-+]?\d+)?)\s*$")
 
 
 def _drop_empty_end(cells: list[str], width: int) -> None:
@@ -142,22 +178,10 @@ def _ragged(cells: Sequence[str], names: Sequence[str], mark: str) -> str:
     if cells[0].lstrip().startswith("#"):
         return "is a comment: delete the line"
     found = f"{len(cells)} cell{'s' * (len(cells) > 1)}, but the header has {len(names)}"
-    if remedy := _separator(names, mark):
-        return found + remedy
-    name = {",": "comma", "\t": "tab"}[mark]
+    name = {",": "comma", "\t": "tab", ";": "semicolon"}[mark]
     if len(cells) < len(names):
         return f"{found}: write a {name} for each empty cell"
     return f"{found}: write decimals with a point, and quote text that contains a {name}"
-
-
-def _separator(names: Sequence[str], mark: str) -> str:
-    """Remedy for a table with another separator or a comment as its first line; empty for any other."""
-    if names[0].lstrip().startswith("#"):
-        return " (the first line is a comment: delete it, or its #)"
-    others = {";": "semicolons", "\t": "tabs", ",": "commas"}
-    found = next((word for other, word in others.items() if other != mark and other in names[0]), None)
-    wanted = others[mark]
-    return f" (columns seem to be separated by {found}; use {wanted}, and a point for decimals)" if found else ""
 
 
 def _json_lines(text: str) -> Table:
@@ -195,8 +219,8 @@ def _of_records(records: Sequence[tuple[int, Any]]) -> Table:
 
 
 TEXTS: dict[str, Callable[[str], Table]] = {
-    ".csv": lambda text: _delimited(text, ","),
-    ".tsv": lambda text: _delimited(text, "\t"),
+    ".csv": _delimited,
+    ".tsv": _delimited,
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,
     ".json": _json,

@@ -174,8 +174,8 @@ def _number(cell: object, remedy: str = "leave the cell empty for a run that fai
         pass
     if cell is None or (isinstance(cell, str) and cell.strip().casefold() in NO_NUMBER):
         return None
-    if isinstance(cell, str) and re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
-        remedy = "write decimals with a point"
+    if isinstance(cell, str) and re.fullmatch(r"\s*[-+]?\d+(,\d+)+(\.\d+)?\s*", cell):
+        remedy = "write decimals with a point" + ", and thousands without a comma" * ("." in cell)
     raise ValueError(f"{reprlib.repr(cell)} is not a number: {remedy}")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ablate.api import published
+from ablate.wings.catalogue import model_table
 from ablate.wings.science.beside import beside, caveats, signs
 from ablate.wings.science.cards import STANDINGS, Card, cards, conditions_of
 from ablate.wings.science.forest import forest
@@ -83,13 +83,13 @@ def atlas_pages(
             "models",
             "",
             shared,
-            columns=published.COLUMNS,
-            models=published.oldest_first(sources.models),
-            cell=published.cell,
+            columns=model_table.COLUMNS,
+            models=model_table.oldest_first(sources.models),
+            cell=model_table.cell,
         ),
         **{f"results/{result.name}.html": _result(result, found, inner) for result in results},
-        "models.md": published.as_markdown(sources.models),
-        "models.csv": published.as_csv(sources.models),
+        "models.md": model_table.as_markdown(sources.models),
+        "models.csv": model_table.as_csv(sources.models),
     }
 
 

@@ -27,8 +27,8 @@ from ablate.cli import main
 from ablate.running.request import scratch
 from ablate.wings.archive import joining
 from ablate.wings.archive.archive_file import MANIFEST
-from store import Store, StoreError, checksum, files, jsonfile
-from store.documents import GpuState, LedgerRecord, MergedRecord, PackDocument
+from store import Store, StoreError, StudyFolder, checksum, files, jsonfile
+from store.documents import GpuState, LedgerRecord, MergedRecord, PackDocument, StudyDocument
 from store.seals import Chain
 from tests.ablate.test_seals import files_of_at_most
 from tests.test_imports import ROOT
@@ -123,7 +123,7 @@ def test_a_study_arrives_whole_in_a_new_store(labs: dict[str, Path], tmp_path: P
 def test_a_merge_that_is_killed_can_be_repeated(
     moves: int, of_b: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever was taken over by then is whole: four runs, a text's description and the study are moved."""
+    """Whatever was taken over by then is whole: four runs and a text's description are moved, the study is written."""
     here, whole, left = tmp_path / "runs", tmp_path / "whole", iter(range(moves))
 
     def moved(source: Path, target: Path) -> None:
@@ -131,7 +131,13 @@ def test_a_merge_that_is_killed_can_be_repeated(
             raise KeyboardInterrupt
         files.move(source, target)
 
+    def written(folder: StudyFolder, study: StudyDocument) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        jsonfile.write(folder.document_path, study)
+
     monkeypatch.setattr(joining, "move", moved)
+    monkeypatch.setattr(StudyFolder, "write", written)
     with pytest.raises(KeyboardInterrupt) if moves < 6 else nullcontext():
         ablate.merge(of_b, store=here)
     monkeypatch.undo()
@@ -454,6 +460,7 @@ POISONED: dict[str, tuple[Callable[[Members], None], str]] = {
         )
         for name in ("two; touch X", "<script>", "two\x1b[31m", "two\n", "two+lr=$(id)")
     },
+    "scale": (edited("study.json", lambda fields: fields.update(next_scale="gpu; touch X")), "is no name of a scale"),
     "unknown field": (edited("run.json", lambda fields: fields.update(evil=1)), "evil: unknown field"),
     "unsealed": (
         lambda members: members.update(
@@ -484,9 +491,13 @@ def test_a_poisoned_archive_is_refused_in_a_line(
 
 
 def test_the_rewritten_archive_itself_is_good(of_b: Path, tmp_path: Path) -> None:
-    """Each of the above is refused for its change alone."""
-    archive = rewritten(of_b, lambda _: None, tmp_path / "good.zip")
+    """Each of the above is refused for its change alone. What would lead a later command is left out."""
+    led = {"path": "/root/tiny.yaml", "plugin_files": ["/tmp/evil.py"], "engine": "--engine ray --address evil:1"}
+    change = edited("study.json", lambda fields: fields.update(led))
+    archive = rewritten(of_b, change, tmp_path / "good.zip")
     assert len(ablate.merge(archive, store=tmp_path / "runs").new) == 4
+    (study,) = Store(tmp_path / "runs").study_documents()
+    assert study.command() == "ablate run tiny.yaml --scale cpu --set 'seeds=[2, 3]'"
 
 
 def of_members(target: Path, *members: tuple[zipfile.ZipInfo, bytes]) -> Path:

@@ -240,13 +240,6 @@ def test_a_failed_run_rules_out_that_its_arm_is_better() -> None:
     assert "1 of 4 runs of b failed, so a cannot be worse" in turned["reason"]
 
 
-def test_another_separator_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "losses.csv"
-    path.write_text("arm;seed;loss\na;0;1.0\n")
-    assert main(["compare", str(path)]) == 2
-    assert capsys.readouterr().err.startswith(f"ablate: {path}: no column `arm`; columns: arm;seed;loss (columns seem")
-
-
 @pytest.mark.parametrize("blank", ["", "\n", "\n\n", "\r\n"])
 def test_a_heading_alone_has_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str], blank: str) -> None:
     path = tmp_path / "losses.csv"

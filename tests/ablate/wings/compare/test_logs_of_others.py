@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
+import os
 import re
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ablate
 from ablate.cli import main
+from ablate.wings.compare import loss_files
+from ablate.wings.compare.log_readers import read
 from ablate.wings.compare.logs_of_others import read_logs
 
 LOSSES = {("pre", 0): 3.10, ("pre", 1): 3.12, ("pre", 2): 3.11, ("post", 0): 3.30, ("post", 1): 3.33, ("post", 2): 3.31}
@@ -311,6 +316,54 @@ def test_a_long_line_takes_no_long_time(tmp_path: Path) -> None:
     start = time.process_time()
     assert read_logs(f"{tmp_path}/{{arm}}.log").rows() == [("pre", "0", 3.5, 3.0)]
     assert time.process_time() - start < 5
+
+
+def test_odd_files_are_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe that nobody writes, a packed file that a kill cut or a bit changed, and one that unpacks to far more."""
+    os.mkfifo(tmp_path / "pipe-0.log")
+    whole = gzip.compress(b"step 1: val loss 3.0\n" * 99)
+    written(tmp_path, {"cut-0.log.gz": whole[:-9], "bit-0.log.gz": whole[:20] + b"\xff" + whole[21:]})
+    written(
+        tmp_path,
+        {
+            "bomb-0.log.gz": gzip.compress(bytes(9999)),
+            "events.out.tfevents.1": b"\x09" + bytes(7) + b"crc." + b"\xff" * 13,
+        },
+    )
+    monkeypatch.setattr(loss_files, "UNPACKED_BYTES", 5000)
+    for name, said in {
+        "pipe": "not a regular file",
+        "cut": "ended before",
+        "bit": "Error",
+        "bomb": "more than",
+    }.items():
+        with pytest.raises(ablate.ArgumentError, match=f"{name}-0.*cannot be read: .*{said}"):
+            read_logs(f"{tmp_path}/{name[:-1]}{{arm}}-0.log*")
+    with pytest.raises(ablate.ArgumentError, match="is damaged at byte 0"):
+        read_logs(f"{tmp_path}/events.out.tfevents.{{arm}}")
+
+
+def test_event_files_are_read_as_tensorboard_reads_them(tmp_path: Path) -> None:
+    """Numbers as values and as tensors, beside text and histograms; a record that a kill cut is left out."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator").EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
+
+    with SummaryWriter(str(tmp_path)) as writer:
+        for step in range(3):
+            writer.add_scalar("eval/loss", 3.1 - step, step)
+            writer.add_scalar("new/loss", 2.1 - step, step, new_style=True)
+            writer.add_scalar("exact/loss", 0.1 + step, step, new_style=True, double_precision=True)
+            writer.add_histogram("weights", np.arange(9.0), step)
+            writer.add_text("notes", "val loss 9.0", step)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-3])
+    reference = accumulator(str(path)).Reload()
+    tags = reference.Tags()
+    names = [*tags["scalars"], "exact/loss"]
+    wanted = {name: [(each.step, each.value) for each in reference.Scalars(name)] for name in tags["scalars"]}
+    found = {name: [(each["step"], each[name]) for each in read(path) if name in each] for name in names}
+    assert {name: found[name] for name in wanted} == wanted
+    assert {len(found[name]) for name in names} == {3}
 
 
 @pytest.mark.parametrize("pattern", ["{arm}**.log", "{arm}/**x"])
