@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import zoo.model_settings  # noqa: F401 (which names every feature)
 from tests.guides.guide import ROOT, followed
 from zoo.features import FeatureLayer
@@ -17,13 +19,14 @@ from ablate.cli import main
 with contextlib.redirect_stdout(io.StringIO()) as out:
     status = main(["zoo", "--check", "smear_gate", "--quick", "--plugin", "smear_gate.py", "--json"])
 found = json.loads(out.getvalue())
-from ablate.api.catalogue import whole_catalogue
+from ablate.wings.catalogue.catalogue import whole_catalogue
 from ablate.study.schema import study_schema
 parts = [each for each in whole_catalogue()["variants"]["parts"] if each.get("plugin")]
 print(json.dumps([status, found, [each["name"] for each in parts], "smear_gate" in json.dumps(study_schema())]))
 """
 
 
+@pytest.mark.slow
 def test_the_feature_of_the_guide_conforms_and_is_listed(tmp_path: Path) -> None:
     status, found, listed, in_schema = followed("adding_a_feature.md", tmp_path, CHECKED)
     assert status == 0 and found["conforms"]
