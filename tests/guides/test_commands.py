@@ -48,7 +48,7 @@ EXECUTED: dict[str, list[tuple[str, str]]] = {
         ("ablate schema study.schema.json --plugin maxnorm.py", ""),
     ],
     "docs/adding_a_feature.md": [
-        ("ablate run study.yaml --plugin smear_gate.py", f"{SMOKE} --set 'arms={{gate: {{smear_gate: {{}}}}}}'"),
+        ("ablate run study.yaml --plugin smear_gate.py", f"{SMOKE} --plugin maxnorm.py --set arms.max.smear_gate={{}}"),
     ],
     "docs/studies.md": [
         ("ablate new my_question", ""),
