@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from ablate.api.browsing import Runs
     from ablate.api.browsing import open_store as open
     from ablate.api.evaluating import Scores, evaluate
-    from ablate.api.logs import logs
     from ablate.api.planning import plan
     from ablate.api.preparing import prepare
     from ablate.api.reporting import Exported, export_report, record_result, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
     from ablate.api.starting import new
+    from ablate.api.status import logs
     from ablate.api.study_plan import StudyPlan
     from ablate.checkpoints import CheckpointError
     from ablate.plugins import plug_in
     from ablate.running.engines import EngineError
     from ablate.running.rehearsing import CalibrationError
     from ablate.running.stages import Failure
-    from ablate.study.problems import Problem, StudyError
+    from ablate.study.complaints import Problem, StudyError
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
     from ablate.study.study import Study
@@ -93,20 +93,20 @@ _HOME = {
     "EngineError": "ablate.running.engines",
     "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",
-    "Problem": "ablate.study.problems",
+    "Problem": "ablate.study.complaints",
     "ReportError": "reports.judge.errors",
     "Runs": "ablate.api.browsing",
     "Scores": "ablate.api.evaluating",
     "StoreError": "store",
     "Study": "ablate.study.study",
-    "StudyError": "ablate.study.problems",
+    "StudyError": "ablate.study.complaints",
     "StudyPlan": "ablate.api.study_plan",
     "StudyResult": "ablate.api.result",
     "Verdict": "ablate.api.result",
     "evaluate": "ablate.api.evaluating",
     "export_report": "ablate.api.reporting",
     "load_study": "ablate.study.reading",
-    "logs": "ablate.api.logs",
+    "logs": "ablate.api.status",
     "new": "ablate.api.starting",
     "open": "ablate.api.browsing:open_store",
     "plan": "ablate.api.planning",

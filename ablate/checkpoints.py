@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import zoo
 from ablate.data import DataError
 from ablate.data.paths import expanded
-from store import AblateError, Store, sums
+from store import AblateError, Store, stamps
 from store.documents import JsonObject
 from zoo.checkpoint import read_json
 
@@ -217,7 +217,7 @@ class Checkpoint:
         model = self.load()
         with store.replacing(folder) as work:
             zoo.save(model, work)
-            sums.write(work, folder, names=3)
+            stamps.write(work, folder, names=3)
 
 
 def _files(folder: Path, patterns: Sequence[str]) -> list[Path]:

@@ -16,8 +16,7 @@ from textwrap import fill
 from typing import Any, NoReturn, Protocol, cast
 
 from ablate.commands import BAD_INPUT, COMMANDS, FOLDED, grouped, unfolded
-from ablate.commands._streams import make_writable
-from ablate.terminal import visible_streams
+from ablate.terminal import make_writable, visible_streams
 from ablate.training.stop import TO_END, Stopped, as_ctrl_c
 from store import AblateError
 from store.errors import ArgumentError

@@ -1,9 +1,12 @@
-"""Human-readable numbers and times."""
+"""Human-readable numbers, sizes and times."""
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
+
+from store.errors import ArgumentError
 
 NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)")
 """A number and its unit."""
@@ -36,6 +39,21 @@ def clock(seconds: float) -> str:
     if hours >= 100:
         return f"{hours:,} hours"
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def size_in_bytes(size: str | float, argument: str) -> float:
+    """Bytes in a size such as `80GB`, `24 GiB` or a number of bytes. Raises ArgumentError that names the argument."""
+    if not isinstance(size, str):
+        number, unit = float(size), "B"
+    elif (found := NUMBER.fullmatch(size.strip())) is None or found[2] not in UNITS:
+        raise ArgumentError(argument, "expected a size such as 80GB or 24GiB", size)
+    elif not found[2]:
+        raise ArgumentError(argument, f"a size needs a unit: {found[1]}GB or {found[1]}GiB", size)
+    else:
+        number, unit = float(found[1]), found[2]
+    if not 0 < number < math.inf:
+        raise ArgumentError(argument, "expected a size above 0", size)
+    return number * UNITS[unit]
 
 
 def large(count: float | None) -> str:

@@ -1,12 +1,16 @@
-"""What a terminal may be sent: names and texts of others are printed, and control characters would be obeyed."""
+"""What a terminal may be sent, since names and texts of others are printed, and streams that are always writable."""
 
 from __future__ import annotations
 
+import codecs
+import io
+import os
 import re
 import sys
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 _UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
@@ -54,3 +58,37 @@ def visible_streams() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = before
+
+
+SPELT_OUT = {
+    **dict.fromkeys("−–—─━‐‑", "-"),
+    **dict.fromkeys("“”„", '"'),
+    **dict.fromkeys("‘’", "'"),
+    **dict.fromkeys("\u00a0\u2009\u202f", " "),
+    **{"…": "...", "×": "x", "±": "+-", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "≈": "~", "·": "|", "⏎": "\\n"},
+}
+"""ASCII replacements for characters in tables and sentences: a minus sign must not become a question mark."""
+ERRORS = "ablate.spelt_out"
+
+
+def make_writable() -> None:
+    """Open closed streams on the null device, and replace characters that the terminal's encoding lacks."""
+    codecs.register_error(ERRORS, _spelt_out)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 (until the process ends)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=ERRORS)
+
+
+def _spelt_out(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(_ascii, error.object[error.start : error.end])), error.end
+
+
+def _ascii(character: str) -> str:
+    """A character in ASCII: `-` for `−`, `e` for `é`, `\\u03b8` for `θ`."""
+    letters = SPELT_OUT.get(character) or unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    return letters or character.encode("ascii", "backslashreplace").decode()

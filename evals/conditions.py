@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evals.reading.causal import obstacle
+from evals.reading.passes import obstacle
 from evals.subject import Data
 from zoo.spec import ModelSpec
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evals.conventions import PROCESSORS, Conventions
-from evals.reading.batches import alike
+from evals.reading.passes import alike
 from zoo.decode import Sampling, steps
 from zoo.model import Decoder
 from zoo.site import Given

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from evals.conventions import Conventions
-from evals.reading.batches import Rows
+from evals.reading.passes import Rows
 from evals.reading.question import Question
 from evals.reading.windows import Text
 from zoo.model import Decoder

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from reports.judge.findings.next_steps import next_steps, step_words
     from reports.judge.findings.study_summary import StudySummary
-    from reports.page.html.cell import render_cell as notebook_cell
     from reports.page.html.export import export_study
     from reports.page.html.page import record_look
     from reports.page.html.page import render_study as render
+    from reports.page.html.ranking import render_cell as notebook_cell
     from reports.page.html.site import render_other, render_site
     from reports.page.summarising import summarise_study as summarise
     from reports.page.wording.answers import closing_table as table
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reports.page.wording.finding_words import sentence
     from reports.page.wording.summary_json import documents
     from reports.results.files import read as read_result
-    from reports.results.sizes import size_of
+    from reports.results.files import size_of
     from reports.results.storing import record_result, results_of_store
 
 # Lazy, so that `import reports` is cheap.
@@ -32,7 +32,7 @@ _HOME = {
     "export_study": "reports.page.html.export",
     "headline": "reports.page.wording.answers",
     "next_steps": "reports.judge.findings.next_steps",
-    "notebook_cell": "reports.page.html.cell:render_cell",
+    "notebook_cell": "reports.page.html.ranking:render_cell",
     "read_result": "reports.results.files:read",
     "record_look": "reports.page.html.page",
     "record_result": "reports.results.storing",
@@ -41,7 +41,7 @@ _HOME = {
     "render_site": "reports.page.html.site",
     "results_of_store": "reports.results.storing",
     "sentence": "reports.page.wording.finding_words",
-    "size_of": "reports.results.sizes",
+    "size_of": "reports.results.files",
     "step_words": "reports.judge.findings.next_steps",
     "summarise": "reports.page.summarising:summarise_study",
     "table": "reports.page.wording.answers:closing_table",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from store import jsonfile, sums
+from store import jsonfile, stamps
 from store.claims import claimed
 from store.documents import (
     CostsDocument,
@@ -253,11 +253,11 @@ class DataFolder:
         """Write the document and the checksums of all files, after the other files."""
         place = self.final or self.path
         jsonfile.write(self.document_path, meta, jsonfile.place_of(place / self.document_path.name))
-        sums.write(self.path, place)
+        stamps.write(self.path, place)
 
     def check(self, afresh: bool = False) -> None:
         """Raises StoreError if a file has changed since it was prepared. afresh: ignore earlier checks."""
-        sums.check(self.path, f"remove {self.path} to prepare the data again", afresh)
+        stamps.check(self.path, f"remove {self.path} to prepare the data again", afresh)
 
 
 class _Kind(DataDocument, extra="ignore"):

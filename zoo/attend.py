@@ -15,9 +15,8 @@ from torch import Tensor
 from zoo.attending import band, flex, fused, plain, sparse, varlen
 from zoo.attending.blocks import is_banded
 from zoo.attending.needs import Backend, Needs
-from zoo.attending.scores import entropies, largest_scores, weights_of
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.plain import entropies, largest_scores, weights_of
+from zoo.attending.visible import Scoring, Visible
 from zoo.kernels.precision import as_autocast_has_it, at_default_precision, computed_in
 from zoo.kernels.tracing import attention, device_type
 

@@ -9,6 +9,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from zoo.block_features import BlockFeatureLayer, Place
 from zoo.block_features.depth_routing import DepthRouter
@@ -169,3 +170,26 @@ class Block(nn.Module):
         if self.cross is not None:
             others[CROSS] = self.cross.new_cache(batch, memory, dtype)
         return PartsCache({"mixer": mixer, **others}) if others else mixer
+
+
+# Activation checkpointing of a block (Chen et al. 2016, arXiv:1604.06174): the backward pass recomputes its
+# activations, so that each layer keeps only its input, for a third more work.
+
+
+def recomputed(block: Block, x: Tensor, step: ForwardPass) -> Tensor:
+    """`block(x, step)` under activation checkpointing: outputs, gradients and random draws are bitwise the same.
+
+    A pass stores in `step` what later layers share. The recomputation must start from the same state as the first pass,
+    or it would skip work, and must store nothing, or losses would count twice. So both run on a copy of `step`, which
+    is an output like any other: that of the recomputation is dropped. State that outlives the function, such as a flag
+    that tells the two apart, would be a side effect, at which torch.compile breaks the graph.
+    """
+    found = step.copy()
+
+    def run(x: Tensor) -> tuple[Tensor, ForwardPass]:
+        own = found.copy()
+        return block(x, own), own
+
+    out, own = checkpoint(run, x, use_reentrant=False)
+    step.take(own)
+    return out  # type: ignore[no-any-return]

@@ -15,14 +15,14 @@ from zoo.block_features.laurel import Laurel
 from zoo.compatibility.traits import EVERY_OPERATION, Claim, Ground, Operations
 from zoo.errors import SpecError, under
 from zoo.ffns import Ffn
-from zoo.ffns.swiglu import SwiGLU
+from zoo.ffns.gated import SwiGLU
 from zoo.mixers import Mixer
 from zoo.mixers._cross import CrossAttention
 from zoo.mixers.attention import Attention
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.residuals import Residual
-from zoo.residuals.pre import Pre
+from zoo.residuals.placed import Pre
 from zoo.settings.axis import Choice, Spec, is_off
 from zoo.settings.field_tags import Dropout, Fact, Supports, ValuesInTests
 from zoo.settings.plugged_features import with_features

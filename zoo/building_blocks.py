@@ -10,8 +10,7 @@ Modules whose names begin with `_` may change; names exported here stay, and kee
 from __future__ import annotations
 
 from zoo.attend import attend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.caching.parts import PartsCache
 from zoo.caching.states import StateCache, TokenStateCache
@@ -25,7 +24,7 @@ from zoo.compatibility.traits import (
     Operation,
     Operations,
 )
-from zoo.conv import ShortConv, conv_cost, on_text
+from zoo.conv import ShortConv, TokenShift, conv_cost, on_text
 from zoo.errors import SpecError, UnsupportedError
 from zoo.ffns import Ffn, FfnLayer
 from zoo.init import Linear
@@ -50,7 +49,6 @@ from zoo.mixers._scan import STATE, ScanCost, ScanCosts, scan
 from zoo.norms import Norm
 from zoo.settings.axis import Choice, Examples, number
 from zoo.settings.field_tags import Features, HeadFeatures, Heads, Supports, ValuesInTests
-from zoo.shift import TokenShift
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, matmul_cost, mean_keys
 
 __all__ = [

@@ -12,11 +12,10 @@ from zoo.block import Block
 from zoo.caches import CacheKind
 from zoo.caching.cache import ASK_THE_MODEL, NOTHING_TO_CACHE, Cache, LayerCache
 from zoo.caching.kinds import cache_kind
-from zoo.distillation import SoftTargets
 from zoo.features import Predicting, new_norm
 from zoo.head import HeadTransform, aligned_product
 from zoo.init import Linear, Role
-from zoo.loss import BatchShare, Head, log_z, next_token_loss, scored, target_nats
+from zoo.loss import BatchShare, Head, SoftTargets, log_z, next_token_loss, scored, target_nats
 from zoo.refusals import check_given, check_size, check_targets, check_tokens
 from zoo.settings.origin import Converted, TokenizerFiles
 from zoo.site import ForwardPass, Given, Memory, of_piece

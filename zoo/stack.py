@@ -10,8 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from zoo.activation_checkpointing import recomputed
-from zoo.block import Block
+from zoo.block import Block, recomputed
 from zoo.caching.cache import Cache, LayerCache
 from zoo.caching.parts import begin_pass
 from zoo.features import FeatureLayer, Runner, Streams, new_norm

@@ -134,7 +134,7 @@ class Runs:
             >>> runs = ablate.open("runs")
             >>> runs.model(runs.runs["digest"][0]).spec
         """
-        from ablate.api.runs import find_run  # noqa: PLC0415 (only a model needs torch)
+        from ablate.api.named import find_run  # noqa: PLC0415 (only a model needs torch)
         from ablate.training.trained import trained_model  # noqa: PLC0415 (as above)
 
         store, found = find_run(run, self.store.root)

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from ablate.api.runs import find_run
+from ablate.api.named import find_run
 from ablate.data import SyntheticCorpus, open_corpus
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import restored

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
-from ablate.api.study_names import StudyLike
+from ablate.api.study_argument import StudyLike
 from ablate.api.study_plan import StudyPlan
 from ablate.machine.apart import near
-from ablate.machine.gpus import alike_gpus
+from ablate.machine.environment import alike_gpus
 from ablate.machine.numerics import Numerics, restored
+from ablate.planning.durations import speed_for
 from ablate.planning.memory import Room
-from ablate.planning.speed import speed_for
 from ablate.running.context import RunContext, open_context
 from ablate.running.engines import EngineError
 from ablate.running.options import PlanOptions, documented

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 from tokenizers import Tokenizer
 
-from ablate.api.study_names import StudyLike
+from ablate.api.study_argument import StudyLike
 from ablate.data import AnyCorpus, Corpus, DataSource
 from ablate.data.sources import TextSource
 from ablate.machine.numerics import pick_device

@@ -4,32 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from pydantic import JsonValue
 
 import reports
-from ablate.api.code_trust import refuse_code
 from ablate.api.planning import plan_in
-from ablate.api.promoting import promote_effects, refuse_promotion
 from ablate.api.prospects import Prospects
 from ablate.api.result import StudyResult
-from ablate.api.study_names import StudyLike, refuse_namesake
+from ablate.api.study_argument import StudyLike, refuse_code, refuse_namesake
 from ablate.machine.numerics import restored
 from ablate.planning.campaign import CampaignOutcome
 from ablate.running.context import RunContext, open_context
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
+from ablate.study.promoting import confirming, refuse_edited, write_study
 from ablate.study.reading import load_study
 from ablate.study.sections import AutoSeeds
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from ablate.study.yamlfile import StudyMap
+from reports.judge.findings.study_summary import StudySummary
 from store.documents.shell import plugin_options
 from store.documents.study import ScaleForecast
 from store.errors import AblateError, ArgumentError
+from zoo.settings.edits import merge
 from zoo.settings.registry import plugin_files
+
+# Write the study that confirms a screen's findings: the factors that lowered the loss, alone and together.
+
+SEEDS = 5
+TOGETHER = "together"
+
+
+def refuse_promotion(study: Study, path: str | Path) -> None:
+    """Raise ArgumentError if the study has no design, or the file would replace the study or somebody's edits."""
+    if study.screen is None:
+        raise ArgumentError("promote", f"{study.name} has no design: only a screen of factors has effects to confirm")
+    if study.path is not None and Path(path).resolve() == study.path.resolve():
+        raise ArgumentError("promote", "is the study's own file: name another", str(path))
+    refuse_edited(Path(path))
+
+
+def promote_effects(study: Study, summary: StudySummary, path: str | Path) -> Path | None:
+    """Write the confirming study; None if no effect has the verdict `better`.
+
+    An interaction with that verdict becomes an arm with all its factors. The seeds follow those of the screen.
+    """
+    survivors = [each.effect.factors for each in summary.effects if each.verdict == "better"]
+    if not survivors:
+        return None
+    arms = {"+".join(factors): _edits(study, factors) for factors in survivors}
+    every = [name for name in study.sections.factors if any(name in factors for factors in survivors)]
+    if "+".join(every) not in arms:
+        arms[TOGETHER] = _edits(study, every)
+    first = 1 + max(run.seed for arm in summary.study.arms for run in arm.runs)
+    question = f"Do the effects that the screen {study.name} found hold with fresh seeds?"
+    comment = f"Effects that lowered the loss in the screen {study.name}, at scale {study.scale}, with other seeds."
+    document = confirming(study, question, arms, range(first, first + SEEDS))
+    return write_study(Path(path), comment, document)
+
+
+def _edits(study: Study, factors: list[str] | tuple[str, ...]) -> StudyMap:
+    nothing: Any = {}
+    return dict(reduce(merge, (study.sections.factors[name] for name in factors), nothing))
 
 
 @documented(RunOptions.__annotations__)

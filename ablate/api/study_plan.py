@@ -12,11 +12,10 @@ from pydantic import JsonValue
 
 from ablate.api.prospects import Prospects
 from ablate.planning.campaign import CampaignOutcome
+from ablate.planning.checks import Export, export_lines, exports
 from ablate.planning.durations import Duration, busy_line, duration
-from ablate.planning.exports import Export, export_lines, exports
 from ablate.planning.foresight import Detection
 from ablate.planning.known_rates import Starts
-from ablate.planning.lengths import Corpora, length_lines, prepared
 from ablate.planning.memory import MemoryNeed, Room, needs, surely_fits, warnings
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.plan_shown import (
@@ -28,7 +27,7 @@ from ablate.planning.plan_shown import (
     remarks,
     tuning_runs,
 )
-from ablate.planning.study_document import study_rates
+from ablate.planning.study_document import Corpora, length_lines, prepared, study_rates
 from ablate.running.corpora import checkpoint_lines
 from ablate.running.options import Options
 from ablate.study.study import Study
@@ -85,14 +84,14 @@ class StudyPlan:
     def arms(self) -> pl.DataFrame:
         """A row for each arm of each rung: parameters, FLOPs, tokens, steps, cache bytes, estimated time and peak
         memory of a run."""
-        from ablate.api.plan_frames import frame_of_arms  # noqa: PLC0415 (takes long, and a terminal shows no frame)
+        from ablate.api.frames import frame_of_arms  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
         return frame_of_arms(self.outcome, self.speed, self.needs)
 
     @cached_property
     def runs(self) -> pl.DataFrame:
         """A row for each run: its digest, arm, seed, rung of the ladder, and whether the store has it already."""
-        from ablate.api.plan_frames import frame_of_runs  # noqa: PLC0415 (takes long, and a terminal shows no frame)
+        from ablate.api.frames import frame_of_runs  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
         return frame_of_runs(self.outcome, self.done)
 
@@ -272,7 +271,7 @@ class StudyPlan:
         return f"<StudyPlan {self.study.name} at {self.study.scale}: {len(self.planned)} arms, {len(self.done)} runs>"
 
     def _repr_html_(self) -> str:
-        from reports.page.wording.markup import html_table  # noqa: PLC0415 (statistics are slow to load)
+        from reports.page.wording.table import html_table  # noqa: PLC0415 (statistics are slow to load)
 
         parts = [f"<p><strong>{escape(self.study.question)}</strong></p>"]
         for rung, rows in self.tables():

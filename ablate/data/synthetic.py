@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 from pydantic import ValidationError
 
-from ablate.data.examples import Examples, HeldOutRows
+from ablate.data.corpus import Examples, HeldOutRows
 from ablate.data.identity import DIGITS, DataIdentity
 from ablate.data.sources._synthetic import BLANK, IGNORED, Example, Level, SyntheticSource
 from ablate.data.spec import parse

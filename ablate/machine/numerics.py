@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from evals.costs.precision import ProductError, use_fast_float32
+from evals.costs.peaks import ProductError, use_fast_float32
 from store.documents import RunNumerics
 from store.errors import AblateError
 from zoo.attending.fused import use_flash_3
@@ -28,7 +28,7 @@ class Numerics:
     """`device` is "cpu" or "cuda". `dtype` bfloat16 means autocast over float32 weights and optimiser state.
 
     `matmul` is torch's float32 matmul precision. On a CPU "medium" is used only if it was found to be exact (see
-    `evals.costs.precision`), and "highest" otherwise; on CUDA "high" allows TF32. gpu: the GPU and the packages that
+    `evals.costs.peaks`), and "highest" otherwise; on CUDA "high" allows TF32. gpu: the GPU and the packages that
     determine its kernels; None on a CPU, and if a run is planned for GPUs elsewhere.
     """
 

@@ -11,13 +11,12 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 
+from ablate.planning.foresight import looks
 from ablate.planning.grid import grid
 from ablate.planning.known_rates import NO_STARTS, Starts
 from ablate.planning.ladder import Axis, axis, refuse_unlike
-from ablate.planning.looks import looks
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.planning.sampling import IllegalSpaceError, sampled
-from ablate.planning.trials import Batches, Legal, Settings, Stalls, Tuned
+from ablate.planning.trials import Batches, IllegalSpaceError, Legal, Settings, Stalls, Tuned, sampled
 from ablate.study.arms import Arm
 from ablate.study.space import Space
 from ablate.study.study import Study, StudyError

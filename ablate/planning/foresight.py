@@ -9,8 +9,13 @@ from ablate.readable import clock
 from ablate.study.tune_spec import TuneSpec
 from reports.judge.noise import Noise
 from store import Store
-from store.documents.shell import fresh_seeds
-from store.like_runs import Likeness, like_tables
+from store.documents import StudyLook
+from store.documents.length import STEPS, TOKENS_PER_PARAMETER, wanting
+from store.documents.shell import budget_option, fresh_seeds
+from store.documents.study import UNJUDGED
+from store.tables import Likeness, like_tables
+from zoo.costs import cost
+from zoo.errors import SpecError
 
 MEASURED = (
     (0.056e6, 0.0120, "nine five-seed studies of 0.06 M parameters on a CPU"),
@@ -127,3 +132,95 @@ def detectable_lines(detectable: float | None, found: Foresight, *, tuned: bool)
     room = ", plus the uncertainty of tuning" if tuned else ""
     noise = f"a run's loss has a standard deviation of {found.sd:.2g} nats, {found.source}"
     return [f"will probably detect differences of {detectable:.2g} nats{room} (80 % power): {noise}"]
+
+
+# Detect plans that cannot yield verdicts, and name the remedy.
+
+FEWEST_SEEDS = 2
+"""Fewest seeds from which the noise between them can be estimated."""
+WIDTHS = 16
+"""Number of widths that are tried, in equal steps."""
+
+
+def is_pilot(plan: Plan) -> bool:
+    """Whether the study declares itself a pilot or, if it says nothing, all arms are undertrained."""
+    said = plan.study.sections.pilot
+    return all(arm.length.undertrained for arm in plan.arms) if said is None else said
+
+
+def unjudged(plan: Plan) -> str | None:
+    """Why the study will have no verdicts; None if it may have some."""
+    study, budget = plan.study, plan.study.budget
+    if study.scale in UNJUDGED:
+        return f"no verdicts: {study.scale} shows that a study runs, not what it finds"
+    if not is_pilot(plan):
+        return None
+    if study.sections.pilot:
+        return "a pilot: it gives estimates but no verdicts, and spends none of the question's 5 %"
+    longer = wanting(arm.length for arm in plan.arms)
+    more = budget_option(budget.given, budget.amount * longer)
+    smaller = that_fits(plan)
+    other = f", or without more time {smaller}" if smaller else ""
+    return f"no verdicts, as all arms are undertrained: {longer:g} × the budget would be enough ({more}){other}"
+
+
+def that_fits(plan: Plan) -> str:
+    """Options for the largest model, and then the largest batch, that would be trained for long enough in the same
+    budget: `--set base.d_model=24 --set train.batch=4`. Empty if there are none."""
+    arm = max(plan.arms, key=lambda arm: arm.length.wanting)
+    spec, train = arm.spec, arm.train
+    if plan.study.budget.given == "tokens_per_parameter" or arm.length.after_checkpoint:
+        return ""
+    for width in dict.fromkeys(spec.d_model * part // WIDTHS for part in range(WIDTHS, 0, -1)):
+        try:
+            costs = cost(spec.edit({"d_model": width}), train.context)
+        except SpecError:  # a width that the heads do not divide
+            continue
+        cheaper = arm.cost.flops_per_token / costs.flops_per_token if plan.study.budget.kind == "flops" else 1.0
+        tokens = arm.tokens * cheaper
+        batch = min(train.batch, int(tokens / (STEPS * train.context)))
+        if batch and tokens >= TOKENS_PER_PARAMETER * costs.params_inside:
+            return " ".join(
+                [f"--set base.d_model={width}"] * (width < spec.d_model)
+                + [f"--set train.batch={batch}"] * (batch < train.batch)
+            )
+    return ""
+
+
+def seeds_line(plan: Plan) -> str | None:
+    """Why fewer than two seeds give no verdict; None with more, or if no arms are compared."""
+    fewest = min(len(arm.runs) for arm in plan.arms)
+    if len(plan.arms) < 2 or fewest >= FEWEST_SEEDS:
+        return None
+    return "no verdicts: estimating the noise between seeds needs at least two (--set seeds=3)"
+
+
+# Sequential looks: when a study that adds seeds in rounds tests its results, and the level that each look spends.
+#
+# Repeating a test until it is significant finds something sooner or later. Here every look k has its own level α_k with
+# Σ α_k = 0.05, fixed before the first seed is trained. By the union bound, the probability of any false verdict is at
+# most 0.05, however the looks depend on each other and whenever the study stops.
+
+ALPHA = 0.05
+WORTH_A_LOOK = 1.25
+"""Smallest factor between the seeds of the last two looks: a closer look would cost more level than it adds data."""
+
+
+def looks(start: int, cap: int) -> tuple[StudyLook, ...]:
+    """Looks at `start` seeds, at about half as many again each time (3, 5, 8, 12, 18 …), and last at `cap`.
+
+    The level is split evenly. A smaller share for the early looks, as is common with hundreds of observations, would
+    make them useless: Student's t with two degrees of freedom must exceed 9.9 at α = 0.01, and 22 at 0.002. The price
+    is paid at the cap: with looks at 3, 5, 8, 12 and 18 seeds a true difference of one standard deviation is found 91
+    times in 100, after 12 seeds on average; one test of 18 seeds finds it 98 times.
+
+    Raises ValueError unless 2 ≤ start ≤ cap: one seed has no scatter.
+    """
+    if not 2 <= start <= cap:
+        raise ValueError(f"needs 2 ≤ first look ≤ cap, not {start} and {cap}")
+    counts = [start]
+    while counts[-1] < cap:
+        counts.append((3 * counts[-1] + 1) // 2)
+    early = [count for count in counts if count * WORTH_A_LOOK <= cap]
+    seeds = [*early, cap]
+    return tuple(StudyLook(seeds=count, alpha=ALPHA / len(seeds)) for count in seeds)

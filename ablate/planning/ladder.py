@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Literal
 
 from ablate.planning.plan import Plan
-from ablate.study.problems import Problem, StudyError
+from ablate.study.complaints import Problem, StudyError
 from ablate.study.study import Study
 
 Axis = Literal["size", "length"]

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ablate.data import DataError, DataIdentity, DataSource, UnreachableError, identify, vocabulary
-from ablate.planning.budgets import Clock, StepTime, Workload, in_flops, steps_of, training_cost
 from ablate.planning.checks import check, evaluated
 from ablate.planning.identity import RunPlan, canonical_model, digests
 from ablate.planning.matching import Matched, match_parameters
-from ablate.planning.plan import ArmPlan, Plan
+from ablate.planning.plan import ArmPlan, Clock, Plan, StepTime, Workload, in_flops, steps_of, training_cost
 from ablate.planning.sources import teacher_models, with_sources
 from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError

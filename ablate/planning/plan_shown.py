@@ -11,15 +11,13 @@ from pydantic_core import to_jsonable_python
 from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.claims import study_claims
 from ablate.planning.known_rates import NO_STARTS, Starts
-from ablate.planning.lengths import NO_CORPORA, Corpora, epochs
 from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
-from ablate.planning.study_document import design_document, study_arm, study_rates
+from ablate.planning.study_document import NO_CORPORA, Corpora, design_document, epochs, study_arm, study_rates
 from ablate.study.design_spec import Screen, named
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
-from ablate.training.execution import Execution
-from ablate.training.refusals import refusal
+from ablate.training.execution import Execution, refusal
 from evals.costs.machine import Speed
 from store.documents import JsonObject
 from store.documents.claims import origin, statement

@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass, field, replace
 
 from ablate.machine.numerics import Numerics
-from ablate.planning.budgets import Clock
 from ablate.planning.campaign import CampaignOutcome, Stages, campaign
 from ablate.planning.known_rates import Starts, search_starts
 from ablate.planning.make_plan import Identify, make_plan
-from ablate.planning.plan import ArmPlan, Plan
+from ablate.planning.plan import ArmPlan, Clock, Plan
 from ablate.study.study import Study
 from ablate.training.objectives.next_token import NextToken
 from store import Store

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import CampaignOutcome, Tuning, TuningPass
 from ablate.planning.claims import study_claims
+from ablate.planning.foresight import is_pilot
 from ablate.planning.identity import run_identity, without_rate
-from ablate.planning.plan import ArmPlan
-from ablate.planning.unjudged import is_pilot
+from ablate.planning.plan import ArmPlan, Plan
 from ablate.study.budget_spec import Budget
 from ablate.study.design_spec import Screen
 from ablate.study.factorial import Effect
 from ablate.study.reading import next_scale
 from ablate.study.study import Study
 from ablate.training.objectives.next_token import NextToken
-from evals.costs.prompts import convention
+from evals.costs.timed_passes import convention
+from store import Store
 from store.documents import (
     CacheBytes,
     SpentBudget,
@@ -35,7 +37,9 @@ from store.documents import (
     StudyRung,
     StudyTrial,
     StudyTuning,
+    TextMeta,
 )
+from store.documents.length import undertrained
 from store.documents.tuning import RATE
 from zoo.settings.identity import digest_of
 from zoo.settings.registry import plugin_files
@@ -194,3 +198,42 @@ def _effect(screen: Screen, effect: Effect, arms: Sequence[StudyArm]) -> StudyEf
 def _identity(arms: Sequence[StudyArm]) -> str:
     """Order-independent identity of several arms; as long as theirs, so as to match an earlier version's ledger."""
     return digest_of(sorted(arm.identity for arm in arms), max(len(arm.identity) for arm in arms))
+
+
+# Training length of arms, and reference losses of their text, for plan, terminal and report.
+
+Corpora = Mapping[str, TextMeta]
+"""Prepared text by its digest."""
+NO_CORPORA: Corpora = MappingProxyType({})
+MANY_EPOCHS = 4
+"""Up to this many epochs, repeated text is worth nearly as much as new text (Muennighoff et al. 2023,
+arXiv:2305.16264)."""
+
+
+def prepared(store: Store, plan: Plan) -> Corpora:
+    """Text corpora of a plan that are prepared in the store."""
+    folders = {arm.identity.digest: store.data(arm.identity.digest) for arm in plan.arms}
+    found = {digest: folder.read() for digest, folder in folders.items() if folder.path.is_dir()}
+    return {digest: meta for digest, meta in found.items() if isinstance(meta, TextMeta)}
+
+
+def epochs(arm: ArmPlan, corpora: Corpora) -> float | None:
+    """Number of epochs in a run; None if the corpus is not prepared, or not text."""
+    meta = corpora.get(arm.identity.digest)
+    return None if meta is None else arm.tokens / meta.tokens.train
+
+
+def length_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
+    """Warnings of arms that train too briefly or repeat their text too often, and reference losses per corpus."""
+    if found := undertrained({arm.name: arm.length for arm in plan.arms}):
+        yield found
+    # A line for each corpus that an arm repeats too often.
+    for digest, corpus in corpora.items():
+        arms = [arm for arm in plan.arms if arm.identity.digest == digest]
+        most = max((epochs(arm, corpora) or 0.0 for arm in arms), default=0.0)
+        if most > MANY_EPOCHS:
+            size = f"{corpus.tokens.train:,} training tokens up to {most:.3g} times"
+            yield f"repeated: runs read {size}; beyond about {MANY_EPOCHS}, repeated text teaches less than new text"
+    if plan.study.train.objective == NextToken():
+        for meta in corpora.values():
+            yield meta.references.sentence

@@ -21,8 +21,8 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import NamedTuple
 
-from ablate.planning.budgets import StepTime, Workload
 from ablate.planning.identity import canonical_model
+from ablate.planning.plan import StepTime, Workload
 from ablate.readable import now
 from ablate.running.engines import Engine
 from ablate.running.rehearsal import Rehearsal, Rehearsed, Timed
@@ -51,7 +51,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """A `Clock` (`ablate.planning.budgets`) that reads step times from the store and measures those it lacks."""
+    """A `Clock` (`ablate.planning.plan`) that reads step times from the store and measures those it lacks."""
 
     store: Store
     engine: Engine

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ablate.data import DataError, prepare
-from ablate.machine.gpus import unlike_gpus
+from ablate.machine.environment import unlike_gpus
 from ablate.machine.numerics import enforce, unused_gpu
 from ablate.machine.recent import recently
 from ablate.planning.make_plan import identifying
@@ -15,12 +15,13 @@ from ablate.planning.plan import Plan
 from ablate.planning.planner import Planner
 from ablate.running.calibration import Calibration
 from ablate.running.engines import Engine, load
+from ablate.running.following import Progress
 from ablate.running.options import Options
-from ablate.running.progress import Progress, Wanted, open_progress, teller
+from ablate.running.progress import Wanted, open_progress, teller
 from ablate.running.request import Request
 from ablate.study.study import Study
 from ablate.tracking import check
-from evals.costs.precision import relative_error
+from evals.costs.peaks import relative_error
 from store import Store
 from store.documents import RunDocument
 from store.errors import ArgumentError

@@ -11,8 +11,7 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 
-from ablate.planning.budgets import Workload
-from ablate.planning.plan import ArmPlan, Plan
+from ablate.planning.plan import ArmPlan, Plan, Workload
 from ablate.readable import now
 from ablate.running.calibration import ENDLESS
 from ablate.running.engines import Engine

@@ -19,8 +19,7 @@ from pathlib import Path
 from ablate.data import open_corpus
 from ablate.machine.numerics import enforce_as
 from ablate.running.child_process import ChildProcess, answers_to, end_with_parent, start
-from ablate.running.request import Request
-from ablate.running.scratch import scratch
+from ablate.running.request import Request, scratch
 from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError, joined
 from ablate.training.session import Session
 from ablate.training.stop import ASKING

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ablate.machine.environment import describe
 from ablate.running.child_process import ChildProcess, start
 from ablate.running.rehearsal import Rehearsal, Timed
-from ablate.running.scratch import scratch
+from ablate.running.request import scratch
 from evals.costs.spec import PROCESSES
 from store import AblateError
 from store.documents import CostProcess

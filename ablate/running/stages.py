@@ -13,17 +13,15 @@ from pydantic import JsonValue
 
 from ablate.planning.campaign import CampaignOutcome, Stage, Stages
 from ablate.planning.claims import with_dates
-from ablate.planning.durations import busy_line, duration
-from ablate.planning.lengths import length_lines, prepared
+from ablate.planning.durations import busy_line, duration, speed_for
 from ablate.planning.plan_shown import refusal_lines
-from ablate.planning.speed import speed_for
-from ablate.planning.study_document import study_document
+from ablate.planning.study_document import length_lines, prepared, study_document
 from ablate.readable import clock
 from ablate.running.context import RunContext
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora, prepare_references
 from ablate.running.costing import Costing
 from ablate.running.engines import Event
-from ablate.running.progress import Progress
+from ablate.running.following import Progress
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request, phases_after
 from ablate.study.study import Study

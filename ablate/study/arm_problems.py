@@ -16,8 +16,8 @@ from ablate.data.tokenizers.file import FileTokenizer
 from ablate.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from ablate.study.arms import DATA, START, TEACHER, TRAIN, Arm, ArmBuilder, tuning_edit
 from ablate.study.claim_spec import ClaimSpec
+from ablate.study.complaints import Problem, StudyError
 from ablate.study.layers import Origins, Target, common_length
-from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import StartSpec, StudySections
 from ablate.study.tune_spec import TuneSpec
 from ablate.training.lora import check_lora

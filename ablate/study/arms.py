@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from ablate.data.sources import DataSource, TextSource
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bytes import BytesTokenizer
-from ablate.study.complaints import complaints
+from ablate.study.complaints import Problem, StudyError, complaints
 from ablate.study.layers import Origins, Target, common_length
-from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import StartSpec, StudySections, TeacherSpec
 from ablate.training.spec import TrainSpec
 from store.documents import JsonObject

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from store import AblateError
 from zoo.errors import Kind, did_you_mean
 from zoo.settings import explain
 
@@ -175,3 +177,40 @@ def _branches(schemas: Iterable[Schema], root: Schema, here: Any) -> Iterator[Sc
 def _excluded(schema: Schema, here: Any) -> bool:
     fixed = {key: value["const"] for key, value in schema["properties"].items() if "const" in value}
     return isinstance(here, Mapping) and any(here.get(k, v) != v for k, v in fixed.items())
+
+
+# Problems of a study, with the places where the user wrote them.
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position in a file (1-based line and column), or a source without positions, such as `--set lr=1`."""
+
+    source: str
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        return self.source if self.line is None else f"{self.source}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem. `path` is dotted, as the user wrote it, and empty for the whole file; `kind` is for programs."""
+
+    place: Place
+    path: str
+    reason: str
+    kind: Kind = "illegal"
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (str(self.place), self.path, self.reason) if part)
+
+
+class StudyError(AblateError, ValueError):
+    """A study that cannot be planned. The message has one line per problem, in the order of the file."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        unique = dict.fromkeys(problems)
+        self.problems = tuple(sorted(unique, key=lambda p: (p.place.line or 0, p.place.column or 0)))
+        super().__init__("\n".join(map(str, self.problems)))

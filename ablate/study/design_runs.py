@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import combinations
 
 from ablate.study.arms import START, TEACHER, Arm, ArmBuilder, Edit
+from ablate.study.complaints import Problem, StudyError
 from ablate.study.design_spec import Screen
 from ablate.study.layers import common_length
-from ablate.study.problems import Problem, StudyError
 
 TARGET = ("factors",)
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from ablate.study.arms import Arm, ArmBuilder, Edit
-from ablate.study.problems import Problem, StudyError
+from ablate.study.complaints import Problem, StudyError
 
 GRID_LAYER = 1_000_000
 """Layer number of a grid's edits: after every layer of the file, since a cell edits its arm."""

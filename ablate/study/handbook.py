@@ -11,8 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ablate.study.complaints import complaints
-from ablate.study.problems import Problem, StudyError
+from ablate.study.complaints import Problem, StudyError, complaints
 from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import YamlDocument, parse_shipped, read_text
 from store.documents.handbook import HandbookClaim

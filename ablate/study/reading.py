@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ablate.study.problems import Problem, StudyError
+from ablate.study.complaints import Problem, StudyError
 from ablate.study.rung_reader import RungReader
 from ablate.study.scales import Rungs, rungs_by_scale, scale_names
 from ablate.study.schema import study_schema

@@ -21,13 +21,11 @@ from ablate.study.arm_problems import (
     tuning_problems,
 )
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
-from ablate.study.complaints import complaints
+from ablate.study.complaints import Problem, StudyError, complaints
 from ablate.study.design_runs import design_runs
 from ablate.study.design_spec import FEWEST_SPARE, DesignError, Screen, screen
 from ablate.study.grid import cells
-from ablate.study.layering import together
-from ablate.study.layers import Layer, Origins, Target
-from ablate.study.problems import Problem, StudyError
+from ablate.study.layers import Layer, Origins, Target, together
 from ablate.study.scales import NAMING, Layers
 from ablate.study.sections import DEFAULT_TRAIN, NAME, StudySections
 from ablate.study.study import Study

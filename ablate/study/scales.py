@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ablate.study.complaints import Problem
 from ablate.study.layers import Layer
-from ablate.study.problems import Problem
 from ablate.study.sections import NAME, StudySections, is_share
 from ablate.study.shipped_scales import WHOLE, ShippedScale, offered
 from ablate.study.written import Written

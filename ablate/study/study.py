@@ -11,9 +11,9 @@ from ablate.data.sources import DataSource
 from ablate.study.arms import Arm, ArmBuilder
 from ablate.study.budget_spec import Budget
 from ablate.study.claim_spec import ClaimSpec
+from ablate.study.complaints import Problem, StudyError
 from ablate.study.design_spec import Screen
 from ablate.study.layers import Origins
-from ablate.study.problems import Problem, StudyError
 from ablate.study.sections import AutoSeeds, StudySections
 from ablate.study.shipped_scales import ShippedScale
 from ablate.study.tune_spec import Carried, TuneSpec

@@ -13,8 +13,8 @@ import numpy as np
 from ruamel.yaml import YAML
 
 from ablate.machine.environment import PROJECT
+from ablate.study.complaints import Place, Problem, StudyError
 from ablate.study.layers import Layer, setting_layer
-from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.yamlfile import Keys, YamlDocument, parse_yaml, read_text
 from zoo.errors import did_you_mean
 

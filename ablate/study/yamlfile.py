@@ -24,7 +24,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.resolver import BaseResolver
 
-from ablate.study.problems import Place, Problem, StudyError
+from ablate.study.complaints import Place, Problem, StudyError
 
 type_prefix = "tag:yaml.org,2002:"
 MAX_BYTES = 1_000_000

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ablate.data.examples import Examples
+from ablate.data.corpus import Examples
 from zoo.loss import IGNORED
 from zoo.site import Given
 

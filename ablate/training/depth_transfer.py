@@ -41,7 +41,7 @@ def depth_refusals(model: ModelSpec, train: TrainSpec) -> list[str]:
         return []
     scale = 1 / train.depth_transfer.ratio(model.n_layers)
     blocks = [model.written(name) for name in dict.fromkeys(model.layer_names)]
-    inside = (reason for block in blocks for reason in _block_reasons(block, scale))
+    inside = (reason for block in blocks for reason in _depth_reasons(block, scale))
     return list(dict.fromkeys([*_whole(model, train), *inside]))
 
 
@@ -54,7 +54,7 @@ def _whole(model: ModelSpec, train: TrainSpec) -> Iterator[str]:
         yield f"does not support {name}"
 
 
-def _block_reasons(block: BlockSpec, scale: float) -> Iterator[str]:
+def _depth_reasons(block: BlockSpec, scale: float) -> Iterator[str]:
     placement = block.norm_placement
     if placement.kind != "pre" or placement.stream_scale != 1:
         yield f"needs norm_placement pre with stream_scale 1, not {placement.kind} with {placement.stream_scale:g}"

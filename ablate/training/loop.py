@@ -2,21 +2,57 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from itertools import islice
-from typing import NamedTuple, TypeVar
+from itertools import islice, pairwise
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from ablate.training.batch import Batch
-from ablate.training.laps import CudaLaps, Laps
 from ablate.training.learner import Learner, StepOutput, Watcher
+from ablate.training.optim import learning_rate
 from ablate.training.profiling import StepTrace
-from ablate.training.schedule import learning_rate
 from store.documents import MetricsRecord
+
+# Durations of training steps, without synchronising with the device in between.
+
+
+class Laps:
+    """Times of step boundaries, on a device whose work is done when a call returns."""
+
+    def __init__(self) -> None:
+        self._marks: list[Any] = []
+
+    def begin(self) -> None:
+        """Mark the start of the first step."""
+        self._marks = []
+        self.lap()
+
+    def lap(self) -> None:
+        """Mark the end of a step, and the start of the next one."""
+        self._marks.append(time.perf_counter())
+
+    def seconds(self) -> list[float]:
+        """Seconds of every step since `begin`. Waits until the last one has ended."""
+        return [end - start for start, end in pairwise(self._marks)]
+
+
+class CudaLaps(Laps):
+    """CUDA events in the current stream: kernels run asynchronously, so the host's clock would not measure them."""
+
+    def lap(self) -> None:
+        mark = torch.cuda.Event(enable_timing=True)
+        mark.record()
+        self._marks.append(mark)
+
+    def seconds(self) -> list[float]:
+        self._marks[-1].synchronize()
+        return [start.elapsed_time(end) / 1000 for start, end in pairwise(self._marks)]
+
 
 T = TypeVar("T")
 Batches = Callable[[int], Batch]

@@ -14,7 +14,7 @@ import zoo
 from ablate.training.batch import Batch
 from ablate.training.probes import ProbeSpec, load
 from ablate.training.probes._kinds import GradientProbe, Parameter, ProbeSite, Reading, TapProbe, UpdateProbe
-from evals.reading.mode import in_evaluation_mode
+from evals.reading.passes import in_evaluation_mode
 from store.documents import ProbeRecord
 from zoo.site import Show
 

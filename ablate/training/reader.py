@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ablate.data.examples import Examples, HeldOutRows, Rows, width
+from ablate.data.corpus import Examples, HeldOutRows, Rows, width
 from ablate.training.batch import Batch
 from ablate.training.spec import TrainSpec
 from store.documents import HeldOutPart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ablate.training.spikes import loss_spikes
+from ablate.training.divergence import loss_spikes
 from store.documents import GradNorm, Quartiles
 
 if TYPE_CHECKING:

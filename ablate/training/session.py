@@ -14,28 +14,23 @@ from typing import TYPE_CHECKING, Literal
 import zoo
 from ablate.machine.numerics import Numerics
 from ablate.training.accumulation import Accumulation
-from ablate.training.attention_kernels import attention_text
 from ablate.training.average import ScoredWeights, WeightAverage
 from ablate.training.batch import Loss
-from ablate.training.checkpoint import HasState, TrainingProgress, load_state, save_state
 from ablate.training.compiling import compiled
-from ablate.training.distillation_loss import DistillationLoss
 from ablate.training.divergence import DivergenceWatch, final_reason
-from ablate.training.execution import DEFAULT, Execution
-from ablate.training.learner import Learner
+from ablate.training.execution import DEFAULT, Execution, refusal
+from ablate.training.learner import DistillationLoss, Learner
 from ablate.training.loop import TrainingStep, train
 from ablate.training.lora import Adapters
-from ablate.training.optim import build_optimizer, trained_part
+from ablate.training.optim import build_optimizer, trained_part, warmup_steps
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
 from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError
-from ablate.training.profiling import StepTrace
+from ablate.training.profiling import StepTrace, attention_text
 from ablate.training.reader import TrainingData, TrainingReader
-from ablate.training.refusals import refusal
-from ablate.training.schedule import warmup_steps
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
-from ablate.training.trained import source_model
+from ablate.training.trained import HasState, TrainingProgress, load_state, save_state, source_model
 from ablate.training.validation import HeldOutScores, Validation
 from store import Store
 from store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
@@ -43,7 +38,7 @@ from zoo.adapting import after_update, counts_of
 from zoo.attend import executed_backends
 
 if TYPE_CHECKING:  # it loads torch's FSDP
-    from ablate.training.sharding import Sharded
+    from ablate.training.process_group import Sharded
 
 LOG = logging.getLogger(__name__)
 SAVING = 0.01
@@ -152,7 +147,7 @@ class Session:
 
     def _shared_out(self) -> Sharded:
         """The model, sharded over the group."""
-        from ablate.training.sharding import Sharded  # noqa: PLC0415 (slow to load)
+        from ablate.training.process_group import Sharded  # noqa: PLC0415 (slow to load)
 
         return Sharded(self.model, self.numerics.device, self.group)
 

@@ -19,7 +19,6 @@ import torch._dynamo  # noqa: F401
 
 from ablate.running import phases
 from ablate.running.context import open_context
-from ablate.running.phases import training
 from ablate.study.reading import load_study
 from ablate.training import session
 from ablate.training.learner import Learner
@@ -66,11 +65,11 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
     "training steps": [(Learner, "learn")],
     "validation on the way": [(Validation, "on_the_way")],
     "final losses": [(Validation, "at_the_end")],
-    "model, optimizer, data": [(training, "Session")],
+    "model, optimizer, data": [(phases, "Session")],
     "logging": [(session.Session, "_note")],
-    "saving": [(session, "save_state"), (training, "keep_trained")],
+    "saving": [(session, "save_state"), (phases, "keep_trained")],
     "the rest of the loop": [(session.Session, "run")],
-    "ceiling of matrix products": [(training, "recent_peak_flops_per_second")],
+    "ceiling of matrix products": [(phases, "recent_peak_flops_per_second")],
     "measuring": [(phases, "measure")],
     "evaluating": [(phases, "evaluate")],
     "documents": [(phases, "run_phases")],

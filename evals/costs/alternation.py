@@ -14,10 +14,10 @@ from itertools import product
 from random import Random
 from typing import Any, NamedTuple
 
-from evals.costs.contention import waiting
+from evals.costs.clock import waiting
 from evals.costs.point import Phase, Point
 from evals.costs.spec import MeasureSpec
-from evals.reading.mode import evaluating
+from evals.reading.passes import evaluating
 from store.documents import CostPoint, Part
 from store.documents.costs import CROWDED, Work
 from zoo.model import Decoder

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 import zoo
-from evals.costs import matmul
-from evals.costs.bandwidth import copy_bytes_per_second, matvec_bytes_per_second
+from evals.costs import peaks
 from evals.costs.clock import Clock, seconds_of
 from evals.costs.devices import THIS, Device
+from evals.costs.peaks import copy_bytes_per_second, matvec_bytes_per_second
 from evals.costs.point import Point, rate
-from evals.reading.mode import evaluating
+from evals.reading.passes import evaluating
 from zoo.model import Decoder
 
 _LAYERS = 8
@@ -61,7 +61,7 @@ def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counte
         source="measured: a square matrix product, a copy, matrix–vector products, and a model dominated by overhead",
         memory_bytes=memory_bytes(device),
         bandwidth_bytes_per_second=copied,
-        flops_per_second={dtype: matmul.peak_flops_per_second(device, kind, clock=clock)},
+        flops_per_second={dtype: peaks.peak_flops_per_second(device, kind, clock=clock)},
         compute_share=1.0,
         bandwidth_share=min(1.0, matvec_bytes_per_second(device, kind, clock) / copied),
         overhead_seconds_per_layer=overhead_seconds_per_layer(kind, device, clock),

@@ -13,10 +13,9 @@ import torch
 import zoo
 from evals.costs.clock import Clock, quartiles
 from evals.costs.memory import available_bytes, peak_memory
-from evals.costs.prompts import beyond_positions
 from evals.costs.spec import NO_CACHE, PLAIN
-from evals.costs.timed_passes import DECODED, TimedPasses
-from evals.reading.mode import evaluating
+from evals.costs.timed_passes import DECODED, TimedPasses, beyond_positions
+from evals.reading.passes import evaluating
 from evals.reading.windows import Reason, unless_out_of_memory
 from store.documents import CachePoint, DecodePoint, PrefillPoint, SpeedPoint
 from zoo.attend import executed_backends

@@ -2,19 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
-from evals.costs.bandwidth import copy_bytes_per_second
-from evals.costs.cache_loss import loss_by_cache
+import numpy as np
+import torch
+from torch import Tensor
+
 from evals.costs.memory import keep_freed_memory
+from evals.costs.peaks import copy_bytes_per_second
 from evals.costs.point import Phase, Point, Turn, Turns
 from evals.costs.spec import MeasureSpec
 from evals.counting import counted, counting
-from evals.reading.causal import obstacle
-from evals.reading.mode import evaluating
-from evals.reading.windows import Reason, Text
-from store.documents import Measured, MeasureDocument
+from evals.reading.passes import Batches, evaluating, obstacle
+from evals.reading.windows import (
+    Floats,
+    Reader,
+    Reason,
+    Text,
+    mean,
+    means,
+    stderr,
+    stretches,
+    target_nats,
+    unless_out_of_memory,
+)
+from store.documents import CacheLoss, LossThroughCache, MeanNats, Measured, MeasureDocument
+from zoo.caches import CacheKind
+from zoo.caches.paged import OutOfPagesError
+from zoo.errors import SpecError
 from zoo.model import Decoder
+
+# Quality cost of a kind of cache: the loss of held-out text that is read through the cache.
+#
+# Text is read in chunks, so that all chunks but the first attend to earlier tokens as the cache stores them. Nothing is
+# sampled: every kind reads the same tokens. Standard errors are over windows.
+
+CHUNK = 64
+TOKENS = 16_384
+
+
+def loss_by_cache(model: Decoder, text: Text, kinds: Sequence[CacheKind], length: int) -> CacheLoss:
+    """Mean loss in nats per token through each kind of cache, in windows of `length` tokens, and for all but the first
+    kind its increase over the first.
+
+    A kind that the model does not support has a reason instead; so has a length that does not fit the model or text.
+    """
+    reader = Reader.of(model, text, length, "auto")
+    if reason := reader.reason(length):
+        return CacheLoss(length=length, reason=reason)
+    starts = stretches(len(text.tokens), [length], TOKENS, seed=0).starts
+    windows = torch.from_numpy(text.windows(starts, length))
+    rows = Batches("auto", model.spec.vocab_size).rows(length)
+    with evaluating(model):
+        found = {kind.label: _through(model, windows, kind, rows, length) for kind in kinds}
+    first, losses = found[kinds[0].label], {}
+    for name, value in found.items():
+        if isinstance(value, str):
+            losses[name] = LossThroughCache(reason=value)
+        else:
+            added = None if value is first or isinstance(first, str) else _mean(value - first)
+            losses[name] = LossThroughCache(nats_per_token=_mean(value), added=added)
+    return CacheLoss(length=length, windows=len(starts), kinds=losses)
+
+
+def _mean(nats: Floats) -> MeanNats:
+    return MeanNats(value=mean(means(nats)), stderr=stderr(means(nats)))
+
+
+def _through(model: Decoder, windows: Tensor, kind: CacheKind, rows: int, length: int) -> Floats | Reason:
+    """Nats of all targets, (windows, length), or the reason why there are none."""
+    parts = windows.split(rows)
+    try:
+        return unless_out_of_memory(lambda: np.concatenate([_nats(model, part, kind, length) for part in parts]))
+    except (SpecError, OutOfPagesError) as error:
+        return str(error)
+
+
+def _nats(model: Decoder, windows: Tensor, kind: CacheKind, length: int) -> Floats:
+    """windows: (B, R + 1) → nats of the last `length` tokens of each: (B, length)."""
+    windows = windows.to(model.device)
+    tokens = windows[:, :-1]
+    cache = model.new_cache(len(tokens), tokens.shape[1], kind=kind)
+    hidden = torch.cat([model.hidden(chunk, cache) for chunk in tokens.split(CHUNK, dim=1)], dim=1)
+    return target_nats(model, hidden[:, -length:], windows[:, -length:])
+
 
 _TURNS = 3
 """Number of turns into which each point's time is divided."""

@@ -13,7 +13,7 @@ import zoo
 from evals.evaluations import EvaluationSpec
 from evals.evaluations._passages import nothing, obstacle, plain, starts_of
 from evals.found import Found
-from evals.reading.mode import evaluating
+from evals.reading.passes import evaluating
 from evals.subject import HeldOutText, Subject
 from store.documents import JsonObject
 

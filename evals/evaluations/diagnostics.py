@@ -19,8 +19,7 @@ from evals.conditions import Conditions
 from evals.evaluations import EvaluationSpec
 from evals.found import Found
 from evals.option import Option, named_numbers, once, whole
-from evals.reading.batches import Batches
-from evals.reading.mode import evaluating
+from evals.reading.passes import Batches, evaluating
 from evals.reading.question import Question
 from evals.reading.windows import Floats
 from evals.subject import Data, Subject, SyntheticTask

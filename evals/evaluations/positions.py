@@ -22,8 +22,7 @@ from pydantic import AfterValidator, Field, PositiveInt
 from evals.evaluations import EvaluationSpec
 from evals.found import Found
 from evals.option import Option, whole
-from evals.reading.batches import Rows
-from evals.reading.causal import check_causal
+from evals.reading.passes import Rows, check_causal
 from evals.reading.windows import (
     Floats,
     Ints,

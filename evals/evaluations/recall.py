@@ -21,8 +21,7 @@ from pydantic import NonNegativeInt, PositiveInt
 from evals.conditions import Need, causal_models, shared_tokenizer
 from evals.evaluations import EvaluationSpec
 from evals.found import Found
-from evals.reading.batches import Rows
-from evals.reading.causal import check_causal
+from evals.reading.passes import Rows, check_causal
 from evals.reading.windows import (
     Floats,
     Ints,

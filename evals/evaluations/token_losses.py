@@ -11,7 +11,7 @@ from pydantic import Field
 from evals.evaluations import EvaluationSpec
 from evals.evaluations._passages import nothing, obstacle, plain, starts_of
 from evals.found import Found
-from evals.reading.mode import evaluating
+from evals.reading.passes import evaluating
 from evals.reading.windows import token_nats
 from evals.subject import HeldOutText, Subject
 from store.documents import JsonObject

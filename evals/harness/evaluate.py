@@ -20,8 +20,7 @@ from lm_eval.utils import handle_non_serializable
 from numpy.typing import NDArray
 
 from evals.found import Found
-from evals.harness.answering import results_of, seeded
-from evals.harness.choices import add_bits_per_byte
+from evals.harness.answering import add_bits_per_byte, results_of, seeded
 from evals.harness.lm import ZooLM
 from evals.harness.loading import by_size, load_tasks
 from evals.harness.selection import TaskSelection

@@ -19,9 +19,7 @@ from torch.nn import functional as F
 
 from evals.conventions import Bos, Conventions, Messages, TrainedConventions
 from evals.decoding import GenerationRequest, UnsupportedGenerationError, decode
-from evals.reading.batches import Batches, Rows, alike
-from evals.reading.causal import check_causal
-from evals.reading.mode import evaluating
+from evals.reading.passes import Batches, Rows, alike, check_causal, evaluating
 from store.answers import Answers
 from zoo.model import Decoder
 from zoo.settings.identity import canonical
@@ -49,7 +47,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     tokenizer: for a model that was trained here, its tokenizer, with `eos`, the token that ends a document, and `bos`;
         else the model's conventions (see `evals.conventions`), which include all three.
     context: the maximum number of tokens that the model reads at once; longer contexts lose their beginning.
-    batch: rows per forward pass, or `auto` (see `evals.reading.batches`).
+    batch: rows per forward pass, or `auto` (see `evals.reading.passes`).
     seed: seed of sampling, for tasks with a temperature.
     answers: a file that caches the model's answers (see `store.answers`).
     Raises NotCausalError for a model that is not causal, ValueError for other wrong arguments.

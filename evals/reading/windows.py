@@ -20,8 +20,7 @@ from torch.nn import functional as F
 
 from evals.costs.memory import is_out_of_memory
 from evals.counting import counted
-from evals.reading.batches import Batches, Rows
-from evals.reading.mode import evaluating
+from evals.reading.passes import Batches, Rows, evaluating
 from store.documents import JsonObject, JsonScalar, SampleRecord, Score
 from zoo.lengths import longest_text
 from zoo.loss import chunks_for

@@ -6,12 +6,17 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reports.judge.errors import ReportError
+from reports.judge.sentences import prefixed_range
 from reports.results.document import RecordedCurve, RecordedResult
 from store import StoreError, jsonfile
 from store.files import read_regular, write_text
+
+if TYPE_CHECKING:
+    from reports.results.document import RecordedResult
+
 
 MOST_BYTES = 60_000
 POINTS = (40, 20, 10, 0)
@@ -82,3 +87,17 @@ def read(path: Path) -> RecordedResult:
         raise ReportError(str(error)) from error
     except OSError as error:
         raise ReportError(f"{path} cannot be read: {error.strerror}") from error
+
+
+# Sizes of recorded results, in words.
+
+
+def size_of(result: RecordedResult) -> str:
+    """`56 k parameters, 5 seeds, baseline between bigrams and trigrams`."""
+    stands = f", baseline {result.standing}" if result.standing else ""
+    return f"{prefixed_range(result.setting.parameters)} parameters, {result.setting.seeds} seeds{stands}"
+
+
+def size_and_length(parameters: tuple[float, float], tokens: tuple[float, float]) -> str:
+    """`56 k parameters · 9.9 to 10 tokens per parameter`, from (smallest, largest) pairs."""
+    return f"{prefixed_range(parameters)} parameters · {prefixed_range(tokens)} tokens per parameter"

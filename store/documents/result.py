@@ -124,7 +124,7 @@ class ResultDocument(Document):
     tokens_per_second: Annotated[Quartiles | None, Unit("tokens/s")]
     """Training speed per step, without the first steps; null for an imported model."""
     loss_spikes: int | None
-    """Steps at which the training loss spiked (`ablate/training/spikes.py`); null for a run of at most 32 steps."""
+    """Steps at which the training loss spiked (`ablate/training/divergence.py`); null for a run of at most 32 steps."""
     loss_spike_steps: tuple[int, ...]
     """The first hundred such steps."""
     grad_norm: GradNorm

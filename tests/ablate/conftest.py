@@ -15,12 +15,12 @@ import torch
 
 import zoo
 from ablate.cli import main
-from ablate.data.examples import HeldOutRows
+from ablate.data.corpus import HeldOutRows
 from ablate.machine.numerics import enforce
 from ablate.running import rehearsing
 from ablate.training.spec import TrainSpec
-from evals.costs import matmul
-from evals.costs.matmul import peak_flops_per_second
+from evals.costs import peaks
+from evals.costs.peaks import peak_flops_per_second
 from store.documents import RunData, RunDocument
 
 
@@ -53,7 +53,7 @@ def measured_once(*how: Any, **options: Any) -> float:
 @pytest.fixture(autouse=True)
 def _speed_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan and every run measures it, which takes longer than to train a toy, and no question here is of it."""
-    monkeypatch.setattr(matmul, "peak_flops_per_second", measured_once)
+    monkeypatch.setattr(peaks, "peak_flops_per_second", measured_once)
 
 
 @pytest.fixture(autouse=True)

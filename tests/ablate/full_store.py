@@ -17,7 +17,7 @@ import torch
 import reports
 from ablate.checkpoints import Checkpoint
 from ablate.cli import main
-from ablate.training.checkpoint import TrainingProgress, save_state
+from ablate.training.trained import TrainingProgress, save_state
 from ablate.wings.search.storage import open_storage
 from store import Store, StudyFolder, checksum, index, stamps
 from store.answers import Answers, bind

@@ -19,7 +19,7 @@ import ablate.running.phases  # noqa: F401 (what copies would load)
 import reports  # noqa: F401
 from ablate.cli import main
 from ablate.machine.numerics import enforce
-from evals.costs import matmul
+from evals.costs import peaks
 from evals.evaluations import load_imports
 from store import Store, claims
 from tests.ablate.conftest import measured_once
@@ -82,8 +82,8 @@ class QuickSoak(Soak):
 
 def quick_soak(folder: Path) -> Soak:
     claims.BEAT_SECONDS = 0.1  # type: ignore[misc]
-    matmul.peak_flops_per_second, numerics = measured_once, enforce("cpu", "float32")
-    matmul.peak_flops_per_second(numerics.device, numerics.torch_dtype)  # here, so that copies know it
+    peaks.peak_flops_per_second, numerics = measured_once, enforce("cpu", "float32")
+    peaks.peak_flops_per_second(numerics.device, numerics.torch_dtype)  # here, so that copies know it
     soaked = QuickSoak(made_study(folder, RUNS, STEPS), folder / "soaked", random.Random(0), (0.01, 0.075))
     soaked.disturb(0.0)
     soaked.finish(folder / "control")

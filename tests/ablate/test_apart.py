@@ -13,7 +13,7 @@ from ablate.machine import apart as module
 from ablate.machine.apart import MeasuringError, apart, near
 from ablate.machine.numerics import Numerics
 from ablate.machine.recent import FOLDER
-from ablate.planning.speed import machine_speed
+from ablate.planning.durations import machine_speed
 
 
 def process_and_precision(noise: str) -> tuple[int, str]:

@@ -17,9 +17,9 @@ from ruamel.yaml import YAML
 
 import ablate
 from ablate.api.named import named_run
+from ablate.running import progress
 from ablate.running.context import open_context
 from ablate.running.engines import Event
-from ablate.running.progress import counts
 from ablate.study.reading import load_study
 from store import Store
 
@@ -393,7 +393,7 @@ def test_pages_are_rendered_again(store: Path) -> None:
 
 def test_an_evaluation_is_a_frame(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digest, lines = ablate.open(store).runs["digest"][0], list[str]()
-    monkeypatch.setattr(counts, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     found = ablate.evaluate(store / digest, tasks=["heldout_text"], limit=2, progress=lines.append)
     assert re.fullmatch(r"tasks (\d+)/\1", lines[-1])  # passes of the model over parts of the two texts
     (document,) = (store / digest).glob("evals-*.json")

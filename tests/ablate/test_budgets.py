@@ -12,11 +12,10 @@ import pytest
 
 import zoo
 from ablate.data import DataIdentity
-from ablate.planning.budgets import StepTime, Workload
 from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.make_plan import make_plan
 from ablate.planning.matching import MatchError, nearest, solve
-from ablate.planning.plan import Plan
+from ablate.planning.plan import Plan, StepTime, Workload
 from ablate.planning.plan_shown import matched_line, plan_json, plan_rows
 from ablate.planning.study_document import study_document
 from ablate.study.budget_spec import ParameterMatch

@@ -16,8 +16,8 @@ from ablate.cli import main
 from ablate.data import prepare
 from ablate.machine.environment import describe
 from ablate.machine.numerics import enforce
-from ablate.planning.budgets import Workload
 from ablate.planning.identity import digest_of
+from ablate.planning.plan import Workload
 from ablate.running.calibration import Calibration
 from ablate.running.engines.local import Pool
 from ablate.running.rehearsal import Rehearsal, Timed

@@ -380,7 +380,7 @@ def test_a_space_in_which_an_arm_finds_nothing_is_an_error_of_the_study(
     text = STUDY.replace("d_model: 8", "d_model: 32")
     heads, width = "block.mixer.heads: {range: [8, 16], step: 8}", "d_model: {range: [20, 28], step: 8}"
     tune = f"tune: {{space: {{{heads}, {width}}}, trials: 2}}\n"
-    monkeypatch.setattr("ablate.planning.sampling.MOST_ILLEGAL", 50)
+    monkeypatch.setattr("ablate.planning.trials.MOST_ILLEGAL", 50)
     with pytest.raises(StudyError, match=r"study.yaml:8:\d+: tune.space: none of 50 settings .* \(in arm pre\)"):
         gone_through(tmp_path, tuning(tune, text), lambda _: 1.0)
 

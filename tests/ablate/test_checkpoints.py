@@ -15,7 +15,7 @@ import ablate
 import zoo
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus, open_corpus
-from ablate.data.examples import Examples
+from ablate.data.corpus import Examples
 from ablate.data.tokenizers.bytes import byte_tokenizer
 from store import Store
 

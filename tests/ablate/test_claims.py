@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from ablate.running.scratch import scratch
+from ablate.running.request import scratch
 from store import LockedError, LostClaimError, Store, claims, processes
 from store.claims import FolderClaim, Watch, claimed
 from store.documents.claim import ClaimRecord, Count

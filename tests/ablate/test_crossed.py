@@ -17,11 +17,10 @@ import zoo
 from ablate.machine.numerics import enforce
 from ablate.study.reading import load_study
 from ablate.study.shipped_scales import shipped_scales
-from ablate.training import distillation_loss
+from ablate.training import learner
 from ablate.training.compiling import compiled, one_graph
-from ablate.training.execution import Execution
+from ablate.training.execution import Execution, refusal
 from ablate.training.process_group import ALONE, ProcessGroup
-from ablate.training.refusals import refusal
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
 from store import Store
@@ -102,7 +101,7 @@ def graphs_of(
 
     torch.compiler.reset()
     monkeypatch.setattr("ablate.training.session.compiled", partial(compiled, backend=as_it_is))
-    monkeypatch.setattr(distillation_loss, "source_model", lambda *_: zoo.build(model, seed=1))
+    monkeypatch.setattr(learner, "source_model", lambda *_: zoo.build(model, seed=1))
     with torch._dynamo.config.patch(fail_on_recompile_limit_hit=False), one_graph():
         numerics = enforce("cpu", "bfloat16")
         group = ProcessGroup(0, 2) if execution.devices > 1 else ALONE

@@ -16,8 +16,7 @@ import torch
 import ablate
 import zoo
 from ablate.cli import main
-from ablate.training.checkpoint import TrainingProgress, load_state, save_state
-from ablate.training.trained import trained_model
+from ablate.training.trained import TrainingProgress, load_state, save_state, trained_model
 from store import Store, StoreError, checksum
 from store.answers import Answers, AnswersError, check
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import ablate
-from ablate.planning.budgets import StepTime
 from ablate.planning.make_plan import make_plan
+from ablate.planning.plan import StepTime
 from store import Store
 from zoo.costs import cost
 

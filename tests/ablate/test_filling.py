@@ -20,7 +20,7 @@ from ablate.planning.make_plan import make_plan
 from ablate.running.request import Request
 from ablate.running.worker import carry_out
 from ablate.study.reading import load_study
-from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
+from ablate.training.objectives._holes import Filling, FillsHoles, HolesError
 from ablate.training.objectives.blank_infilling import BlankInfilling
 from ablate.training.objectives.masked import Masked
 from ablate.training.objectives.span_corruption import SpanCorruption

@@ -12,20 +12,20 @@ import torch
 
 import ablate
 from ablate.cli import main
-from ablate.machine.gpus import unlike_gpus
+from ablate.machine.environment import unlike_gpus
 from ablate.machine.numerics import enforce
 from ablate.planning.memory import MemoryNeed, Room, warnings
+from ablate.running import phases
 from ablate.running.context import open_context
 from ablate.running.engines import EngineError, load
 from ablate.running.engines.local import Pool
 from ablate.running.options import Options
-from ablate.running.phases import training
 from ablate.running.request import Request
 from ablate.training.execution import Execution
 from evals.costs.devices import device, names, published_flops_per_second
 from evals.costs.machine import room_bytes
-from evals.costs.matmul import peak_flops_per_second
 from evals.costs.memory import CONTEXT_BYTES, take_share
+from evals.costs.peaks import peak_flops_per_second
 from evals.costs.sensors import watched
 from store import Store
 from tests.ablate.test_memory import toy_study
@@ -121,10 +121,10 @@ def test_a_shared_gpu_has_the_utilisation_of_its_data_sheet_alone(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Products that are measured beside other runs are no ceiling."""
-    real_request, real_environment = Request.of, training.describe
+    real_request, real_environment = Request.of, phases.describe
     monkeypatch.setattr(Request, "of", lambda *given: real_request(*given).model_copy(update={"beside": 1}))
     on_gpu = {"device": H100}
-    monkeypatch.setattr(training, "describe", lambda *given: real_environment(*given).model_copy(update=on_gpu))
+    monkeypatch.setattr(phases, "describe", lambda *given: real_environment(*given).model_copy(update=on_gpu))
     shorter = ["--set", "seeds=1", "--set", "measure=null", "--set", "evals=null"]
     assert main(["run", str(study), "--store", str(tmp_path), "--engine", "inprocess", *shorter]) == 0
     results = [Store(tmp_path).read_result(digest) for digest in Store(tmp_path).runs()]

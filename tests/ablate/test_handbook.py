@@ -14,8 +14,8 @@ import pytest
 
 from ablate.cli import main
 from ablate.planning.claims import study_claims
+from ablate.study.complaints import StudyError
 from ablate.study.handbook import FOLDER, handbook
-from ablate.study.problems import StudyError
 from ablate.study.reading import load_study
 from ablate.study.written import shipped
 from ablate.wings.science.atlas import known_sources

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import ablate
 import zoo
-from ablate.planning.budgets import training_cost
+from ablate.planning.plan import training_cost
 from ablate.training.lora import Adapters, LoraSpec, check_lora, flops_change
 from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.spec import TrainSpec

@@ -21,7 +21,7 @@ from ablate.study.reading import load_study
 from ablate.study.study import StudyError
 from reports.judge.reading.curves import CurvePoint
 from reports.page.evaluations.diagnostics import AccuracyCurve, Rung, figure_of
-from reports.page.figures.style import ArmStyle
+from reports.page.figures.drawing import ArmStyle
 from reports.page.sections import draw
 from reports.page.summarising import summarise_study
 from store import Store

@@ -16,8 +16,8 @@ from torch._C._profiler import _EventType
 import ablate
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.planning.budgets import training_cost
 from ablate.planning.memory import Room, most_bytes
+from ablate.planning.plan import training_cost
 from ablate.training.accumulation import Accumulation
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner

@@ -8,12 +8,11 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from ablate.training.optim import CautiousDecay
 from ablate.training.optimizers import Trained
-from ablate.training.optimizers._cautious import CautiousDecay
-from ablate.training.optimizers._stacked_muon import StackedMuon, orthogonalised
 from ablate.training.optimizers.adamw import AdamW
 from ablate.training.optimizers.lion import Lion
-from ablate.training.optimizers.muon import Muon
+from ablate.training.optimizers.muon import Muon, StackedMuon, orthogonalised
 from ablate.training.optimizers.schedule_free import ScheduleFree
 from ablate.training.optimizers.sgd import SGD
 from ablate.training.optimizers.soap import SOAP

@@ -11,7 +11,7 @@ import pytest
 import reports
 from ablate.cli import main
 from ablate.planning.make_plan import make_plan
-from ablate.study.problems import StudyError
+from ablate.study.complaints import StudyError
 from ablate.study.reading import load_study
 from store import Store
 from tests.ablate.toy import run_toy, toy_study

@@ -17,11 +17,10 @@ from ablate.planning import identity
 from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.durations import BEGIN_SECONDS, EVALUATING_SECONDS, START_SECONDS, Duration, duration
 from ablate.planning.identity import canonical_model
-from ablate.planning.lengths import length_lines
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import plan_json, plan_rows
-from ablate.planning.study_document import study_arm, study_document
+from ablate.planning.study_document import length_lines, study_arm, study_document
 from ablate.study.reading import load_study
 from evals.costs.machine import Speed
 from store import Store

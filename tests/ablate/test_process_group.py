@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from ablate.cli import main
-from ablate.data.examples import Examples
+from ablate.data.corpus import Examples
 from ablate.machine.numerics import Numerics
 from ablate.running.engines import EngineError, load
 from ablate.running.engines.local import Pool

@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import reports
-from ablate.api.promoting import promote_effects
+from ablate.api.running import promote_effects
 from ablate.cli import main
 from ablate.study.promoting import write_study
 from ablate.study.reading import load_study

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import zoo
-from ablate.data.examples import HeldOutRows
+from ablate.data.corpus import HeldOutRows
 from ablate.machine.numerics import enforce
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner

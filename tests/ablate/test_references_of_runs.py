@@ -9,7 +9,7 @@ import pytest
 
 import ablate
 import reports
-from ablate.api.likely_standing import LikelyStanding
+from ablate.api.prospects import LikelyStanding
 from ablate.api.recorded import RESULTS
 from ablate.api.result import StudyResult
 from ablate.cli import main

@@ -10,12 +10,12 @@ import torch
 
 import reports
 import zoo
-from ablate.api.code_trust import refuse_code
+from ablate.api.study_argument import refuse_code
 from ablate.cli import main
 from ablate.planning.identity import request_digest
 from ablate.running.engines import Event
 from ablate.running.rehearsing import CalibrationError
-from ablate.study.problems import StudyError
+from ablate.study.complaints import StudyError
 from ablate.study.reading import load_study
 from ablate.training.trained import trained_model
 from evals.harness import selection

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from ablate.training.schedule import learning_rate, warmup_steps
+from ablate.training.optim import learning_rate, warmup_steps
 from ablate.training.spec import TrainSpec
 
 PEAK = 2.0

@@ -11,7 +11,6 @@ import torch
 import zoo
 from ablate.machine.numerics import enforce
 from ablate.training.batch import Batch
-from ablate.training.checkpoint import TrainingProgress
 from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import Execution
 from ablate.training.learner import seed_step
@@ -19,7 +18,7 @@ from ablate.training.loop import TrainingStep
 from ablate.training.reader import HeldOut
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
-from ablate.training.trained import keep_trained
+from ablate.training.trained import TrainingProgress, keep_trained
 from ablate.training.validation import bits_per_byte, validate
 from store import Store, StoreError, checksum
 from store.documents import RunNumerics, RunStart

@@ -10,7 +10,7 @@ import pytest
 
 from ablate.data.sources.hf import HfSource
 from ablate.planning.make_plan import make_plan
-from ablate.study.problems import StudyError
+from ablate.study.complaints import StudyError
 from ablate.study.reading import load_study
 from ablate.study.shipped_scales import shipped_scales
 from store.documents.study import SCALES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ablate.training.spikes import DEVIATIONS, WINDOW, loss_spikes
+from ablate.training.divergence import DEVIATIONS, WINDOW, loss_spikes
 
 
 def slow_spikes(losses: list[float]) -> list[int]:
@@ -25,7 +25,7 @@ def test_spikes_are_losses_far_above_their_running_median(monkeypatch):
     losses[[150, 300, 301]] += 1.5
     losses[200] -= 1.5  # a loss far below is no spike
     assert list(loss_spikes(losses)) == slow_spikes(list(losses)) == [150, 300, 301]
-    monkeypatch.setattr("ablate.training.spikes.AT_ONCE", 7)
+    monkeypatch.setattr("ablate.training.divergence.AT_ONCE", 7)
     assert list(loss_spikes(losses)) == [150, 300, 301]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from ablate.cli import main
 from ablate.commands import COMMANDS
-from ablate.commands._streams import make_writable
+from ablate.terminal import make_writable
 from tests.ablate.toy import toy_study
 from tests.test_imports import ROOT
 

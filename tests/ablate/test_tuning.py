@@ -11,8 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from ablate.planning.campaign import propose
-from ablate.planning.sampling import IllegalSpaceError
-from ablate.planning.trials import Settings, Tuned
+from ablate.planning.trials import IllegalSpaceError, Settings, Tuned
 from ablate.study.tune_spec import TuneSpec
 from store.documents.tuning import RATE
 

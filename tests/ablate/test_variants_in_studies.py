@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 import zoo
-from zoo.settings.axis import members
+from zoo.settings.axis import variants
+from zoo.settings.registry import members
 
 ROOT = Path(__file__).parents[2]
 KEYS = {
@@ -28,6 +29,10 @@ KEYS = {
 }
 """Settings that take a variant of each axis; a feature is a setting by its own name."""
 TEXT = ("claims", "question", "source")
+
+
+def choices_of(axis: str) -> list[str]:
+    return members(f"zoo.{axis}") if KEYS[axis] is None else list(variants(f"zoo.{axis}"))
 
 
 def settings(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str | None]]:
@@ -59,7 +64,7 @@ def shown() -> set[str]:
     return {
         f"{axis}.{name}"
         for axis, key in KEYS.items()
-        for name in members(f"zoo.{axis}")
+        for name in choices_of(axis)
         if any(name == (value if key else setting) and re.fullmatch(key or name, setting) for setting, value in found)
     }
 
@@ -72,7 +77,7 @@ def listed() -> list[tuple[str, str]]:
 
 def test_every_variant_stands_in_a_study_or_in_the_list_of_questions(shown: set[str]) -> None:
     names = [name for name, _ in listed()]
-    every = {f"{axis}.{name}" for axis in KEYS for name in members(f"zoo.{axis}")}
+    every = {f"{axis}.{name}" for axis in KEYS for name in choices_of(axis)}
     assert len(names) == len(set(names))
     assert set(names) | shown == every
     assert not set(names) & shown, "in a study by now"

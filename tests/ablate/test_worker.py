@@ -17,9 +17,9 @@ from ablate.machine.numerics import NumericsError
 from ablate.readable import clock, short
 from ablate.running.engines import EngineError, Event, load, names
 from ablate.running.engines.local import Pool, Slot
+from ablate.running.following import step_text
 from ablate.running.options import Options
 from ablate.running.progress import Lines
-from ablate.running.progress.following import step_text
 from ablate.running.request import Request
 from ablate.running.worker import carry_out, main
 from ablate.training.execution import Execution

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ablate.study.problems import StudyError
+from ablate.study.complaints import StudyError
 from ablate.study.yamlfile import parse_shipped, parse_yaml, read_yaml
 from tests.test_imports import ROOT
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from ablate.data import Corpus, DataError, open_corpus, parse, prepare
-from ablate.data.corpus import permuted
-from ablate.data.examples import Windows
+from ablate.data.corpus import Windows, permuted
 from ablate.data.splitting import SHARES
 from store.documents import HeldOutPart
 

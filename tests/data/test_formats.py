@@ -28,7 +28,7 @@ from ablate.data.tokenizers._encoder import EOS
 from ablate.data.tokenizers.bpe import train
 from ablate.data.tokenizers.bytes import byte_tokenizer
 from ablate.data.tokenizers.tiktoken import PATTERNS
-from ablate.study.problems import StudyError
+from ablate.study.complaints import StudyError
 from ablate.study.reading import load_study
 from tests.documents import text_meta_of
 

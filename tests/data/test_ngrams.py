@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from ablate.data.ngrams import kneser_ney_probabilities
+from ablate.data.references import kneser_ney_probabilities
 
 Gram = tuple[int, ...]
 

@@ -12,8 +12,14 @@ import numpy as np
 import pytest
 
 from ablate.data import Corpus, open_corpus, parse, prepare
-from ablate.data.ngrams import bigram_probabilities, kneser_ney_probabilities, unigram_probabilities
-from ablate.data.references import PIECES, references, spread
+from ablate.data.references import (
+    PIECES,
+    bigram_probabilities,
+    kneser_ney_probabilities,
+    references,
+    spread,
+    unigram_probabilities,
+)
 from store.documents.references import COUNTED, counted_tokens
 
 

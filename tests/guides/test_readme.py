@@ -14,7 +14,7 @@ from tests.guides.guide import ROOT
 from zoo import presets
 from zoo.block_spec import BlockSpec
 from zoo.hf._registry import families
-from zoo.settings import registry
+from zoo.settings.axis import variants
 from zoo.spec import ModelSpec
 
 FOLDERS = ("mixers", "sparsities", "positions", "positions.scalings", "ffns", "norms", "residuals", "caches")
@@ -79,10 +79,10 @@ def test_two_commands_do_everything_on_a_fresh_machine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_variant_is_named(folder: str) -> None:
-    assert set(registry.members(f"zoo.{folder}")) <= named()
+    assert set(variants(f"zoo.{folder}")) <= named()
 
 
 def test_nothing_is_named_that_there_is_not() -> None:
-    variants = {name for folder in FOLDERS for name in registry.members(f"zoo.{folder}")}
+    every = {name for folder in FOLDERS for name in variants(f"zoo.{folder}")}
     settings = {*ModelSpec.model_fields, *BlockSpec.model_fields}
-    assert named() <= variants | settings | set(presets.names())
+    assert named() <= every | settings | set(presets.names())

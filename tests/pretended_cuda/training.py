@@ -12,10 +12,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.training import distillation_loss, loop, session
+from ablate.training import learner, loop, session
 from ablate.training.batch import Batch
 from ablate.training.execution import Execution
-from ablate.training.laps import Laps
+from ablate.training.loop import Laps
 from ablate.training.session import Session
 from store import Store
 from store.documents import RunTeacher
@@ -77,7 +77,7 @@ def imagine() -> None:
     loop.prefetch = map  # a mode of fake tensors is not for two threads
     torch.nn.Module._apply = lambda module, _: module  # it would swap weights, which fake ones are where they belong
     session.initial_model = lambda _, identity: decoder(zoo.parse(identity.model))
-    distillation_loss.source_model = lambda *_: decoder(zoo.load("small", **SMALL))
+    learner.source_model = lambda *_: decoder(zoo.load("small", **SMALL))
 
 
 def decoder(spec: zoo.ModelSpec) -> zoo.Decoder:

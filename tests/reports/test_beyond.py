@@ -20,10 +20,10 @@ from reports.judge.findings.noise import study_noise
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.summary import open_arms
 from reports.judge.findings.verdicts import decide
-from reports.judge.noise.penalty import UNBOUNDED
+from reports.judge.noise.difference import UNBOUNDED
 from reports.page.wording import finding_words, method_words, rate_words
-from reports.page.wording.markup import LATEX
 from reports.page.wording.summary_json import documents
+from reports.page.wording.table import LATEX
 from store import Store
 from store.documents import StudyTrial, StudyTuning
 from store.documents.tuning import RATE

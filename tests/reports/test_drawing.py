@@ -9,8 +9,7 @@ import pytest
 from plotly.subplots import make_subplots
 
 from reports.page.figures.base import NEUTRAL
-from reports.page.figures.drawing import PLAIN, Drawing, Part
-from reports.page.figures.style import blank
+from reports.page.figures.drawing import PLAIN, Drawing, Part, blank
 
 
 def as_plotly(drawing: Drawing) -> Any:

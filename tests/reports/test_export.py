@@ -11,8 +11,7 @@ import pytest
 
 from ablate.cli import main
 from reports.page.html import export
-from reports.page.wording.markup import latex, markdown
-from reports.page.wording.table import Table
+from reports.page.wording.table import Table, latex, markdown
 from tests.reports.browsing import no_chromium
 from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
 

@@ -16,7 +16,7 @@ import reports
 from reports.judge.claims.evidence import UNDECIDED
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collect import collect
-from reports.judge.scores.items import ItemDifference, _over_items, item_differences
+from reports.judge.scores import ItemDifference, _over_items, item_differences
 from reports.judge.statistics.crossed import crossed
 from reports.page.sections import draw
 from reports.page.sections.items import verdict

@@ -17,8 +17,7 @@ from ablate.cli import main
 from reports.judge.findings.history import history
 from reports.judge.findings.judging import difference_claim, differences
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.findings.verdicts import compare, decide
-from reports.judge.findings.withheld import REPEATED
+from reports.judge.findings.verdicts import REPEATED, compare, decide
 from reports.judge.statistics.simultaneous import Evidence
 from reports.page.html.page import render_page
 from reports.page.wording import finding_words, method_words

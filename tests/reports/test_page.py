@@ -15,7 +15,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import reports
 from reports.page.figures import CONFIG
-from reports.page.figures.style import PALETTE, label, looks
+from reports.page.figures.drawing import PALETTE, label, looks
 from reports.page.html.templating import CARTESIAN, coded, plotly_js
 from reports.page.sections import draw
 from reports.page.sections.losses import Losses

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from reports.page.figures.style import PALETTE
+from reports.page.figures.drawing import PALETTE
 
 Floats = NDArray[np.float64]
 

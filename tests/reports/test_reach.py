@@ -20,6 +20,7 @@ from ablate.study.reading import load_study
 from ablate.wings.science import beside
 from ablate.wings.science.atlas import gathered, known_sources, study_files
 from ablate.wings.science.cards import cards
+from ablate.wings.science.counting_signs import counted
 from ablate.wings.science.findings import findings
 from ablate.wings.science.registering import registered_content
 from ablate.wings.science.site import atlas_pages
@@ -29,7 +30,6 @@ from reports.judge.reach.kept_signs import Conditions, Group, Growth, KeptSigns,
 from reports.judge.reach.outcomes import outcome_at
 from reports.page.wording.claim_words import line
 from reports.results import files
-from reports.results.counting_signs import counted
 from reports.results.storing import result_of
 from store import StudyFolder
 from store.documents import StudyClaim
@@ -122,7 +122,7 @@ def test_signs_are_counted_anew_from_the_losses_that_were_recorded() -> None:
     last = {arm["name"]: arm["difference"]["mean"] if arm["difference"] else 0.0 for arm in plain["arms"]}
     packaged = kept_signs.table()
     assert packaged == counted(files.read(SOURCE)), (
-        f"out of date: python -m reports.results.counting_signs {SOURCE.relative_to(ROOT)}"
+        f"out of date: python -m ablate.wings.science.counting_signs {SOURCE.relative_to(ROOT)}"
     )
     assert len(last) == packaged.arms > 3 and packaged.growths
     for growth, rung in zip(packaged.growths, plain["rungs"], strict=True):

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from reports.judge.findings.study_summary import MeanScore
-from reports.judge.scores.signal import signal_to_noise
+from reports.judge.findings.study_summary import MeanScore, signal_to_noise
 
 
 def _arms(*scores: tuple[float | None, float | None]) -> Any:

@@ -14,7 +14,7 @@ from scipy import stats
 import reports
 from reports.judge.errors import ReportError
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
-from reports.page.figures.style import looks
+from reports.page.figures.drawing import looks
 from reports.page.sections import difference_curves
 from reports.page.sections.difference_curves import DifferenceCurves
 from reports.page.sections.losses import Losses

@@ -10,19 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reports.judge.statistics.costs import surely_dominated
 from reports.judge.statistics.estimates import Estimate
-from reports.judge.statistics.front import surely_dominated
 from reports.page.figures.against import LossDifferences, Ratios
-from reports.page.figures.labels import PLACES, label_places, readable
-from reports.page.figures.plane import NO_BAR, Plane
-from reports.page.figures.style import looks
+from reports.page.figures.drawing import looks
+from reports.page.figures.plane import NO_BAR, PLACES, Plane, label_places, readable
 from reports.page.html.page import render_page
 from reports.page.html.trade_offs import Studied, render_trade_offs
 from reports.page.sections import draw
 from reports.page.summarising import summarise_study
 from reports.page.wording import finding_words
 from reports.page.wording.cost_words import change_of, clear_costs, costs
-from reports.page.wording.length_words import conditions
+from reports.page.wording.input_words import conditions
 from tests.reports.browsing import data_of
 from tests.reports.factory import Arm, StudyOf, changed, typical
 

@@ -19,7 +19,7 @@ from ablate.planning.trials import Tuned
 from ablate.study.tune_spec import FINE, TuneSpec, rates_around
 from reports.judge.findings.noise import StudyNoise, study_noise
 from reports.judge.findings.verdicts import compare, decide
-from reports.judge.noise.penalty import NOTHING
+from reports.judge.noise.difference import NOTHING
 from reports.judge.statistics.estimates import Floats
 from reports.judge.statistics.ledger import FIRST_SHARE
 from reports.page.wording import finding_words, rate_words

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.planning.looks import looks
+from ablate.planning.foresight import looks
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.summary import open_arms
 from reports.judge.findings.verdicts import compare, decide

@@ -9,8 +9,7 @@ import torch
 
 import zoo
 from zoo.attend import BACKENDS, attend, attention_backend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.conformance.combinations import random_model, random_tokens
 
 DENSE = [name for name in BACKENDS if name not in ("sparse", "varlen")]

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tests.zoo.slow import close, convolved, layer_of, linear, project, random_stream, rms, run, write
-from zoo.mixers._decayed import decayed_scores
+from zoo.mixers._decay import decayed_scores
 from zoo.mixers.gla import GatedLinearAttention
 from zoo.mixers.kda import KimiDeltaAttention
 from zoo.mixers.lightning import LightningAttention

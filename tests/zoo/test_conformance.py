@@ -237,7 +237,7 @@ def test_what_is_not_finite_is_not_said_to_have_no_gradient(
         fault(model)
         return model
 
-    monkeypatch.setattr("zoo.conformance.gradients.random_model", broken)
+    monkeypatch.setattr("zoo.conformance.flops.random_model", broken)
     with pytest.raises(ConformanceError, match=words):
         checks.gradients(CheckSubject(SMALL))
 

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import zoo
-from zoo.distillation import SoftTargets
-from zoo.loss import BatchShare
+from zoo.loss import BatchShare, SoftTargets
 
 
 def model(seed: int, **edits: Any) -> zoo.Decoder:

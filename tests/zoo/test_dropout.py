@@ -8,8 +8,7 @@ import torch
 
 import zoo
 from zoo.attend import attend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.conformance.matrix import SMALL
 from zoo.site import ForwardPass

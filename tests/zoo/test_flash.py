@@ -18,9 +18,8 @@ from zoo.attending import fused, varlen_trial
 from zoo.attending import varlen as windows
 from zoo.attending.fused import use_flash_3
 from zoo.attending.needs import Needs
-from zoo.attending.scoring import Scoring
 from zoo.attending.varlen import HAS_WINDOWS
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 
 T, WINDOW, HEADS = 21, 5, 4
 

@@ -19,8 +19,7 @@ import zoo
 from zoo.attend import attend, attention_backend, executed_backends, pick
 from zoo.attending.fused import in_groups
 from zoo.attending.needs import Needs
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers._cross import OfMemory
 from zoo.sparsities.bigbird import BigBird

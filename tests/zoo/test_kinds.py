@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 import zoo
 from zoo.attend import attend, attention_backend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.conformance.checking import conforms
 from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.costs_decoding import decode_cost

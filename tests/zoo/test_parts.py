@@ -13,9 +13,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import zoo
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.distillation import SoftTargets
 from zoo.ffns._dense import features
-from zoo.loss import Head, Sums, next_token_loss
+from zoo.loss import Head, SoftTargets, Sums, next_token_loss
 from zoo.site import ForwardPass
 
 

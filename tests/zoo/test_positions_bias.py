@@ -14,8 +14,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 import zoo
 from zoo.attend import attend, attention_backend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.positions.alibi import ALiBi
 from zoo.positions.t5 import T5

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attend import attend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.kernels.precision import at_default_precision
 
 

@@ -14,9 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 import zoo
 from zoo.attend import attend, attention_backend
 from zoo.attending import plain
-from zoo.attending import scores as shown_scores
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending import plain as shown_scores
+from zoo.attending.visible import Scoring, Visible
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.ffns._moe import MoE
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import zoo
 from tests.zoo.slow import close, layer_of, linear, random_stream, run
-from zoo.ffns.rwkv6 import GatedChannelMix
+from zoo.ffns.rwkv import GatedChannelMix
 from zoo.mixers.rwkv6 import RWKV6, scan_before
 from zoo.site import ForwardPass, LayerSite
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 import zoo
 from tests.zoo.slow import close, layer_of, linear, random_stream, run
 from zoo import presets
-from zoo.ffns.rwkv7 import ChannelMix
+from zoo.ffns.rwkv import ChannelMix
 from zoo.mixers.rwkv7 import RWKV7
 from zoo.site import ForwardPass, LayerSite
 

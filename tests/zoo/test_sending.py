@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.waits import no_waits
-from zoo.kernels.sending import on_device
+from zoo.kernels.compiling import on_device
 
 VALUES = ([0.1, 2**-0.5, 3.0], [[1, 2], [3, 4]], [])
 

@@ -17,8 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import zoo
 from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
 from zoo.attend import attend, attention_backend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers.attention import Attention
 from zoo.positions.nope import NoPE

@@ -12,7 +12,7 @@ from transformers import XLNetConfig
 from transformers.models.xlnet.modeling_xlnet import XLNetModel, XLNetRelativeAttention
 
 import zoo
-from ablate.planning.budgets import training_cost
+from ablate.planning.plan import training_cost
 from ablate.training.spec import TrainSpec
 from tests.zoo.slow import close, layer_of, mix, project, random_stream, run, write
 from zoo.conformance.combinations import random_model, random_tokens

@@ -10,8 +10,7 @@ from torch.nn import functional as F
 from zoo.attending.blocks import fold, unfold, with_previous
 from zoo.attending.fused import sdpa
 from zoo.attending.needs import Needs
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.settings.axis import number
 
 

@@ -19,9 +19,8 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
 from zoo.attending.needs import Needs
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
-from zoo.kernels.distinct_code import distinct_code
+from zoo.attending.visible import Scoring, Visible
+from zoo.kernels.compiling import distinct_code
 from zoo.kernels.precision import as_autocast_has_it
 from zoo.kernels.tracing import is_fake
 

@@ -13,8 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from zoo.attending.blocks import by_group, by_head
 from zoo.attending.needs import Needs
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 
 WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """All kernels but cuDNN's, which takes 40 to 400 ms to plan each new shape: training has one shape, evaluation and

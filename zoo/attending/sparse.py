@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from zoo.attending.needs import Needs
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 
 
 def obstacle(needs: Needs) -> str | None:

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from zoo.attending.needs import Needs
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.kernels.precision import as_autocast_has_it
 from zoo.kernels.trial import trial_fault, trial_of
 from zoo.settings.axis import number

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from zoo.attend import attend, attention_backend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.kernels.trial import WRONG, close_to, poison_freed_memory
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from zoo.caches import CacheKind
 from zoo.caching.cache import Cache, Rollback, TokenCache, uncached
 from zoo.errors import UnsupportedError
-from zoo.kernels.sending import on_device
+from zoo.kernels.compiling import on_device
 
 if TYPE_CHECKING:
     from zoo.mixers import MixerLayer

@@ -8,7 +8,7 @@ from zoo.block_spec import BlockSpec
 from zoo.compatibility.traits import Claim, Ground, check_claims
 from zoo.errors import SpecError, under
 from zoo.features import Model
-from zoo.mixers._reuse import check_lenders
+from zoo.mixers._heads import check_lenders
 
 
 def check_layers(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str, ...]) -> None:

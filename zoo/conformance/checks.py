@@ -18,8 +18,7 @@ from zoo.caching.kinds import cache_kind
 from zoo.caching.parts import PartsCache
 from zoo.caching.states import TokenStateCache
 from zoo.conformance.combinations import ENCODED, PREFIX, held_by, of_rows
-from zoo.conformance.flops import flops, needed_flops
-from zoo.conformance.gradients import silent_parameters
+from zoo.conformance.flops import flops, needed_flops, silent_parameters
 from zoo.conformance.subject import (
     LENGTH,
     NOT_APPLICABLE,

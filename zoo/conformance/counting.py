@@ -16,8 +16,7 @@ from torch.utils.flop_counter import flop_registry
 
 import zoo
 from zoo.attending import plain
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.conv import ShortConv
 from zoo.features.chunks import Chunking
 from zoo.ffns._experts import Experts

@@ -13,9 +13,8 @@ from zoo.decode.beam import Beams, BeamSearch, beam_search
 from zoo.decode.compiled import compiled_step, roomy_cache
 from zoo.decode.generate import generate, steps
 from zoo.decode.lookahead import lookahead
-from zoo.decode.sampling import Sampling
+from zoo.decode.sampling import NEVER, Sampling, Stop
 from zoo.decode.speculative import Speculated, Speculation, speculate
-from zoo.decode.stopping import NEVER, Stop
 
 __all__ = [
     "NEVER",

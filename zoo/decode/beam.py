@@ -11,7 +11,7 @@ from torch import Tensor
 
 from zoo.caching.cache import Cache
 from zoo.decode.generate import cache_for, divided, next_logits
-from zoo.decode.stopping import NEVER, Stop
+from zoo.decode.sampling import NEVER, Stop
 from zoo.model import Decoder
 from zoo.settings.axis import Spec
 from zoo.settings.explain import checked

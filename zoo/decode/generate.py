@@ -12,8 +12,7 @@ from torch.nn import functional as F
 
 from zoo.caching.cache import Cache
 from zoo.decode.compiled import NextLogits, check_given, compiled_step, roomy_cache
-from zoo.decode.sampling import Sampling
-from zoo.decode.stopping import NEVER, Stop
+from zoo.decode.sampling import NEVER, Sampling, Stop
 from zoo.model import Decoder
 from zoo.settings.explain import checked
 from zoo.site import Given

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from zoo.caching.cache import Cache
 from zoo.decode.generate import divided
-from zoo.decode.sampling import draw
+from zoo.decode.sampling import NEVER, Stop, draw
 from zoo.decode.speculative import Distribution, Speculated, Speculation, Writer
-from zoo.decode.stopping import NEVER, Stop
 from zoo.errors import UnsupportedError
 from zoo.features.mtp import MtpModule, MtpModules
 from zoo.model import Decoder

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from zoo.caching.cache import Cache
 from zoo.decode.generate import cache_for, divided, next_logits
-from zoo.decode.sampling import Sampling, draw
-from zoo.decode.stopping import NEVER, Stop
+from zoo.decode.sampling import NEVER, Sampling, Stop, draw
 from zoo.errors import UnsupportedError
 from zoo.model import Decoder
 from zoo.settings.explain import checked

@@ -12,7 +12,7 @@ from zoo.hf._version import MAJOR
 from zoo.positions import Position
 from zoo.positions.rope import RoPE
 from zoo.positions.scalings import Scaling
-from zoo.positions.scalings.dynamic import Dynamic
+from zoo.positions.scalings.by_factor import Dynamic
 from zoo.positions.scalings.yarn import YaRN
 from zoo.settings.edits import SpecJson
 from zoo.settings.explain import explain

@@ -16,7 +16,7 @@ from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import BIAS, WIDTH, Key, Keys
 from zoo.hf._layered_experts import ListedExperts
 from zoo.positions.rope import RoPE
-from zoo.positions.scalings.ntk import NTK
+from zoo.positions.scalings.by_factor import NTK
 from zoo.settings.edits import SpecJson
 
 

@@ -10,8 +10,7 @@ from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from zoo.attend import attend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache, kept_by
 from zoo.caching.parts import EncoderCache
 from zoo.compatibility.traits import Operation, Operations

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from zoo.caching.cache import LayerCache
 from zoo.kernels.fla import can_scan
-from zoo.mixers._decayed import assembled, decayed_scores
+from zoo.mixers._decay import assembled, decayed_scores
 from zoo.mixers._scan import (
     STATE,
     ScanChunks,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from zoo.caching.cache import LayerCache
-from zoo.mixers._decayed import decayed_scores
+from zoo.mixers._decay import decayed_scores
 from zoo.mixers._delta import inversion_flops, unit_inverse
 from zoo.mixers._scan import (
     STATE,

@@ -3,25 +3,50 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt
+import torch
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from torch import Tensor
 
 from zoo.attending.blocks import scores_computed
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, Operations
 from zoo.conv import conv_cost
 from zoo.errors import SpecError, under
 from zoo.mixers import SELF_ALONE, Mixer
-from zoo.mixers._heads import GATE, Biases, Gate, check_kv_heads, default_head_dim, gate_features
-from zoo.mixers._reuse import check_reuse
-from zoo.mixers._temperature import Temperature
+from zoo.mixers._heads import GATE, Biases, Gate, check_kv_heads, check_reuse, default_head_dim, gate_features
 from zoo.norms import Norm
 from zoo.positions import Position
 from zoo.positions.rope import RoPE
-from zoo.settings.axis import Choice, is_off, number
+from zoo.settings.axis import Choice, Spec, is_off, number
 from zoo.settings.field_tags import Dropout, Fact, HeadFeatures, Heads, MaxInTests, Supports, ValuesInTests
-from zoo.site import Keys, PartCost, attention_cost, mean_keys
+from zoo.site import ForwardPass, Keys, PartCost, attention_cost, mean_keys
 from zoo.sparsities import Sparsity
+
+# Attention temperature: queries grow with their position, so that attention stays sharp in long texts.
+
+
+class Temperature(Spec):
+    """q ← q · (1 + c log(1 + ⌊(p + offset) / f⌋)) for the query at position p, counted from 0.
+
+    Used in Llama 4 (Meta 2025, https://github.com/meta-llama/llama-models) on layers without positions, with offset 1,
+    and in Ministral 3 on all layers, with offset 0.
+    """
+
+    supports: ClassVar[Operations] = EVERY_OPERATION
+
+    coefficient: PositiveFloat = 0.1
+    """c: growth of queries per unit of the logarithm."""
+    floor: PositiveInt = 8192
+    """f: shorter texts, in tokens, are unaffected."""
+    offset: NonNegativeInt = 1
+    """Number added to a query's position p before the division by f."""
+
+    def scale(self, q: Tensor, step: ForwardPass) -> Tensor:
+        """q: (B, H, T, d) → the same shape."""
+        places = step.positions.clamp(min=0).float()
+        factor = 1 + self.coefficient * torch.log1p(((places + self.offset) / self.floor).floor())
+        return q * factor.view(-1, 1, q.shape[2], 1).to(q.dtype)
 
 
 class MultiHead(Mixer):
@@ -76,7 +101,7 @@ class MultiHead(Mixer):
     value_residual: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
     """Whether values are mixed with the first layer's (ResFormer, Zhou et al. 2024, arXiv:2410.17897)."""
     reuse_kv: Annotated[bool, Field(exclude_if=is_off), ValuesInTests(), Supports(*EVERY_OPERATION)] = False
-    """Whether keys and values are those of a layer below (see `zoo.mixers._reuse`)."""
+    """Whether keys and values are those of a layer below (see `zoo.mixers._heads`)."""
     dropout: Dropout = 0.0
     """Dropout on attention weights, in training."""
 

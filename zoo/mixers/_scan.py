@@ -14,7 +14,7 @@ from zoo.caching.cache import LayerCache, kept_by
 from zoo.caching.states import StateCache
 from zoo.kernels.fla import can_scan, fla_scan
 from zoo.kernels.precision import at_default_precision, in_float32
-from zoo.mixers._decayed import decayed_score_flops, decayed_scores
+from zoo.mixers._decay import decayed_score_flops, decayed_scores
 
 STATE = "state"
 """Name of the state in a layer's cache."""
@@ -142,7 +142,7 @@ def scan(
 
     Within a chunk, let c_i be the decay summed up to token i, and S the state before the chunk:
 
-    (1) O = (Q Kᵀ ⊙ exp(c_i − c_j)) V + (e^c ⊙ Q) S, with j ≤ i (per feature: see `zoo.mixers._decayed`)
+    (1) O = (Q Kᵀ ⊙ exp(c_i − c_j)) V + (e^c ⊙ Q) S, with j ≤ i (per feature: see `zoo.mixers._decay`)
     (2) S ← e^{c_C} S + (exp(c_C − c) ⊙ K)ᵀ V
 
     With a rank, T counts rows, `rank` per token. All queries of a token read the state after all its keys and values

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.attend import attend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.caching.states import StateCache, TokenStateCache
 from zoo.compatibility.traits import EVERY_OPERATION, OF_MODULES, Operations
@@ -22,10 +21,19 @@ from zoo.conv import CONV, ShortConv
 from zoo.errors import SpecError, UnsupportedError
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._heads import GATE, ForgetGate, NormPerHead, OutputGate, ValueResidual, decay_bias, with_others
+from zoo.mixers._heads import (
+    GATE,
+    ForgetGate,
+    NormPerHead,
+    OutputGate,
+    ValueResidual,
+    borrowed,
+    decay_bias,
+    lend,
+    with_others,
+)
 from zoo.mixers._linear import split, split_by
 from zoo.mixers._multi_head import MultiHead
-from zoo.mixers._reuse import borrowed, lend
 from zoo.positions import Queries
 from zoo.projections import joint_product, project_all
 from zoo.settings.axis import is_off, number

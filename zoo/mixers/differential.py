@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.attend import attend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.errors import SpecError
 from zoo.mixers import MixerLayer

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Scoring
 from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.init import Linear
 from zoo.mixers import MixerLayer

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attend import note, offer_taps
-from zoo.attending.scores import scores_of
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.plain import scores_of
+from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError

@@ -10,8 +10,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from zoo.attend import attend
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError, UnsupportedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, cast
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -10,23 +10,57 @@ from torch import Tensor, nn
 
 from zoo.attend import attend
 from zoo.attending.blocks import scores_computed
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.errors import SpecError, under
 from zoo.init import Linear
+from zoo.kernels.precision import in_float32
 from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
 from zoo.mixers._heads import Gate, OutputGate, gate_features
-from zoo.mixers._latent_norms import KeyNorms, LatentNorms
 from zoo.mixers._linear import split
 from zoo.norms import Norm
-from zoo.norms.rmsnorm import RMSNorm
+from zoo.norms.rmsnorm import RMSNorm, RMSNormLayer
 from zoo.positions import Position
 from zoo.positions.rope import RoPE
 from zoo.settings.axis import Choice, Examples, is_off, number
 from zoo.settings.field_tags import Dropout, Fact, Features, HeadFeatures, Heads, MaxInTests
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
+
+# Norms of queries and keys for attention whose keys are projected from a cached latent.
+
+
+class KeyNorms(NamedTuple):
+    """own: position-free keys before their norm, (B, H, S, n), None if unknown; inverse_rms: 1/rms, (B, H, S, 1)."""
+
+    own: Tensor | None
+    inverse_rms: Tensor
+
+
+class LatentNorms(nn.Module):
+    """RMSNorms of queries and keys, separate for features without positions and features with them. Han et al. 2026,
+    arXiv:2606.16310.
+
+    q_n ← rms(q_n) ⊙ g, k_n ← W_k c / rms(W_k c) ⊙ g', and the same for q_r and k_r before positions. A head's q_nᵀ k_n
+    is (W_kᵀ (g' ⊙ q_n))ᵀ c / rms(W_k c): the gains move to the queries, as W_k does, and one number remains of a key's
+    norm.
+    """
+
+    def __init__(self, norm: Norm, nope_dim: int, rope_dim: int) -> None:
+        super().__init__()
+        self.eps = cast(RMSNorm, norm).eps
+        self.q_nope, self.k_nope = (cast(RMSNormLayer, norm.build(nope_dim)) for _ in range(2))
+        self.q_rope, self.k_rope = (norm.build(rope_dim) for _ in range(2))
+
+    def inverse_rms(self, keys: Tensor) -> Tensor:
+        """1/rms of keys: (B, H, T, n) → (B, H, T, 1)."""
+        found = in_float32(lambda k: torch.rsqrt(k.square().mean(-1, keepdim=True) + self.eps), keys)
+        return found.to(keys.dtype)
+
+    def with_gain(self, x: Tensor) -> Tensor:
+        """Apply the keys' gain g' to normalised keys or, if these do not have it, to queries: (…, n)."""
+        gain = self.k_nope.gain
+        return x if gain is None else x * (gain + self.k_nope.gain_offset)
 
 
 class MLA(Mixer):

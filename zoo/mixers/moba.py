@@ -10,8 +10,7 @@ from torch import Tensor
 
 from zoo.attend import attend
 from zoo.attending.blocks import by_group, by_head
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.compatibility.traits import Operation, Operations
 from zoo.init import Linear

@@ -12,9 +12,8 @@ from torch.nn import functional as F
 
 from zoo.attend import note
 from zoo.attending.blocks import by_group, by_head
-from zoo.attending.scores import masked, with_sinks
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.plain import masked, with_sinks
+from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.caching.states import StateCache, TokenStateCache
 from zoo.compatibility.traits import Operation, Operations

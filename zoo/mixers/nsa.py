@@ -11,8 +11,7 @@ from torch.nn import functional as F
 
 from zoo.attend import attend, note
 from zoo.attending.blocks import by_group, by_head, scores_computed
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.caching.parts import BlockCache
 from zoo.compatibility.traits import Operation, Operations

@@ -11,10 +11,10 @@ from torch.nn import functional as F
 
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import OF_MODULES, Operations
-from zoo.conv import on_text
+from zoo.conv import SHIFT, TokenShift, mixed, on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._decayed import decayed_scores
+from zoo.mixers._decay import decayed_scores
 from zoo.mixers._heads import NormPerHead
 from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, split
 from zoo.mixers._rwkv import sizes_in
@@ -23,7 +23,6 @@ from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
 from zoo.settings.axis import Choice, Examples, number
 from zoo.settings.field_tags import Features, HeadFeatures, Heads
-from zoo.shift import SHIFT, TokenShift, mixed
 from zoo.site import ForwardPass, LayerSite
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import OF_MODULES, Operations
-from zoo.conv import on_text
+from zoo.conv import SHIFT, TokenShift, mixed, on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._dplr import DPLRCost, dplr_scan
@@ -24,7 +24,6 @@ from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
 from zoo.settings.axis import Choice, Examples, number
 from zoo.settings.field_tags import Features, HeadFeatures, Heads
-from zoo.shift import SHIFT, TokenShift, mixed
 from zoo.site import ForwardPass, LayerSite
 
 READERS = {"r": 0.2, "w": 0.9, "k": 0.7, "v": 0.7, "a": 0.9, "g": 0.2}

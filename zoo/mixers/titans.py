@@ -16,7 +16,7 @@ from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import CONV, on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._decayed import pairwise
+from zoo.mixers._decay import pairwise
 from zoo.mixers._delta import inversion_flops, unit_inverse
 from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, split, unit
 from zoo.mixers._scan import STATE, ScanChunks, ScanCost, stepwise

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from zoo.compatibility.traits import EVERY_OPERATION, OF_MODULES, Operation, Operations
 from zoo.errors import SpecError
-from zoo.kernels.sending import on_device
+from zoo.kernels.compiling import on_device
 from zoo.positions import BiasLayer, Position, PositionLayer
 from zoo.settings.axis import Examples
 from zoo.settings.field_tags import Supports

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.residuals import MakeNorm, ResidualLayer
-from zoo.residuals._plain import Placed, PlacedLayer
+from zoo.residuals.placed import Placed, PlacedLayer
 from zoo.site import LayerSite
 
 

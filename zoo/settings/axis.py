@@ -1,8 +1,9 @@
 """Frozen specs, and axes whose variants are files.
 
 An axis is a package such as `zoo.norms`. Each file in it that does not begin with `_` is a variant: it defines one
-`Spec` whose `kind` is the file's name. No other list of variants exists. A package inside an axis is an axis of its
-own. Plug-ins are variant files outside the package (`zoo.settings.registry`).
+`Spec` whose `kind` is the file's name. Small siblings share a file, which then has the name of none of them. No other
+list of variants exists. A package inside an axis is an axis of its own. Plug-ins are variant files outside the package
+(`zoo.settings.registry`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from zoo.compatibility.traits import NO_OPERATION, Operations
 from zoo.errors import PluginError
 from zoo.settings.descriptions import descriptions
 from zoo.settings.edits import Edits
-from zoo.settings.registry import called, member, members
+from zoo.settings.registry import called, member, members, plugins_of
 
 Number = TypeVar("Number", int, float)
 
@@ -173,22 +174,31 @@ class Variant(Spec):
 
 def variants(axis: str, tag: str = "kind") -> dict[str, type[Spec]]:
     """Variants of an axis package (`"zoo.norms"`), keyed by their `tag` field, in alphabetical order. Raises
-    PluginError for a file without exactly one complete variant."""
-    return {name: _variant_of(member(axis, name), name, tag) for name in members(axis)}
+    PluginError for a file without a complete variant, and for a plug-in without exactly one of its name."""
+    found: dict[str, type[Spec]] = {}
+    for name in members(axis):
+        module = member(axis, name)
+        for kind, cls in _variants_of(module, name, tag, name in plugins_of(axis)).items():
+            if kind in found:
+                raise PluginError(f"{called(module)}: the name {kind} is already used in {axis}: choose another")
+            found[kind] = cls
+    return dict(sorted(found.items()))
 
 
 @functools.cache
-def _variant_of(module: ModuleType, name: str, tag: str) -> type[Spec]:
-    own = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Spec) and kind_of(value, tag) == name
-    ]
-    if len(own) != 1:
+def _variants_of(module: ModuleType, name: str, tag: str, alone: bool) -> dict[str, type[Spec]]:
+    """The variant that a file is named after, or else all that it defines, by name. alone: it must be the former."""
+    specs = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Spec)]
+    own = [cls for cls in specs if kind_of(cls, tag) == name]
+    if not own and not alone:
+        own = [cls for cls in specs if kind_of(cls, tag) and cls.__module__ == module.__name__]
+    found = {str(kind_of(cls, tag)): cls for cls in own}
+    if not own or len(found) < len(own):
         raise PluginError(f"{called(module)}: expected one spec with {tag}: Literal['{name}'], found {len(own)}")
-    if lacking := sorted(own[0].__abstractmethods__):
-        raise PluginError(f"{called(module)}: {own[0].__name__} lacks {', '.join(lacking)}")
-    return own[0]
+    for cls in own:
+        if lacking := sorted(cls.__abstractmethods__):
+            raise PluginError(f"{called(module)}: {cls.__name__} lacks {', '.join(lacking)}")
+    return found
 
 
 def axis_of(variant: type[Variant]) -> str:

@@ -10,7 +10,7 @@ from abc import abstractmethod
 
 from torch import Tensor
 
-from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Scoring
 from zoo.settings.axis import Variant
 
 

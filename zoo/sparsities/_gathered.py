@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from zoo.attending.blocks import fold, unfold
 from zoo.attending.fused import sdpa
-from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Scoring
 from zoo.sparsities import Sparsity
 
 

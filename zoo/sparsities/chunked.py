@@ -11,8 +11,7 @@ from torch.nn import functional as F
 
 from zoo.attending import fused
 from zoo.attending.blocks import fold, unfold
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.settings.axis import Examples
 from zoo.sparsities import Sparsity, counted

@@ -11,8 +11,7 @@ from torch.nn import functional as F
 
 from zoo.attend import fastest
 from zoo.attending.blocks import scores_computed
-from zoo.attending.scoring import Scoring
-from zoo.attending.visible import Visible
+from zoo.attending.visible import Scoring, Visible
 from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.settings.axis import Examples
 from zoo.settings.field_tags import MaxInTests

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attending.blocks import with_previous
-from zoo.attending.scoring import Scoring
+from zoo.attending.visible import Scoring
 from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.kernels.precision import in_float32
 from zoo.settings.axis import Examples

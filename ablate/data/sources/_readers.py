@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Literal
 
-from ablate.data.sources._json import BEGINS, records, string, text_of
-from ablate.data.sources._tables import DELIMITERS, cells
-from ablate.data.sources._tar import texts
-from ablate.data.sources._unpacking import BROKEN, PACKED, head_of, packing, unpacked, unreadable
+from ablate.data.sources._records import BEGINS, DELIMITERS, cells, records, string, text_of
+from ablate.data.sources._unpacking import BROKEN, PACKED, head_of, packing, texts, unpacked, unreadable
 from store.errors import DataError
 
 Format = Literal["text", "JSON", "CSV", "parquet", "Arrow", "tar"]

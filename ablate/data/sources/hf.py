@@ -17,7 +17,7 @@ import zstandard
 from pydantic import PositiveInt
 
 from ablate.data.sources import Progress, TextSource
-from ablate.data.sources._json import string
+from ablate.data.sources._records import string
 from store.documents import TextMeta
 from store.errors import DataError, UnreachableError
 

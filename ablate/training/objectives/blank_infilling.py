@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from ablate.training.batch import Batch
 from ablate.training.objectives import Windows, without_encoder
-from ablate.training.objectives._filling import Filling, FillsHoles, Tokens, check_room, joined
-from ablate.training.objectives._spans import Spans, merged, per_token
+from ablate.training.objectives._holes import Filling, FillsHoles, Spans, Tokens, check_room, joined, merged, per_token
 from zoo.costs import Cost, cost
 from zoo.decode.generate import next_logits
 from zoo.errors import SpecError

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from ablate.training.batch import Batch
 from ablate.training.objectives import Objective, Windows
-from ablate.training.objectives._filling import Filling, FillsHoles, Tokens, check_room, joined
+from ablate.training.objectives._holes import Filling, FillsHoles, Tokens, check_room, joined
 from zoo.errors import SpecError
 from zoo.lengths import longest_text
 from zoo.loss import IGNORED

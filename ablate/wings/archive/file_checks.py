@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from ablate.running.scratch import left_behind
-from store import answers, checksum, jsonfile, sums
+from ablate.running.request import left_behind
+from store import answers, checksum, jsonfile, stamps
 from store.documents.study import UNJUDGED
 from store.files import StoreError
 from store.folders import DataFolder, SearchFolder, StudyFolder
@@ -139,7 +139,7 @@ class Check:
             yield from self._folder(store.model_dir(digest), again)
         if store.published_dir(digest).exists():
             yield from self._folder(store.published_dir(digest), "import the model again")
-        yield from self._answers(store.answers_path(digest), store.model_dir(digest) / sums.NAME)
+        yield from self._answers(store.answers_path(digest), store.model_dir(digest) / stamps.NAME)
         for path in sorted(folder.glob("measure-*.json")):
             name = path.stem.removeprefix("measure-")
             yield from self._document(path, "remove it to measure the run again", store.read_measure, digest, name)
@@ -188,7 +188,7 @@ class Check:
         yield from self._document(folder.document_path, f"remove {folder.path} to prepare the data again", folder.read)
         yield from self._references(folder)
         yield from self._readable(folder.check, True)
-        self._note_unbound(folder.path / sums.NAME)
+        self._note_unbound(folder.path / stamps.NAME)
 
     def _references(self, folder: DataFolder) -> Iterator[str]:
         for each in folder.known_references():
@@ -196,8 +196,8 @@ class Check:
             yield from self._document(path, "remove it, and run the study again", folder.read_references, *each)
 
     def _folder(self, path: Path, remedy: str) -> Iterator[str]:
-        yield from self._readable(sums.check, path, remedy, True)
-        self._note_unbound(path / sums.NAME)
+        yield from self._readable(stamps.check, path, remedy, True)
+        self._note_unbound(path / stamps.NAME)
 
     def _state(self, digest: str) -> Iterator[str]:
         path = self.store.state_path(digest)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.api.prospects import JudgedBefore
-from ablate.api.sizes import size_in_bytes
+from ablate.readable import size_in_bytes
 from ablate.wings.archive.joining import merge as merge_stores
 from ablate.wings.archive.packing import unpacked
 from store import Store

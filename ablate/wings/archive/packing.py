@@ -16,7 +16,7 @@ from ablate.api.named import named_folder, named_run, study_name
 from ablate.machine.environment import project_version
 from ablate.planning.identity import recomputed
 from ablate.readable import now
-from ablate.running.scratch import scratch
+from ablate.running.request import scratch
 from ablate.training.spec import TrainSpec
 from ablate.wings.archive import archive_file as archive
 from ablate.wings.archive.file_checks import PREFIX

@@ -15,7 +15,7 @@ from typing import Unpack
 from pydantic import JsonValue
 from scipy import special
 
-from ablate.api.study_names import StudyLike
+from ablate.api.study_argument import StudyLike
 from ablate.machine.environment import PROJECT
 from ablate.readable import now
 from ablate.running.context import open_context

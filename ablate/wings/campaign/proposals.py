@@ -20,7 +20,7 @@ import polars as pl
 from reports.judge.findings.losses import ArmLosses, judge
 from reports.judge.findings.noise import StudyNoise, study_noise
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.statistics.online_fdr import saffron
+from reports.judge.statistics.ledger import saffron
 from store.documents import JsonObject, ProposalRecord, ProposalTest, StudyArm
 from store.documents.campaign import Decision
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.machine.environment import SINGLE_THREADED, environment_of_worker, worker_command
 from ablate.running.engines import Event
 from ablate.running.engines._polling import GRACE_SECONDS, how_it_ended
-from ablate.running.request import Request
-from ablate.running.scratch import scratch
+from ablate.running.request import Request, scratch
 from ablate.training.stop import ENDED_BY_REQUEST
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from pydantic import JsonValue
 
-from ablate.planning.looks import ALPHA, looks
+from ablate.planning.foresight import ALPHA, looks
 from ablate.wings.compare.budgets import arms_of, judged_compute, largest, with_budgets
 from ablate.wings.compare.logs_of_others import ended, is_pattern, log_files, read_logs
 from ablate.wings.compare.loss_metrics import facing, notes_on

@@ -17,8 +17,8 @@ from reports.judge.statistics.interval import Interval
 from reports.page.figures import CONFIG
 from reports.page.figures.against import LossDifferences, Ratios
 from reports.page.figures.base import NEUTRAL, Figure, mean_point, short
+from reports.page.figures.drawing import ArmStyle, blank, looks
 from reports.page.figures.plane import Plane
-from reports.page.figures.style import ArmStyle, blank, looks
 from reports.page.html.page import drawn
 from reports.page.html.ranked import Ranked, RankedRow
 from reports.page.html.templating import FIGURES, render

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from ablate.api.runs import end_token, find_run
+from ablate.api.named import end_token, find_run
 from ablate.training.lora import saved_adapters
 from ablate.training.session import initial_model
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_model
 from ablate.wings.exchange.model_card import read_card
-from evals.reading.causal import obstacle
+from evals.reading.passes import obstacle
 from store import Store, StoreError, write_text
 from store.documents import RunDocument
 from store.errors import ArgumentError

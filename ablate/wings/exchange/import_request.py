@@ -9,15 +9,15 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from ablate.api.study_names import StudyLike
+from ablate.api.study_argument import StudyLike
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus, prepare
 from ablate.data.sources import TextSource
 from ablate.data.spec import parse
 from ablate.machine.environment import describe, own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
-from ablate.planning.budgets import training_cost
 from ablate.planning.identity import canonical_model, identified
+from ablate.planning.plan import training_cost
 from ablate.readable import now
 from ablate.running.progress import Wanted, open_progress, teller
 from ablate.study.reading import load_study
@@ -28,10 +28,10 @@ from ablate.training.spec import TrainSpec
 from ablate.training.trained import keep_published, keep_trained
 from ablate.training.validation import score
 from evals.conventions import Bos, TrainedConventions
-from evals.costs import matmul
+from evals.costs import peaks
 from evals.costs.memory import peak_memory
 from evals.costs.spec import MeasureSpec
-from evals.reading.causal import obstacle
+from evals.reading.passes import obstacle
 from evals.spec import EvalSpec
 from store import Store
 from store.documents import GradNorm, ImportDocument, ResultDocument, RunData, RunDocument
@@ -122,7 +122,7 @@ def store_imported(store: Store, checkpoint: Checkpoint, run: RunDocument, corpu
             tokens_per_second=None,
             loss_spikes=None,
             mfu=None,
-            matmul_flops_per_second=matmul.peak_flops_per_second(numerics.device, numerics.torch_dtype),
+            matmul_flops_per_second=peaks.peak_flops_per_second(numerics.device, numerics.torch_dtype),
             peak_memory_bytes=memory.bytes,
             peak_memory_source=memory.source,
             parameters=cost.params,

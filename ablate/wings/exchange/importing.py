@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.api.code_trust import refuse_code
 from ablate.api.evaluating import Scores, evaluate
 from ablate.api.evaluating import asked as evaluations
 from ablate.api.public import Dtype
-from ablate.api.study_names import StudyLike
+from ablate.api.study_argument import StudyLike, refuse_code
 from ablate.checkpoints import Checkpoint
 from ablate.data import Corpus
 from ablate.machine.environment import own_threads

@@ -16,10 +16,8 @@ from markupsafe import Markup
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate, single
 from reports.page.figures.base import Figure, Switch, SwitchOption, optional, short
-from reports.page.figures.drawing import Drawing
-from reports.page.figures.labels import WIDE, label_places
-from reports.page.figures.plane import MOST_NAMED
-from reports.page.figures.style import PALETTE, blank, label
+from reports.page.figures.drawing import PALETTE, Drawing, blank, label
+from reports.page.figures.plane import MOST_NAMED, WIDE, label_places
 from reports.page.html.site import StorePages
 from reports.page.html.templating import environment
 from reports.page.html.trade_offs import Group, Studied

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ablate.training.spec import TrainSpec
-from evals.reading.causal import obstacle
+from evals.reading.passes import obstacle
 from store import Store
 from store.documents import ResultDocument, RunDocument, StudyArm, StudyDocument, TextMeta
 from zoo.hf import REMOTE

@@ -21,11 +21,11 @@ from torch.nn import functional as F
 
 import zoo
 from ablate.wings.foretell.rivals import rivals
-from evals.costs import matmul
-from evals.costs.bandwidth import copy_bytes_per_second
+from evals.costs import peaks
 from evals.costs.clock import quartiles, seconds_of
 from evals.costs.memory import keep_freed_memory, peak_growth
-from evals.reading.mode import evaluating
+from evals.costs.peaks import copy_bytes_per_second
+from evals.reading.passes import evaluating
 from store.documents import JsonObject
 from zoo.attend import executed_backends
 from zoo.caching.cache import Cache
@@ -270,7 +270,7 @@ class Ceilings(NamedTuple):
 
 def measured(device: torch.device, dtype: torch.dtype) -> Ceilings:
     """Ceilings of this machine. Takes a second."""
-    return Ceilings(matmul.peak_flops_per_second(device, dtype), copy_bytes_per_second(device))
+    return Ceilings(peaks.peak_flops_per_second(device, dtype), copy_bytes_per_second(device))
 
 
 def share(

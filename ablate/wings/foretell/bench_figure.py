@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from reports.page.figures.drawing import Drawing
-from reports.page.figures.style import blank, looks
+from reports.page.figures.drawing import Drawing, blank, looks
 
 Document: TypeAlias = Mapping[str, Any]
 """Document that `ablate bench --json` prints."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from ablate.api.study_names import StudyLike
+from ablate.api.study_argument import StudyLike
 from ablate.data import DataIdentity, DataSource, vocabulary
 from ablate.planning.durations import least_seconds
 from ablate.planning.make_plan import Identify, make_plan

@@ -22,9 +22,9 @@ from ablate.wings.foretell.roofline import PredictedPhase, predict
 from evals.costs.clock import quartiles
 from evals.costs.devices import Device
 from evals.costs.machine import this_device
+from evals.costs.peaks import use_fast_float32
 from evals.costs.point import Point, rate
-from evals.costs.precision import use_fast_float32
-from evals.reading.mode import evaluating
+from evals.reading.passes import evaluating
 from zoo.model import Decoder
 from zoo.settings.edits import Edits
 from zoo.spec import ModelSpec

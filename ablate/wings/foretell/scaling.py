@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pydantic import JsonValue
 
 from ablate.api.public import Dtype
-from ablate.api.sizes import size_in_bytes
-from ablate.api.study_names import StudyLike
+from ablate.api.study_argument import StudyLike
 from ablate.machine.numerics import enforce, pick_device, restored
+from ablate.readable import size_in_bytes
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets

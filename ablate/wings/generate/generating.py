@@ -11,15 +11,15 @@ import torch
 from tokenizers import Tokenizer
 
 import zoo
-from ablate.api.runs import end_token, find_run
+from ablate.api.named import end_token, find_run
 from ablate.training.execution import Count
-from ablate.training.objectives._filling import Filling, FillsHoles, HolesError
+from ablate.training.objectives._holes import Filling, FillsHoles, HolesError
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import conventions_of, trained_model, trained_tokenizer
 from evals.conventions import Conventions
 from evals.costs.memory import is_out_of_memory
 from evals.decoding import GenerationRequest, decode
-from evals.reading.causal import obstacle
+from evals.reading.passes import obstacle
 from store import AblateError, StoreError
 from store.errors import ArgumentError
 from zoo.decode import Sampling

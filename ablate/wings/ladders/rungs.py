@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 
 from reports.judge.findings.noise import StudyNoise, study_noise
-from reports.judge.findings.withheld import REPEATED, why_withheld
+from reports.judge.findings.verdicts import REPEATED, why_withheld
 from reports.judge.noise import ROUNDING
 from reports.judge.noise.difference import Difference
 from reports.judge.reading.collected import Collected

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from ablate.wings.science.counting_signs import of_result
 from reports.judge.reach import kept_signs
-from reports.results.counting_signs import of_result
 from reports.results.document import RecordedResult
 
 

@@ -19,7 +19,7 @@ from reports.page.wording.arm_names import spelled
 from reports.page.wording.input_words import inputs
 from reports.page.wording.reference_words import pair_note
 from reports.results.document import RecordedArm, RecordedInterval, RecordedResult, parts_of
-from reports.results.sizes import size_and_length
+from reports.results.files import size_and_length
 from store.documents import StudyClaim
 from store.documents.claims import COSTS, LOSS, size, statement
 

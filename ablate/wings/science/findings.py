@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias, get_args
 
 from ablate.wings.science.beside import caveats
 from ablate.wings.science.cards import Card, cards
+from ablate.wings.science.counting_signs import of_result
 from ablate.wings.science.forest import said
 from ablate.wings.science.site import counts
 from ablate.wings.science.sources import Sources
@@ -21,7 +22,6 @@ from reports.judge.reach.outcomes import NEAR
 from reports.judge.sentences import listed, prefixed_range
 from reports.page.html.ranked import Axis
 from reports.page.wording.reference_words import PAIR
-from reports.results.counting_signs import of_result
 from reports.results.document import RecordedResult, sharing_baselines
 
 MOST_WORDS = 1_500

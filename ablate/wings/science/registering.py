@@ -15,10 +15,10 @@ from pathlib import Path
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
-from ablate.api.study_names import StudyLike, refuse_namesake
+from ablate.api.study_argument import StudyLike, refuse_namesake
 from ablate.machine.environment import project_version
 from ablate.machine.numerics import pick_device
-from ablate.planning.looks import looks
+from ablate.planning.foresight import looks
 from ablate.readable import instant
 from ablate.study.arms import Arm
 from ablate.study.reading import load_study

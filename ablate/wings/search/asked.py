@@ -9,7 +9,7 @@ from ablate.data.sources._synthetic import SyntheticSource
 from ablate.planning.plan import ArmPlan
 from ablate.readable import clock
 from ablate.study.arms import ArmBuilder
-from ablate.study.problems import Problem, StudyError
+from ablate.study.complaints import Problem, StudyError
 from ablate.study.sections import StudySections
 from ablate.study.study import Study
 from ablate.wings.search.search_space import SearchSpace

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from ablate.planning.budgets import training_cost
+from ablate.planning.plan import training_cost
 from ablate.study.arms import Arm
 from ablate.training.spec import TrainSpec
 from ablate.wings.search.search_constraints import CACHE

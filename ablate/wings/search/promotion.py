@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.study.problems import StudyError
+from ablate.study.complaints import StudyError
 from ablate.study.promoting import confirming, write_study
 from ablate.study.reading import load_study
 from ablate.study.study import Study

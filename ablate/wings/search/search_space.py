@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from ablate.study.arms import DATA, START, TRAIN, TUNED, Arm, ArmBuilder, Edit
-from ablate.study.problems import Problem, StudyError
+from ablate.study.complaints import Problem, StudyError
 from ablate.study.space import distributions
 from ablate.training.spec import TrainSpec
 from ablate.wings.search.search_axes import AnyAxis, Axis, Relative, multiples

@@ -14,8 +14,7 @@ import polars as pl
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState
 
-from ablate.api.code_trust import refuse_code
-from ablate.api.study_names import StudyLike, refuse_namesake
+from ablate.api.study_argument import StudyLike, refuse_code, refuse_namesake
 from ablate.machine.numerics import restored
 from ablate.running.context import RunContext, open_context
 from ablate.running.corpora import prepare_checkpoints, prepare_corpora
@@ -23,7 +22,7 @@ from ablate.running.engines import Engine
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Lines, Wanted, teller
 from ablate.running.request import Request
-from ablate.study.problems import Place, Problem, StudyError
+from ablate.study.complaints import Place, Problem, StudyError
 from ablate.study.promoting import refuse_edited
 from ablate.study.reading import load_study
 from ablate.study.study import Study

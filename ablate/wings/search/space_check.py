@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from ablate.study.problems import StudyError
+from ablate.study.complaints import StudyError
 from ablate.wings.search.drafts import quantity
 from ablate.wings.search.repair import repaired
 from ablate.wings.search.search_constraints import COSTS

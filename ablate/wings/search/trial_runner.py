@@ -14,7 +14,7 @@ from ablate.planning.foresight import foresight
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
 from ablate.study.arms import Arm
-from ablate.study.problems import StudyError
+from ablate.study.complaints import StudyError
 from ablate.study.study import Study
 from ablate.wings.search.drafts import Costed, Draft, quantity
 from ablate.wings.search.search_constraints import MEASURED as LIMITED

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from reports.judge.errors import ReportError
 from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.progress import StudyProgress, study_progress
+from reports.judge.reading.outcomes import StudyProgress, study_progress
 from reports.page.html.page import render_page
 from reports.page.html.site import IndexEntry, entry_of, link_to, render_index, shown, trade_offs_of
 from store import Store, StoreError, StudyFolder

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.api.planning import plan
-from ablate.api.study_names import StudyLike
+from ablate.api.study_argument import StudyLike
 from ablate.api.study_plan import StudyPlan
 from ablate.readable import clock
-from ablate.study.problems import StudyError
+from ablate.study.complaints import StudyError
 from ablate.study.written import Sets
 from store.documents import JsonObject
 from store.documents.length import STEPS

@@ -16,12 +16,10 @@ from scipy import special  # scipy.stats takes seconds to load
 from reports.judge.findings.comparison import Comparison, Judgement
 from reports.judge.findings.costs import ArmCosts, cache_ratio
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.findings.verdicts import level
-from reports.judge.findings.withheld import why_withheld
+from reports.judge.findings.verdicts import level, why_withheld
 from reports.judge.noise.power import detectable
 from reports.judge.reading.outcomes import FAILED
-from reports.judge.statistics.estimates import Estimate, estimate, exact
-from reports.judge.statistics.stalled import Failures
+from reports.judge.statistics.estimates import Estimate, Failures, estimate, exact
 from reports.judge.verdicts import Verdict
 from store.documents.claims import ACCURACY, COSTS, LOSS
 from store.documents.study import UNJUDGED

@@ -14,7 +14,7 @@ from dataclasses import replace
 from reports.judge.claims.evidence import ClaimEvidence, evidence
 from reports.judge.claims.judged_claim import JudgedClaim
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.findings.withheld import why_withheld
+from reports.judge.findings.verdicts import why_withheld
 from reports.judge.reach.outcomes import outcome_at
 from reports.judge.sentences import Prose
 from reports.judge.verdicts import Outcome, Verdict

@@ -14,13 +14,11 @@ from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.costs import NO_COSTS, effect_costs
 from reports.judge.findings.judging import Pair, Standing, at_any_rate, difference_claim, differences, ties
 from reports.judge.findings.study_summary import EffectSummary
-from reports.judge.findings.verdicts import failed, judgement, level
-from reports.judge.findings.withheld import why_withheld
+from reports.judge.findings.verdicts import failed, judgement, level, why_withheld
 from reports.judge.reading.collected import Collected
-from reports.judge.statistics.detectable import detectable_effect
-from reports.judge.statistics.estimates import Estimate, Floats
+from reports.judge.statistics.estimates import Estimate, Failures, Floats
+from reports.judge.statistics.interval import detectable_effect
 from reports.judge.statistics.ledger import LedgerClaim
-from reports.judge.statistics.stalled import Failures
 from reports.judge.verdicts import ALPHA
 from store.documents import LedgerTest, StudyDesign, StudyDocument, StudyEffect
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from reports.judge.findings.costs import NO_COSTS, ArmCosts
 from reports.judge.noise.difference import Difference
 from reports.judge.noise.power import FUTILE
-from reports.judge.statistics.estimates import Estimate
+from reports.judge.statistics.estimates import Estimate, Failures
 from reports.judge.statistics.interval import Interval
-from reports.judge.statistics.stalled import Failures
 from reports.judge.verdicts import ALPHA, Verdict
 from store.documents import LedgerTest
 

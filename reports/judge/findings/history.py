@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Literal, get_args
 
 from reports.judge.findings.judging import difference_claim, joined, judgements, questions
-from reports.judge.statistics.ledger import LedgerClaim, corrected, rounds
-from reports.judge.statistics.online_fdr import Decision, lord, saffron
+from reports.judge.statistics.ledger import Decision, LedgerClaim, corrected, lord, rounds, saffron
 from reports.judge.verdicts import ALPHA
 from store.documents import LedgerRecord, LedgerTest
 

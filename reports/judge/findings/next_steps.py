@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from reports.judge.findings.judging import as_one, looks_at
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
-from reports.judge.findings.withheld import guesses
+from reports.judge.findings.verdicts import guesses
 from reports.judge.noise import Noise
 from reports.judge.noise.power import ALPHA, POWER, seeds_for
 from reports.judge.reading.outcomes import FAILED

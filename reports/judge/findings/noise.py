@@ -12,9 +12,8 @@ import polars as pl
 
 from reports.judge.noise import Noise, SeedLosses
 from reports.judge.noise.curve import RateCurve
-from reports.judge.noise.difference import Difference
+from reports.judge.noise.difference import NOTHING, UNBOUNDED, Difference, Penalty, choice_penalty
 from reports.judge.noise.moderated import NoiseModel, Odd
-from reports.judge.noise.penalty import NOTHING, UNBOUNDED, Penalty, choice_penalty
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.interval import Interval

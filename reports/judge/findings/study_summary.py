@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar, get_args
 
@@ -13,11 +14,10 @@ from reports.judge.claims.judged_claim import JudgedClaim
 from reports.judge.findings.comparison import Comparison, Judgement, seeds_needed
 from reports.judge.noise import Noise
 from reports.judge.noise.moderated import Odd
-from reports.judge.reading.collected import Collected
+from reports.judge.reading.collected import Collected, SectionReader
 from reports.judge.reading.inputs import NO_INPUTS, Inputs
 from reports.judge.reading.references import TextReferences
-from reports.judge.reading.section import SectionReader
-from reports.judge.scores.items import ItemDifference
+from reports.judge.scores import ItemDifference
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.statistics.interval import Interval
 from reports.judge.verdicts import Verdict
@@ -292,3 +292,19 @@ class StudySummary:
     def unit(self) -> str:
         """Unit of losses and of their differences."""
         return f"nats/{self.study.per}"
+
+
+def signal_to_noise(arms: Sequence[ArmSummary], task: str, metric: str) -> float | None:
+    """(largest − smallest score of an arm) / √(mean of their squared standard errors); None for fewer than two scores
+    with errors, or zero errors.
+
+    After Heineman et al. 2025, arXiv:2508.13144, whose noise is over the last checkpoints of a run; here it is over
+    items and seeds.
+    """
+    scores = [score for arm in arms for score in arm.scores if (score.task, score.metric) == (task, metric)]
+    known = [(score.value, score.stderr) for score in scores if score.value is not None and score.stderr is not None]
+    if len(known) < 2:
+        return None
+    values, errors = zip(*known, strict=True)
+    noise = math.sqrt(sum(error**2 for error in errors) / len(errors))
+    return (max(values) - min(values)) / noise if noise else None

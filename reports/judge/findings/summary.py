@@ -30,13 +30,12 @@ from reports.judge.findings.study_summary import (
     SectionSummary,
     StudySummary,
 )
-from reports.judge.findings.verdicts import compare, judgement, level, never_trained
-from reports.judge.findings.withheld import why_withheld
+from reports.judge.findings.verdicts import compare, judgement, level, never_trained, why_withheld
 from reports.judge.noise import Noise
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.curves import lines_of
 from reports.judge.reading.units import comparable
-from reports.judge.scores.items import ItemDifference, item_differences, unpaired
+from reports.judge.scores import ItemDifference, item_differences, unpaired
 from reports.judge.statistics.estimates import Estimate, combined_stderr, estimate, score_half_width
 from reports.judge.verdicts import ALPHA, Verdict
 from store.documents import StudyArm

@@ -30,7 +30,7 @@ import scipy  # loads its parts on first use
 from numpy.typing import NDArray
 
 from reports.judge.noise import Floats, Noise
-from reports.judge.noise.penalty import Penalty
+from reports.judge.noise.difference import Penalty
 
 STEP = 0.02
 """Spacing of the grid of x*, in decades."""

@@ -16,16 +16,77 @@ Neither end takes credit for the other arm's penalty, so the interval contains t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import fmean
 
 import numpy as np
 import scipy  # loads its parts on first use
 from scipy import special  # scipy.stats takes seconds to load
 
-from reports.judge.noise import Floats
-from reports.judge.noise.penalty import NOTHING, Penalty
+from reports.judge.noise import Floats, Noise
+
+# Distribution of the loss, in nats, that a choice by tuning may have cost.
+
+LEVELS = np.append(np.geomspace(1e-5, 0.05, 60, endpoint=False), np.linspace(0.05, 1.0, 96))
+"""Upper tail probabilities at which a penalty is tabulated."""
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """Distribution of the loss due to a choice: `values` in nats, ascending, with `weights` that sum to 1."""
+
+    values: Floats
+    weights: Floats
+
+    @classmethod
+    def of(cls, values: Floats, weights: Floats) -> Penalty:
+        """Compress weighted draws to the quantiles at `LEVELS`."""
+        order = np.argsort(values)
+        below = np.cumsum(weights[order]) - weights[order] / 2
+        edges = np.append(0.0, LEVELS)
+        quantiles = np.interp(1 - (edges[:-1] + edges[1:]) / 2, below, values[order])
+        return cls(quantiles[::-1], np.diff(edges)[::-1])
+
+    @property
+    def is_bounded(self) -> bool:
+        """False if nothing bounds the loss."""
+        return bool(np.isfinite(self.values[-1]))
+
+    @property
+    def is_nothing(self) -> bool:
+        """True if nothing can have been lost, as when no choice was made."""
+        return float(self.values[-1]) == 0.0
+
+    def at_most(self, most: float) -> Penalty:
+        """This penalty, capped at `most` nats; an unbounded one stays unbounded."""
+        return Penalty(np.minimum(self.values, most), self.weights) if self.is_bounded else self
+
+    def plus(self, other: Penalty) -> Penalty:
+        """The sum of two independent penalties."""
+        if self.is_nothing or other.is_nothing:
+            return other if self.is_nothing else self
+        return Penalty.of(
+            np.add.outer(self.values, other.values).ravel(), np.multiply.outer(self.weights, other.weights).ravel()
+        )
+
+
+NOTHING = Penalty(np.zeros(1), np.ones(1))
+"""The penalty of an arm that chose nothing."""
+
+
+UNBOUNDED = Penalty(np.full(1, math.inf), np.ones(1))
+"""The penalty of an arm whose best setting may lie beyond those that were tried."""
+
+
+def choice_penalty(means: Sequence[float], chosen: int, noise: Noise, draws: int = 10_000) -> Penalty:
+    """Penalty of taking one of several unordered settings; `noise` is the noise of their mean losses."""
+    draw = np.random.default_rng(0)
+    scale = noise.sd * np.sqrt(noise.freedom / draw.chisquare(noise.freedom, (draws, 1)))
+    truth = np.asarray(means) + scale * draw.normal(size=(draws, len(means)))
+    return Penalty.of(truth[:, chosen] - truth.min(axis=1), np.full(draws, 1 / draws))
+
 
 NODES, TAIL = 128, 1e-12
 """Number of nodes of χ² at which probabilities are integrated, and the probability beyond each of the outer ones."""
@@ -138,3 +199,57 @@ def _spread(freedom: float) -> tuple[Floats, Floats]:
     log_density = (special.xlogy(freedom, square) - square) / 2  # of ln χ², up to a constant
     weights = np.exp(log_density - log_density.max())
     return np.sqrt(freedom / square), weights / weights.sum()
+
+
+# What runs of one seed have in common, whichever arm they belong to: an analysis of variance.
+#
+# Standardised residuals z_as = (y_as − ȳ_a) / √V_a have the mean square MS, split into MS_s between seeds and MS_r
+# within, with ν_r degrees of freedom. Seeds leave the share ρ = MS_r / MS of the variance of a difference. It counts
+# the more, the less independent runs would have so large an MS_s: with f degrees of freedom for independent runs,
+#
+#     share = (λ·f + (1 − λ)·ν·ρ) / (λ·f + (1 − λ)·ν)    λ = min(1, 2·P(F > MS_s / MS_r) / TOGETHER)    ν = min(ν_r, f)
+#
+# A pair whose own differences scatter more, s_p² > ρ·(V_a + V_b), has s_p² / (V_a + V_b) in place of ρ, at most 1: arms
+# that nearly copy each other have their seeds in common with each other, and not with a third.
+
+TOGETHER = 0.1
+"""Two-sided P(F) below which common seeds count."""
+
+
+@dataclass(frozen=True)
+class CommonSeeds:
+    """λ, ρ and ν_r."""
+
+    alone: float = 1.0
+    rest: float = 1.0
+    freedom: float = 0.0
+
+    @classmethod
+    def of(cls, residuals: Iterable[Mapping[Hashable, float]]) -> CommonSeeds:
+        """The analysis of the standardised residuals of each arm by seed, over seeds that two arms or more have."""
+        by_seed: dict[Hashable, list[float]] = {}
+        for arm in residuals:
+            for seed, residual in arm.items():
+                by_seed.setdefault(seed, []).append(residual)
+        common = [of for of in by_seed.values() if len(of) > 1]
+        freedom = len(common) - 1
+        rest = sum(len(of) - 1 for of in common) - (max(map(len, common), default=1) - 1)
+        if freedom < 1 or rest < 1:
+            return cls()
+        between = sum(len(of) * fmean(of) ** 2 for of in common)
+        within = sum((each - fmean(of)) ** 2 for of in common for each in of)
+        if not within:  # losses rounded so that they move together
+            return cls()
+        tail = float(special.fdtrc(freedom, rest, between / freedom / (within / rest)))
+        left = within / rest / ((between + within) / (freedom + rest))
+        return cls(min(1.0, 2 * tail / TOGETHER), min(1.0, left), rest)
+
+    def share(self, independent: float, own: float = 0.0) -> tuple[float, float]:
+        """Share of the variance of a difference that common seeds leave, and its degrees of freedom.
+
+        independent: those of independent runs. own: the variance of the pair's own differences, as a share of that of
+        independent runs.
+        """
+        weights = self.alone * independent, (1 - self.alone) * min(self.freedom, independent)
+        whole = sum(weights)
+        return (weights[0] + weights[1] * max(self.rest, min(1.0, own))) / whole, whole

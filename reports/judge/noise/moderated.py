@@ -32,8 +32,7 @@ import numpy as np
 from scipy import special  # scipy.stats takes seconds to load
 
 from reports.judge.noise import ROUNDING, Noise, Row, SeedLosses
-from reports.judge.noise.common_seeds import CommonSeeds
-from reports.judge.noise.difference import Difference, Side
+from reports.judge.noise.difference import CommonSeeds, Difference, Side
 
 PRIOR = 9.0
 """d₀. In the recorded studies ln σ varies between arms with a standard deviation of 0.25, about as much as the

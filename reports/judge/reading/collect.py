@@ -12,17 +12,56 @@ import polars as pl
 
 from reports.judge.noise.moderated import noise_of_studies
 from reports.judge.reading import evaluations
-from reports.judge.reading.collected import Collected
+from reports.judge.reading.collected import Collected, SectionReader
 from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.inputs import Inputs
 from reports.judge.reading.keys import KEYS, RunKey
-from reports.judge.reading.rungs import rung_runs
-from reports.judge.reading.section import SectionReader
+from reports.judge.reading.outcomes import outcomes
 from store import Store
 from store.documents import Environment, GpuState, Part
 from store.documents.costs import CROWDED
-from store.like_runs import Likeness, like_tables, shared_runs
 from store.result_columns import RESULT, Schema
+from store.tables import Likeness, like_tables, shared_runs
+
+# Runs of every rung of a ladder, as one frame.
+
+RUNGS = KEYS | {
+    "rung": pl.String,
+    "axis": pl.String,
+    "status": pl.String,
+    "parameters": pl.Int64,
+    "flops": pl.Float64,
+    "loss": pl.Float64,
+    "accuracy": pl.Float64,
+    "chance": pl.Float64,
+}
+
+
+def rung_runs(documents: StudyDocuments) -> pl.DataFrame:
+    """A row per run of every rung. The loss of an absent run is null, as is the loss of one that diverged without a
+    finite loss."""
+    rows = []
+    for rung in documents.study.ladder:
+        keys = [(arm, RunKey(arm.name, run.seed, run.digest)) for arm in rung.arms for run in arm.runs]
+        results = {key.digest: documents.store.read_result(key.digest) for _, key in keys}
+        known = outcomes(documents.study, rung.arms, results, documents.corpora, documents.validations)
+        for arm, key in keys:
+            result = results[key.digest]
+            rows.append(
+                {
+                    "rung": rung.name,
+                    "axis": rung.axis,
+                    **key._asdict(),
+                    "status": known.get(key.digest, {}).get("status", documents.store.status(key.digest)),
+                    "parameters": arm.parameters,
+                    "flops": arm.flops,
+                    "loss": result.loss if result else None,
+                    "accuracy": result.accuracy if result else None,
+                    "chance": documents.chances.get(arm.data),
+                }
+            )
+    return pl.DataFrame(rows, schema=RUNGS)
+
 
 RUNS: Schema = (
     KEYS

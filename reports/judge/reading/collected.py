@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from reports.judge.noise import Noise
+from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.inputs import NO_INPUTS, Inputs
 from reports.judge.reading.keys import KEYS
 from reports.judge.reading.references import TextReferences
@@ -121,3 +122,27 @@ def _by_arm(curves: pl.DataFrame) -> dict[str, ArmLogs]:
         found[str(arm[0])] = ArmLogs(of_arm["digest"].to_list(), own - own[0], columns)
         first += of_arm.height
     return found
+
+
+# What a section of the report reads from the store.
+
+Frames = Mapping[str, pl.DataFrame]
+
+
+class SectionReader:
+    """The frames of one section. Subclasses summarise and draw them."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Name of the section: its module's name."""
+        return cls.__module__.rpartition(".")[2]
+
+    @classmethod
+    def collect(cls, documents: StudyDocuments) -> Frames:
+        """Frames that the section reads from the store, by name."""
+        return {}
+
+    @classmethod
+    def losses(cls) -> Mapping[str, Sequence[str]]:
+        """Columns in nats per token, by frame: they become nats per byte if arms have different tokenizers."""
+        return {}

@@ -1,16 +1,4 @@
-"""Ratios of costs, judged together. Pure.
-
-A process in which arms took turns gives one ln ratio of two arms' times. Processes are independent repetitions, since
-each builds and visits the arms in a random order of its own, so neither of two identical arms is favoured. A paired
-t-test over processes therefore holds its level, and includes whatever differs between processes. Ratios to one arm
-share its noise, so their variances are not drawn towards each other as those of arms are: 12 % of studies with a noisy
-baseline would have a false difference at three processes. Peak memory is measured once per run; its repetitions are the
-runs of the seeds.
-
-The tests of all arms and all kinds of cost are corrected together (Holm). Ordered by p, test i of m is made at α / (m −
-i + 1); after the first test that fails, all later ones use its level. Each interval uses the level of its test, so it
-excludes 1 exactly where Holm calls the cost different.
-"""
+"""Ratios of costs, judged together, and points that another point surely dominates. Pure."""
 
 from __future__ import annotations
 
@@ -57,3 +45,26 @@ def _ratio(logs: Sequence[float], level: float) -> Estimate:
     reached = np.clip([found.mean, found.low, found.high, *logs], -FURTHEST, FURTHEST)  # wild processes exceed it
     mean, low, high, *ratios = np.exp(reached).tolist()
     return Estimate(mean, low, high, found.sd, tuple(ratios))
+
+
+# Points surely dominated by another point, with uncertainty in both coordinates. Pure.
+#
+# A point is surely beaten if another point is surely no worse in both coordinates and surely better in one: if the
+# other's highest possible value is no higher than the point's lowest. With simultaneous intervals, all such statements
+# hold together at the intervals' confidence, since they hold whenever all intervals do. The remaining points form no
+# line: they are those that may lie on the Pareto front.
+
+Span = tuple[float, float]
+"""Lowest and highest possible value of a coordinate; less is better."""
+
+
+def surely_dominated(points: Sequence[tuple[Span, Span] | None]) -> list[bool]:
+    """Whether each point is surely beaten by another; an unknown point is not beaten and beats none."""
+    known = [point for point in points if point is not None]
+    return [point is not None and any(_beats(other, point) for other in known) for point in points]
+
+
+def _beats(one: tuple[Span, Span], other: tuple[Span, Span]) -> bool:
+    highest, lowest = [span[1] for span in one], [span[0] for span in other]
+    pairs = list(zip(highest, lowest, strict=True))
+    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)

@@ -19,8 +19,7 @@ from reports.page.figures.base import (
     optional,
     short,
 )
-from reports.page.figures.drawing import Attributes, Drawing
-from reports.page.figures.style import ArmStyle, blank
+from reports.page.figures.drawing import ArmStyle, Attributes, Drawing, blank
 from reports.page.wording import words
 from reports.page.wording.table import frame_table
 

@@ -13,8 +13,7 @@ from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.page.evaluations import EvaluationSection
 from reports.page.figures.base import Figure, Switch, SwitchOption
-from reports.page.figures.drawing import Drawing
-from reports.page.figures.style import ArmStyle, blank, label
+from reports.page.figures.drawing import ArmStyle, Drawing, blank, label
 from reports.page.wording.table import frame_table
 from store.result_columns import Schema
 

@@ -16,7 +16,7 @@ from reports.judge.reading.curves import Curve, CurvePoint
 from reports.judge.statistics.estimates import combined_stderr
 from reports.page.evaluations import EvaluationSection
 from reports.page.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional, short
-from reports.page.figures.style import ArmStyle, blank, label
+from reports.page.figures.drawing import ArmStyle, blank, label
 from reports.page.wording import words
 from reports.page.wording.table import frame_table
 from store.documents import JsonObject, JsonScalar

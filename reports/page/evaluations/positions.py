@@ -25,7 +25,7 @@ from reports.page.figures.base import (
     optional,
     range_of,
 )
-from reports.page.figures.style import ArmStyle, blank, label
+from reports.page.figures.drawing import ArmStyle, blank, label
 from reports.page.wording import words
 from reports.page.wording.table import frame_table
 from store.documents import JsonObject, JsonScalar

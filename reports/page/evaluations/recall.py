@@ -16,7 +16,7 @@ from reports.judge.statistics.estimates import estimate, score_half_width
 from reports.page.evaluations import EvaluationSection
 from reports.page.evaluations._recall_figure import RecallCurve, Targets, figure_of
 from reports.page.figures.base import Figure
-from reports.page.figures.style import ArmStyle
+from reports.page.figures.drawing import ArmStyle
 from store.documents import JsonObject, JsonScalar
 from store.result_columns import Schema
 

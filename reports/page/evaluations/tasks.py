@@ -16,8 +16,7 @@ from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.keys import KEYS
 from reports.page.evaluations import EvaluationSection
 from reports.page.figures.base import NEUTRAL, Figure, beside_row, optional, short, two_lines
-from reports.page.figures.drawing import Drawing
-from reports.page.figures.style import ArmStyle, blank, label
+from reports.page.figures.drawing import ArmStyle, Drawing, blank, label
 from reports.page.wording.table import frame_table
 from store.documents import EvalsDocument
 from store.result_columns import Schema

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from reports.page.figures.base import Figure
-from reports.page.figures.style import CONFIG
+from reports.page.figures.drawing import CONFIG
 
 __all__ = ["CONFIG", "Figure"]

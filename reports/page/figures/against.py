@@ -10,11 +10,10 @@ from functools import cached_property
 from statistics import median
 from typing import ClassVar
 
+from reports.judge.statistics.costs import Span
 from reports.judge.statistics.estimates import Estimate
-from reports.judge.statistics.front import Span
 from reports.page.figures.base import SwitchOption, short
-from reports.page.figures.drawing import Attributes
-from reports.page.figures.style import label
+from reports.page.figures.drawing import Attributes, label
 from reports.page.wording import words
 from reports.page.wording.tables import Better
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from reports.judge.reading.curves import Curve, CurvePoint
 from reports.judge.statistics.estimates import Estimate
-from reports.page.figures.drawing import Attributes, Drawing
-from reports.page.figures.style import ArmStyle, blank
+from reports.page.figures.drawing import ArmStyle, Attributes, Drawing, blank
 from reports.page.wording import words
 from reports.page.wording.table import Table
 

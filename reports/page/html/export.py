@@ -17,7 +17,7 @@ from reports.page.html.templating import render
 from reports.page.sections import draw
 from reports.page.summarising import summarise_study
 from reports.page.wording import answers, tables, title_words
-from reports.page.wording.markup import latex, markdown
+from reports.page.wording.table import latex, markdown
 from store import AblateError, write_text
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

@@ -9,21 +9,20 @@ from pathlib import Path
 
 from reports.judge.findings.next_steps import next_steps, promise
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.progress import StudyProgress
+from reports.judge.reading.outcomes import StudyProgress
 from reports.page.figures import CONFIG, Figure
-from reports.page.figures.drawing import Attributes
-from reports.page.figures.style import looks
+from reports.page.figures.drawing import Attributes, looks
 from reports.page.html.ranking import ranked
 from reports.page.html.templating import FIGURES, render
 from reports.page.sections import galleries, sections
 from reports.page.summarising import summarise_study
 from reports.page.wording import (
     answers,
-    arm_descriptions,
+    arm_names,
     claim_words,
     cost_words,
     effect_words,
-    matching_words,
+    input_words,
     method_words,
     rate_words,
     reference_words,
@@ -33,8 +32,8 @@ from reports.page.wording import (
     words,
 )
 from reports.page.wording.arm_names import brief, grouped
-from reports.page.wording.markup import latex, markdown
 from reports.page.wording.method_words import TERMS
+from reports.page.wording.table import latex, markdown
 from store import Store, StudyFolder
 from store.documents import LedgerRecord, StudyDocument
 from store.documents.study import UNJUDGED
@@ -48,8 +47,8 @@ WORDS = {
         claim_words,
         effect_words,
         cost_words,
-        arm_descriptions,
-        matching_words,
+        arm_names,
+        input_words,
         method_words,
         rate_words,
         reference_words,

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from markupsafe import Markup
+
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.sentences import listed
+from reports.judge.statistics.costs import surely_dominated
 from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, exact
-from reports.judge.statistics.front import surely_dominated
 from reports.judge.verdicts import Verdict
 from reports.page.html.ranked import SCREEN, Ranked, RankedRow
+from reports.page.html.templating import environment, source
 from reports.page.sections._costs import VISIBLE, Cost, measured_costs
 from reports.page.sections.failures import Failures
 from reports.page.sections.trade_off import TradeOff
-from reports.page.wording import arm_descriptions, cost_words, failure_words, words
+from reports.page.wording import arm_names, cost_words, failure_words, words
+from reports.page.wording.answers import beside, headline
 from reports.page.wording.arm_names import brief, spelled
+from reports.page.wording.reference_words import baseline_line
+from reports.page.wording.title_words import small_print
 
 MOST_COLUMNS = 5
 """Most costs with a column."""
@@ -68,7 +74,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
     return RankedRow(
         name=arm.name,
         label=label,
-        gloss=arm_descriptions.of_arm(summary, arm),
+        gloss=arm_names.of_arm(summary, arm),
         verdict=arm.verdict,
         difference=NO_DIFFERENCE if is_base and arm.seeds else None if arm.verdict in FAILED else found,
         said=loss if is_base else _said(arm.comparison, arm.verdict),
@@ -91,7 +97,7 @@ def _note(summary: StudySummary, arm: ArmSummary) -> str:
     if arm.missing:
         section = summary.section(Failures)
         failure = section.of(arm.name) if section else None
-        why = f": {arm_descriptions.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
+        why = f": {arm_names.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
         missing = f"no result for {len(arm.missing)} of {total} runs{why}"
     if run := arm.outlier:
         odd = f"seed {run.seed} is {abs(run.above):.2g} {run.side} the other seeds"
@@ -103,7 +109,7 @@ def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[RankedRow
         yield RankedRow(
             name=each.effect.name,
             label=spelled(each.effect.name),
-            gloss=arm_descriptions.of_effect(summary, each.effect),
+            gloss=arm_names.of_effect(summary, each.effect),
             verdict=each.verdict,
             difference=each.comparison.difference,
             said=_said(each.comparison, each.verdict),
@@ -127,3 +133,26 @@ def _is_same(cost: Cost) -> bool:
     """Whether no arm's cost differs visibly, even at the ends of its interval."""
     ends = [end for each in cost.ratios.values() for end in (each.low, each.high) if end is not None]
     return cost.declared or (bool(ends) and max(abs(end - 1) for end in ends) <= VISIBLE)
+
+
+# Notebook view of a study: the answer, and one row per arm. No script and no Plotly, so that it displays anywhere.
+
+SCOPE = ".ablate-result"
+"""CSS selector that restricts the page's colours to the cell."""
+
+
+def render_cell(summary: StudySummary) -> str:
+    """An HTML fragment of a few kilobytes per arm."""
+    style = source("palette.css").replace(":root", SCOPE) + source("ranked.css")
+    return (
+        environment()
+        .get_template("cell.html.j2")
+        .render(
+            style=Markup(style),
+            answer=headline(summary),
+            small_print=small_print(summary),
+            standing=baseline_line(summary),
+            ranked=ranked(summary),
+            beside=list(beside(summary)),
+        )
+    )

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from reports.judge.errors import ReportError
 from reports.judge.findings.study_summary import RANKS, StudySummary
 from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.progress import StudyProgress, study_progress
+from reports.judge.reading.outcomes import StudyProgress, study_progress
 from reports.page.html.page import render_study
 from reports.page.html.ranked import Ranked
 from reports.page.html.ranking import ranked

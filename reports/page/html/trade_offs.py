@@ -12,9 +12,8 @@ from reports.judge.statistics.estimates import Estimate
 from reports.page.figures import CONFIG
 from reports.page.figures.against import Against, LossDifferences, Ratios
 from reports.page.figures.base import Figure
-from reports.page.figures.labels import WIDE
-from reports.page.figures.plane import Plane
-from reports.page.figures.style import label, looks
+from reports.page.figures.drawing import label, looks
+from reports.page.figures.plane import WIDE, Plane
 from reports.page.html.page import drawn
 from reports.page.html.templating import FIGURES, render
 from reports.page.sections._costs import all_one

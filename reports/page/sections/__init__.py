@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from reports.judge.findings.study_summary import SectionSummary, StudySummary
 from reports.page.figures.base import Figure
-from reports.page.figures.style import ArmStyle, looks
+from reports.page.figures.drawing import ArmStyle, looks
 from store.extensions import added_to
 
 PACKAGES = ("reports.page.sections", "reports.page.evaluations")

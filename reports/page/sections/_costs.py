@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from reports.judge.findings.costs import ArmCosts, study_costs
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
-from reports.judge.scores.items import ItemDifference
+from reports.judge.scores import ItemDifference
 from reports.judge.statistics.estimates import Estimate, exact
 from reports.page.wording.cost_words import TIME
 from reports.page.wording.tables import Better

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.curves import CurvePoint
 from reports.page.figures.base import NEUTRAL, Figure, beside_row, short, stacked
-from reports.page.figures.drawing import Drawing
-from reports.page.figures.style import ArmStyle, label
+from reports.page.figures.drawing import ArmStyle, Drawing, label
 from reports.page.wording import words
 from reports.page.wording.table import frame_table
 

@@ -15,7 +15,7 @@ from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.keys import KEYS, RunKey
 from reports.judge.statistics.estimates import score_half_width
 from reports.page.figures.base import Figure
-from reports.page.figures.style import ArmStyle
+from reports.page.figures.drawing import ArmStyle
 from reports.page.sections import Section
 from reports.page.sections._kinds_of_cache import AddedLoss, CacheCost, KindsOfCache, figure_of
 from reports.page.sections._serving import MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes

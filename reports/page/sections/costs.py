@@ -15,8 +15,7 @@ from reports.judge.reading.collected import Collected
 from reports.judge.reading.curves import Curve, CurvePoint
 from reports.judge.reading.documents import StudyDocuments
 from reports.page.figures.base import Figure, Switch, SwitchOption, line, short
-from reports.page.figures.drawing import Drawing
-from reports.page.figures.style import ArmStyle, blank
+from reports.page.figures.drawing import ArmStyle, Drawing, blank
 from reports.page.sections import Section
 from reports.page.sections._serving import (
     ALONE,

@@ -22,7 +22,7 @@ from reports.page.figures.base import (
     thin_line,
     thinned,
 )
-from reports.page.figures.style import ArmStyle, blank
+from reports.page.figures.drawing import ArmStyle, blank
 from reports.page.sections import Section
 from reports.page.wording.table import frame_table
 

@@ -14,7 +14,7 @@ from reports.page.figures.base import (
     Figure,
     forest,
 )
-from reports.page.figures.style import ArmStyle
+from reports.page.figures.drawing import ArmStyle
 from reports.page.sections import Section
 from reports.page.wording import rate_words, title_words, words
 from reports.page.wording.failure_words import mark

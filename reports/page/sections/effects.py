@@ -15,7 +15,7 @@ from reports.page.figures.base import (
     forest,
     two_lines,
 )
-from reports.page.figures.style import ArmStyle, looks
+from reports.page.figures.drawing import ArmStyle, looks
 from reports.page.sections import Section
 from reports.page.wording import cost_words, effect_words, title_words, words
 from reports.page.wording.failure_words import mark

@@ -11,9 +11,9 @@ from reports.judge.reading.collected import Collected
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import NO_DIFFERENCE, Estimate
 from reports.page.figures.base import NEUTRAL, Figure, reach, short
-from reports.page.figures.style import ArmStyle, blank, label, looks
+from reports.page.figures.drawing import ArmStyle, blank, label, looks
 from reports.page.sections import Section
-from reports.page.wording import arm_descriptions, words
+from reports.page.wording import arm_names, words
 from reports.page.wording.table import frame_table
 from store.documents import StudyArm
 
@@ -50,7 +50,7 @@ class Factors(Section):
         factors = [_factor(path, arms) for path in arms[0].cell]
         factors.sort(key=lambda factor: (factor.path == "arm", -len(factor.values)))
         across, *others = factors
-        cells = {arm.name: tuple(arm_descriptions.value_of(arm.cell[each.path]) for each in factors) for arm in arms}
+        cells = {arm.name: tuple(arm_names.value_of(arm.cell[each.path]) for each in factors) for arm in arms}
         return cls(across, tuple(others), cells)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
@@ -116,7 +116,7 @@ def _ends(value: Estimate) -> str:
 
 
 def _factor(path: str, arms: Sequence[StudyArm]) -> Factor:
-    values = list({arm_descriptions.value_of(arm.cell[path]): arm.cell[path] for arm in arms}.items())
+    values = list({arm_names.value_of(arm.cell[path]): arm.cell[path] for arm in arms}.items())
     if all(isinstance(value, int | float) for _, value in values):
         values.sort(key=lambda each: each[1])  # type: ignore[arg-type,return-value]
     return Factor(path, tuple(text for text, _ in values))

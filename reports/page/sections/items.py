@@ -1,4 +1,4 @@
-"""Scores against the baseline's, item by item (`reports.judge.scores.items`)."""
+"""Scores against the baseline's, item by item (`reports.judge.scores`)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from reports.judge.findings.study_summary import ArmSummary, MeanScore, StudySummary
+from reports.judge.findings.study_summary import ArmSummary, MeanScore, StudySummary, signal_to_noise
 from reports.judge.reading.collected import Collected
-from reports.judge.scores.items import ItemDifference
-from reports.judge.scores.signal import signal_to_noise
+from reports.judge.scores import ItemDifference
 from reports.judge.verdicts import ALPHA
 from reports.page.figures.base import NEUTRAL, Figure, optional, short, stacked
-from reports.page.figures.drawing import Drawing
-from reports.page.figures.style import ArmStyle, label
+from reports.page.figures.drawing import ArmStyle, Drawing, label
 from reports.page.sections import Section
 from reports.page.sections._costs import is_drawn
 from reports.page.wording import words

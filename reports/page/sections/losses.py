@@ -26,8 +26,7 @@ from reports.page.figures.base import (
     short,
     thinned,
 )
-from reports.page.figures.drawing import Drawing
-from reports.page.figures.style import ArmStyle, blank
+from reports.page.figures.drawing import ArmStyle, Drawing, blank
 from reports.page.sections import Section
 from reports.page.sections._runs import Clock, RunLoss, clocks, drawn_raw, logging_runs, run_losses
 from reports.page.wording.table import frame_table

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from reports.judge.findings.study_summary import MeanScore, StudySummary
+from reports.judge.findings.study_summary import MeanScore, StudySummary, signal_to_noise
 from reports.judge.reading.collected import Collected
-from reports.judge.scores.signal import signal_to_noise
 from reports.page.figures.base import NEUTRAL, Figure, optional, stacked
-from reports.page.figures.drawing import Drawing
-from reports.page.figures.style import ArmStyle, label
+from reports.page.figures.drawing import ArmStyle, Drawing, label
 from reports.page.sections import Section
 from reports.page.wording.table import frame_table
 

@@ -17,7 +17,7 @@ from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.keys import KEYS, keyed
 from reports.judge.statistics.estimates import estimate
 from reports.page.figures.base import Figure
-from reports.page.figures.style import ArmStyle
+from reports.page.figures.drawing import ArmStyle
 from reports.page.sections import Section
 from reports.page.sections._probe_figures import SHOWN, ProbeCurves, Scaling, Shown, by_depth, by_step, scaling_figure
 

@@ -12,12 +12,12 @@ from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
 from reports.page.figures.against import LossDifferences, Ratios
 from reports.page.figures.base import Figure
+from reports.page.figures.drawing import ArmStyle
 from reports.page.figures.plane import Plane
-from reports.page.figures.style import ArmStyle
 from reports.page.sections import Section
 from reports.page.sections._costs import Cost, Quality, cost_ratios, qualities
 from reports.page.sections.costs import Costs
-from reports.page.wording import arm_descriptions, cost_words, title_words
+from reports.page.wording import arm_names, cost_words, title_words
 from reports.page.wording.failure_words import mark
 from reports.page.wording.table import frame_table
 
@@ -64,7 +64,7 @@ class TradeOff(Section):
         base, serving = summary.baseline, summary.section(Costs)
         arms = [base, *(arm.name for arm in summary.arms if any(arm.name in each.differences for each in found))]
         across, up = [ratios(cost, arms, base) for cost in costs], [differences(each, arms) for each in found]
-        about = {arm.name: arm_descriptions.of_arm(summary, arm) for arm in summary.arms}
+        about = {arm.name: arm_names.of_arm(summary, arm) for arm in summary.arms}
         unjudged = {arm.name for arm in summary.arms if not is_judged(arm)}
         places = frozenset(place for place, arm in enumerate(arms) if arm in unjudged and arm != base)
         plane = Plane([style[arm] for arm in arms], across, up, unjudged=places, about=[about[arm] for arm in arms])

@@ -10,7 +10,7 @@ from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.curves import Curve, mean_curve
 from reports.page.figures.base import Figure, band, ends, line, mean_and_range, thinned
-from reports.page.figures.style import ArmStyle, blank
+from reports.page.figures.drawing import ArmStyle, blank
 from reports.page.sections import Section
 from reports.page.wording import words
 from reports.page.wording.table import frame_table

@@ -10,8 +10,7 @@ from reports.judge.findings.noise import StudyNoise, TunedChoice, study_noise
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.page.figures.base import Figure, short
-from reports.page.figures.drawing import Attributes, Drawing
-from reports.page.figures.style import ArmStyle, blank, label
+from reports.page.figures.drawing import ArmStyle, Attributes, Drawing, blank, label
 from reports.page.sections import Section
 from reports.page.wording import rate_words, words
 from reports.page.wording.table import frame_table

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reports.judge.findings.study_summary import RANKS, ArmSummary, EffectSummary, StudySummary
-from reports.judge.findings.withheld import UNDERTRAINED, guesses
+from reports.judge.findings.verdicts import UNDERTRAINED, guesses
 from reports.judge.reach import kept_signs
 from reports.judge.sentences import Prose, listed
 from reports.page.wording import (
-    arm_descriptions,
+    arm_names,
     effect_words,
     failure_words,
     finding_words,
@@ -18,7 +18,7 @@ from reports.page.wording import (
     short_answer,
     tables,
 )
-from reports.page.wording.length_words import undertrained
+from reports.page.wording.input_words import undertrained
 from reports.page.wording.table import Rows, Table
 from store.documents.study import UNJUDGED
 
@@ -113,12 +113,12 @@ def _unanswered(summary: StudySummary) -> str:
 def findings(summary: StudySummary) -> Iterator[ArmAnswer]:
     """One answer per arm, the baseline first, then by verdict; for a design, one per effect."""
     for each in sorted(summary.effects, key=_rank):
-        gloss = arm_descriptions.of_effect(summary, each.effect)
+        gloss = arm_names.of_effect(summary, each.effect)
         yield ArmAnswer(each.effect.name, Prose(effect_words.sentence(summary, each)), gloss)
     if summary.effects:
         return
     for arm in sorted(summary.arms, key=lambda arm: (arm.name != summary.baseline, _rank(arm))):
-        yield ArmAnswer(arm.name, Prose(finding_words.sentence(summary, arm)), arm_descriptions.of_arm(summary, arm))
+        yield ArmAnswer(arm.name, Prose(finding_words.sentence(summary, arm)), arm_names.of_arm(summary, arm))
 
 
 def _rank(found: ArmSummary | EffectSummary) -> int:

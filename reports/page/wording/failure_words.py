@@ -6,9 +6,9 @@ from statistics import fmean
 
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
-from reports.judge.statistics.stalled import failure_rate_bound
+from reports.judge.statistics.estimates import failure_rate_bound
 from reports.page.wording import words
-from reports.page.wording.length_words import undertrained
+from reports.page.wording.input_words import undertrained
 
 
 def failed(arm: ArmSummary) -> str:

@@ -11,8 +11,7 @@ from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate
 from reports.page.wording import failure_words, rate_words
 from reports.page.wording.cost_words import clear_costs, costs
-from reports.page.wording.length_words import conditions, undertrained
-from reports.page.wording.matching_words import but_for, continued, matched, terms
+from reports.page.wording.input_words import but_for, conditions, continued, matched, terms, undertrained
 from reports.page.wording.words import (
     decimals,
     detectable,

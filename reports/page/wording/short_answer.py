@@ -9,7 +9,7 @@ from dataclasses import replace
 from reports.judge.findings.comparison import Judgement
 from reports.judge.findings.next_steps import NextStep, next_steps, promise
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.findings.withheld import PILOT, UNDERTRAINED, UNLEARNT
+from reports.judge.findings.verdicts import PILOT, UNDERTRAINED, UNLEARNT
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate

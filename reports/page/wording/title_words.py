@@ -8,9 +8,7 @@ from reports.judge.findings.study_summary import RANKS, ArmSummary, StudySummary
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate
 from reports.page.wording import cost_words, words
-from reports.page.wording.input_words import inputs
-from reports.page.wording.length_words import conditions, scale_of
-from reports.page.wording.matching_words import continued, matched
+from reports.page.wording.input_words import conditions, continued, inputs, matched, scale_of
 from reports.page.wording.reference_words import standing
 from store.documents.tuning import untuned
 

@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from reports.judge.noise import Noise
-from reports.judge.noise.difference import Difference, Side
-from reports.judge.noise.penalty import NOTHING, UNBOUNDED, Floats, Penalty, choice_penalty
+from reports.judge.noise.difference import NOTHING, UNBOUNDED, Difference, Floats, Penalty, Side, choice_penalty
 
 DRAWS = 1_000_000
 LEVELS = (0.05, 0.04, 0.01, 0.0125)

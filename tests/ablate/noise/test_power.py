@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from ablate.planning.looks import looks
+from ablate.planning.foresight import looks
 from reports.judge.noise import Noise
 from reports.judge.noise.difference import Difference
 from reports.judge.noise.moderated import NoiseModel

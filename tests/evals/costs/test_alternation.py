@@ -14,7 +14,7 @@ import pytest
 import zoo
 from evals.costs import alternation
 from evals.costs.alternation import PATIENCE, Effort, Pace, alternate, serving, turn_of
-from evals.costs.contention import Waiting
+from evals.costs.clock import Waiting
 from evals.costs.spec import MeasureSpec
 
 QUICK = Pace(seconds=0.0, rounds=2)

@@ -12,10 +12,9 @@ import torch
 from scipy import stats
 
 import zoo
-from evals.costs.cache_loss import TOKENS, loss_by_cache
 from evals.costs.point import Point, Turn
 from evals.costs.spec import MeasureSpec
-from evals.costs.speed import measure
+from evals.costs.speed import TOKENS, loss_by_cache, measure
 from evals.reading.windows import Text
 from tests.documents import plain_of
 from zoo.caches.sink import SinkCache

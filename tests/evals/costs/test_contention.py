@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from evals.costs import contention
-from evals.costs.contention import waiting
+from evals.costs import clock
+from evals.costs.clock import waiting
 
 
-@pytest.mark.skipif(not contention.SCHEDSTAT.exists(), reason="this system does not count it")
+@pytest.mark.skipif(not clock.SCHEDSTAT.exists(), reason="this system does not count it")
 def test_one_of_two_on_a_processor_waits_half_of_the_time() -> None:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
@@ -35,7 +35,7 @@ def test_one_of_two_on_a_processor_waits_half_of_the_time() -> None:
 
 def test_it_counts_nanoseconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     counts = tmp_path / "schedstat"
-    monkeypatch.setattr(contention, "SCHEDSTAT", counts)
+    monkeypatch.setattr(clock, "SCHEDSTAT", counts)
     counts.write_text("1000 500 7\n")
     with waiting() as found:
         counts.write_text("4000 1500 9\n")

@@ -16,9 +16,8 @@ import torch
 
 import zoo
 from evals.costs.machine import training_seconds_per_layer
-from evals.costs.matmul import peak_flops_per_second, recent_peak_flops_per_second
 from evals.costs.memory import peak_growth, peak_memory
-from evals.costs.precision import use_fast_float32
+from evals.costs.peaks import peak_flops_per_second, recent_peak_flops_per_second, use_fast_float32
 
 MIB = 2**20
 has_clear_refs = Path("/proc/self/clear_refs").exists()

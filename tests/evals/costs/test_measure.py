@@ -18,7 +18,7 @@ from evals.costs.point import Point, Turn
 from evals.costs.spec import MeasureSpec
 from evals.costs.speed import measure
 from tests.documents import plain_of
-from zoo.caches.int8 import Int8
+from zoo.caches.quantised import Int8
 from zoo.errors import SpecError
 from zoo.model import Decoder
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import zoo
 from evals.harness.lm import ZooLM, fingerprint
-from evals.reading.batches import MOST_TOKENS, Batches
+from evals.reading.passes import MOST_TOKENS, Batches
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder
 

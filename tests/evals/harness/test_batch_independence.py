@@ -12,7 +12,7 @@ from lm_eval.api.instance import Instance
 import zoo
 from evals.conventions import Conventions
 from evals.harness.lm import ZooLM
-from evals.reading.causal import obstacle
+from evals.reading.passes import obstacle
 from zoo.conformance import matrix
 from zoo.conformance.combinations import random_model
 from zoo.lengths import longest_text
@@ -91,6 +91,6 @@ def test_every_other_part(option: matrix.AxisOption) -> None:
 def test_the_sweep_would_notice(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of other lengths in one pass do move log p under scalings that depend on the length."""
     option = next(each for each in matrix.axes()["mixer.position.scaling"] if each.name.startswith(kind))
-    monkeypatch.setattr("evals.reading.batches.depends_on_length", lambda spec: False)
+    monkeypatch.setattr("evals.reading.passes.depends_on_length", lambda spec: False)
     with pytest.raises(AssertionError):
         _check(option)

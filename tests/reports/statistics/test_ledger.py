@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ablate.planning.looks import looks
+from ablate.planning.foresight import looks
 from reports.judge.statistics.estimates import holm
 from reports.judge.statistics.ledger import Contrast, Judged, LedgerClaim, corrected, rounds
 

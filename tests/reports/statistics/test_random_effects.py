@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.judge.statistics.random_effects import random_effects
+from ablate.wings.compare.pooling import random_effects
 
 BCG = np.array(
     [

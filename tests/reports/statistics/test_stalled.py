@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of
-from reports.judge.statistics.stalled import Failures, failure_rate_bound
+from reports.judge.statistics.estimates import Failures, failure_rate_bound
 from store.documents import ReferenceLosses
 
 BYTES = ReferenceLosses(uniform=math.log(256), unigram=3.2, bigram=2.5, gzip=2.4, gzip_bits_per_byte=3.4)

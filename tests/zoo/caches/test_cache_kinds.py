@@ -9,7 +9,7 @@ import torch
 
 import zoo
 from zoo.caches import CacheKind
-from zoo.caches._quantised import QuantisedCache
+from zoo.caches.quantised import QuantisedCache
 from zoo.caching.cache import TokenCache
 from zoo.caching.kinds import cache_kind
 from zoo.conformance.combinations import held_by, random_model, random_tokens

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import SpecError
-from zoo.kernels.sending import on_device
+from zoo.kernels.compiling import on_device
 from zoo.positions.scalings import Scaling, rotation
 from zoo.settings.axis import Examples
 from zoo.settings.field_tags import MaxInTests, Supports

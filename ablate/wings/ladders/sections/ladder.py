@@ -16,8 +16,7 @@ from reports.judge.reading.collected import Collected
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import single
 from reports.page.figures.base import Figure, mean_point, short
-from reports.page.figures.drawing import Attributes, Drawing
-from reports.page.figures.style import ArmStyle, blank
+from reports.page.figures.drawing import ArmStyle, Attributes, Drawing, blank
 from reports.page.sections import Section
 from reports.page.wording import words
 from reports.page.wording.table import frame_table

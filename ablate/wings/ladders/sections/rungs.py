@@ -13,13 +13,12 @@ from ablate.wings.ladders import law_words, rung_words
 from ablate.wings.ladders.rungs import Change, Gap, changes, gaps
 from ablate.wings.ladders.worth import Worth, study_worth
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.findings.withheld import REPEATED
+from reports.judge.findings.verdicts import REPEATED
 from reports.judge.reading.collected import Collected
 from reports.judge.statistics.estimates import single
 from reports.judge.statistics.interval import Interval
 from reports.page.figures.base import NEUTRAL, Figure, mean_point, short
-from reports.page.figures.drawing import Drawing
-from reports.page.figures.style import ArmStyle, blank
+from reports.page.figures.drawing import ArmStyle, Drawing, blank
 from reports.page.sections import Section
 from reports.page.wording import words
 from reports.page.wording.table import frame_table

@@ -12,7 +12,7 @@ from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.judge.statistics.interval import Interval
 from reports.page.figures.base import NEUTRAL, Figure, short
-from reports.page.figures.style import PALETTE, ArmStyle, blank
+from reports.page.figures.drawing import PALETTE, ArmStyle, blank
 from reports.page.sections import Section
 from reports.page.wording import words
 from reports.page.wording.table import frame_table

@@ -14,8 +14,7 @@ from typing import Literal
 from ablate.wings.search.shown.search_summary import NO_TRIAL
 from ablate.wings.search.shown.setting_axes import SettingAxis, score_axis
 from reports.page.figures.base import short
-from reports.page.figures.drawing import Attributes, Drawing
-from reports.page.figures.style import BASE, BASE_MARK, GRID, PALETTE, blank
+from reports.page.figures.drawing import BASE, BASE_MARK, GRID, PALETTE, Attributes, Drawing, blank
 from store.documents import TrialRecord
 
 AXIS_PIXELS = 104

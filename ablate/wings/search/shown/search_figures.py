@@ -17,8 +17,7 @@ from ablate.wings.search.shown.search_summary import SearchSummary
 from ablate.wings.search.shown.search_tables import closing_table, objective_title, titles_of
 from ablate.wings.search.shown.setting_axes import setting_axes, slices
 from reports.page.figures.base import Figure
-from reports.page.figures.drawing import Attributes, Drawing
-from reports.page.figures.style import BASE, BASE_MARK, GRID, PALETTE, blank, label
+from reports.page.figures.drawing import BASE, BASE_MARK, GRID, PALETTE, Attributes, Drawing, blank, label
 from reports.page.wording.arm_names import setting_name
 from reports.page.wording.table import Table
 from store.documents import TrialRecord

@@ -24,7 +24,7 @@ import pytest
 import ablate
 import reports
 from ablate.cli import main
-from ablate.running.scratch import scratch
+from ablate.running.request import scratch
 from ablate.wings.archive import joining
 from ablate.wings.archive.archive_file import MANIFEST
 from store import Store, StoreError, StudyFolder, checksum, files, jsonfile

@@ -12,7 +12,7 @@ import pytest
 
 import ablate
 from ablate.wings.archive import file_checks
-from store import Store, stamps, sums
+from store import Store, stamps
 from store.documents import ItemLoss, MetricsRecord
 from store.run_files import RunFiles
 from store.stamps import TICK_NS, WholeFolders, checked_name, stamp
@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
         model = store.model_dir(digest)
         model.mkdir()
         (model / "weights").write_bytes(b"0123456789")
-        sums.write(model, model, names=3)
+        stamps.write(model, model, names=3)
     return store.root
 
 

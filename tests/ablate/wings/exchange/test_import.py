@@ -17,7 +17,7 @@ import ablate
 import zoo
 from ablate.cli import main
 from ablate.data import Corpus, open_corpus
-from ablate.data.examples import Examples
+from ablate.data.corpus import Examples
 from ablate.data.tokenizers.bytes import byte_tokenizer
 from store import Store
 from tests.reports.browsing import data_of

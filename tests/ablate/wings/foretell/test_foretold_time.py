@@ -7,9 +7,9 @@ import torch
 
 import ablate
 from ablate.machine.numerics import Numerics
-from ablate.planning import speed as speed_module
+from ablate.planning import durations as speed_module
+from ablate.planning.durations import speed_for, step_seconds
 from ablate.planning.make_plan import make_plan
-from ablate.planning.speed import speed_for, step_seconds
 from ablate.running.options import Options
 from ablate.study.reading import load_study
 from ablate.training.spec import TrainSpec

@@ -16,10 +16,10 @@ from ablate.wings.ladders.rungs import Change, changes
 from ablate.wings.ladders.sections.ladder import Ladder
 from ablate.wings.ladders.sections.rungs import Rungs
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.findings.withheld import REPEATED
+from reports.judge.findings.verdicts import REPEATED
 from reports.judge.reading.collect import collect
 from reports.judge.reading.collected import Collected
-from reports.page.figures.style import looks
+from reports.page.figures.drawing import looks
 from reports.page.html.page import render_page
 from reports.page.summarising import summarise_study
 from reports.page.wording import answers, finding_words

@@ -1,0 +1,60 @@
+"""Counts kept signs in a recorded result, with many arms at several sizes.
+
+    python -m ablate.wings.science.counting_signs studies/results/small_predicts_large@cpu.json \
+        > reports/judge/reach/kept_signs.json
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from reports.judge.reach.kept_signs import GROUPS, Conditions, Group, Growth, KeptSign, KeptSigns, kept_sign
+from reports.judge.statistics.estimates import Floats
+from reports.results import files
+from reports.results.document import RecordedArm, RecordedEffect, RecordedResult
+
+
+def counted(result: RecordedResult) -> KeptSigns:
+    """The counts of a recorded result with a ladder of sizes, over the arms that trained at each."""
+    last = {arm.name: arm.difference.mean for arm in result.arms if arm.difference} | {result.baseline: 0.0}
+    growths = []
+    for rung in result.rungs:
+        here = {name: found.mean for name, found in rung.differences.items()} | {result.baseline: 0.0}
+        if rung.axis == "size":
+            pairs = combinations(sorted(here.keys() & last.keys()), 2)
+            both = sorted(((here[a] - here[b], last[a] - last[b]) for a, b in pairs), key=lambda pair: abs(pair[0]))
+            groups = tuple(_group(part) for part in np.array_split(np.array(both), GROUPS))
+            growths.append(Growth(parameters=rung.parameters[1], groups=groups))
+    setting, read = result.setting, [rung.tokens_per_parameter for rung in result.rungs]
+    return KeptSigns(
+        study=result.name,
+        arms=len(last),
+        parameters=setting.parameters[1],
+        data=setting.data,
+        vocabularies=setting.vocabularies,
+        unit=result.unit,
+        tokens_per_parameter=min(tokens for tokens, _ in (setting.tokens_per_parameter, *read)),
+        growths=tuple(growths),
+    )
+
+
+def _group(pairs: Floats) -> Group:
+    kept = int((pairs[:, 0] * pairs[:, 1] > 0).sum())
+    return Group(least=files.rounded(abs(float(pairs[0, 0]))), pairs=len(pairs), kept=kept)
+
+
+def of_result(result: RecordedResult) -> dict[str, KeptSign]:
+    """Counts for each settled difference of a recorded result, by its arm or effect."""
+    setting = result.setting
+    at = Conditions(setting.parameters, setting.data, setting.vocabularies, result.unit)
+    rows: tuple[RecordedArm | RecordedEffect, ...] = (*result.arms, *result.effects)
+    found = {row.name: kept_sign(row.verdict, row.difference.mean if row.difference else None, at) for row in rows}
+    return {name: kept for name, kept in found.items() if kept}
+
+
+if __name__ == "__main__":
+    print(counted(files.read(Path(sys.argv[1]))).model_dump_json(indent=1))

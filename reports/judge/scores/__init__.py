@@ -1,1 +1,0 @@
-"""Scores of tasks, compared item by item and seed by seed."""
