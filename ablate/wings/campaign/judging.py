@@ -304,7 +304,7 @@ def _ends(test: ProposalTest) -> str:
 
 
 def write_instructions(study: str, scale: str | None, path: Path = Path("AGENTS.md")) -> Path:
-    """Write instructions for a program that proposes changes to this study. Raises ArgumentError if the file exists, and
+    """Write instructions for a program that proposes changes to this study. Raises ArgumentError if there are some, and
     StudyError if the study cannot be read."""
     load_study(study, scale, needs_arms=False)
     if path.exists():
