@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ablate.api.browsing import Runs
     from ablate.api.browsing import open_store as open
     from ablate.api.evaluating import Scores, evaluate
-    from ablate.api.generating import Generated, generate
     from ablate.api.logs import logs
     from ablate.api.planning import plan
     from ablate.api.preparing import prepare
@@ -68,6 +67,8 @@ if TYPE_CHECKING:
     from ablate.wings.foretell.scaling import ScaleUp as ScaleUp
     from ablate.wings.foretell.scaling import fit as fit
     from ablate.wings.foretell.scaling import scale_up as scale_up
+    from ablate.wings.generate.generating import Generated as Generated
+    from ablate.wings.generate.generating import generate as generate
     from ablate.wings.science.atlas import atlas as atlas
     from ablate.wings.science.claims import HandbookClaim as HandbookClaim
     from ablate.wings.science.claims import claims as claims
@@ -92,7 +93,6 @@ _HOME = {
     "EngineError": "ablate.running.engines",
     "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",
-    "Generated": "ablate.api.generating",
     "Problem": "ablate.study.problems",
     "ReportError": "reports.judge.errors",
     "Runs": "ablate.api.browsing",
@@ -105,7 +105,6 @@ _HOME = {
     "Verdict": "ablate.api.result",
     "evaluate": "ablate.api.evaluating",
     "export_report": "ablate.api.reporting",
-    "generate": "ablate.api.generating",
     "load_study": "ablate.study.reading",
     "logs": "ablate.api.logs",
     "new": "ablate.api.starting",
@@ -128,7 +127,6 @@ __all__ = [
     "EngineError",
     "Exported",
     "Failure",
-    "Generated",
     "Problem",
     "ReportError",
     "Runs",
@@ -142,7 +140,6 @@ __all__ = [
     "__version__",
     "evaluate",
     "export_report",
-    "generate",
     "load_study",
     "logs",
     "new",

@@ -19,7 +19,7 @@ from store.documents import JsonObject
 from zoo.checkpoint import read_json
 
 if TYPE_CHECKING:
-    from evals.harness.conventions import Bos, Published
+    from evals.conventions import Bos, Published
     from zoo.model import Decoder
 
 WEIGHTS = (
@@ -156,7 +156,7 @@ class Checkpoint:
     def _read_as_published(self, bos: Bos) -> Published | None:
         if not self.published:
             return None
-        from evals.harness.conventions import Published  # noqa: PLC0415 (slow to load)
+        from evals.conventions import Published  # noqa: PLC0415 (slow to load)
 
         with TemporaryDirectory() as folder:
             for path in self.published:

@@ -13,15 +13,16 @@ from store.files import read_regular
 
 FOLDERS = (
     *("zoo.norms", "zoo.residuals", "zoo.positions", "zoo.positions.scalings", "zoo.sparsities", "zoo.mixers"),
-    *("zoo.ffns", "zoo.caches", "evals.evaluations", "ablate.data.sources", "ablate.data.tokenizers"),
+    *("zoo.ffns", "zoo.caches", "zoo.features", "zoo.block_features", "evals.evaluations"),
+    *("ablate.data.sources", "ablate.data.tokenizers"),
     *("ablate.training.objectives", "ablate.training.optimizers", "ablate.training.probes"),
     *("ablate.tracking", "ablate.running.engines"),
 )
 """The packages that plug-ins can belong to; nested packages follow their parent."""
 BUILDING_BLOCKS = "zoo.building_blocks"
 """The module that collects base classes for plug-ins."""
-FEATURES = ("zoo.features", "zoo.block_features")
-"""Modules from which a feature with its own setting in a model's spec imports. Such features are no plug-ins."""
+AFTER_FILE = ("zoo.features", "zoo.block_features", "evals.evaluations")
+"""Folders whose plug-ins are named after their file."""
 NO_MIXERS = {"Ffn": "zoo.ffns", "FfnLayer": "zoo.ffns", "Norm": "zoo.norms"}
 """Folders of the classes in `BUILDING_BLOCKS` that do not belong to mixers."""
 NAMED = ("kind", "source")
@@ -91,12 +92,8 @@ def place_of(path: Path) -> tuple[str, str]:
     if len(places) == 1:
         return places[0]
     found = ", ".join(f"{package}: {name}" for package, name in places) or f"none{_nameless(tree, path.stem)}"
-    reason = f"expected one variant, optimizer, objective, data source, evaluation, tracker or engine, found {found}"
-    if not places and any(isinstance(node, ast.ImportFrom) and node.module in FEATURES for node in tree.body):
-        raise ArgumentError(
-            "plugin", "a feature cannot be a plug-in: it needs a setting (docs/adding_a_feature.md)", str(path)
-        )
-    raise ArgumentError("plugin", f"{reason} (docs/plugins.md)", str(path))
+    kinds = "variant, feature, optimizer, objective, data source, evaluation, tracker or engine"
+    raise ArgumentError("plugin", f"expected one {kinds}, found {found} (docs/plugins.md)", str(path))
 
 
 def _places(tree: ast.Module, stem: str) -> Iterator[tuple[str, str]]:
@@ -154,7 +151,7 @@ def _folder_of(module: str, name: str) -> str | None:
 
 def _name_of(node: ast.ClassDef, package: str, stem: str) -> str | None:
     """A class's name in studies; None for a base class."""
-    if package == "evals.evaluations":
+    if package in AFTER_FILE:
         return stem
     for field in node.body:
         match field:

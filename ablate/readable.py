@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)")
+"""A number and its unit."""
+UNITS = {"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+UNITS |= {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 
 
 def now() -> str:
@@ -30,3 +36,10 @@ def clock(seconds: float) -> str:
     if hours >= 100:
         return f"{hours:,} hours"
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def large(count: float | None) -> str:
+    """A count such as `1.56B` or `117M`; `–` for None."""
+    if count is None:
+        return "–"
+    return f"{count / 1e9:.4g}B" if count >= 1e9 else f"{count / 1e6:.4g}M"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from evals.harness.conventions import Conventions
+from evals.conventions import Conventions
 from evals.reading.batches import Rows
 from evals.reading.question import Question
 from evals.reading.windows import Text

@@ -1,11 +1,15 @@
 """Places where wings and their like add to the floors below them.
 
 A floor that can be added to asks for modules by the name of a place, its own: it does not know who adds them, and works
-if nobody does. Nothing is imported here, so adding is cheap.
+if nobody does. Nothing that is added is imported here, so adding is cheap.
 """
 
 from __future__ import annotations
 
+import importlib
+
+DECLARATIONS = "ablate.wings"
+"""Module that adds whatever ships when it is imported."""
 _added: dict[str, list[str]] = {}
 
 
@@ -16,5 +20,6 @@ def extend(place: str, module: str) -> None:
 
 
 def added_to(place: str) -> tuple[str, ...]:
-    """Names of what was added to a place, in alphabetical order."""
+    """Names of what was added to a place, in alphabetical order, whatever was imported before."""
+    importlib.import_module(DECLARATIONS)
     return tuple(sorted(_added.get(place, ())))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from zoo.block_features.canon import CanonLayer
+from zoo.block_features import BlockFeatureLayer, Place
 from zoo.block_features.depth_routing import DepthRouter
 from zoo.block_features.stochastic_depth import StochasticDepth
 from zoo.block_spec import BlockSpec
@@ -21,8 +22,8 @@ from zoo.init import ExpertLinear, Linear
 from zoo.residuals import Branch, Residual, ResidualLayer
 from zoo.site import ForwardPass, LayerSite
 
-MIXER, FFN, CANON, CROSS = "mixer", "ffn", "canon", "cross"
-"""Keys of a block's parts in its cache."""
+CROSS = "cross"
+"""Key of cross-attention in a block's cache; those of mixer and FFN are their places, those of features their names."""
 
 
 class Block(nn.Module):
@@ -42,14 +43,27 @@ class Block(nn.Module):
         self.cross = spec.cross.build(site.d_model) if spec.cross is not None else None
         if spec.cross is not None:
             self.cross_residual = self._residual(spec, site, int(spec.has_mixer_residual))
-        self.laurel = spec.laurel.build(spec.norm.build(site.d_model), site.d_model) if spec.laurel else None
-        self.gates = spec.gated_norm.build(site.d_model) if spec.gated_norm else nn.ModuleDict()
-        self.canon = spec.canon.build(site.d_model) if spec.canon else nn.ModuleDict()
-        self.router = DepthRouter(spec.depth_routing, site.d_model) if spec.depth_routing else None
-        self._only_mixer_caches = not (self.canon or self.cross is not None or self.reaches_back)
         self.dropout = nn.Dropout(spec.dropout)
         self.depth = StochasticDepth(spec.stochastic_depth, site)
+        self.features = self._built(spec, site)
+        """Modules of the features, in their order. Each is a submodule of the block under its own name."""
+        self._acting_after = [part for part in self.features if type(part).after is not BlockFeatureLayer.after]
+        self.router = DepthRouter(spec.depth_routing, site.d_model) if spec.depth_routing else None
+        keep = any(type(part).new_cache is not BlockFeatureLayer.new_cache for part in self.features)
+        self._only_mixer_caches = not (keep or self.cross is not None or self.reaches_back)
         self._set_initial_scales(spec.norm_placement, site)
+
+    def _built(self, spec: BlockSpec, site: LayerSite) -> list[BlockFeatureLayer]:
+        norm = partial(spec.norm.build, site.d_model)
+        built = (feature.build(site.d_model, norm) for feature in spec.features.values())
+        parts = sorted((part for part in built if part is not None), key=lambda part: part.order)
+        for part in parts:
+            if type(part).after is not BlockFeatureLayer.after and spec.topology != "serial":
+                raise ValueError(f"{type(part).__name__}.after is not called with topology {spec.topology}")
+            if hasattr(self, part.name) or part.name == "router":
+                raise ValueError(f"{type(part).__name__}: the block already has an attribute {part.name!r}")
+            self.add_module(part.name, part)
+        return parts
 
     def _residual(self, spec: BlockSpec, site: LayerSite, branch: int) -> ResidualLayer:
         place = replace(site, branch=site.layer * spec.branches + branch, nth=spec.branch_numbers[branch])
@@ -80,13 +94,11 @@ class Block(nn.Module):
         return out
 
     def _run(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> Tensor:
-        parts, gates, canon = self._parts(cache), self.gates, self.canon
+        parts, features = self._parts(cache), self.features
 
-        def run(name: str, part: nn.Module, h: Tensor) -> Tensor:
-            if name in gates:
-                h = gates[name](h)
-            if name in canon:
-                h = canon[name](h, step, parts.get(f"{CANON}.{name}"))
+        def run(name: Place, part: nn.Module, h: Tensor) -> Tensor:
+            for feature in features:
+                h = feature.before(name, h, step, parts.get(feature.name))
             own = parts.get(name)
             begin_pass(own)
             return self._dropped(part(h, step, own))
@@ -95,10 +107,10 @@ class Block(nn.Module):
             return self._dropped(cast(nn.Module, self.cross)(h, step, parts.get(CROSS)))
 
         def mix(h: Tensor) -> Tensor:
-            return run(MIXER, self.mixer, h)
+            return run("mixer", self.mixer, h)
 
         def feed(h: Tensor) -> Tensor:
-            return run(FFN, self.ffn, h)
+            return run("ffn", self.ffn, h)
 
         return self._join(x, mix, look, feed)
 
@@ -113,7 +125,7 @@ class Block(nn.Module):
     def _parts(self, cache: LayerCache | None) -> Mapping[str, LayerCache]:
         """Caches of the parts, by name; only the mixer's if no other part keeps state."""
         if self._only_mixer_caches:
-            return {} if cache is None else {MIXER: cache}
+            return {} if cache is None else {"mixer": cache}
         kept = kept_by(self, cache, PartsCache)
         return {} if kept is None else kept.parts
 
@@ -124,21 +136,23 @@ class Block(nn.Module):
             update = self.mixer_residual.update(x, mix) + self.ffn_residual.update(x, feed)
             return self.mixer_residual.join(x, update)
         if self.mixes:
-            x = self.mixer_residual(x, mix) if self.laurel is None else self._beside(x, mix, self.laurel)
+            x = self._joined("mixer", self.mixer_residual, x, mix)
         if self.cross is not None:
             x = self.cross_residual(x, look)
-        return self.ffn_residual(x, feed) if self.feeds else x
+        return self._joined("ffn", self.ffn_residual, x, feed) if self.feeds else x
 
-    def _beside(self, x: Tensor, mix: Branch, laurel: nn.Module) -> Tensor:
-        """The mixer's residual plus LAuReL's path, which reads the same input as the mixer."""
+    def _joined(self, place: Place, residual: ResidualLayer, x: Tensor, branch: Branch) -> Tensor:
+        """The stream after a branch, and after the features that act there and read what the branch reads."""
         read: list[Tensor] = []
 
         def noted(h: Tensor) -> Tensor:
             read.append(h)
-            return mix(h)
+            return branch(h)
 
-        out: Tensor = laurel(self.mixer_residual(x, noted), read[0])
-        return out
+        x = residual(x, noted if self._acting_after else branch)
+        for part in self._acting_after:
+            x = part.after(place, x, read[0])
+        return x
 
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype, memory: int) -> LayerCache:
         """Cache for `batch` rows of up to `capacity` tokens and `memory` encoder tokens: the mixer's cache, or one per
@@ -149,11 +163,9 @@ class Block(nn.Module):
 
     def _new_cache(self, batch: int, capacity: int, dtype: torch.dtype, memory: int) -> LayerCache:
         mixer = self.mixer.new_cache(batch, capacity, dtype)
-        convs = {f"{CANON}.{name}": cast(CanonLayer, layer).conv for name, layer in self.canon.items()}
-        others: dict[str, LayerCache] = {name: conv.new_cache(batch, dtype) for name, conv in convs.items()}
-        near = self.ffn.new_cache(batch, dtype)
-        if near is not None:
-            others[FFN] = near
+        made = {part.name: part.new_cache(batch, dtype) for part in self.features}
+        made["ffn"] = self.ffn.new_cache(batch, dtype)
+        others = {name: each for name, each in made.items() if each is not None}
         if self.cross is not None:
             others[CROSS] = self.cross.new_cache(batch, memory, dtype)
-        return PartsCache({MIXER: mixer, **others}) if others else mixer
+        return PartsCache({"mixer": mixer, **others}) if others else mixer

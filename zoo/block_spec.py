@@ -25,9 +25,11 @@ from zoo.residuals import Residual
 from zoo.residuals.pre import Pre
 from zoo.settings.axis import Choice, Spec, is_off
 from zoo.settings.field_tags import Dropout, Fact, Supports, ValuesInTests
+from zoo.settings.plugged_features import with_features
 from zoo.site import Mask, PartCost
 
 
+@with_features("zoo.block_features", BlockFeature)
 class BlockSpec(Spec):
     """One block: a mixer and an FFN, with the same kind of norm in the same placement.
 
@@ -125,9 +127,10 @@ class BlockSpec(Spec):
         if visible != "all":
             with under("ffn"):
                 self.ffn.check_causal()
-        if visible != "causal" and (self.canon is not None or self.ffn.reaches_back):
-            path = "ffn" if self.canon is None else "canon"
-            raise SpecError(path, "is causal: it cannot be used in an encoder or with visible: prefix")
+        parts: dict[str, BlockFeature | Ffn] = {**self.features, "ffn": self.ffn}
+        for name, part in parts.items():
+            if visible != "causal" and part.reaches_back:
+                raise SpecError(name, "is causal: it cannot be used in an encoder or with visible: prefix")
 
     def claims(self, path: str, d_model: int, layers: Iterable[int]) -> Iterator[Claim]:
         """Compatibility claims of a resolved block's parts. path: the block's, in the spec; layers: those that use the
@@ -208,7 +211,9 @@ class BlockSpec(Spec):
             if self.topology != "serial":
                 raise SpecError("topology", f"must be serial for cross-attention to an encoder, not {self.topology}")
         self._check_absent()
-        self._check_laurel()
+        for name, feature in self.features.items():
+            with under(name):
+                feature.check(self)
         if self.mixer.degree > 1 and not (self.norm.normalises and self.norm_placement.normalises_branch):
             grows = f"the output of {self.mixer.kind} grows with power {self.mixer.degree} of its input"
             reason = f"{grows}: it needs a norm before it"
@@ -220,24 +225,10 @@ class BlockSpec(Spec):
             raise SpecError("topology", reason)
         return self.model_copy(update=parts)
 
-    def _check_laurel(self) -> None:
-        """Raise SpecError if LAuReL has no plain residual stream to add to."""
-        if self.laurel is None:
-            return
-        placement = self.norm_placement
-        if self.mixer.absent or self.topology != "serial":
-            raise SpecError("laurel", "needs a mixer and topology serial")
-        if placement.streams is not None or not placement.additive:
-            reason = f"needs an additive residual on a stream of (B, T, D), not {placement.kind}"
-            raise SpecError("laurel", reason)
-
     def _check_absent(self) -> None:
-        """Raise SpecError if the block has neither mixer nor FFN, or if a setting needs the one that is missing."""
+        """Raise SpecError if the block has neither mixer nor FFN, or if its topology needs the one that is missing."""
         if self.mixer.absent and self.ffn.absent:
             raise SpecError("ffn", "a block needs a mixer or an FFN")
-        for name, part, other in (("mixer", self.mixer, "ffn"), ("ffn", self.ffn, "mixer")):
+        for name, part in (("mixer", self.mixer), ("ffn", self.ffn)):
             if part.absent and self.topology != "serial":
                 raise SpecError("topology", f"{self.topology} needs a mixer and an FFN; the block has no {name}")
-            for setting, feature in (("canon", self.canon), ("gated_norm", self.gated_norm)):
-                if part.absent and feature is not None and name in feature.before:
-                    raise SpecError(f"{setting}.before", f"the block has no {name}; use before: [{other}]")

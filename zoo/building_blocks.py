@@ -1,4 +1,6 @@
-"""Building blocks for mixers, feed-forward layers and norms of your own: one place to import them from.
+"""Building blocks for mixers, feed-forward layers, norms and features of your own: one place to import them from.
+
+The base classes of features are in `zoo.features` and `zoo.block_features`.
 
 docs/building_blocks.md has a table of them; `ablate zoo NAME` shows the signature and documentation of each.
 
@@ -13,7 +15,16 @@ from zoo.attending.visible import Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.caching.parts import PartsCache
 from zoo.caching.states import StateCache, TokenStateCache
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODULES, Operation, Operations
+from zoo.compatibility.traits import (
+    ALL_BUT_TRANSFER,
+    EVERY_OPERATION,
+    NONE,
+    OF_MODULES,
+    Ground,
+    Grounds,
+    Operation,
+    Operations,
+)
 from zoo.conv import ShortConv, conv_cost, on_text
 from zoo.errors import SpecError, UnsupportedError
 from zoo.ffns import Ffn, FfnLayer
@@ -39,11 +50,13 @@ from zoo.mixers._scan import STATE, ScanCost, ScanCosts, scan
 from zoo.norms import Norm
 from zoo.settings.axis import Choice, Examples, number
 from zoo.settings.field_tags import Features, HeadFeatures, Heads, Supports, ValuesInTests
+from zoo.shift import TokenShift
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, matmul_cost, mean_keys
 
 __all__ = [
     "ALL_BUT_TRANSFER",
     "EVERY_OPERATION",
+    "NONE",
     "OF_MODULES",
     "STATE",
     "Choice",
@@ -56,6 +69,8 @@ __all__ = [
     "Ffn",
     "FfnLayer",
     "ForwardPass",
+    "Ground",
+    "Grounds",
     "HeadFeatures",
     "Heads",
     "Keys",
@@ -82,6 +97,7 @@ __all__ = [
     "StatefulLayer",
     "Supports",
     "TokenCache",
+    "TokenShift",
     "TokenStateCache",
     "UnsupportedError",
     "ValuesInTests",

@@ -208,7 +208,7 @@ def initialise(
 def _std(module: nn.Module, own: str, role: Role, spec: InitSpec, n_layers: int) -> float:
     """Initial standard deviation of a module's parameter; 0 for constants. fan_in is the last axis, of batched matrices
     too."""
-    plain = 1 / math.sqrt(module.get_parameter(own).shape[-1])
+    plain = 1 / math.sqrt((1, *module.get_parameter(own).shape)[-1])
     declared: dict[str, float] = getattr(module, "initial_std", {})
     if own in declared:
         return declared[own]

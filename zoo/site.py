@@ -161,6 +161,7 @@ class ForwardPass:
     shared: modules that belong to the model and serve several layers, by `Position.name_for`.
     losses: terms that layers add to the training objective, already weighted.
     states: state that parts of the stack carry from one layer to the next, by the part's name (see `zoo.features`).
+    caches: state that such parts carry from one pass to the next, by the part's name; empty without a cache.
     kept: results that passes with the same cache share, by keys that name all they depend on; None without a cache.
     counts: counts that modules have passed to `count`, if this is a copy; None if they are recorded at once.
     """
@@ -183,6 +184,7 @@ class ForwardPass:
     prefix: str = ""
     losses: list[Tensor] = field(default_factory=list)
     states: dict[str, Any] = field(default_factory=dict)
+    caches: Mapping[str, Any] = field(default_factory=dict)
     kept: dict[Any, Any] | None = None
     counts: list[tuple[Callable[[Tensor], None], Tensor]] | None = None
     _memo: dict[Any, Any] = field(default_factory=dict)

@@ -24,9 +24,11 @@ from zoo.settings.explain import checked
 from zoo.settings.field_tags import Fact, names_with, what_computes, written_out
 from zoo.settings.identity import digest_of, identity_of
 from zoo.settings.origin import Origin, as_loaded
+from zoo.settings.plugged_features import with_features
 from zoo.site import PartCost, matmul_cost
 
 
+@with_features("zoo.features", Feature)
 class ModelSpec(ModelSettings):
     """A language model: embed → blocks → norm → head. With an encoder, its blocks attend to the encoder's output too.
 
@@ -240,7 +242,9 @@ class ModelSpec(ModelSettings):
         return digest_of(self.identity())
 
 
-FOLLOWING = tuple(name for name, value in vars(ModelSpec).items() if isinstance(value, cached_property))
+FOLLOWING = tuple(
+    name for cls in ModelSpec.__mro__ for name, value in vars(cls).items() if isinstance(value, cached_property)
+)
 """Cached properties, derived from settings that never change in a spec; a copy computes them anew."""
 
 

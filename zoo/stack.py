@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from zoo.activation_checkpointing import recomputed
 from zoo.block import Block
 from zoo.caching.cache import Cache, LayerCache
+from zoo.caching.parts import begin_pass
 from zoo.features import FeatureLayer, Runner, Streams, new_norm
 from zoo.init import Embedding, Linear
 from zoo.site import ForwardPass, Given, LayerSite, Tap
@@ -93,18 +94,25 @@ class Stack(nn.Module):
 
     @property
     def cache_entries(self) -> int:
-        """Number of entries in a cache: one per layer; a `Runner` has its own number for the layers that it runs."""
+        """Number of entries in a cache: one per layer, and one per part that remembers earlier tokens; a `Runner` has
+        its own number for the layers that it runs."""
         runner = self._runner
-        return self.spec.n_layers if runner is None else self.spec.n_layers - len(runner.layers) + runner.entries()
+        own = 0 if runner is None else runner.entries() - len(runner.layers)
+        return self.spec.n_layers + own + len(self._remembering)
+
+    @property
+    def _remembering(self) -> list[FeatureLayer]:
+        """Parts with a cache of their own, whose entries come after those of the layers."""
+        return [part for part in self.parts if part.remembers]
 
     def new_entries(self, new: Callable[[int, int], LayerCache], batch: int, dtype: torch.dtype) -> list[LayerCache]:
         """Entries of a cache. new(layer, rows): creates a layer's entry."""
-        runner = self._runner
+        runner, own = self._runner, [part.new_cache(batch, dtype) for part in self._remembering]
         if runner is None:
-            return [new(layer, batch) for layer in range(self.spec.n_layers)]
+            return [*(new(layer, batch) for layer in range(self.spec.n_layers)), *own]
         before, after = range(runner.layers.start), range(runner.layers.stop, self.spec.n_layers)
         between = runner.new_entries(new, batch, dtype)
-        return [*(new(layer, batch) for layer in before), *between, *(new(layer, batch) for layer in after)]
+        return [*(new(layer, batch) for layer in before), *between, *(new(layer, batch) for layer in after), *own]
 
     def step(self, tokens: Tensor, start: int, left_pad: Tensor | None, given: Given) -> ForwardPass:
         """The pass over `tokens` (B, T), the first of which is token `start` of the stream. Raises ValueError for
@@ -130,10 +138,16 @@ class Stack(nn.Module):
 
     def run(self, embedded: Tensor, step: ForwardPass, cache: Cache | None = None) -> Tensor:
         """(B, T, D): output of the last layer."""
+        layers, runner, remembering = range(self.spec.n_layers), self._runner, self._remembering
+        count = self.cache_entries - len(remembering)
+        entries: Sequence[LayerCache | None] = [None] * count
+        if cache is not None:
+            entries, own = cache.layers[:count], cache.layers[count:]
+            step.caches = {part.name: each for part, each in zip(remembering, own, strict=True)}
+            for each in own:
+                begin_pass(each)
         for part in self.parts:
             part.begin(embedded, step)
-        layers, runner = range(self.spec.n_layers), self._runner
-        entries = [None] * self.cache_entries if cache is None else cache.layers
         if runner is None or not runner.takes(cached=cache is not None):
             return self._with_own_stream(layers, embedded, step, entries)
         run = self._with_own_stream if runner.own_streams else self._layers

@@ -22,7 +22,7 @@ from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.study.complaints import complaints
 from evals.asking import named, section
-from evals.harness.skipped import skipped_lines
+from evals.skipped import skipped_lines
 from evals.spec import EvalSpec, EvaluationError
 from store import Store, StoreError
 from store.documents import EvalsDocument, JsonObject

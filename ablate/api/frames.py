@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 import polars as pl
 
@@ -12,6 +13,7 @@ from reports.judge.findings.history import HistoryEntry
 from reports.judge.findings.study_summary import ArmSummary, EffectSummary, StudySummary
 from reports.judge.reading.collect import RUNS
 from reports.judge.statistics.estimates import Estimate
+from reports.page.wording.summary_json import documents
 from store.result_columns import Schema
 
 INTERVALS = ("loss", "bits_per_byte", "accuracy", "excess", "peak_memory_bytes")
@@ -159,10 +161,8 @@ def _effect_row(found: EffectSummary, unit: str) -> dict[str, object]:
 
 
 def changes_frame(summary: StudySummary | None) -> pl.DataFrame:
-    rows = []
-    for each in summary.changes if summary else ():
-        low, high = (each.change.low, each.change.high) if each.change else (None, None)
-        rows.append({**each.document(), "low": low, "high": high})
+    found: Any = documents(summary).get("changes", []) if summary else []
+    rows = [{**each, **dict(zip(("low", "high"), each["change_interval"] or (), strict=False))} for each in found]
     return pl.DataFrame(rows, schema=CHANGES)
 
 

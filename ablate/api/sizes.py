@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ablate.study.search_constraints import NUMBER, UNITS
+from ablate.readable import NUMBER, UNITS
 from store.errors import ArgumentError
 
 

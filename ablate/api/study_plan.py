@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -25,7 +26,6 @@ from ablate.planning.plan_shown import (
     plan_rows,
     refusal_lines,
     remarks,
-    search_lines,
     tuning_runs,
 )
 from ablate.planning.study_document import study_rates
@@ -35,6 +35,7 @@ from ablate.study.study import Study
 from evals.costs.machine import Speed
 from store import Store
 from store.documents import JsonObject
+from store.extensions import added_to
 
 if TYPE_CHECKING:
     import polars as pl
@@ -198,7 +199,9 @@ class StudyPlan:
             notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)
         notes += export_lines(self.exports if details else {})
         if self.study.is_search_alone:
-            notes += search_lines(self.study, self.planned[0], self.speed, self.execution.speed_up(self.at_once))
+            at_once = self.execution.speed_up(self.at_once)
+            for name in added_to(__name__):
+                notes += importlib.import_module(name).plan_lines(self.study, self.planned[0], self.speed, at_once)
             return [*notes, "no arms: `ablate search` searches the study's space, with this budget for each trial"]
         notes += self.prospects.lines()
         if self._tuning_done:

@@ -24,22 +24,19 @@ OF_THE_CORE = (
     "plan",
     "data",
     "eval",
-    "generate",
     "report",
     "logs",
-    "serve",
-    "zoo",
     "schema",
     "completion",
 )
 COMMANDS = {name: f"{__name__}.{name}" for name in OF_THE_CORE} | wings.commands()
 """Module of each command."""
 GROUPS = {
-    "ask": ("new", "plan", "zoo"),
+    "ask": ("new", "plan"),
     "run": ("run",),
-    "look": ("list", "report", "serve"),
+    "look": ("list", "report"),
     "share": (),
-    "models": ("eval", "generate"),
+    "models": ("eval",),
 }
 """Commands of the core by what they are for, in the order of the help. Wings say which group theirs belong to."""
 FOLDED = {

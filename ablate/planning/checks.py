@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from evals.conditions import Conditions
 from evals.costs.spec import NO_CACHE
 from evals.spec import EvalSpec, EvaluationError
 from evals.subject import HeldOutText, SyntheticTask
+from store.extensions import added_to
 from zoo.spec import ModelSpec
 
 
@@ -25,10 +27,8 @@ def check(study: Study) -> None:
     if made and study.train.objective.kind != "next_token":
         reason = f"{study.data.source} defines its own targets: {study.train.objective.kind} does not apply"
         raise study.error("train.objective", reason)
-    absent = "bits_per_byte" if made else "accuracy"
-    if study.search is not None and absent in study.search.objectives:
-        said = f"{study.data.source} has no bytes" if made else "text has no answers"
-        raise study.error("search.objectives", f"{said}: there is no {absent}")
+    for name in added_to(__name__):
+        importlib.import_module(name).check(study)
     # Step times are measured on one corpus, and tokens of different tokenizers are not comparable.
     if study.budget.kind != "flops" and study.own_tokenizers:
         why = f"arms with different tokenizers are compared at equal flops, not {study.budget.kind}"

@@ -15,7 +15,6 @@ from ablate.planning.lengths import NO_CORPORA, Corpora, epochs
 from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.study_document import design_document, study_arm, study_rates
-from ablate.readable import clock
 from ablate.study.design_spec import Screen, named
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
@@ -25,7 +24,6 @@ from evals.costs.machine import Speed
 from store.documents import JsonObject
 from store.documents.claims import origin, statement
 from store.documents.design import structure
-from store.documents.study import UNJUDGED
 from store.documents.study_arm import taught_by
 from store.documents.tuning import trials, untuned
 from zoo.settings.edits import expand
@@ -39,24 +37,6 @@ PLANNED = {"data", "cache_bytes", "identity", "runs"}
 """Fields of an arm that `ablate plan --json` omits."""
 UNSAID = {"identity", "other_identity"}
 """Fields of an effect that `ablate plan --json` omits."""
-
-
-def search_lines(study: Study, base: ArmPlan, speed: Speed, at_once: float) -> list[str]:
-    """Cost of a search, if all trials cost what the base does, and warnings; empty for a study without a search."""
-    spec = study.search
-    if spec is None:
-        return []
-    last = spec.confirming if study.scale not in UNJUDGED else 0
-    whole, each = spec.whole_runs * spec.seeds + last, base.estimated_seconds(speed)
-    kept = f", at most {spec.repeats} of them further seeds of leading settings" if spec.repeats else ""
-    kept += f", and {last} runs that confirm the best against {base.name}" if last else ""
-    begun = f"; trials start at {100 * spec.shares[0]:.3g} % of the budget" if spec.fidelity else ""
-    lines = [
-        f"Search: up to {spec.trials} trials{kept}{begun}: {whole * base.flops:.3g} FLOPs, about"
-        f" {clock(max(1.0, whole * each / at_once))} if all cost as much as {base.name}"
-    ]
-    validations = math.ceil(1 / base.train.validate_every - 1e-9)
-    return [*lines, *spec.warnings(validations)]
 
 
 def plan_json(

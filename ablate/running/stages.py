@@ -29,7 +29,7 @@ from ablate.running.request import Request, phases_after
 from ablate.study.study import Study
 from ablate.tracking import Trackers
 from evals.costs.spec import PROCESSES
-from evals.harness.skipped import skipped_lines
+from evals.skipped import skipped_lines
 from store import AblateError, Store
 from store.documents import JsonObject, RunDocument, StudyDocument
 from store.documents.study import ScaleForecast

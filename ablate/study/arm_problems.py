@@ -147,6 +147,15 @@ def lora_problems(builder: ArmBuilder, arms: Sequence[Arm]) -> Iterator[Problem]
             yield builder.origins.problem(place, error.reason)
 
 
+def optimizer_problems(builder: ArmBuilder, arms: Sequence[Arm]) -> Iterator[Problem]:
+    """Optimizers that average, of weights that are put back on the unit sphere, which an average leaves."""
+    for arm in arms:
+        if arm.train.optimizer.averages and arm.model.unit_weights:
+            own = (edit.target for edit in arm.own if edit.path[:2] == (TRAIN, "optimizer"))
+            reason = f"{arm.train.optimizer.kind} averages weights, which unit_weights of the model then rescales"
+            yield builder.origins.problem(next(own, (TRAIN, "optimizer")), reason)
+
+
 def _arm_problems(builder: ArmBuilder, arm: Arm, start: StartSpec, by_name: Mapping[str, Arm]) -> Iterator[Problem]:
     """Problems of an arm that starts from another arm."""
     name = str(start.arm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from ablate.data.sources.stdlib import StdlibSource
 from ablate.study.arm_problems import (
     claim_problems,
     lora_problems,
+    optimizer_problems,
     seed_problems,
     start_problems,
     teacher_problems,
@@ -27,12 +29,12 @@ from ablate.study.layering import together
 from ablate.study.layers import Layer, Origins, Target
 from ablate.study.problems import Problem, StudyError
 from ablate.study.scales import NAMING, Layers
-from ablate.study.search_space import space_problems
 from ablate.study.sections import DEFAULT_TRAIN, NAME, StudySections
 from ablate.study.study import Study
 from ablate.study.tune_spec import TuneSpec
 from ablate.study.yamlfile import StudyMap
 from ablate.training.spec import TrainSpec
+from store.extensions import added_to
 from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
 from zoo.settings.edits import Edits, flatten
@@ -69,17 +71,19 @@ class RungReader:
         chosen = self._screen(tree, sections) if tree.get("design") or tree.get("factors") else None
         arms = self._arms(tree, sections, builder, chosen)
         if builder is not None and sections is not None and not self.problems:
-            is_compared = len(arms) > 1 or not sections.search
+            is_compared = len(arms) > 1 or not tree.get("search")
             tune = sections.tune if isinstance(sections.tune, TuneSpec) and is_compared else None
             if tune:
                 self.problems += tuning_problems(builder, tune, arms)
                 given = sections.seeds if isinstance(sections.seeds, tuple) else ()
                 self.problems += seed_problems(self.origins, tune, given)
-            self.problems += space_problems(builder, sections.search.space) if sections.search else ()
+            for name in added_to(__name__):
+                self.problems += importlib.import_module(name).problems(builder, sections)
             self.problems += self._contrast_problems(sections, [arm.name for arm in arms])
             for target, reason in claim_problems(sections, [arm.name for arm in arms]):
                 self.problems.append(self.origins.problem(target, reason))
             self.problems += lora_problems(builder, arms)
+            self.problems += optimizer_problems(builder, arms)
             for found in (start_problems, teacher_problems):
                 self.problems += found(builder, arms, self.written.folder)
         if self.problems or sections is None or builder is None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, TypeGuard
 
 from pydantic import (
     BeforeValidator,
@@ -15,6 +16,7 @@ from pydantic import (
     PositiveInt,
     Tag,
     WithJsonSchema,
+    create_model,
     model_validator,
 )
 
@@ -30,10 +32,8 @@ from ablate.study.layering import (
     merged_within_source,
     replaced,
     replaced_but_for_matching,
-    space_by_path,
 )
 from ablate.study.published_spec import PublishedTable
-from ablate.study.search_spec import SearchSpec
 from ablate.study.space import RESERVED_SEEDS
 from ablate.study.tune_spec import Tune, TuneSpec
 from ablate.study.yamlfile import StudyMap
@@ -42,6 +42,7 @@ from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
 from store.documents import Caveat
+from store.extensions import added_to
 from zoo.settings.axis import Spec, is_off
 from zoo.settings.explain import yaml
 
@@ -204,7 +205,7 @@ def _contrast(value: Any) -> Any:
 Contrast = Annotated[str, Field(pattern=CONTRAST), BeforeValidator(_contrast)]
 
 
-class StudySections(Spec):
+class OwnSections(Spec):
     """One question: a base model, arms that each change something in it, and a budget."""
 
     question: Annotated[str, Field(min_length=1)]
@@ -234,8 +235,6 @@ class StudySections(Spec):
     tune: Tune = TuneSpec()
     """Settings that each arm tunes for itself before it is compared: `auto`, its learning rate; `off`, nothing;
     `carried`, nothing, since the file has rates that were tuned earlier; or a map."""
-    search: Annotated[SearchSpec | None, LayerRule(spelled=space_by_path)] = None
-    """Settings of the base that `ablate search` varies, and its objectives."""
     ladder: Annotated[dict[str, Rung], LayerRule(replaced)] = Field(default={})
     """Smaller models and shorter runs of the same question, each by edits of base, budget and train, or by a share of
     the budget. The last one is compared."""
@@ -268,3 +267,14 @@ class StudySections(Spec):
     """Evaluations of every trained model; null evaluates only the loss."""
     probes: Annotated[Probes, LayerRule(merged_in_long)] = None
     """Probes recorded during training: `all`, a list of probes, or a map with `which` and `every`."""
+
+
+if TYPE_CHECKING:
+    StudySections: TypeAlias = OwnSections
+else:
+    StudySections = create_model(
+        "StudySections",
+        __base__=(*(importlib.import_module(name).KEYS for name in added_to(__name__)), OwnSections),
+        __doc__=OwnSections.__doc__,
+        __module__=__name__,
+    )

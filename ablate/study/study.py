@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ablate.data.sources import DataSource
 from ablate.study.arms import Arm, ArmBuilder
@@ -13,7 +14,6 @@ from ablate.study.claim_spec import ClaimSpec
 from ablate.study.design_spec import Screen
 from ablate.study.layers import Origins
 from ablate.study.problems import Problem, StudyError
-from ablate.study.search_spec import SearchSpec
 from ablate.study.sections import AutoSeeds, StudySections
 from ablate.study.shipped_scales import ShippedScale
 from ablate.study.tune_spec import Carried, TuneSpec
@@ -138,9 +138,9 @@ class Study:
         return self.sections.tune if isinstance(self.sections.tune, Carried) else None
 
     @property
-    def search(self) -> SearchSpec | None:
+    def search(self) -> Any:
         """The space and objectives of `ablate search`; None if there is no search."""
-        return self.sections.search
+        return getattr(self.sections, "search", None)
 
     @property
     def is_search_alone(self) -> bool:

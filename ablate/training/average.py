@@ -9,7 +9,8 @@ Juditsky 1992, doi:10.1137/0330046; Izmailov et al. 2018, arXiv:1803.05407).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Literal
 
@@ -29,7 +30,29 @@ class AverageSpec(Spec):
     """Reach of the average into the past, as a share of the steps."""
 
 
-class WeightAverage:
+class ScoredWeights(ABC):
+    """Weights that are scored and stored in place of those that training moves."""
+
+    @abstractmethod
+    def pairs(self) -> Iterable[tuple[Tensor, Tensor]]:
+        """Weights of the model that training moves, each with what is scored in its place."""
+
+    @contextmanager
+    def in_model(self) -> Iterator[None]:
+        """Give the model the scored weights inside the block, and its own weights, bit for bit, afterwards."""
+        own = [(moved, moved.clone()) for moved, _ in self.pairs()]
+        self.settle()
+        yield
+        for moved, before in own:
+            moved.copy_(before)
+
+    def settle(self) -> None:
+        """Replace the model's weights by the scored ones. Training ends with this."""
+        for moved, scored in self.pairs():
+            moved.copy_(scored)
+
+
+class WeightAverage(ScoredWeights):
     """The average of a model's parameters over `steps` steps. Buffers stay those of the last step."""
 
     def __init__(self, model: nn.Module, spec: AverageSpec, steps: int) -> None:
@@ -41,25 +64,12 @@ class WeightAverage:
         """Add the weights after 1-based `step` to the average."""
         torch._foreach_lerp_(list(self._averages.values()), list(self._parameters.values()), 1 / min(step, self._reach))
 
-    @contextmanager
-    def in_model(self) -> Iterator[None]:
-        """Give the model the averages inside the block, and its own weights afterwards."""
-        own = {name: parameter.clone() for name, parameter in self._parameters.items()}
-        self.settle()
-        yield
-        _copy(own, self._parameters)
-
-    def settle(self) -> None:
-        """Replace the model's weights by the averages."""
-        _copy(self._averages, self._parameters)
+    def pairs(self) -> Iterable[tuple[Tensor, Tensor]]:
+        return zip(self._parameters.values(), self._averages.values(), strict=True)
 
     def state_dict(self) -> dict[str, Tensor]:
         return self._averages
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        _copy({name: state[name] for name in self._averages}, self._averages)
-
-
-def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
-    for name, value in source.items():
-        target[name].copy_(value)
+        for name, average in self._averages.items():
+            average.copy_(state[name])

@@ -25,7 +25,7 @@ def build_optimizer(
 ) -> Updates:
     """Build the optimizer of `spec`. roles: the role of every parameter of `model`."""
     found = trained(model, roles, spec, d_model, n_layers)
-    if spec.optimizer.cautious_decay:
+    if spec.optimizer.cautious_decay and not spec.optimizer.decays_cautiously:
         return CautiousDecay(spec.optimizer, found, spec.lr)
     return spec.optimizer.build(found, spec.lr)
 

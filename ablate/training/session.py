@@ -15,7 +15,7 @@ import zoo
 from ablate.machine.numerics import Numerics
 from ablate.training.accumulation import Accumulation
 from ablate.training.attention_kernels import attention_text
-from ablate.training.average import WeightAverage
+from ablate.training.average import ScoredWeights, WeightAverage
 from ablate.training.batch import Loss
 from ablate.training.checkpoint import HasState, TrainingProgress, load_state, save_state
 from ablate.training.compiling import compiled
@@ -130,7 +130,8 @@ class Session:
         )
         before = identity.start.batches_before if identity.start else 0
         self.reader = TrainingReader(corpus, self.spec, self.model.spec.vocab_size, self.seed, numerics.device, before)
-        self.validation = Validation(self.model, self.reader, numerics, average)
+        scored = optimizer if isinstance(optimizer, ScoredWeights) else average
+        self.validation = Validation(self.model, self.reader, numerics, scored)
         self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()
         self._save_at = self._began + self.checkpoint_seconds

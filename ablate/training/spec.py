@@ -66,7 +66,8 @@ class TrainSpec(Spec):
     decay: Annotated[Fraction, Timeless] = 0.2
     """Share of the steps that wsd spends decaying."""
     optimizer: Annotated[Optimizer, Choice("ablate.training.optimizers")] = AdamW()
-    """`adamw`, `lion`, `muon`, `sgd` or `soap`, or a map with kind and settings: `{kind: sgd, momentum: 0.95}`."""
+    """`adamw`, `lion`, `muon`, `schedule_free`, `sgd` or `soap`, or a map with kind and settings: `{kind: sgd,
+    momentum: 0.95}`."""
     betas: Betas | None = Field(default=None, exclude=True)
     """Short for the optimizer's own setting `betas`."""
     weight_decay: Annotated[WeightDecay, Timeless] = WeightDecay(embedding=0.1, input=0.1, output=0.1, head=0.1)
@@ -104,6 +105,21 @@ class TrainSpec(Spec):
     def tokens(self) -> int:
         """Text tokens in a step."""
         return self.batch * self.context
+
+    @field_validator("optimizer")
+    @classmethod
+    def _without_a_schedule(cls, optimizer: Optimizer, info: ValidationInfo) -> Optimizer:
+        if optimizer.averages and info.data.get("schedule", "constant") != "constant":
+            raise ValueError(f"{optimizer.kind} averages instead of lowering its rate: set train.schedule to constant")
+        return optimizer
+
+    @field_validator("average")
+    @classmethod
+    def _only_average(cls, average: AverageSpec | None, info: ValidationInfo) -> AverageSpec | None:
+        optimizer = info.data.get("optimizer")
+        if average is not None and optimizer is not None and optimizer.averages:
+            raise ValueError(f"the optimizer {optimizer.kind} scores and stores an average of its own")
+        return average
 
     @field_validator("betas")
     @classmethod

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 import zoo
 from ablate.training.checkpoint import opening
 from ablate.training.lora import Adapters
-from evals.harness.conventions import Bos, Conventions, Published, TrainedConventions
+from evals.conventions import Bos, Conventions, Published, TrainedConventions
 from store import Store, StoreError, sums, tokenizer_in
 from store.documents import RunDocument, RunStart, RunTeacher
 from zoo.model import Decoder

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ablate.machine.numerics import Numerics, deterministic
-from ablate.training.average import WeightAverage
+from ablate.training.average import ScoredWeights
 from ablate.training.batch import Batch
 from ablate.training.reader import HeldOut, TrainingReader
 from store.documents import HeldOutPart, ItemLoss
@@ -64,7 +64,8 @@ class Validation:
     model: Decoder
     reader: TrainingReader
     numerics: Numerics
-    average: WeightAverage | None
+    average: ScoredWeights | None
+    """An average that is scored in place of the model's weights, if any."""
 
     @cached_property
     def _rows_on_the_way(self) -> HeldOut:

@@ -12,11 +12,16 @@ place in the core that asks for them (`store.extensions`). Each place says what 
 | place | what the wing has there |
 |---|---|
 | `ablate.api.browsing` | `search_found(folder)`: a search's document |
+| `ablate.api.study_plan` | `plan_lines(study, base, speed, at_once)` on what is planned besides the arms |
 | `ablate.api.evaluating` | `imported_first`, which makes a run of a checkpoint's folder |
 | `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
+| `ablate.planning.checks` | `check(study)`, which raises StudyError for sections that exclude each other |
 | `ablate.running.engines` | engines, one per file |
 | `ablate.running.stages` | `completed(document, study, folder)`: a study's document, before it is written |
+| `ablate.study.rung_reader` | `problems(builder, sections)` of its keys |
+| `ablate.study.sections` | `KEYS`: a spec whose fields are more keys of a study |
 | `ablate.tracking` | trackers, one per file |
+| `reports.page.sections` | sections of a study's page, one per file |
 | `reports.page.html.site` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """
 
@@ -27,6 +32,7 @@ import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 from store.extensions import extend
 
@@ -45,13 +51,17 @@ class Wing:
     """Public names by module."""
     adds: Mapping[str, str] = field(default_factory=dict)
     """Modules by the place that they are added to."""
+    needs: tuple[str, ...] = ()
+    """Folders of other wings that it builds on: without them, it is not there either."""
 
 
 @cache
 def wings() -> dict[str, Wing]:
     """Every wing by the name of its package, in alphabetical order."""
     names = sorted(f"{__name__}.{each.name}" for each in pkgutil.iter_modules(__path__) if each.ispkg)
-    return {name: importlib.import_module(name).WING for name in names}
+    found: dict[str, Wing] = {name: importlib.import_module(name).WING for name in names}
+    root = Path(__file__).parents[2]
+    return {name: wing for name, wing in found.items() if all((root / need).is_dir() for need in wing.needs)}
 
 
 def commands() -> dict[str, str]:

@@ -25,9 +25,9 @@ import ablate
 from ablate.running.context import open_context
 from ablate.running.corpora import prepare_corpora
 from ablate.study.reading import load_study
-from ablate.study.search_space import Params
 from ablate.wings.search.asking import suggest
 from ablate.wings.search.racing import fronts
+from ablate.wings.search.search_space import Params
 from ablate.wings.search.trial_runner import IllegalError, Job, StudyTrialRunner
 
 FRESH = (0, 1, 2, 3, 4)

@@ -19,11 +19,11 @@ import optuna
 from search_known import BASE, NOISES, SPACE, Space, free, score
 
 from ablate.running.request import Request
-from ablate.study.search_space import Params
 from ablate.study.study import Study
 from ablate.wings.search.asking import seeds_of
 from ablate.wings.search.racing import standings
 from ablate.wings.search.search import Search
+from ablate.wings.search.search_space import Params
 from tests.ablate.known import Instant, search, spec_of, study_of
 
 TRIALS, DRAWS = 30, 10

@@ -19,9 +19,9 @@ import optuna
 from optuna.trial import TrialState
 from scipy.stats import wilcoxon
 
-from ablate.study.search_space import Params
 from ablate.wings.search.asking import seeds_of, suggest
 from ablate.wings.search.racing import standings
+from ablate.wings.search.search_space import Params
 from tests.ablate.known import Instant, Known, search, spec_of, study_of
 
 SPACE = """{

@@ -16,11 +16,11 @@ import torch
 
 import ablate
 import zoo
-from ablate.api.catalogue import WHOLES, Catalogue, catalogued, entry, settings_of
 from ablate.api.ranges import in_words, ranges_of
 from ablate.cli import COMMANDS, main
 from ablate.study.schema import study_schema
 from ablate.study.sections import StartSpec, StudySections, TeacherSpec
+from ablate.wings.catalogue.catalogue import WHOLES, Catalogue, catalogued, entry, settings_of
 from zoo.compatibility.matrix import axes
 from zoo.errors import SpecError
 from zoo.settings.axis import Spec

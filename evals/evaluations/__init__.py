@@ -2,7 +2,8 @@
 
 Every file here that does not begin with `_` is an evaluation: it defines one `EvaluationSpec`, whose settings are in
 the `evals:` section of a study under the file's name. A file of the same name in `reports/page/evaluations` shows its
-results. docs/adding_an_evaluation.md is a guide.
+results. docs/adding_an_evaluation.md is a guide. An evaluation that needs a folder of its own lies in the subfolder
+`evaluations` of a folder beside this one, and is deleted with it.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ class EvaluationSpec(Spec, ABC):
 
 def evaluations() -> dict[str, type[EvaluationSpec]]:
     """Every evaluation by name, in alphabetical order."""
-    named = {name: member(__name__, name) for name in members(__name__)}
+    beside = [
+        f"evals.{path.parent.name}.evaluations" for path in sorted(Path(__file__).parents[1].glob("*/evaluations"))
+    ]
+    named = {name: member(__name__, name, *beside) for name in members(__name__, *beside)}
     return {name: only_class(module, EvaluationSpec) for name, module in named.items()}  # type: ignore[type-abstract]
 
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeFloat
 
+from evals.decoding import GenerationRequest, decode
 from evals.evaluations import EvaluationSpec
 from evals.evaluations._passages import nothing, obstacle, plain, starts_of
 from evals.found import Found
-from evals.harness.decode import GenerationRequest, decode
 from evals.reading.mode import evaluating
 from evals.subject import HeldOutText, Subject
 from store.documents import JsonObject

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from lm_eval.evaluator import evaluate as lm_evaluate
 
+from evals.decoding import UnsupportedGenerationError
 from evals.harness import lm as adapter
-from evals.harness.decode import UnsupportedGenerationError
 from evals.harness.lm import ZooLM
 from evals.harness.loading import Loaded, failure_of
 from evals.harness.selection import TaskSelection

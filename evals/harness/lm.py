@@ -17,8 +17,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F
 
-from evals.harness.conventions import Bos, Conventions, Messages, TrainedConventions
-from evals.harness.decode import GenerationRequest, UnsupportedGenerationError, decode
+from evals.conventions import Bos, Conventions, Messages, TrainedConventions
+from evals.decoding import GenerationRequest, UnsupportedGenerationError, decode
 from evals.reading.batches import Batches, Rows, alike
 from evals.reading.causal import check_causal
 from evals.reading.mode import evaluating
@@ -47,7 +47,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     """Scores and continues text with a causal model.
 
     tokenizer: for a model that was trained here, its tokenizer, with `eos`, the token that ends a document, and `bos`;
-        else the model's conventions (see `evals.harness.conventions`), which include all three.
+        else the model's conventions (see `evals.conventions`), which include all three.
     context: the maximum number of tokens that the model reads at once; longer contexts lose their beginning.
     batch: rows per forward pass, or `auto` (see `evals.reading.batches`).
     seed: seed of sampling, for tasks with a temperature.

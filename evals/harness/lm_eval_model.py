@@ -18,7 +18,7 @@ from lm_eval.utils import simple_parse_args_string
 from tokenizers import Tokenizer
 
 import zoo
-from evals.harness.conventions import Bos, Published
+from evals.conventions import Bos, Published
 from evals.harness.lm import Encoded, ZooLM
 from store import Store, jsonfile
 from store.documents import RunDocument, TextMeta

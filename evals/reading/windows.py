@@ -45,7 +45,7 @@ Multiples = Annotated[
 class Text:
     """Held-out text in the form of training text: one row of tokens, and the number of bytes of each.
 
-    before: tokens that the model expects before every text (see `evals.harness.conventions`).
+    before: tokens that the model expects before every text (see `evals.conventions`).
     """
 
     tokens: NDArray[Any]

@@ -15,7 +15,6 @@ from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.references import TextReferences
 from reports.judge.statistics.estimates import Estimate
 from reports.page.sections.losses import Losses
-from reports.page.sections.rungs import Rungs
 from reports.page.sections.trade_off import TradeOff
 from reports.page.summarising import summarise_study
 from reports.page.wording import answers
@@ -32,7 +31,6 @@ from reports.results.document import (
     RecordedEffect,
     RecordedInterval,
     RecordedResult,
-    RecordedRung,
     RecordedSetting,
     RecordedTrial,
     own_parts,
@@ -127,7 +125,7 @@ def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[s
             )
             for each in summary.contrasts
         ),
-        rungs=tuple(_rungs(summary)),
+        **{key: value for each in summary.sections.values() for key, value in each.recorded(summary).items()},
         claims=tuple(
             RecordedClaim(
                 **each.claim.model_dump(),
@@ -196,7 +194,7 @@ def _setting(summary: StudySummary) -> RecordedSetting:
     contexts = summary.inputs.contexts
     return RecordedSetting(
         parameters=study.parameters,
-        tokens_per_parameter=_range([arm.length.tokens_per_parameter for arm in study.arms]),
+        tokens_per_parameter=range_of([arm.length.tokens_per_parameter for arm in study.arms]),
         context=contexts[0] if len(contexts) == 1 else None,
         matched=study.matched,
         rates="each arm at its own tuned rate" if study.tuning else untuned(study.rates),
@@ -206,7 +204,7 @@ def _setting(summary: StudySummary) -> RecordedSetting:
     )
 
 
-def _range(values: Sequence[float]) -> Range:
+def range_of(values: Sequence[float]) -> Range:
     return float(min(values)), float(max(values))
 
 
@@ -251,7 +249,7 @@ def interval(value: Estimate | None, p: float | None = None) -> RecordedInterval
 
 
 def _compute(summary: StudySummary, arm: str) -> RecordedInterval | None:
-    found = summary.worth.arms.get(arm) if summary.worth else None
+    found = summary.effective_compute.get(arm)
     return None if found is None else RecordedInterval(mean=found.value, low=found.low or None, high=_end(found.high))
 
 
@@ -274,18 +272,3 @@ def _tuning(study: StudyDocument, arm: str) -> Iterator[RecordedTrial]:
             rate = trial.settings[RATE]
             if isinstance(rate, int | float):
                 yield RecordedTrial(rate=float(rate), losses=trial.losses)
-
-
-def _rungs(summary: StudySummary) -> Iterator[RecordedRung]:
-    """The ladder's other rungs that have results."""
-    section = summary.section(Rungs)
-    for rung in summary.study.ladder:
-        gaps = {gap.arm: interval(gap.difference) for gap in (section.gaps if section else ()) if gap.rung == rung.name}
-        if rung.axis is not None and gaps:
-            yield RecordedRung(
-                name=rung.name,
-                axis=rung.axis,
-                parameters=_range([arm.parameters_non_embedding for arm in rung.arms]),
-                tokens_per_parameter=_range([arm.length.tokens_per_parameter for arm in rung.arms]),
-                differences={arm: found for arm, found in gaps.items() if found is not None},
-            )

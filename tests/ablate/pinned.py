@@ -24,7 +24,7 @@ from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.synthetic import identify_synthetic
 from ablate.planning.make_plan import make_plan
 from ablate.planning.study_document import study_arm
-from ablate.plugins import FOLDERS
+from ablate.plugins import AFTER_FILE, FOLDERS
 from ablate.study.reading import load_study
 from ablate.study.scales import scale_names
 from ablate.study.study import Study
@@ -102,7 +102,7 @@ def _of_variants() -> Iterator[tuple[str, str]]:
                     yield f"{axis} {name} {number}", digest_of(identity_of(cls.model_validate({tag: name, **example})))
 
 
-UNTAGGED = ("evals.evaluations", "ablate.training.probes", "ablate.tracking", "ablate.running.engines")
+UNTAGGED = (*AFTER_FILE, "ablate.training.probes", "ablate.tracking", "ablate.running.engines")
 """Folders whose members are no variants of an axis."""
 
 

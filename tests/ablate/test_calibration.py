@@ -240,6 +240,7 @@ def _numerics() -> RunNumerics:
     return enforce("cpu", "float32").identity()
 
 
+@pytest.mark.slow
 def test_a_measurement_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ablate.running.rehearsing.FEWEST", 1)
     said: list[str] = []

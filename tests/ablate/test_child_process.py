@@ -30,6 +30,7 @@ def test_a_run_ends_with_its_own_error(tmp_path: Path) -> None:
     assert NO_CORPUS in (last.error or "")
 
 
+@pytest.mark.slow
 def test_a_measurement_ends_with_its_own_error(tmp_path: Path) -> None:
     arm = Rehearsed(name="arm", identity=identity_of(), corpus=str(tmp_path / "none"))
     once = Effort(judged=Pace(seconds=0.0, rounds=1), drawn=Pace(seconds=0.0, rounds=1))

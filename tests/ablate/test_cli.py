@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import zoo
-from ablate.api.catalogue import whole_catalogue
 from ablate.cli import COMMANDS, main
 from ablate.commands import FOLDED, grouped, print_prose, print_table, unfolded
-from ablate.commands._whole_catalogue import FIRST
 from ablate.study.schema import study_schema
+from ablate.wings.catalogue.catalogue import whole_catalogue
+from ablate.wings.catalogue.commands._whole_catalogue import FIRST
 from zoo.block_spec import BlockSpec
 from zoo.presets import names
 
@@ -24,9 +24,9 @@ HEAVY = {"torch", "pydantic", "polars", "rich", "plotly", "numpy", "ruamel", "lm
 
 
 def test_the_catalogue_that_ships_is_that_of_the_code() -> None:
-    shipped = json.loads((ROOT / "ablate/api/catalogue.json").read_text(encoding="utf-8"))
+    shipped = json.loads((ROOT / "ablate/wings/catalogue/catalogue.json").read_text(encoding="utf-8"))
     found = json.loads(json.dumps(whole_catalogue()))
-    assert shipped == found, "run python -m ablate.api.catalogue > ablate/api/catalogue.json"
+    assert shipped == found, "run python -m ablate.wings.catalogue.catalogue > ablate/wings/catalogue/catalogue.json"
 
 
 def test_help_loads_nothing_heavy_and_names_every_command():
@@ -324,7 +324,7 @@ def test_warnings_of_ours_are_lines_for_people(monkeypatch):
         said.extend(warnings.formatwarning("keys are left out", kind, "code.py", 7) for kind in kinds)
         return 0
 
-    monkeypatch.setattr("ablate.commands.zoo.run", run)
+    monkeypatch.setattr("ablate.wings.catalogue.commands.zoo.run", run)
     main(["zoo"])
     assert said[0] == "ablate: keys are left out\n"
     assert "code.py:7" in said[1]

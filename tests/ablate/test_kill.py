@@ -123,7 +123,8 @@ def test_a_failed_run_is_named_and_the_others_end(study, undisturbed, tmp_path, 
     assert store.status(whole) == "finished"
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM], ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_a_signal_saves_the_state_and_says_how_to_go_on(number, study, undisturbed, tmp_path):
     store = tmp_path / "runs"
     process = start(study, store)

@@ -51,10 +51,10 @@ def test_what_is_frozen_is_not_trained():
     assert all(each.role != "embedding" for each in of(model))
 
 
-@pytest.mark.parametrize("kind", ["adamw", "lion", "muon", "sgd", "soap"])
+@pytest.mark.parametrize("kind", ["adamw", "lion", "muon", "schedule_free", "sgd", "soap"])
 def test_every_parameter_is_in_one_group_with_its_settings(kind):
     model = small_model(tie_embeddings=False)
-    spec = TrainSpec.model_validate({"optimizer": kind, "weight_decay": BY_ROLE})
+    spec = TrainSpec.model_validate({"schedule": "constant", "optimizer": kind, "weight_decay": BY_ROLE})
     optimizer = build_optimizer(model, zoo.roles(model), spec, 16, 1)
     found = []
     for group in optimizer.param_groups:

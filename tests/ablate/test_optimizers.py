@@ -14,6 +14,7 @@ from ablate.training.optimizers._stacked_muon import StackedMuon, orthogonalised
 from ablate.training.optimizers.adamw import AdamW
 from ablate.training.optimizers.lion import Lion
 from ablate.training.optimizers.muon import Muon
+from ablate.training.optimizers.schedule_free import ScheduleFree
 from ablate.training.optimizers.sgd import SGD
 from ablate.training.optimizers.soap import SOAP
 from ablate.training.session import Session
@@ -23,9 +24,11 @@ from store import Store
 from tests.ablate.conftest import metrics_without_clock
 
 LR, DECAY, STEPS = 0.1, 0.2, 4
-KINDS = ("adamw", "lion", "muon", "sgd", "soap")
-GOOD = {"adamw": 0.03, "lion": 0.01, "muon": 0.03, "sgd": 0.5, "soap": 0.03}
+KINDS = ("adamw", "lion", "muon", "schedule_free", "sgd", "soap")
+GOOD = {"adamw": 0.03, "lion": 0.01, "muon": 0.03, "schedule_free": 0.1, "sgd": 0.5, "soap": 0.03}
 """Rates at which the tiny corpus is learnt."""
+CONSTANT = {"schedule_free": {"schedule": "constant"}}
+"""Further settings of training that a kind needs."""
 
 
 def parameter(*shape: int, role: str = "input", seed: int = 0) -> Trained:
@@ -87,6 +90,70 @@ def test_lion_is_the_paper_s():
     each = parameter(3, 4)
     expected = entry_by_entry(each.parameter.detach(), lion_update)
     same(after(Lion().build([each], LR), [each])[0], expected)
+
+
+class ThreePoints:
+    """Schedule-Free AdamW as its paper writes it: x, y and z of one entry in plain Python. Rates rise, then stay."""
+
+    rates = (LR / 3, 2 * LR / 3, LR, LR)
+
+    def __init__(self, start: float, cautious: bool) -> None:
+        self.x = self.y = self.z = start
+        self.v, self.weights, self.cautious = 0.0, 0.0, cautious
+
+    def step(self, t: int, g: float) -> None:
+        rate = self.rates[t - 1]
+        self.v = 0.9 * self.v + 0.1 * g * g
+        decay = DECAY * self.y if g * self.y >= 0 or not self.cautious else 0.0
+        self.z -= rate * (g / (math.sqrt(self.v / (1 - 0.9**t)) + 1e-8) + decay)
+        self.weights += rate**2
+        c = rate**2 / self.weights
+        self.x = (1 - c) * self.x + c * self.z
+        self.y = (1 - 0.8) * self.z + 0.8 * self.x
+
+
+def three_points(start: Tensor, cautious: bool) -> list[ThreePoints]:
+    """Every entry after its gradients, in the order of the rows."""
+    found = [ThreePoints(value, cautious) for value in start.flatten().tolist()]
+    for t, gradient in enumerate(gradients(start), 1):
+        for entry, g in zip(found, gradient.flatten().tolist(), strict=True):
+            entry.step(t, g)
+    return found
+
+
+@pytest.mark.parametrize("cautious", [False, True])
+def test_schedule_free_is_the_paper_s_and_scores_the_average(cautious):
+    each = parameter(3, 4)
+    start = each.parameter.detach().clone()
+    optimizer = ScheduleFree(betas=(0.8, 0.9), cautious_decay=cautious).build([each], LR)
+    for gradient, rate in zip(gradients(start), ThreePoints.rates, strict=True):
+        each.parameter.grad, optimizer.param_groups[0]["lr"] = gradient, rate
+        optimizer.step()
+    expected = three_points(start, cautious)
+    moved = each.parameter.detach().clone()
+    same(moved.flatten(), [entry.y for entry in expected])
+    with optimizer.in_model():
+        same(each.parameter.detach().flatten(), [entry.x for entry in expected])
+    assert torch.equal(each.parameter, moved)  # bit for bit
+    optimizer.settle()
+    same(each.parameter.detach().flatten(), [entry.x for entry in expected])
+
+
+def test_schedule_free_is_its_authors_package():
+    theirs = pytest.importorskip("schedulefree", reason="the authors' package is not installed")
+    shapes = [(3, 4), (5,)]
+    ours, others = ([parameter(*shape) for shape in shapes] for _ in range(2))
+    optimizer = ScheduleFree(betas=(0.8, 0.9)).build(ours, LR)
+    other = theirs.AdamWScheduleFree(
+        [each.parameter for each in others], lr=LR, betas=(0.8, 0.9), weight_decay=DECAY, foreach=False
+    )
+    other.train()
+    after(optimizer, ours)
+    after(other, others)
+    other.eval()
+    with optimizer.in_model():
+        for mine, own in zip(ours, others, strict=True):
+            same(mine.parameter.detach(), own.parameter.detach())
 
 
 def cautiously(start: Tensor, update) -> list[list[float]]:
@@ -315,6 +382,7 @@ WRONG = (
     {"kind": "lion", "betas": [0.9]},
     {"kind": "lion", "betas": [0.9, 1.0]},
     {"kind": "adam"},
+    {"kind": "schedule_free", "betas": [0.0, 0.9]},
     {"betas": [0.9, 0.95]},
 )
 
@@ -325,9 +393,31 @@ def test_a_setting_that_is_not_used_is_an_error(wrong):
         TrainSpec.model_validate({"optimizer": wrong})
 
 
+def test_schedule_free_needs_a_constant_rate_and_no_other_average():
+    with pytest.raises(ValidationError, match=r"schedule_free averages instead .* set train.schedule to constant"):
+        TrainSpec.model_validate({"optimizer": "schedule_free"})
+    constant = {"optimizer": "schedule_free", "schedule": "constant"}
+    assert TrainSpec.model_validate(constant).warmup > 0
+    with pytest.raises(ValidationError, match="scores and stores an average of its own"):
+        TrainSpec.model_validate({**constant, "average": {"kind": "ema"}})
+
+
+def test_schedule_free_stores_the_average_and_not_the_last_weights(tmp_path, identity, corpus, numerics):
+    document = identity(steps=8, lr=0.1, optimizer="schedule_free", schedule="constant")
+    trained, stored = (Session(Store(tmp_path / name), document, corpus, numerics) for name in ("trained", "stored"))
+    for _ in trained.rehearse():
+        pass
+    expected = dict(trained.learner.optimizer.pairs())
+    ending = stored.run()
+    assert ending.loss == ending.place.validation_loss  # of the same windows, and of the average too
+    for found, (last, average) in zip(stored.model.parameters(), expected.items(), strict=True):
+        assert torch.equal(found, average) and not torch.equal(found, last)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_toy_model_learns(tmp_path, kind, identity, corpus, numerics):
-    document = identity(steps=40, lr=GOOD[kind], optimizer=kind, model={"tie_embeddings": False})
+    settings = {"lr": GOOD[kind], "optimizer": kind, **CONSTANT.get(kind, {})}
+    document = identity(steps=40, model={"tie_embeddings": False}, **settings)
     store = Store(tmp_path)
     ending = Session(store, document, corpus, numerics).run()
     assert ending.status == "finished"
@@ -337,7 +427,7 @@ def test_a_toy_model_learns(tmp_path, kind, identity, corpus, numerics):
 @pytest.mark.parametrize("kind", [*KINDS, "cautious"])
 def test_a_run_stopped_at_any_step_ends_with_the_same_bits(tmp_path, kind, identity, corpus, numerics):
     optimizer = {"kind": "adamw", "cautious_decay": True} if kind == "cautious" else kind
-    document = identity(steps=7, lr=GOOD.get(kind, 0.03), optimizer=optimizer)
+    document = identity(steps=7, lr=GOOD.get(kind, 0.03), optimizer=optimizer, **CONSTANT.get(kind, {}))
     whole = Session(Store(tmp_path / "whole"), document, corpus, numerics)
     whole.run()
     stops = iter([False, True] * 7)

@@ -36,6 +36,10 @@ EXAMPLE = ROOT / "examples" / "plugin_package"
 NORM = (EXAMPLE / "ablate_example" / "meannorm.py").read_text(encoding="utf-8")
 
 
+PARTS_OF_FEATURES = {"random_depth", "stochastic_depth"}
+"""Files beside features that define none."""
+
+
 @pytest.fixture
 def plugged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The example's norm, as a file of `zoo.norms`."""
@@ -51,7 +55,7 @@ def test_every_folder_of_variants_takes_plugins_and_every_file_of_it_says_where_
         more = added_to(package)
         own = registry.members(package, *more)
         assert own
-        for name in own:
+        for name in sorted(set(own) - PARTS_OF_FEATURES):
             assert place_of(Path(str(registry.member(package, name, *more).__file__))) == (package, name)
 
 
@@ -209,7 +213,10 @@ def test_a_broken_plugin_is_one_line_with_file_and_reason(text: str, words: str,
     ("text", "words"),
     [
         ("x = (", "not Python: '(' was never closed (line 1)"),
-        ("x = 1", "expected one variant, optimizer, objective, data source, evaluation, tracker or engine, found none"),
+        (
+            "x = 1",
+            "expected one variant, feature, optimizer, objective, data source, evaluation, tracker or engine, found",
+        ),
         (
             NORM.replace('    kind: Literal["meannorm"] = "meannorm"\n', ""),
             "found none: MeanNorm needs a name, such as kind: Literal['mine'] = 'mine' (docs/plugins.md)",
@@ -400,6 +407,7 @@ def test_a_part_that_there_is_not(kind: str, advice: str, capsys: pytest.Capture
     assert re.search(f"--check {kind}: there is no such part of a model{advice}", capsys.readouterr().err, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_a_plugin_that_raises_is_tried_once_and_its_error_is_said_once_with_its_place(tmp_path: Path) -> None:
     """Checks that need what failed are not tried."""
     path = tmp_path / "meannorm.py"

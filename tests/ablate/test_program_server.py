@@ -173,6 +173,7 @@ def compiled_study(study: Path, monkeypatch, tmp_path):
         yield path
 
 
+@pytest.mark.slow
 def test_runs_that_share_programs_have_the_losses_of_runs_that_do_not(compiled_study, monkeypatch, tmp_path):
     monkeypatch.setenv("BACKEND", "plain")
     shared, alone = tmp_path / "shared", tmp_path / "alone"

@@ -13,9 +13,9 @@ import pytest
 from pydantic import Field
 
 import ablate
-from ablate.api.catalogue import catalogued, settings_of
 from ablate.api.ranges import ranges_of
 from ablate.study.sections import StudySections
+from ablate.wings.catalogue.catalogue import catalogued, settings_of
 from zoo.settings.axis import Spec
 from zoo.settings.descriptions import classes_in, descriptions
 

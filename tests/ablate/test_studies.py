@@ -29,8 +29,6 @@ from store import Store
 
 FOLDER = Path(__file__).parents[2] / "studies"
 STUDIES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
-QUICK = ("uptraining",)
-"""Run at its smoke scale in every test session: arms that start from another. Guides run plain ones."""
 SEARCHED = ("search_small_lm",)
 """Studies of many short trials, and no arms."""
 ON_TASKS = ("mqar", "hybrid_recall", "swa_recall", "attention_depth")
@@ -162,9 +160,8 @@ def test_arms_spend_the_same_to_within_a_step(name: str) -> None:
         assert abs(getattr(arm, budget.kind) / (share * budget.amount) - 1) <= 0.5 / (arm.steps - 0.5) + 1e-9
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in STUDIES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STUDIES)
 def test_the_smoke_scale_runs_end_to_end(name: str, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = FOLDER / f"{name}.yaml"
     arguments = ["--scale", "smoke", "--store", str(store), "--engine", "inprocess", "--json"]

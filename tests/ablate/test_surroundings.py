@@ -28,7 +28,6 @@ PLACES: dict[str, tuple[str, dict[str, str]]] = {
     "an ASCII terminal and locale": ("", {**BARE, "PYTHONIOENCODING": "ascii"}),
 }
 """Redirections and environment, by what is odd about a place."""
-HARSHEST = "closed streams"
 RUN = ("--scale", "cpu", "--set", "seeds=1", "--workers", "1")
 SUITE = ("tests/ablate/test_cli.py", "tests/ablate/test_run.py", "tests/data/test_neighbours.py")
 """Tests that start commands and workers, read and write files and print."""
@@ -56,9 +55,8 @@ def test_a_study_runs_beside_files_named_like_packages(study: Path, monkeypatch:
     assert main(["run", str(study), *RUN]) == 0
 
 
-@pytest.mark.parametrize(
-    "place", [name if name == HARSHEST else pytest.param(name, marks=pytest.mark.slow) for name in PLACES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("place", PLACES)
 def test_a_study_runs_from_an_odd_place(place: str, study: Path) -> None:
     ended = started(place, study.parent, "-m", "ablate", "run", study.name, *RUN)
     assert (ended.returncode, b"Traceback" in ended.stderr) == (0, False), ended.stderr.decode()

@@ -67,7 +67,7 @@ def test_a_run_trains_with_the_setting(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", members(OPTIMIZERS))
 def test_a_run_trains_with_the_optimizer(kind: str, tmp_path: Path) -> None:
-    assert ending(tmp_path, {"optimizer": kind}, {}) == ("finished", True)
+    assert ending(tmp_path, {"schedule": "constant", "optimizer": kind}, {}) == ("finished", True)
 
 
 @pytest.mark.parametrize("kind", members(OBJECTIVES))

@@ -79,6 +79,7 @@ def slopes(
         ("lion", 1e-3, False, WIDTHS),
         ("muon", 1e-2, True, WIDTHS[:3]),
         (ORIGINAL, 1e-2, False, WIDTHS[:3]),
+        pytest.param("schedule_free", 3e-3, False, WIDTHS, marks=pytest.mark.slow),
         pytest.param("muon", 1e-2, True, WIDTHS, marks=pytest.mark.slow),
         pytest.param(ORIGINAL, 1e-2, False, WIDTHS, marks=pytest.mark.slow),
         ("sgd", 0.05, False, WIDTHS),
@@ -104,13 +105,13 @@ def test_they_change_alike_from_the_quiet_start_of_a_tied_head_too():
     assert -0.4 < ours["logits"] < 0.1
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "lion", "muon", ORIGINAL, "sgd"])
+@pytest.mark.parametrize("optimizer", ["adamw", "lion", "muon", ORIGINAL, "schedule_free", "sgd"])
 def test_nothing_changes_at_the_base_width(optimizer):
     factors = width_factors(train_spec(optimizer=optimizer), BASE)
     assert set(factors.values()) == {1.0}
 
 
-@pytest.mark.parametrize("kind", ["adamw", "lion", "muon", "sgd"])
+@pytest.mark.parametrize("kind", ["adamw", "lion", "muon", "schedule_free", "sgd"])
 def test_rate_times_weight_decay_does_not_follow_the_width(kind):
     model = zoo.build(model_spec(128))
     spec = train_spec(optimizer=kind, weight_decay=0.1)

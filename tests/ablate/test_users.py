@@ -24,7 +24,7 @@ OWNER = 2001
 SERVE = """
 import sys, threading, urllib.request
 from pathlib import Path
-from reports.page.html.serve import server
+from ablate.wings.serve.server import server
 with server(Path(sys.argv[1]), 0) as serving:
     threading.Thread(target=serving.serve_forever, daemon=True).start()
     for page in ("", *sys.argv[2:]):

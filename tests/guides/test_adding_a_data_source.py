@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.guides.guide import followed
 
 STUDY = """
@@ -44,6 +46,7 @@ print(json.dumps({
 HTML = "Content-Type: text/html\n\n<p>left out</p>"
 
 
+@pytest.mark.slow
 def test_a_dropped_file_is_split_and_learnt(tmp_path: Path) -> None:
     messages = [f"Subject: {subject}\n\n{body}" for subject, body in MESSAGES.items()]
     mailbox = "\n\n".join(f"From me@example.org Thu Jan  1 00:00:00 2026\n{text}" for text in [*messages, HTML])

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from ablate.cli import main
-from ablate.commands._building_blocks import block
 from ablate.plugins import place_of
+from ablate.wings.catalogue.commands._building_blocks import block
 from tests.guides.guide import ROOT, files_of, followed
 from zoo import building_blocks
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.guides.guide import followed
 
 STUDY = """
@@ -53,6 +55,7 @@ def backwards(tokens: list[int], targets: list[int]) -> bool:
     return asked == tokens[:mark][::-1]
 
 
+@pytest.mark.slow
 def test_a_dropped_file_is_learnt_and_reported(tmp_path: Path) -> None:
     (tmp_path / "reversal.yaml").write_text(STUDY, encoding="utf-8")
     said = followed("adding_a_synthetic_task.md", tmp_path, PROGRAM)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.ablate.toy import toy_study
 from tests.guides.guide import followed
 
@@ -47,6 +49,7 @@ print(json.dumps({"refused": refused, "losses": losses, "off": float((parameter 
 """
 
 
+@pytest.mark.slow
 def test_a_dropped_file_trains_a_study(tmp_path: Path) -> None:
     toy_study(tmp_path, "{wide: {d_model: 24}}", steps=60)
     said = followed("adding_an_optimizer.md", tmp_path, PROGRAM)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.api.catalogue import catalogued
+from ablate.wings.catalogue.catalogue import catalogued
 from tests.guides.guide import ROOT
 from zoo import presets
 from zoo.block_spec import BlockSpec

@@ -59,6 +59,7 @@ def example() -> str:
     return found[1]
 
 
+@pytest.mark.slow
 def test_a_dropped_file_is_listed_validated_built_and_conformance_tested(example: str, tmp_path: Path) -> None:
     (tmp_path / "maxnorm.py").write_text(example, encoding="utf-8")
     run = subprocess.run(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, cast
 
+import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from zoo.block_features import BeforeBranches
-from zoo.caching.cache import LayerCache
+from zoo.block_features import BeforeBranches, BlockFeatureLayer, Place
+from zoo.caching.cache import LayerCache, kept_by
+from zoo.caching.parts import PartsCache
 from zoo.compatibility.traits import ALL_BUT_TRANSFER, NONE, Grounds, Operations
 from zoo.conv import ShortConv, conv_cost
 from zoo.site import ForwardPass, PartCost
@@ -27,12 +30,13 @@ class Canon(BeforeBranches):
     breaks: ClassVar[Grounds] = NONE
     supports: ClassVar[Operations] = ALL_BUT_TRANSFER
 
+    reaches_back: ClassVar[bool] = True
+
     width: PositiveInt = 4
     """W: tokens that a convolution sees, the current one included."""
 
-    def build(self, d_model: int) -> nn.ModuleDict:
-        """One layer for each branch of `before`."""
-        return nn.ModuleDict({place: CanonLayer(d_model, self.width) for place in sorted(set(self.before))})
+    def build(self, d_model: int, norm: Callable[[], nn.Module]) -> CanonLayers:
+        return CanonLayers({place: CanonLayer(d_model, self.width) for place in sorted(set(self.before))})
 
     def cost(self, d_model: int, norm: int) -> PartCost:
         return conv_cost(d_model * len(set(self.before)), self.width)
@@ -40,6 +44,24 @@ class Canon(BeforeBranches):
     def cache_elements(self, d_model: int) -> int:
         """Cache elements per sequence: the last W − 1 inputs of each convolution."""
         return (self.width - 1) * d_model * len(set(self.before))
+
+
+class CanonLayers(BlockFeatureLayer, nn.ModuleDict):
+    """One layer for each branch of `before`."""
+
+    name: ClassVar[str] = "canon"
+    order: ClassVar[int] = 2
+
+    def before(self, branch: Place, h: Tensor, step: ForwardPass, cache: LayerCache | None) -> Tensor:
+        if branch not in self:
+            return h
+        kept = kept_by(self, cache, PartsCache)
+        out: Tensor = self[branch](h, step, None if kept is None else kept.parts[branch])
+        return out
+
+    def new_cache(self, batch: int, dtype: torch.dtype) -> LayerCache:
+        convs = {place: cast(CanonLayer, layer).conv for place, layer in self.items()}
+        return PartsCache({place: conv.new_cache(batch, dtype) for place, conv in convs.items()})
 
 
 class CanonLayer(nn.Module):

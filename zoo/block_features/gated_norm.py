@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, ClassVar
 
 from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.block_features import BeforeBranches
+from zoo.block_features import BeforeBranches, BlockFeatureLayer, Place
+from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import NONE, OF_MODULES, Grounds, Operations
 from zoo.init import Linear
 from zoo.settings.field_tags import Fact
-from zoo.site import PartCost, matmul_cost
+from zoo.site import ForwardPass, PartCost, matmul_cost
 
 
 class GatedNorm(BeforeBranches):
@@ -31,13 +33,22 @@ class GatedNorm(BeforeBranches):
     rank: Annotated[PositiveInt, Fact.WIDTH] = 16
     """r: inner width of the gate."""
 
-    def build(self, d_model: int) -> nn.ModuleDict:
-        """One gate for each branch of `before`."""
-        return nn.ModuleDict({place: NormGate(d_model, self.rank) for place in sorted(set(self.before))})
+    def build(self, d_model: int, norm: Callable[[], nn.Module]) -> NormGates:
+        return NormGates({place: NormGate(d_model, self.rank) for place in sorted(set(self.before))})
 
     def cost(self, d_model: int, norm: int) -> PartCost:
         matrices = 2 * d_model * self.rank * len(set(self.before))
         return matmul_cost(matrices, matrices)
+
+
+class NormGates(BlockFeatureLayer, nn.ModuleDict):
+    """One gate for each branch of `before`."""
+
+    name: ClassVar[str] = "gates"
+    order: ClassVar[int] = 1
+
+    def before(self, branch: Place, h: Tensor, step: ForwardPass, cache: LayerCache | None) -> Tensor:
+        return self[branch](h) if branch in self else h
 
 
 class NormGate(nn.Module):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Annotated, ClassVar
 
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from zoo.block_features import BlockFeature
+from zoo.block_features import BlockFeature, BlockFeatureLayer, Parts, Place
 from zoo.compatibility.traits import NONE, Grounds, Operation, Operations
+from zoo.errors import SpecError
 from zoo.init import Linear
 from zoo.settings.field_tags import Fact
 from zoo.site import PartCost, matmul_cost
@@ -29,16 +31,26 @@ class Laurel(BlockFeature):
     rank: Annotated[PositiveInt, Fact.WIDTH] = 64
     """r: rank of B A."""
 
-    def build(self, norm: nn.Module, d_model: int) -> LaurelLayer:
-        return LaurelLayer(norm, d_model, self.rank)
+    def check(self, block: Parts) -> None:
+        placement = block.norm_placement
+        if block.mixer.absent or block.topology != "serial":
+            raise SpecError("", "needs a mixer and topology serial")
+        if placement.streams is not None or not placement.additive:
+            raise SpecError("", f"needs an additive residual on a stream of (B, T, D), not {placement.kind}")
+
+    def build(self, d_model: int, norm: Callable[[], nn.Module]) -> LaurelLayer:
+        return LaurelLayer(norm(), d_model, self.rank)
 
     def cost(self, d_model: int, norm: int) -> PartCost:
         matrices = 2 * d_model * self.rank
         return matmul_cost(matrices + norm, matrices)
 
 
-class LaurelLayer(nn.Module):
+class LaurelLayer(BlockFeatureLayer):
     """x: (B, T, D), the stream with the mixer's update, and h: (B, T, D) → (B, T, D)."""
+
+    name: ClassVar[str] = "laurel"
+    order: ClassVar[int] = 0
 
     def __init__(self, norm: nn.Module, d_model: int, rank: int) -> None:
         super().__init__()
@@ -46,6 +58,8 @@ class LaurelLayer(nn.Module):
         self.up = Linear(rank, d_model, role="output")
         self.norm = norm
 
-    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+    def after(self, branch: Place, x: Tensor, h: Tensor) -> Tensor:
+        if branch != "mixer":
+            return x
         out: Tensor = (x + h + self.norm(self.up(self.down(h)))) / math.sqrt(2)
         return out

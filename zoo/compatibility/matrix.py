@@ -207,5 +207,5 @@ def _said(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return " ".join(f"{key}={_said(inner)}" for key, inner in value.items())
+        return " ".join(f"{key}={_said(inner)}" for key, inner in value.items()) or "at its defaults"
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

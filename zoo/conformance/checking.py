@@ -136,11 +136,14 @@ def _models(kind: str, quick: bool) -> Iterator[tuple[str, ModelSpec]]:
 
 
 def _at_defaults(kind: str, option: AxisOption) -> Iterator[tuple[str, ModelSpec]]:
-    """The model with a variant's default settings, which its examples may not have; none if the small model's sizes do
-    not fit them."""
-    plain = {key: {"kind": kind} for key, value in option.edits.items() if isinstance(value, dict) and "kind" in value}
+    """The model with the default settings of a variant or a feature, which its examples may not have; none if the small
+    model's sizes do not fit them."""
+    parts = {key: value for key, value in option.edits.items() if isinstance(value, dict)}
+    plain = {key: {"kind": kind} if "kind" in value else {} for key, value in parts.items()}
+    edits = {**option.edits, **plain}
     try:
-        yield _named({option.axis: replace(option, name=f"{kind} (defaults)", edits={**option.edits, **plain})})
+        if all(edits != each.edits for each in options_of(kind)):
+            yield _named({option.axis: replace(option, name=f"{kind} (defaults)", edits=edits)})
     except SpecError:
         return
 

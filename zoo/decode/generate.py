@@ -19,7 +19,6 @@ from zoo.settings.explain import checked
 from zoo.site import Given
 
 
-@torch.no_grad()
 def generate(
     model: Decoder,
     tokens: Tensor,
@@ -47,16 +46,18 @@ def generate(
     def choose(logits: Tensor) -> Tensor:
         return how.choose(logits, text[:, :end], left_pad, generator)
 
-    further = None
+    own, further = cache is None and not compile, None
     if compile:
         check_given(given)
         further = compiled_step(model)
         cache = cache or roomy_cache(model, tokens.shape[0], tokens.shape[1] + new_tokens)
-    for token in steps(model, tokens, new_tokens, choose, left_pad=left_pad, cache=cache, further=further, **given):
-        text[:, end : end + 1] = token
-        end += 1
-        if stop.sequences and bool(stop.ended(text[:, start:end]).all()):
-            break
+    # Without a caller's cache nothing that is made here outlives the call, so no view or version needs to be tracked.
+    with torch.inference_mode() if own else torch.no_grad():
+        for token in steps(model, tokens, new_tokens, choose, left_pad=left_pad, cache=cache, further=further, **given):
+            text[:, end : end + 1] = token
+            end += 1
+            if stop.sequences and bool(stop.ended(text[:, start:end]).all()):
+                break
     return stop.cut(text[:, start:end])
 
 

@@ -1,4 +1,4 @@
-"""Features of a whole model: parts that act around and between its layers. One file per feature.
+"""Features of a whole model: parts that act around and between its layers. One file per feature, or a plug-in.
 
 A feature declares its needs and breaks (`zoo.compatibility.traits`), the operations it supports, its cost, its cache
 size and how it shrinks, and builds a `FeatureLayer`, a part of the stack. `zoo.stack` runs the parts in the order of
@@ -18,7 +18,7 @@ from zoo.block_spec import BlockSpec
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import ALL, Claim, Grounds
 from zoo.loss import Head
-from zoo.settings.axis import Spec
+from zoo.settings.axis import Examples, Spec
 from zoo.settings.edits import SpecJson
 from zoo.site import ForwardPass, Mask, PartCost
 
@@ -98,6 +98,8 @@ class Feature(Spec):
     """Spec of a feature. Subclasses declare `needs`, `breaks` and `supports`: the defaults conflict with every other
     feature and support no operation (`zoo.compatibility.support`)."""
 
+    examples: ClassVar[Examples] = ({},)
+    """Settings with which tests combine a plug-in with all other choices, in a model of d_model 24."""
     needs: ClassVar[Grounds] = ALL
     """Grounds that the feature relies on."""
     breaks: ClassVar[Grounds] = ALL
@@ -149,7 +151,7 @@ class Feature(Spec):
         return ()
 
     def cache_elements(self, model: Model) -> int:
-        """Numbers cached per sequence, beyond the layers' own caches."""
+        """Numbers cached per sequence, beyond the layers' own caches: those that `FeatureLayer.new_cache` holds."""
         return 0
 
     def subset(self, model: Model, layer: int) -> Subset | None:
@@ -176,6 +178,16 @@ class FeatureLayer(nn.Module):
     """Nesting depth: parts with a smaller number are closer to the layers, last before a layer and first after it."""
     reads_out: ClassVar[bool] = False
     """Whether it serves only the training objective, so that its modules are registered after the final norm."""
+
+    def new_cache(self, batch: int, dtype: torch.dtype) -> LayerCache:
+        """The part's empty cache for `batch` rows, which a pass has in `step.caches[self.name]`. Parts that remember
+        nothing of earlier tokens do not override this."""
+        raise NotImplementedError
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the part has a cache."""
+        return type(self).new_cache is not FeatureLayer.new_cache
 
     def begin(self, embedded: Tensor, step: ForwardPass) -> None:
         """Called once per pass with the embedded tokens (B, T, D); state for the layers goes into `step.states`."""

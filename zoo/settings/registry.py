@@ -104,7 +104,7 @@ def members(package: str, *more: str) -> list[str]:
     _listed.add(package)
     own, added = frozenset[str]().union(*map(_files_of, (package, *more))), plugins_of(package)
     for name in own & added.keys():
-        raise _taken(added[name])
+        raise taken(added[name])
     return sorted(own | added.keys())
 
 
@@ -135,7 +135,7 @@ def only_class(module: ModuleType, base: type[Base]) -> type[Base]:
     return own[0]
 
 
-def _taken(plugin: Plugin, by: str = "") -> PluginError:
+def taken(plugin: Plugin, by: str = "") -> PluginError:
     return PluginError(
         f"plug-in {plugin}: the name {plugin.name} is already used in {plugin.folder}{by}: choose another"
     )
@@ -167,7 +167,7 @@ def plugins_of(package: str) -> Mapping[str, Plugin]:
         if plugin.folder != folder:
             continue
         if (first := found.setdefault(plugin.name, plugin)) != plugin:
-            raise _taken(plugin, f" by {first}")
+            raise taken(plugin, f" by {first}")
     return found
 
 

@@ -10,8 +10,8 @@ from ablate.machine.numerics import Numerics
 from ablate.running.request import Request
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import conventions_of, trained_model, trained_tokenizer
+from evals.conventions import Bos
 from evals.evaluate import evaluate_all
-from evals.harness.conventions import Bos
 from evals.reading.windows import Text
 from evals.spec import EvalSpec
 from evals.subject import HeldOutText, Subject, SyntheticTask

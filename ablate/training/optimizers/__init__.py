@@ -5,8 +5,9 @@
 
 A kind has the settings of its own file and `cautious_decay`; any other is an unknown key. Settings of all kinds are in
 `TrainSpec`: `lr` is the peak of the schedule, and `weight_decay` is decoupled in every kind: each step multiplies a
-parameter by 1 − lr · weight_decay and then updates it (Loshchilov & Hutter 2017, arXiv:1711.05101). With
-`cautious_decay: true`, which every kind has, this leaves out the entries that the update moves away from zero.
+parameter by 1 − lr · weight_decay and then updates it (Loshchilov & Hutter 2017, arXiv:1711.05101; in `schedule_free`,
+the one that gradients move by the one that they are taken at). With `cautious_decay: true`, which every kind has, this
+leaves out the entries that the update moves away from zero.
 """
 
 from __future__ import annotations
@@ -76,6 +77,10 @@ class Optimizer(Variant):
 
     cautious_decay: bool = False
     """Decay only the entries that the update moves towards zero, too (Chen et al. 2025, arXiv:2510.12402)."""
+    decays_cautiously: ClassVar[bool] = False
+    """Whether `build` obeys `cautious_decay`; if not, training wraps the optimizer (`_cautious.py`)."""
+    averages: ClassVar[bool] = False
+    """Whether its updates are `ScoredWeights`, an average in place of a schedule and of `train.average`."""
     ignores_gradient_size: ClassVar[bool] = True
     """Whether scaling all gradients by a constant leaves the updates unchanged."""
 

@@ -7,6 +7,7 @@ from ablate.wings import Wing
 WING = Wing(
     commands=("compare",),
     groups={"compare": "ask"},
+    needs=("ablate/wings/ladders",),
     face={
         "comparing": ("LossComparison", "compare"),
         "comparison_page": ("write_comparison",),

@@ -10,7 +10,7 @@ from statistics import fmean
 import polars as pl
 
 from ablate.wings.compare.loss_table import amount
-from reports.judge.ladders.effective_compute import Budget, EffectiveCompute, effective_compute, worth
+from ablate.wings.ladders.effective_compute import Budget, EffectiveCompute, effective_compute, worth
 from reports.judge.statistics.interval import Interval
 from store.errors import ArgumentError
 

@@ -27,10 +27,10 @@ from ablate.training.reader import TrainingReader
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import keep_published, keep_trained
 from ablate.training.validation import score
+from evals.conventions import Bos, TrainedConventions
 from evals.costs import matmul
 from evals.costs.memory import peak_memory
 from evals.costs.spec import MeasureSpec
-from evals.harness.conventions import Bos, TrainedConventions
 from evals.reading.causal import obstacle
 from evals.spec import EvalSpec
 from store import Store

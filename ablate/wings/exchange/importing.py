@@ -24,7 +24,7 @@ from ablate.running.request import Request
 from ablate.study.written import Sets
 from ablate.training.execution import Count
 from ablate.wings.exchange.import_request import ImportSettings, import_run, import_settings, remember_import
-from evals.harness.conventions import Bos
+from evals.conventions import Bos
 from store import Store
 from store.documents import JsonObject, MeasureDocument, ResultDocument, RunDocument
 from zoo.spec import parse as parse_model

@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from ablate.wings import Wing
 
-WING = Wing(commands=("find",), groups={"find": "ask"}, face={"finding": ("Found", "find")})
+WING = Wing(
+    commands=("find",), needs=("ablate/wings/catalogue",), groups={"find": "ask"}, face={"finding": ("Found", "find")}
+)

@@ -6,6 +6,7 @@ from ablate.wings import Wing
 
 WING = Wing(
     commands=("register", "atlas", "claims", "replicate", "ledger"),
+    needs=("ablate/wings/catalogue",),
     groups={"claims": "ask", "replicate": "run", "atlas": "look"},
     folded={"register": ("plan", "--register"), "ledger": ("report", "--ledger")},
     face={

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import reports
-from ablate.api.catalogue import catalogued, settings_of
-from ablate.api.model_table import published_model
-from ablate.api.published import text
 from ablate.api.recorded import RESULTS
 from ablate.planning.claims import stated
 from ablate.plugins import check_groups
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.handbook import handbook
 from ablate.study.written import SHIPPED, read_study, shipped
+from ablate.wings.catalogue.catalogue import catalogued, settings_of
+from ablate.wings.catalogue.model_table import published_model
+from ablate.wings.catalogue.published import text
 from ablate.wings.science.findings import findings_files
 from ablate.wings.science.papers import FOLDER, papers
 from ablate.wings.science.readme import tables_file

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ablate.api import model_table
+from ablate.wings.catalogue import model_table
 from ablate.wings.science.beside import beside, caveats, signs
 from ablate.wings.science.cards import STANDINGS, Card, cards, conditions_of
 from ablate.wings.science.forest import forest

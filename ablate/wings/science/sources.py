@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ablate.api.model_table import PublishedModel
+from ablate.wings.catalogue.model_table import PublishedModel
 from reports.results.document import Plain
 from store.documents import StudyClaim
 from store.documents.handbook import HandbookClaim

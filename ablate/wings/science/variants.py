@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ablate.api.model_table import PublishedModel
+from ablate.wings.catalogue.model_table import PublishedModel
 from ablate.wings.science.cards import Card
 from ablate.wings.science.sources import CatalogueEntry
 

@@ -12,5 +12,12 @@ WING = Wing(
         "samplers": ("MissingPackageError",),
         "storage": ("StorageError",),
     },
-    adds={"reports.page.html.site": "pages", "ablate.api.browsing": "pages"},
+    adds={
+        "ablate.study.sections": "keys",
+        "ablate.study.rung_reader": "asked",
+        "ablate.planning.checks": "asked",
+        "ablate.api.study_plan": "asked",
+        "ablate.api.browsing": "pages",
+        "reports.page.html.site": "pages",
+    },
 )

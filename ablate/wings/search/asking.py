@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from ablate.study.search_axes import AnyAxis
-from ablate.study.search_space import Params
-from ablate.study.search_spec import SearchSpec
 from ablate.wings.search.racing import Seeds, standings
 from ablate.wings.search.repair import repaired
 from ablate.wings.search.samplers import ended
+from ablate.wings.search.search_axes import AnyAxis
+from ablate.wings.search.search_space import Params
+from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.storage import Owner
 from ablate.wings.search.trial_runner import IllegalError, Job, TrialRunner
 
-REPEATS, REPEAT, IMPORTED, BEYOND = "repeats", "repeat", "imported", "beyond"
+REPEATS, REPEAT, IMPORTED, BEYOND, SHARE = "repeats", "repeat", "imported", "beyond", "share"
 """User attributes of trials: number of the first trial with the same settings, how many such trials preceded this one,
-whether its runs were in the store already, and how far its measurements exceed the limits."""
+whether its runs were in the store already, how far its measurements exceed the limits, and the share of it that was
+trained before it was pruned."""
 ILLEGAL_IN_A_ROW = 100
 """Maximum number of consecutive illegal proposals in one call."""
+ROUNDING = 1e-6
+"""What sums of shares may be off by."""
 
 
 class ExhaustedError(Exception):
@@ -46,7 +50,7 @@ class Asking:
             for _ in range(ILLEGAL_IN_A_ROW):
                 trials = self.study.get_trials(deepcopy=False)
                 counted = [trial for trial in trials if _counts(trial)]
-                if len(counted) >= self.spec.trials or time.monotonic() > self._ends:
+                if _cost(counted) > self.spec.trials - 1 + ROUNDING or time.monotonic() > self._ends:
                     return None
                 try:
                     self._propose(trials, counted)
@@ -88,7 +92,7 @@ class Asking:
         is exhausted and nothing needs a repeat. Reserved trials that no leader needs go to new settings."""
         if any(trial.state == TrialState.WAITING for trial in trials):
             return
-        tried = sum(REPEATS not in trial.user_attrs for trial in counted)
+        tried = _cost(trial for trial in counted if REPEATS not in trial.user_attrs)
         params = None
         if self._grid is not None and not self._is_exhausted:
             params = next(self._grid, None)
@@ -150,6 +154,11 @@ def _counts(trial: FrozenTrial, imported: bool = False) -> bool:
     """Whether a trial counts towards the search's number of trials. imported: count trials from the store too."""
     is_ours = imported or not trial.user_attrs.get(IMPORTED)
     return is_ours and (ended(trial) or trial.state == TrialState.RUNNING)
+
+
+def _cost(trials: Iterable[FrozenTrial]) -> float:
+    """What trials cost, in whole trials."""
+    return math.fsum(trial.user_attrs.get(SHARE, 1.0) for trial in trials)
 
 
 def suggest(trial: optuna.Trial, path: str, axis: AnyAxis) -> object:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ablate.study.search_space import SEARCH, edit_of, number_at
 from ablate.study.tune_spec import FINE
+from ablate.wings.search.search_space import SEARCH, edit_of, number_at
 from ablate.wings.search.trial_runner import Job, StudyTrialRunner
 from store.documents.tuning import RATE
 

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from ablate.planning.budgets import training_cost
 from ablate.study.arms import Arm
-from ablate.study.search_constraints import CACHE
-from ablate.study.search_space import number_at
 from ablate.training.spec import TrainSpec
+from ablate.wings.search.search_constraints import CACHE
+from ablate.wings.search.search_space import number_at
 from zoo.costs import Cost
 from zoo.spec import ModelSpec
 

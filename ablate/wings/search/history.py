@@ -14,11 +14,11 @@ import optuna
 from optuna.trial import TrialState
 
 from ablate.study.arms import Arm, edits_in
-from ablate.study.search_axes import AnyAxis, Choice, Ratio, label
-from ablate.study.search_space import Params, SearchSpace, number_at, spread_of
 from ablate.study.study import StudyError
 from ablate.training.spec import TrainSpec
 from ablate.wings.search.asking import BEYOND, IMPORTED
+from ablate.wings.search.search_axes import AnyAxis, Choice, Ratio, label
+from ablate.wings.search.search_space import Params, SearchSpace, number_at, spread_of
 from ablate.wings.search.storage import Owner
 from ablate.wings.search.trial_runner import IllegalError, StudyTrialRunner
 from store.documents import JsonObject, RunDocument

@@ -11,15 +11,15 @@ from typing import Any
 from ablate.study.problems import StudyError
 from ablate.study.promoting import confirming, write_study
 from ablate.study.reading import load_study
-from ablate.study.search_axes import AnyAxis, Choice, label
-from ablate.study.search_space import Params, SearchSpace, is_listed, number_at, spread_of, values_of
 from ablate.study.study import Study
 from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import StudyMap
 from ablate.wings.search.base_rate import BASE_RATE
 from ablate.wings.search.repair import middle, repaired
 from ablate.wings.search.search import Search
+from ablate.wings.search.search_axes import AnyAxis, Choice, label
 from ablate.wings.search.search_document import standings_of
+from ablate.wings.search.search_space import Params, SearchSpace, is_listed, number_at, spread_of, values_of
 from ablate.wings.search.trial_runner import StudyTrialRunner
 from store.documents.tuning import RATE
 from zoo.settings.edits import Edits

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ablate.study.search_axes import AnyAxis, Choice
-from ablate.study.search_space import Params, SearchSpace, is_listed, spread_of, values_of
+from ablate.wings.search.search_axes import AnyAxis, Choice
+from ablate.wings.search.search_space import Params, SearchSpace, is_listed, spread_of, values_of
 
 Distances = Callable[[Params], Mapping[str, float]]
 """Settings → distance from each constraint that they violate; empty if they are legal."""

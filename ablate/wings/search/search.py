@@ -18,9 +18,9 @@ from optuna.trial import TrialState
 
 from ablate.running.engines import Engine, Event
 from ablate.running.request import Request
-from ablate.study.search_spec import SearchSpec
-from ablate.wings.search.asking import BEYOND, REPEATS, Asking
+from ablate.wings.search.asking import BEYOND, REPEATS, SHARE, Asking
 from ablate.wings.search.racing import best_first
+from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.storage import Owner
 from ablate.wings.search.trial_runner import Job, TrialRunner
 
@@ -51,7 +51,7 @@ class Flight:
 
 
 class Search:
-    """Search loop of one command: runs until the storage has as many trials as the search asks for."""
+    """Search loop of one command: runs until the storage has trials that cost as much as the search asks for."""
 
     def __init__(
         self,
@@ -209,8 +209,11 @@ class Search:
         """Record the scores, or the pruning, of a job whose runs have all ended."""
         if flight.is_cut and flight.trial is not None:
             flight.trial.set_user_attr("runs", list(flight.job.digests))
+            unit, whole, trained = "validations", flight.job.validations, len(self.lab.curve(flight.job))
+            if self.spec.prunes_seeds:
+                unit, whole, trained = "seeds", self.spec.seeds, flight.reported
+            flight.trial.set_user_attr(SHARE, min(1.0, trained / whole))
             self.study.tell(flight.trial, state=TrialState.PRUNED)
-            unit = "seeds" if self.spec.prunes_seeds else "validations"
             self.say(f"trial {flight.number}: pruned after {flight.reported} {unit}")
             self.after_trial()
             return

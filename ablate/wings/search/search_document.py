@@ -13,13 +13,13 @@ from pydantic_core import to_jsonable_python
 
 from ablate.planning.study_document import spent_budget
 from ablate.readable import now
-from ablate.study.search_spec import NOT_OF_A_SCORE, SearchSpec
 from ablate.wings.search.asking import BEYOND, IMPORTED, REPEATS, counts_of_illegal, seeds_of
 from ablate.wings.search.base_rate import BASE_RATE, base_at
 from ablate.wings.search.confirming import confirmation, confirmed
 from ablate.wings.search.history import base_on_axes
 from ablate.wings.search.racing import Standings, standings
 from ablate.wings.search.samplers import chosen_sampler, ended
+from ablate.wings.search.search_spec import NOT_OF_A_SCORE, SearchSpec
 from ablate.wings.search.trial_runner import IllegalError, StudyTrialRunner
 from store import SearchFolder
 from store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState

@@ -26,7 +26,6 @@ from ablate.running.request import Request
 from ablate.study.problems import Place, Problem, StudyError
 from ablate.study.promoting import refuse_edited
 from ablate.study.reading import load_study
-from ablate.study.search_spec import SearchSpec
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Count
@@ -47,6 +46,7 @@ from ablate.wings.search.search_document import (
     standings_of,
     write_tables,
 )
+from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.shown import search_words
 from ablate.wings.search.shown.optuna_log import silenced
 from ablate.wings.search.shown.search_page import render

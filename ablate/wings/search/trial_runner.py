@@ -15,12 +15,12 @@ from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
 from ablate.study.arms import Arm
 from ablate.study.problems import StudyError
-from ablate.study.search_constraints import MEASURED as LIMITED
-from ablate.study.search_constraints import rule
-from ablate.study.search_space import Params, SearchSpace
-from ablate.study.search_spec import DIRECTIONS, MEASURED, SearchSpec
 from ablate.study.study import Study
 from ablate.wings.search.drafts import Costed, Draft, quantity
+from ablate.wings.search.search_constraints import MEASURED as LIMITED
+from ablate.wings.search.search_constraints import rule
+from ablate.wings.search.search_space import Params, SearchSpace
+from ablate.wings.search.search_spec import DIRECTIONS, MEASURED, SearchSpec
 from store import Store
 from store.documents import MeasureDocument, ResultDocument, RunDocument, SpeedPoint
 

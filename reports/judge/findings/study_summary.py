@@ -5,14 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Self, TypeVar, get_args
+from typing import Any, ClassVar, Self, TypeVar, get_args
 
 import polars as pl
 
 from reports.judge.claims.judged_claim import JudgedClaim
 from reports.judge.findings.comparison import Comparison, Judgement, seeds_needed
-from reports.judge.findings.worth import Worth
-from reports.judge.ladders.rungs import Change
 from reports.judge.noise import Noise
 from reports.judge.noise.moderated import Odd
 from reports.judge.reading.collected import Collected
@@ -23,7 +21,7 @@ from reports.judge.scores.items import ItemDifference
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.statistics.interval import Interval
 from reports.judge.verdicts import Verdict
-from store.documents import LedgerRecord, LedgerTest, StudyDocument, StudyEffect
+from store.documents import JsonObject, LedgerRecord, LedgerTest, StudyDocument, StudyEffect
 
 Shown = TypeVar("Shown", bound="SectionSummary")
 
@@ -175,6 +173,13 @@ class SectionSummary(SectionReader, ABC):
         """Warnings for the reader of this section."""
         yield from ()
 
+    opens: ClassVar[bool] = False
+    """Whether its answer opens the headline, unless a section answers the study's question."""
+
+    def judged(self, data: Collected, summary: StudySummary) -> Self:
+        """The same with findings that rest on the study's verdicts."""
+        return self
+
     @property
     def is_the_question(self) -> bool:
         """Whether this section answers the study's question, and so opens the headline."""
@@ -184,13 +189,32 @@ class SectionSummary(SectionReader, ABC):
         """The section's addition to the headline: a sentence, or empty."""
         return ""
 
+    def beside(self, summary: StudySummary) -> Iterator[str]:
+        """Sentences to read beside the headline; its own answer, unless that opens the headline."""
+        if all(each is not self for each in summary.opening):
+            yield self.answer(summary)
+
+    @property
+    def effective_compute(self) -> Mapping[str, Interval]:
+        """Effective compute of arms, as far as it knows it."""
+        return {}
+
+    @classmethod
+    def in_json(cls, summary: StudySummary) -> JsonObject:
+        """What it adds to the output of `ablate run --json`."""
+        return {}
+
+    def recorded(self, summary: StudySummary) -> dict[str, Any]:
+        """Fields that it adds to a recorded result."""
+        return {}
+
 
 @dataclass(frozen=True)
 class StudySummary:
     """All findings that a report shows. `environment` maps a key to its distinct values over the runs, `ledger` holds
     earlier judgements under the study's name, `elsewhere` those under other names, `contrasts` the comparisons between
-    arms other than the baseline, `changes` whether differences change with size and length, `unmeasured` the reason why
-    speeds are unknown. A study with a factorial design has `effects`; its arms are not compared.
+    arms other than the baseline, `unmeasured` the reason why speeds are unknown. A study with a factorial design has
+    `effects`; its arms are not compared.
 
     `sections` are those with something to show, by name, in page order. `grouped` are tasks of which a group has the
     score too: figures draw only the group, tables have both.
@@ -206,8 +230,6 @@ class StudySummary:
     elsewhere: tuple[tuple[LedgerRecord, ...], ...]
     contrasts: tuple[Judgement, ...]
     effects: tuple[EffectSummary, ...]
-    changes: tuple[Change, ...]
-    worth: Worth | None
     unmeasured: str | None
     grouped: frozenset[str]
     sections: Mapping[str, SectionSummary]
@@ -221,6 +243,17 @@ class StudySummary:
     """The option that points commands to its store."""
     began: str | None = None
     """Start of the first run of a registered study (ISO 8601)."""
+
+    @property
+    def opening(self) -> tuple[SectionSummary, ...]:
+        """Sections whose answers open the headline."""
+        every = self.sections.values()
+        return tuple(each for each in every if each.is_the_question) or tuple(each for each in every if each.opens)
+
+    @property
+    def effective_compute(self) -> Mapping[str, Interval]:
+        """Effective compute by arm: what its loss would take of the baseline's compute. Empty if unknown."""
+        return {arm: found for each in self.sections.values() for arm, found in each.effective_compute.items()}
 
     def section(self, kind: type[Shown]) -> Shown | None:
         """The findings of a section; None if it has nothing to show."""

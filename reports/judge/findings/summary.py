@@ -31,9 +31,7 @@ from reports.judge.findings.study_summary import (
     StudySummary,
 )
 from reports.judge.findings.verdicts import compare, judgement, level, never_trained
-from reports.judge.findings.withheld import REPEATED, why_withheld
-from reports.judge.findings.worth import study_worth
-from reports.judge.ladders.rungs import changes
+from reports.judge.findings.withheld import why_withheld
 from reports.judge.noise import Noise
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.curves import lines_of
@@ -79,8 +77,6 @@ def summarise(data: Collected, sections: Sequence[type[SectionSummary]] = ()) ->
         elsewhere=data.elsewhere,
         contrasts=tuple(each for (_, base), each in judged.items() if base != data.study.baseline),
         effects=effects,
-        changes=changes(data, {arm.name for arm in arms if arm.withheld == REPEATED}) if data.study.ladder else (),
-        worth=study_worth(data, judged) if data.study.ladder else None,
         unmeasured=costs.reason,
         grouped=data.grouped,
         inputs=data.inputs,
@@ -89,7 +85,8 @@ def summarise(data: Collected, sections: Sequence[type[SectionSummary]] = ()) ->
         began=data.began,
         sections={name: section for name, section in found.items() if section is not None},
     )
-    return replace(plain, claims=judge_claims(plain))
+    known = {name: section.judged(data, plain) for name, section in plain.sections.items()}
+    return replace(plain, claims=judge_claims(plain), sections=known)
 
 
 def _late_margin(data: Collected, judged: Mapping[Pair, Judgement]) -> Iterator[str]:

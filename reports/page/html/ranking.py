@@ -59,7 +59,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
     is_base = arm.name == summary.baseline
     found = arm.comparison.difference if arm.comparison else None
     loss = words.plus_minus(arm.loss)
-    worth = summary.worth.arms.get(arm.name) if summary.worth and arm.verdict not in FAILED else None
+    worth = summary.effective_compute.get(arm.name) if arm.verdict not in FAILED else None
     ratios = {
         cost.key: SAME_RATIO if is_base else cost.ratios[arm.name]
         for cost in costs

@@ -1,8 +1,8 @@
 """Sections of a report: one file each, here or in `reports.page.evaluations`. No other list of them exists.
 
-Every file in either folder whose name does not begin with `_` defines one `Section`. Its `collect` reads frames from
-the store's documents, its `summarise` makes an object of the class, and that object's figures appear on the page, in
-the export and in `result.figures()`, in the order of `place`.
+Every file in either folder, or in those that wings add, whose name does not begin with `_` defines one `Section`. Its
+`collect` reads frames from the store's documents, its `summarise` makes an object of the class, and that object's
+figures appear on the page, in the export and in `result.figures()`, in the order of `place`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import ClassVar
 from reports.judge.findings.study_summary import SectionSummary, StudySummary
 from reports.page.figures.base import Figure
 from reports.page.figures.style import ArmStyle, looks
+from store.extensions import added_to
 
 PACKAGES = ("reports.page.sections", "reports.page.evaluations")
 MOST_IN_LEGEND = 24
@@ -53,7 +54,7 @@ class Section(SectionSummary):
 @cache
 def sections() -> dict[str, type[Section]]:
     """All sections by name, in page order."""
-    folders = {package: importlib.import_module(package).__path__ for package in PACKAGES}
+    folders = {package: importlib.import_module(package).__path__ for package in (*PACKAGES, *added_to(__name__))}
     names = [(package, each.name) for package, paths in folders.items() for each in pkgutil.iter_modules(paths)]
     found = [_only(importlib.import_module(f"{of}.{name}")) for of, name in names if not name.startswith("_")]
     return {section.name(): section for section in sorted(found, key=lambda section: (section.place, section.name()))}

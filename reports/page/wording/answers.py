@@ -14,9 +14,7 @@ from reports.page.wording import (
     effect_words,
     failure_words,
     finding_words,
-    law_words,
     reference_words,
-    rung_words,
     short_answer,
     tables,
 )
@@ -35,11 +33,12 @@ class ArmAnswer:
 
 
 def headline(summary: StudySummary) -> str:
-    """How differences change along a ladder, the answer in one sentence of at most 25 words, and what both must not be
-    read without."""
+    """What sections open it with, the answer in one sentence of at most 25 words, and what both must not be read
+    without."""
     if said := _unanswered(summary):
         return said
-    trend, short = rung_words.trend(summary), short_answer.answer(summary)
+    opening = [each.answer(summary) for each in summary.opening if not each.is_the_question]
+    trend, short = " ".join(filter(None, opening)), short_answer.answer(summary)
     whole = _qualified(summary, f"{trend} {short}".strip())
     if more := len(whole.split()) - len(trend.split()) - len(short.split()):  # words of the qualifier
         short = short_answer.answer(summary, short_answer.MOST_WORDS - more)
@@ -77,10 +76,8 @@ def qualifiers(summary: StudySummary) -> Iterator[str]:
     said_already = any(arm.withheld == UNDERTRAINED for arm in summary.arms)
     yield from filter(None, [failure_words.left_out(summary).strip(), _shared(summary)])
     yield from filter(None, ["" if said_already else undertrained(summary.study).strip()])
-    if not rung_words.trend(summary):
-        yield from filter(None, [rung_words.clauses(summary.changes)])
-    yield from law_words.conversion(summary.worth)
-    yield from filter(None, (each.answer(summary) for each in summary.sections.values() if not each.is_the_question))
+    for each in summary.sections.values():
+        yield from filter(None, each.beside(summary))
 
 
 def _shared(summary: StudySummary) -> str:

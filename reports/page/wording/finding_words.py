@@ -9,7 +9,7 @@ from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate
-from reports.page.wording import failure_words, rate_words, rung_words
+from reports.page.wording import failure_words, rate_words
 from reports.page.wording.cost_words import clear_costs, costs
 from reports.page.wording.length_words import conditions, undertrained
 from reports.page.wording.matching_words import but_for, continued, matched, terms
@@ -140,10 +140,9 @@ def headline(summary: StudySummary) -> str:
     answer = f"{under[0].upper()}{under[1:]}, {'; '.join(parts)}"
     where = f" ({conditions(summary.study)})"
     qualified = f"{failure_words.left_out(summary)}{undertrained(summary.study)}"
-    first = [section.answer(summary) for section in summary.sections.values() if section.is_the_question]
-    others = [section.answer(summary) for section in summary.sections.values() if not section.is_the_question]
-    changes = rung_words.clauses(summary.changes)
-    opening, closing = (first, [changes, *others]) if first else ([changes], others)
+    opening = [section.answer(summary) for section in summary.opening]
+    others = [each for each in summary.sections.values() if all(each is not first for first in summary.opening)]
+    closing = [section.answer(summary) for section in others]
     return " ".join(filter(None, (*opening, f"{answer}{where}.{qualified}", *closing)))
 
 

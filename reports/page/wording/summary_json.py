@@ -14,6 +14,7 @@ from reports.judge.findings.study_summary import ArmSummary, EffectSummary, Mean
 from reports.judge.reach.kept_signs import of_summary
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.statistics.interval import Interval, ends_as_json
+from reports.page.sections import sections
 from reports.page.wording.reference_words import standing
 from store.documents import JsonObject, StudyClaim
 
@@ -34,7 +35,7 @@ def documents(summary: StudySummary) -> JsonObject:
         "effects": [{**_effect(each), "sign_kept": signs.get(each.effect.name)} for each in summary.effects],
         "claims": [claim_document(each) for each in summary.claims],
         "caveats": [{"text": each.text, "arm": each.arm} for each in summary.study.caveats],
-        "changes": [each.document() for each in summary.changes],
+        **{key: value for each in sections().values() for key, value in each.in_json(summary).items()},
     }
 
 
@@ -63,8 +64,8 @@ def _references(summary: StudySummary) -> JsonObject | None:
 
 
 def _compute(summary: StudySummary, arm: str) -> JsonObject | None:
-    """An arm's effective compute; null for the baseline, and without two budgets of it."""
-    found = summary.worth.arms.get(arm) if summary.worth else None
+    """An arm's effective compute; null for the baseline, and if it is unknown."""
+    found = summary.effective_compute.get(arm)
     return None if found is None else {"factor": found.value, "interval": ends_as_json(found.low, found.high)}
 
 

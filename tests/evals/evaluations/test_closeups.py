@@ -10,11 +10,11 @@ import torch
 from tokenizers import Tokenizer
 
 import zoo
+from evals.conventions import TrainedConventions
 from evals.evaluations.attention import AttentionSpec
 from evals.evaluations.samples import SamplesSpec
 from evals.evaluations.token_losses import TokenLossesSpec
 from evals.found import Found
-from evals.harness.conventions import TrainedConventions
 from evals.reading.windows import Text
 from evals.spec import EvalSpec
 from evals.subject import HeldOutText, Subject

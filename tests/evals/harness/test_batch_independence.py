@@ -10,7 +10,7 @@ import torch
 from lm_eval.api.instance import Instance
 
 import zoo
-from evals.harness.conventions import Conventions
+from evals.conventions import Conventions
 from evals.harness.lm import ZooLM
 from evals.reading.causal import obstacle
 from zoo.compatibility import matrix

@@ -12,9 +12,10 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from evals.evaluate import Evaluation, evaluate
+from evals.evaluate import Evaluation
 from evals.spec import EvalSpec
 from tests.evals.bytelevel import EOS
+from tests.evals.harness.evaluated import evaluate
 from tests.evals.harness.test_failing_tasks import GOOD
 from zoo.model import Decoder
 

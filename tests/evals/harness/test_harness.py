@@ -20,14 +20,15 @@ from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
 
 import zoo
-from evals.evaluate import Evaluation, evaluate
-from evals.evaluations.tasks import TasksSpec
+from evals.evaluate import Evaluation
+from evals.harness.evaluations.tasks import TasksSpec
 from evals.harness.known import TASK_FOLDER
 from evals.harness.lm import ZooLM
 from evals.harness.loading import UnknownTaskError, load_tasks
 from evals.harness.tasks import heldout
 from evals.spec import EvalSpec
 from tests.evals.bytelevel import EOS
+from tests.evals.harness.evaluated import evaluate
 from zoo.model import Decoder
 
 CONTEXT = 256

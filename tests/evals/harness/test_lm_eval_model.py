@@ -17,7 +17,7 @@ from lm_eval.tasks import TaskManager
 from tokenizers import Tokenizer
 
 import zoo
-from evals.__main__ import main
+from evals.harness.__main__ import main
 from evals.harness.lm import ZooLM
 from evals.harness.lm_eval_model import ModelFolderError, SavedZooLM
 from store import Store

@@ -94,6 +94,18 @@ def test_greedy_generation_is_the_uncached_loop() -> None:
     assert torch.equal(zoo.generate(model, prompts, 9), text[:, 7:])
 
 
+@pytest.mark.parametrize("kind", ["attention", "gated_deltanet", "ttt", "mamba2"])
+def test_a_model_that_has_generated_can_be_trained(kind: str) -> None:
+    """Tensors made while generating have no gradients; none stays in the model, or is what is returned."""
+    model = random_model(
+        zoo.load("small", d_model=16, n_layers=1, vocab_size=19, **{"block.mixer": {"kind": kind, "heads": 2}})
+    )
+    written = zoo.generate(model.eval(), random_tokens(model.spec, 2, 7), 3)
+    assert not written.is_inference()
+    model.train()(written).logsumexp(-1).sum().backward()
+    assert all(each.grad is not None for each in model.parameters())
+
+
 def test_prompts_of_unlike_lengths_are_continued_as_each_alone() -> None:
     model, prompts = model_and_prompts()
     pads = [0, 4, 2]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ablate.api.published import large
+from ablate.readable import large
 from ablate.wings.foretell.fit import Fit
 from ablate.wings.foretell.roofline import Prediction
 from ablate.wings.foretell.scaleup import RoomToFill, ScaledArm

@@ -127,6 +127,7 @@ def test_runs_that_share_a_gpu_share_a_job(sbatch: Path, tmp_path: Path) -> None
     assert cancelled == [job]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_requests_of_one_job_are_executed_at_once(study: Path, tmp_path: Path) -> None:
     """Statuses are in the order of the requests, here of a run that ends well and one without its text."""

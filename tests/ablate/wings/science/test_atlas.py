@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from ablate.api.model_table import COLUMNS
 from ablate.api.recorded import RESULTS
 from ablate.cli import main
+from ablate.wings.catalogue.model_table import COLUMNS
 from ablate.wings.science.atlas import gathered, known_sources, study_files
 from ablate.wings.science.cards import Card, cards
 from ablate.wings.science.findings import MOST_WORDS, findings, findings_files, picture, words_in

@@ -15,14 +15,14 @@ from ruamel.yaml import YAML
 from ablate.data.identity import DataIdentity
 from ablate.planning.make_plan import make_plan
 from ablate.running.request import Request
-from ablate.study.search_constraints import rule
-from ablate.study.search_space import Params, SearchSpace
-from ablate.study.search_spec import Fidelity
 from ablate.study.study import StudyError
 from ablate.wings.search.asking import counts_of_illegal
 from ablate.wings.search.history import base_params
 from ablate.wings.search.racing import best_first, fronts
 from ablate.wings.search.samplers import ended, make_pruner
+from ablate.wings.search.search_constraints import rule
+from ablate.wings.search.search_space import Params, SearchSpace
+from ablate.wings.search.search_spec import Fidelity
 from ablate.wings.search.space_check import check_space
 from ablate.wings.search.storage import Owner, open_storage
 from ablate.wings.search.trial_runner import Job, StudyTrialRunner

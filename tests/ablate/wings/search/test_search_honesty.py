@@ -113,6 +113,7 @@ def test_of_noise_it_is_said_that_nothing_matters(tmp_path: Path) -> None:
     assert sum(" matter" in sentence.replace("hardly matter", "") for sentence in said) <= MOST_WRONG
 
 
+@pytest.mark.slow
 def test_what_moves_along_with_what_matters_is_not_said_to(tmp_path: Path) -> None:
     """A sampler that learns settles every setting while the scores get better, also those that do nothing."""
     found = [paths for _, paths in what_matters(tmp_path, partly, trials=40)]

@@ -92,6 +92,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str
             yield ["--storage", url]
 
 
+@pytest.mark.slow
 def test_killed_workers_and_parents_cost_nothing_that_was_done(
     study: Path, storage: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:

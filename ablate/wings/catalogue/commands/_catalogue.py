@@ -1,0 +1,160 @@
+"""The contents of the zoo: variants by axis, and presets."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import zoo
+from ablate.commands import OptionError, print_json, print_table
+from ablate.readable import large
+from ablate.wings.catalogue.catalogue import (
+    OF_ARMS,
+    TAGS,
+    WHOLES,
+    Catalogue,
+    catalogued,
+    entry,
+    named_values,
+    settings_of,
+)
+from ablate.wings.catalogue.commands._building_blocks import names as building_blocks
+from ablate.wings.catalogue.commands._building_blocks import show_block
+from ablate.wings.catalogue.model_table import ASSUMED, COLUMNS, as_csv, as_markdown, published_model
+from ablate.wings.catalogue.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
+from ablate.wings.catalogue.published import assumed_columns, preset_row, shown_tricks, text
+from zoo.errors import did_you_mean
+from zoo.presets import Preset, names, preset, shrunk, sized_names
+from zoo.settings.descriptions import descriptions
+from zoo.vocabulary import nearest
+
+
+def show_presets(form: str, as_json: bool) -> int:
+    """Show the published models, in the table the oldest first."""
+    presets = [preset(name) for name in names()]
+    if as_json:
+        print_json([preset_row(chosen) for chosen in presets])
+    elif form == "table":
+        shown = map(_shown, sorted(presets, key=lambda chosen: chosen.year))
+        print_table([tuple(COLUMNS.values()), *shown], text_columns=list(COLUMNS).index("parameters"))
+        print("* assumed: not in the source. Parameters are counted from the spec;")
+        print("published counts are those of the source.")
+    else:
+        print({"markdown": as_markdown, "csv": as_csv}[form]([published_model(name) for name in names()]), end="")
+    return 0
+
+
+def _shown(chosen: Preset) -> list[str]:
+    """A preset's row in the table."""
+    row, assumed = preset_row(chosen), assumed_columns(chosen)
+    row["published"], row["tricks"] = row["published_parameters"], shown_tricks(row)
+    for column in ("parameters", "published"):
+        row[column] = large(row[column])
+    return [text(row[column]) + ASSUMED * (column in assumed) for column in COLUMNS]
+
+
+def show_one(name: str, small: bool, as_json: bool) -> int:
+    if name in (presets := (*names(), *sized_names())):
+        return _show_preset(preset(name), small, as_json)
+    groups = {**catalogued(), "settings": {whole: (cls, cls) for whole, cls in (WHOLES | OF_ARMS).items()}}
+    found = [(axis, *of[name]) for axis, of in groups.items() if name in of]
+    if not found:
+        return _show_setting(name, groups, presets, as_json)
+    entries = [
+        {"axis": axis, **entry(name, said), "settings": settings_of(cls), "costs": costs_with(axis, name)}
+        for axis, said, cls in found
+    ]
+    if as_json:
+        print_json(entries[0] if len(entries) == 1 else entries)
+        return 0
+    for axis, said, cls in found:
+        print(f"{axis}: {name}\n\n{inspect.getdoc(said)}\n")
+        docs = descriptions(cls)
+        rows = [(name, _default(default), docs.get(name, "")) for name, default in settings_of(cls).items()]
+        if rows:
+            print_table([("setting", "default", "description"), *rows], text_columns=3)
+        if costs := costs_with(axis, name):
+            print(
+                f"\nIn a model with {LAYERS} layers of width {WIDTH}, {HEADS} heads and a vocabulary of {VOCABULARY:,}:"
+            )
+            print(shown(costs))
+    return 0
+
+
+def _show_setting(name: str, groups: Catalogue, presets: Sequence[str], as_json: bool) -> int:
+    """Show the parts that have a setting, or a building block. Raises OptionError if the name is neither."""
+    owners = [(axis, kind, cls) for axis, of in groups.items() for kind, (_, cls) in of.items()]
+    having = [each for each in owners if name in settings_of(each[2])]
+    if not having and name in building_blocks():
+        show_block(name, as_json)
+        return 0
+    if not having:
+        fields = [(key, field.annotation) for *_, cls in owners for key, field in cls.model_fields.items()]
+        for key, kind in (each for each in fields if each[0] not in TAGS):
+            if value := nearest(name, named_values(kind)):
+                raise OptionError(f"unknown name '{name}': '{value}' is a value of {key}, see `ablate zoo {key}`")
+        settings = (key for *_, cls in owners for key in settings_of(cls))
+        known = [*presets, *(kind for _, kind, _ in owners), *settings, *building_blocks()]
+        raise OptionError(f"unknown name '{name}'" + (did_you_mean(name, known) or ": see `ablate zoo`"))
+    rows = [(axis, kind, settings_of(cls)[name], descriptions(cls).get(name, "")) for axis, kind, cls in having]
+    if as_json:
+        print_json([dict(zip(("axis", "name", "default", "doc"), row, strict=True)) for row in rows])
+        return 0
+    shown = [(f"{axis}: {kind}", _default(default), doc) for axis, kind, default, doc in rows]
+    print_table([(f"{name} is a setting of", "default", "description"), *shown], text_columns=3)
+    return 0
+
+
+def show_matrix(path: str, as_json: bool) -> int:
+    from zoo.compatibility.matrix import document
+
+    if as_json:
+        print_json(document())
+        return 0
+    from reports.page.html.matrix import render_matrix
+
+    try:
+        Path(path).write_text(render_matrix(**document()), encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"cannot write {path}: {error.strerror}") from None
+    print(path)
+    return 0
+
+
+def _default(value: Any) -> str:
+    """A default value in a table: a part by its kind, or else by its settings."""
+    if isinstance(value, dict) and value:
+        return str(value.get("kind") or ", ".join(f"{name} {_default(part)}" for name, part in value.items()))
+    return "null" if value is None else text(value) or "[]"
+
+
+def _show_preset(chosen: Preset, small: bool, as_json: bool) -> int:
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    if small and not chosen.buildable:
+        raise OptionError(f"preset '{chosen.name}' cannot be built, at any size: {chosen.note}")
+    model = chosen.spec.dump() if chosen.buildable else chosen.parts
+    document = {
+        **preset_row(chosen),
+        "assumed": chosen.assumed,
+        "note": chosen.note,
+        "buildable": chosen.buildable,
+        "costs": costs_of(chosen.spec) if chosen.buildable else None,
+        "model": model,
+    }
+    if small:
+        spec = shrunk(chosen.name)
+        cost = zoo.cost(spec)
+        document |= {"parameters": cost.params, "active_parameters": cost.params_active, "model": spec.dump()}
+        document["costs"] = costs_of(spec)
+    if as_json:
+        print_json(document)
+        return 0
+    stream = StringIO()
+    YAML(typ="safe", pure=True).dump(document, stream)
+    print(stream.getvalue(), end="")
+    return 0

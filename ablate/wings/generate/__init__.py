@@ -1,0 +1,7 @@
+"""Texts that a trained model continues, or whose holes it fills in."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(commands=("generate",), face={"generating": ("Generated", "generate")})

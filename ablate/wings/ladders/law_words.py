@@ -1,0 +1,59 @@
+"""Findings of a ladder, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ablate.wings.ladders.laws import LadderArm
+from ablate.wings.ladders.worth import NATS, Worth
+from reports.judge.statistics.interval import Interval
+from reports.judge.verdicts import ALPHA
+from reports.page.wording import words
+
+
+def sentence(arm: LadderArm) -> str:
+    """`post: loss falls towards 1.71 (1.52 to 1.80) as compute to the power −0.31 (−0.4 to −0.2); the difference …`"""
+    said = "; ".join(filter(None, [_falls(arm), _gap_trend(arm), _worth(arm)]))
+    return f"{arm.arm}: {said or 'too few finished runs'}."
+
+
+def _falls(arm: LadderArm) -> str:
+    law = arm.law
+    if law is None:
+        return arm.undetermined or ""
+    floor, b = words.ends(law.irreducible), law.exponent
+    return f"loss falls towards {floor} as compute to the power {words.ends(Interval(-b.value, -b.high, -b.low))}"
+
+
+def _gap_trend(arm: LadderArm) -> str:
+    found = arm.trend
+    if found is None:
+        return ""
+    by = f"{words.ends(found.slope, sign=True)} nats per tenfold compute, {words.p_value(found.p)}"
+    if found.p < ALPHA:
+        return f"its difference from the baseline has a trend over sizes ({by})"
+    return f"cannot tell whether its difference from the baseline has a trend over sizes ({by})"
+
+
+def _worth(arm: LadderArm) -> str:
+    worth = arm.speed_up
+    if worth is None:
+        return ""
+    text = f"over {worth.compute.budgets} sizes its effective compute is {words.times(worth.compute_factor)}"
+    if worth.compute.trend and worth.compute.changes:
+        text += f", which {worth.compute.changes} with size ({words.p_value(worth.compute.trend[1])})"
+    if worth.effective is None or worth.throughput_ratio is None:
+        return text
+    speed = f"and it runs at {worth.throughput_ratio:.2f}× the FLOP/s"
+    return f"{text}, {speed}: an effective speed-up of {words.times(worth.effective)}"
+
+
+def conversion(worth: Worth | None) -> Iterator[str]:
+    """`At a loss of 3.30, 0.01 nats are worth 6.9 % of compute (6.4 to 7.4 %), by pre's own curve over sizes.`"""
+    if worth is not None:
+        share, low, high = (100 * (each - 1) for each in (worth.nats.value, worth.nats.low, worth.nats.high))
+        yield (
+            f"Effective compute (×) is each difference read off the baseline's own curve over {worth.axis}s: at its "
+            f"loss of {worth.loss:.2f}, {NATS} nats are worth {share:.2g} % of compute ({low:.2g} to "
+            f"{high:.2g} %)."
+        )

@@ -1,0 +1,206 @@
+"""The section `search` of a study: the space, the objectives and the method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from ablate.study.space import BY_PATH, FIRST_SEED, distributions
+from ablate.wings.search.search_axes import Axis, Relative
+from ablate.wings.search.search_constraints import Constraint
+from ablate.wings.search.search_methods import Pruner, Sampler, SamplerSpec
+from zoo.errors import did_you_mean
+from zoo.settings.axis import Spec
+from zoo.settings.edits import SpecJson
+from zoo.settings.identity import FirstDefault
+
+Direction = Literal["minimize", "maximize"]
+
+DIRECTIONS: dict[str, Direction] = {
+    "loss": "minimize",
+    "bits_per_byte": "minimize",
+    "accuracy": "maximize",
+    "tokens_per_second": "maximize",
+    "decode_tokens_per_second": "maximize",
+    "prefill_tokens_per_second": "maximize",
+    "kv_bytes_per_token": "minimize",
+    "peak_memory_bytes": "minimize",
+    "parameters": "minimize",
+    "flops_per_token": "minimize",
+}
+"""Objectives with a default direction."""
+MEASURED = ("decode_tokens_per_second", "prefill_tokens_per_second")
+"""Objectives from a run's measurement: at its longest context and smallest batch."""
+OF_CACHES = ("decode_tokens_per_second", "kv_bytes_per_token")
+"""Objectives that an encoder does not have."""
+OF_THE_MODEL = ("parameters", "flops_per_token", "kv_bytes_per_token")
+"""Objectives that follow from the model, whatever the seed."""
+FEWEST_PAIRS = 4
+"""Least number of seeds with which a signed-rank test can reach optuna's level of 0.1."""
+FEWEST_VALIDATIONS = 3
+"""Least number of validations of a run for a pruner to be of use."""
+NOT_OF_A_SCORE = ("trials", "sampler", "pruner", "seed", "timeout", "hours", "enqueue", "race", "confirm")
+"""Settings that affect which trials there are, but not their scores: they may change while a search is under way."""
+
+
+def _objectives(value: Any) -> Any:
+    """Objectives as a map from name to direction, from a name or a list of names and of `{name: direction}`."""
+    found: dict[str, object] = {}
+    for item in value if isinstance(value, Sequence) and not isinstance(value, str) else [value]:
+        pairs = item.items() if isinstance(item, Mapping) else [(item, DIRECTIONS.get(str(item)))]
+        for name, direction in pairs:
+            if name in found:
+                raise ValueError(f"{name} is given twice")
+            if name not in DIRECTIONS and "." not in str(name):
+                near = did_you_mean(str(name), DIRECTIONS) or f": one of {', '.join(DIRECTIONS)}, or task.metric"
+                raise ValueError(f"unknown objective '{name}'{near}")
+            if direction is None:
+                raise ValueError(f"{name} needs a direction: {{{name}: maximize}} or {{{name}: minimize}}")
+            found[str(name)] = direction
+    return found
+
+
+WrittenObjectives = str | list[str | dict[str, Direction]] | dict[str, Direction]
+"""Objectives as a study may write them."""
+Objectives = Annotated[
+    dict[str, Direction], BeforeValidator(_objectives, json_schema_input_type=WrittenObjectives), Field(min_length=1)
+]
+SearchSpace = Annotated[dict[str, Axis], BY_PATH, Field(min_length=1)]
+
+
+class Fidelity(Spec):
+    """Short runs first: every trial gets the share `start` of the budget, and the best 1/`factor` of those that reached
+    a share are trained at `factor` times as much, by non-dominated rank. Asynchronous successive halving, with several
+    objectives as in Schmucker et al. 2021, arXiv:2106.12639. Each share is a run with a schedule of its own.
+    """
+
+    identity_version: ClassVar[int] = 2
+    """In version 1, shares began at exactly `start`, with an extra one just below the whole if no power of η led there.
+    """
+
+    start: Annotated[float, Field(gt=0, lt=1)] = 1 / 9
+    """Share of the budget that every trial gets first, rounded to a power of 1/`factor`."""
+    factor: Annotated[int, Field(ge=2)] = 3
+    """Ratio η of successive shares; one in η trials is promoted to the next."""
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Shares of the budget, ending with the whole."""
+        steps = max(1, round(-math.log(self.start) / math.log(self.factor)))
+        return tuple(self.factor**-power for power in range(steps, -1, -1))
+
+
+class SearchSpec(Spec):
+    """Space that `ablate search` samples around the base, and its objectives."""
+
+    space: SearchSpace
+    """Settings that may vary, by path. A path that a model does not have is not sampled for it."""
+    objectives: Objectives = Field(default={"loss": "minimize"})
+    """Objectives: one for a best trial, several for a Pareto front. A score of an evaluation is `task.metric` with its
+    direction."""
+    constraints: Annotated[tuple[Constraint, ...], Field(strict=False)] = ()
+    """Conditions checked before anything is trained: `block.mixer.kv_heads divides block.mixer.heads`,
+    `cache_bytes(8192) <= 64 MB`, `parameters within 2 % of base`."""
+    trials: PositiveInt = 60
+    """Number of trials: settings that are tried, and repeats of the best of them with further seeds. One that is pruned
+    counts for the part that was trained, so that there are more of them at the same cost."""
+    race: Annotated[float, Field(ge=0, lt=1), FirstDefault(0.2)] = 0.1
+    """Largest share of the trials that repeat leading settings with fresh seeds, as long as they are closer to each
+    other than twice the standard deviation between seeds. Trials that need no repeat try new settings."""
+    confirm: NonNegativeInt = 3
+    """Number of fresh seeds with which the best trial (of a front, up to three) and the base are trained at the end, on
+    top of `trials`; 0 for none."""
+    enqueue: Annotated[tuple[SpecJson, ...], Field(strict=False)] = ()
+    """Settings known to be good, each a map by path over the base: they are tried first, after the base itself."""
+    sampler: Annotated[Sampler, FirstDefault("tpe")] = SamplerSpec()
+    """optuna's sampler: `tpe` (tree-structured Parzen estimator), `gp` (Gaussian process), `cmaes` (one objective),
+    `nsga2`, `nsga3`, `random`, or `grid` (every combination); `auto` takes a grid that fits into the trials, else
+    `tpe`. With settings of optuna's: `{kind: tpe, n_startup_trials: 20}`."""
+    pruner: Pruner | None = None
+    """Rule that stops a trial early, if the loss is the single objective: `asha`, `hyperband` and `median` judge by its
+    validation losses, after its warm-up and 30 % of the run; `wilcoxon` ends a trial between two of its seeds."""
+    seed: NonNegativeInt = 0
+    """Seed of the sampler: with one worker the same seed proposes the same settings, whether interrupted or not."""
+    timeout: PositiveFloat | None = None
+    """Seconds after which a command begins no more trials; running ones are finished."""
+    hours: PositiveFloat | None = None
+    """`timeout`, in hours."""
+    fidelity: Fidelity | None = None
+    """Short runs first; also for several objectives."""
+    seeds: PositiveInt = 1
+    """A trial's score is the mean over this many seeds, from 1000 up; promoted trials are trained with fresh seeds."""
+
+    @property
+    def seed_numbers(self) -> tuple[int, ...]:
+        return tuple(range(FIRST_SEED, FIRST_SEED + self.seeds))
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Shares of the budget at which trials are trained."""
+        return self.fidelity.shares if self.fidelity else (1.0,)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds during which a command begins trials; infinite by default."""
+        return self.timeout or (self.hours * 3600 if self.hours else math.inf)
+
+    @property
+    def repeats(self) -> int:
+        """Number of trials reserved for repeats; 0 if no objective depends on the seed, or trials begin short."""
+        is_noisy = any(name not in OF_THE_MODEL for name in self.objectives)
+        return round(self.race * self.trials) if is_noisy and not self.fidelity else 0
+
+    @property
+    def confirming(self) -> int:
+        """Most runs that confirm the best trials and the base."""
+        return self.confirm * (2 if len(self.objectives) == 1 else 4)
+
+    @property
+    def whole_runs(self) -> float:
+        """Cost of all trials, in runs at the whole budget with one seed, if one in η is promoted to each next share."""
+        whole, reached = 0.0, self.trials
+        for share in self.shares:
+            whole += share * reached
+            reached //= self.fidelity.factor if self.fidelity else 1
+        return whole
+
+    def warnings(self, validations: int) -> list[str]:
+        """Warnings about valid but probably unintended settings, for runs with this number of validations."""
+        if self.pruner and not self.prunes_seeds and validations < FEWEST_VALIDATIONS:
+            times = "once" if validations == 1 else f"{validations} times"
+            return [f"pruner: runs are validated {times}, too seldom to stop one early: lower train.validate_every"]
+        return []
+
+    @property
+    def prunes_seeds(self) -> bool:
+        """Whether a trial's seeds are trained one after the other, so that pruning saves the later ones."""
+        return self.pruner is not None and self.pruner.kind == "wilcoxon"
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.pruner and tuple(self.objectives) != ("loss",):
+            raise ValueError("pruner: needs loss as the only objective: use fidelity for others")
+        if self.pruner and self.fidelity:
+            raise ValueError("pruner: cannot be combined with fidelity")
+        if self.prunes_seeds and self.seeds < FEWEST_PAIRS:
+            raise ValueError(f"pruner: wilcoxon compares trials seed by seed: set seeds to {FEWEST_PAIRS} or more")
+        if self.pruner and not self.prunes_seeds and self.seeds > 1:
+            raise ValueError(f"pruner: {self.pruner.kind} needs a single seed: use wilcoxon for several")
+        if self.timeout and self.hours:
+            raise ValueError("timeout: cannot be combined with hours: give one of them")
+        if self.sampler.kind == "cmaes" and len(self.objectives) > 1:
+            raise ValueError("sampler: cmaes supports only one objective: use tpe, gp, nsga2 or nsga3 for several")
+        for path, axis in self.space.items():
+            if self.sampler.kind == "grid" and _is_continuous(axis):
+                raise ValueError(f"sampler: grid needs a list, or a range with a step, for {path}")
+        return self
+
+
+def _is_continuous(axis: Axis) -> bool:
+    if isinstance(axis, Relative):
+        return axis.step is None
+    spread = axis.distribution
+    return isinstance(spread, distributions().FloatDistribution) and spread.step is None

@@ -1,1 +1,0 @@
-"""Changes of differences, losses and the order of arms along a ladder of sizes or lengths."""
