@@ -101,6 +101,11 @@ class EvalSettings(Spec):
         return found
 
 
+def is_default(cls: type[EvaluationSpec], conditions: Conditions) -> bool:
+    """Whether models get this evaluation unless a study says otherwise."""
+    return cls.by_default and cls.reads is conditions.data
+
+
 def keys_of(name: str, cls: type[EvaluationSpec]) -> list[str]:
     """Keys of an evaluation in the section."""
     return list(cls.model_fields) if cls.inline else [name]

@@ -6,7 +6,7 @@ import pytest
 
 from tools.size import sizes
 
-MOST = {"core": (57_000, 532), "all": (105_800, 986)}
+MOST = {"core": (56_600, 529), "all": (105_700, 985)}
 """Lines and files on 28 November 2026; the goal is a core of 40,000 lines. Lower them when something is deleted."""
 
 

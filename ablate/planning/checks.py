@@ -12,7 +12,8 @@ from ablate.data.synthetic import difficulty_error
 from ablate.study.study import Study
 from evals.conditions import Conditions
 from evals.costs.spec import NO_CACHE
-from evals.spec import EvalSpec, EvaluationError
+from evals.evaluations import evaluations
+from evals.spec import EvalSpec, EvaluationError, is_default
 from evals.subject import HeldOutText, SyntheticTask
 from store.extensions import added_to
 from zoo.spec import ModelSpec
@@ -51,6 +52,8 @@ def evaluated(study: Study, models: Mapping[str, ModelSpec] | None = None) -> Ev
     synthetic = study.data if isinstance(study.data, SyntheticSource) else None
     models = models or {f"arm {arm.name}": arm.model for arm in study.arms}
     found = conditions(synthetic, study.data.source, models, study.folder, study.own_tokenizers)
+    if not study.evals.model_fields_set and not any(is_default(each, found) for each in evaluations().values()):
+        return None
     try:
         return study.evals.under(found)
     except EvaluationError as error:

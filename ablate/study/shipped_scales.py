@@ -16,6 +16,7 @@ from ablate.data.sources import TextSource
 from ablate.study.budget_spec import ABSOLUTE
 from ablate.study.layers import Layer
 from ablate.study.yamlfile import YamlDocument, parse_shipped
+from evals.spec import EvalSpec
 from store.documents.study import SCALES
 from zoo.settings.axis import variants
 from zoo.settings.edits import expand
@@ -72,5 +73,9 @@ def _read(name: str) -> ShippedScale:
     file = resources.files("ablate").joinpath("scales", f"{name}.yaml")
     text = file.read_text(encoding="utf-8")
     document = parse_shipped(text, f"ablate/scales/{name}.yaml")
-    layer = Layer(document, without=frozenset({"about", "over"}), shipped=True)
+    evals = document.data.get("evals", {})
+    for key in evals.keys() - EvalSpec.model_fields.keys():  # of an evaluation that is not installed
+        del evals[key]
+    empty = set() if evals else {"evals"}
+    layer = Layer(document, without=frozenset({"about", "over"} | empty), shipped=True)
     return ShippedScale(name, document.data["about"], bool(document.data.get("over")), text, layer)

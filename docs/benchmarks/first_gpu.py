@@ -26,8 +26,8 @@ from ablate.training.compiling import compiled
 from ablate.wings.foretell.bench import Ceilings, measured, share
 from zoo.attend import executed_backends
 from zoo.attending.fused import chosen_kernel
-from zoo.compatibility.matrix import combine
 from zoo.conformance.combinations import choices, given_to, random_model, random_tokens
+from zoo.conformance.matrix import combine
 from zoo.kernels.compile_constants import hold_constants
 from zoo.kernels.fla import use_fla
 from zoo.spec import ModelSpec

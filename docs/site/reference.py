@@ -21,7 +21,7 @@ from ablate.cli import COMMANDS, main
 from ablate.study.schema import study_schema
 from ablate.study.sections import StartSpec, StudySections, TeacherSpec
 from ablate.wings.catalogue.catalogue import WHOLES, Catalogue, catalogued, entry, settings_of
-from zoo.compatibility.matrix import axes
+from zoo.conformance.matrix import axes
 from zoo.errors import SpecError
 from zoo.settings.axis import Spec
 from zoo.settings.descriptions import descriptions

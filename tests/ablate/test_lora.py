@@ -20,9 +20,9 @@ from ablate.training.lora import Adapters, LoraSpec, check_lora, flops_change
 from ablate.training.optim import build_optimizer, trained_part
 from ablate.training.spec import TrainSpec
 from store import Store
-from zoo.compatibility import matrix
-from zoo.compatibility.matrix import AxisOption
+from zoo.conformance import matrix
 from zoo.conformance.combinations import random_tokens
+from zoo.conformance.matrix import AxisOption
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 MIXERS = ("attention", "differential", "gated_deltanet", "gla", "kda", "mamba2", "mla", "retention", "lightning")

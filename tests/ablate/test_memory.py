@@ -26,7 +26,7 @@ from ablate.training.optim import build_optimizer
 from ablate.training.spec import TrainSpec
 from tests.ablate.toy import toy_study
 from zoo.attend import executed_backends
-from zoo.compatibility.matrix import AxisOption, axes, combine
+from zoo.conformance.matrix import AxisOption, axes, combine
 
 CPU = Numerics("cpu", "float32", "highest")
 SMALL: dict[str, Any] = {"d_model": 32, "n_layers": 2, "vocab_size": 512, "block.mixer.heads": 2}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from store import documents, reference
+from store import documents
 from store.documents import Document, Part
+from tools.store_reference import reference
 
 PAGE = (Path(__file__).parents[2] / "docs" / "store_documents.md").read_text(encoding="utf-8")
 
 
 def test_the_reference_is_current() -> None:
-    assert reference.reference() == PAGE, "run python -m store.reference > docs/store_documents.md"
+    assert reference() == PAGE, "run python -m tools.store_reference > docs/store_documents.md"
 
 
 def test_every_field_of_every_document_has_a_row_with_its_meaning() -> None:

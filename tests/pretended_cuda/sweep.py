@@ -15,7 +15,7 @@ from tests.pretended_cuda.pretence import outcome, pretend  # isort: skip (it co
 
 from tests.pretended_cuda.choices import draw_one, step
 from tests.pretended_cuda.training import RUNS, imagine, train
-from zoo.compatibility.matrix import axes, combine
+from zoo.conformance.matrix import axes, combine
 
 
 def main(one_in: int) -> None:

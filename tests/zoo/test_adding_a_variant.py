@@ -37,7 +37,7 @@ built = type(zoo.build(spec).norm).__name__
 
 from zoo.conformance.combinations import covering_one
 from zoo.conformance.checking import conforms
-from zoo.compatibility.matrix import axes, combine
+from zoo.conformance.matrix import axes, combine
 (option,) = (option for option in axes()["norm"] if option.name == "maxnorm")
 rows = covering_one(option)
 for row in rows[:{CONFORMING}]:

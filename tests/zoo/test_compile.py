@@ -14,8 +14,8 @@ from torch._dynamo import error_on_graph_break
 from torch._dynamo.exc import Unsupported
 
 import zoo
-from zoo.compatibility.matrix import axes, combine
 from zoo.conformance.combinations import given_to, random_model, random_tokens
+from zoo.conformance.matrix import axes, combine
 from zoo.ffns import Ffn, _experts
 
 LENGTH = 17

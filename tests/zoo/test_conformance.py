@@ -15,12 +15,12 @@ import torch
 
 import zoo
 from tests.zoo.worked_out import legal_pairs, rows_and_opening
-from zoo.compatibility.matrix import AxisOption, combine
 from zoo.conformance import checks
 from zoo.conformance.checking import conforms, notes_on
 from zoo.conformance.checks import CHECKS, KINDS
 from zoo.conformance.combinations import choices, covering, paired, random_model, random_tokens
 from zoo.conformance.flops import flops
+from zoo.conformance.matrix import AxisOption, combine
 from zoo.conformance.subject import LENGTH, CheckSubject, ConformanceError
 from zoo.init import Linear
 from zoo.mixers import MixerLayer

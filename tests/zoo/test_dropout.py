@@ -10,8 +10,8 @@ import zoo
 from zoo.attend import attend
 from zoo.attending.scoring import Scoring
 from zoo.attending.visible import Visible
-from zoo.compatibility.matrix import SMALL
 from zoo.conformance.combinations import random_model, random_tokens
+from zoo.conformance.matrix import SMALL
 from zoo.site import ForwardPass
 
 P = 0.3

@@ -10,7 +10,7 @@ import torch
 
 import zoo
 from tests.zoo.worked_out import legal_pairs, matrix_pairs, rows_and_opening
-from zoo.compatibility import matrix
+from zoo.conformance import matrix
 from zoo.conformance.combinations import given_to, random_tokens
 from zoo.mixers.attention import Attention
 from zoo.settings.axis import variants

@@ -12,8 +12,8 @@ from torch._dynamo import error_on_graph_break
 from torch._dynamo.backends.common import aot_autograd
 
 import zoo
-from zoo.compatibility.matrix import combine
 from zoo.conformance.combinations import choices, given_to, of_rows, random_model, random_tokens
+from zoo.conformance.matrix import combine
 from zoo.loss import BatchShare, scored
 
 CHANCE = {"block.dropout": 0.2, "block.stochastic_depth": 0.3, "block.mixer.dropout": 0.1, "embedding_dropout": 0.1}

@@ -15,8 +15,8 @@ import zoo
 from ablate.plugins import place_of
 from zoo.block_features import BlockFeature
 from zoo.block_spec import BlockSpec
-from zoo.compatibility.matrix import SMALL
 from zoo.conformance.combinations import random_model, random_tokens
+from zoo.conformance.matrix import SMALL
 from zoo.conformance.subject import read_in
 from zoo.errors import PluginError, SpecError
 from zoo.features import Feature

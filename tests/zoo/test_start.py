@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 import zoo
 from tests.zoo.worked_out import rows_and_opening
-from zoo.compatibility.matrix import combine
 from zoo.conformance.combinations import given_to, random_tokens
+from zoo.conformance.matrix import combine
 from zoo.init import ExpertLinear, Linear, roles
 from zoo.norms import Norm
 from zoo.norms.partial_rmsnorm import PartialRMSNorm

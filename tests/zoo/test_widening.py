@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import zoo
-from zoo.compatibility import matrix
+from zoo.conformance import matrix
 from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.conversion import check_conversion
 from zoo.conversion.widening import Copies

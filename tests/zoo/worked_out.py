@@ -13,9 +13,9 @@ from typing import Any
 
 from filelock import FileLock
 
-from zoo.compatibility import matrix
-from zoo.compatibility.matrix import AxisOption
+from zoo.conformance import matrix
 from zoo.conformance.combinations import Row, choices, covering, legal, opening
+from zoo.conformance.matrix import AxisOption
 
 
 @cache

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from zoo.compatibility.matrix import SMALL, AxisOption, axes, combine
 from zoo.conformance.checks import CHECKS, Check, shape
 from zoo.conformance.combinations import covering_one
+from zoo.conformance.matrix import SMALL, AxisOption, axes, combine
 from zoo.conformance.subject import NOT_APPLICABLE, CheckSubject
 from zoo.errors import SpecError
 from zoo.init import Linear

@@ -1,4 +1,4 @@
-"""Specs for the conformance suite: covering arrays of the choices in `zoo.compatibility.matrix`."""
+"""Specs for the conformance suite: covering arrays of the choices in `zoo.conformance.matrix`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, cast
 import torch
 
 import zoo
-from zoo.compatibility import matrix
-from zoo.compatibility.matrix import AxisOption
+from zoo.conformance import matrix
+from zoo.conformance.matrix import AxisOption
 from zoo.site import Given
 
 Row = Mapping[str, AxisOption]

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from ablate.data.sources._synthetic import SyntheticSource
 from ablate.planning.plan import ArmPlan
-from ablate.planning.speed import Speed
 from ablate.readable import clock
 from ablate.study.arms import ArmBuilder
 from ablate.study.problems import Problem, StudyError
@@ -15,6 +14,7 @@ from ablate.study.sections import StudySections
 from ablate.study.study import Study
 from ablate.wings.search.search_space import SearchSpace
 from ablate.wings.search.search_spec import SearchSpec
+from evals.costs.machine import Speed
 from store.documents.study import UNJUDGED
 
 

@@ -13,7 +13,7 @@ import zoo
 from evals.conventions import Conventions
 from evals.harness.lm import ZooLM
 from evals.reading.causal import obstacle
-from zoo.compatibility import matrix
+from zoo.conformance import matrix
 from zoo.conformance.combinations import random_model
 from zoo.lengths import longest_text
 

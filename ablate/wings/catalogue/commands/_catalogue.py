@@ -108,12 +108,12 @@ def _show_setting(name: str, groups: Catalogue, presets: Sequence[str], as_json:
 
 
 def show_matrix(path: str, as_json: bool) -> int:
-    from zoo.compatibility.matrix import document
+    from zoo.conformance.matrix import document
 
     if as_json:
         print_json(document())
         return 0
-    from reports.page.html.matrix import render_matrix
+    from ablate.wings.catalogue.matrix_page import render_matrix
 
     try:
         Path(path).write_text(render_matrix(**document()), encoding="utf-8")

@@ -56,8 +56,14 @@ def summary_of(tmp_path: Path, gaps: Mapping[str, tuple[float, float, float]]) -
     return summarise_study(study(gaps).write(tmp_path))
 
 
+def rungs_of(summary: StudySummary) -> Rungs:
+    section = summary.section(Rungs)
+    assert section is not None
+    return section
+
+
 def found(summary: StudySummary, arm: str, rung: str) -> Change:
-    return next(each for each in summary.changes if (each.arm, each.rung) == (arm, rung))
+    return next(each for each in rungs_of(summary).changes if (each.arm, each.rung) == (arm, rung))
 
 
 def test_repeated_seeds_have_no_verdict_on_changes(tmp_path: Path) -> None:
@@ -71,7 +77,7 @@ def test_changes_are_paired_by_seed_and_corrected_over_arms_and_rungs(tmp_path: 
     """The p-values are those of scipy's paired t-test with Holm's correction."""
     gaps = {"post": (0.040, 0.052, 0.050), "double": (-0.05, -0.0485, -0.046)}
     summary = summary_of(tmp_path, gaps)
-    assert [(each.arm, each.rung, each.axis) for each in summary.changes] == [
+    assert [(each.arm, each.rung, each.axis) for each in rungs_of(summary).changes] == [
         (arm, rung, axis) for arm in gaps for rung, axis in AXES.items()
     ]
     plain, differences = [], []
@@ -81,9 +87,9 @@ def test_changes_are_paired_by_seed_and_corrected_over_arms_and_rungs(tmp_path: 
             before = np.array(above(losses, gap, times)) - losses
             plain.append(stats.ttest_rel(after, before).pvalue)
             differences.append(float((after - before).mean()))
-    assert [each.p for each in summary.changes] == pytest.approx(holm(plain))
-    assert [each.change and each.change.mean for each in summary.changes] == pytest.approx(differences)
-    for each in summary.changes:
+    assert [each.p for each in rungs_of(summary).changes] == pytest.approx(holm(plain))
+    assert [each.change and each.change.mean for each in rungs_of(summary).changes] == pytest.approx(differences)
+    for each in rungs_of(summary).changes:
         assert each.p is not None
         assert each.change is not None
         assert each.change.excludes(0) == (each.p < 0.05)
@@ -134,8 +140,8 @@ def test_a_trend_of_one_arm_has_its_numbers_even_if_it_is_open(tmp_path: Path) -
 def test_many_changes_of_which_nothing_is_known_are_one_line(tmp_path: Path) -> None:
     gaps = {f"arm{number}": (0.1, 0.1004, 0.1) for number in range(7)} | {"post": (0.3, 0.101, 0.1)}
     summary = summary_of(tmp_path, gaps)
-    said = list(rung_words.sentences(summary.changes))
-    known = [each for each in summary.changes if each.word != "cannot tell"]
+    said = list(rung_words.sentences(rungs_of(summary).changes))
+    known = [each for each in rungs_of(summary).changes if each.word != "cannot tell"]
     assert len(said) == len(known) + 1
     unknown = f"For {16 - len(known)} of 16 comparisons with full"
     assert said[-1] == f"{unknown}, cannot tell whether the difference changes."
@@ -229,8 +235,8 @@ def test_what_tuning_may_have_cost_widens_both_ends(tmp_path: Path) -> None:
         assert known.p is not None
         assert free.p is not None
         assert known.p > free.p
-    assert "Intervals allow for what the noise of tuning may have cost" in rung_words.introduction(wide)
-    assert "not tuned at each rung" not in rung_words.introduction(wide)
+    assert "Intervals allow for what the noise of tuning may have cost" in rungs_of(wide).introduction(wide)
+    assert "not tuned at each rung" not in rungs_of(wide).introduction(wide)
 
 
 # What is promised, simulated
@@ -296,13 +302,14 @@ def test_differences_are_read_off_the_baselines_curve(tmp_path: Path) -> None:
     gaps = {"same": (0.0, 0.0, 0.0), "better": (0.0, 0.0, -0.05), "worse": (0.0, 0.0, 0.05)}
     folder = study(gaps).write(tmp_path)
     summary = summarise_study(folder)
-    assert summary.worth is not None
-    assert summary.worth.axis == "size"
+    worth = rungs_of(summary).worth
+    assert worth is not None
+    assert worth.axis == "size"
     rungs = summary.study.ladder
     few, many = (arm.flops for rung in (rungs[0], rungs[-1]) for arm in rung.arms if arm.name == "pre")
     fall = (np.mean(SMALL) - np.mean(BASE)) / np.log(many / few)
     straight = np.exp(0.05 / fall)  # a loss that is linear in the logarithm of compute
-    found = summary.worth.arms
+    found = summary.effective_compute
     assert found["better"].low < straight < found["better"].high
     for arm in summary.arms[1:]:
         excludes_one = not found[arm.name].low < 1 < found[arm.name].high

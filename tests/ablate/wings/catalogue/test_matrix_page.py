@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-from reports.page.html.matrix import render_matrix
+from ablate.wings.catalogue.matrix_page import render_matrix
 
 DOCUMENT = {
     "axes": {"norm": ["layer", "<b>rms</b>"], "mixer": ["full", "latent"], "heads": ["2", "1"]},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from reports.page.html.templating import render_plain
@@ -53,6 +54,7 @@ def render_matrix(axes: Mapping[str, list[str]], conflicts: Mapping[str, list[li
     return render_plain(
         "matrix.html.j2",
         ("matrix.css",),
+        own=Path(__file__).parent / "templates",
         axes=axes,
         rows=rows,
         reasons=reasons,

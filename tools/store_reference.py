@@ -1,6 +1,6 @@
 """The reference of stored documents, generated from their types as Markdown.
 
-python -m store.reference > docs/store_documents.md
+python -m tools.store_reference > docs/store_documents.md
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MODULES = (
 )
 INTRODUCTION = """# Stored documents
 
-Generated from the types in `store/documents` by `python -m store.reference`; [the store](store.md) says
+Generated from the types in `store/documents` by `python -m tools.store_reference`; [the store](store.md) says
 where each file lies. A `.json` file holds one document, with its schema version in `schema`; an `.ndjson` file holds
 one object per line, and its seal in `seal` if lines are appended. Unknown fields, wrong types, NaN and infinities are
 refused on reading."""
