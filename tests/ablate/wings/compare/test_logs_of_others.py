@@ -111,7 +111,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     said = f"has no validation loss, such as eval_loss or val/loss; {known}"
     assert str(error.value) == f"losses {tmp_path}/pre.txt: {said}"
     (tmp_path / "pre.jsonl").write_text("{}")
-    with pytest.raises(ablate.ArgumentError, match=r"val loss; it has no named numbers$"):
+    with pytest.raises(ablate.ArgumentError, match=r"val/loss; it has no named numbers$"):
         read_logs(f"{tmp_path}/{{arm}}.jsonl")
     (tmp_path / "words.json").write_text('["a"]')
     with pytest.raises(ablate.ArgumentError, match="cannot be read: expected an object of numbers, or a list of them"):
