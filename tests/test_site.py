@@ -81,4 +81,4 @@ def test_search_ranks_guides_above_logs(site: Path) -> None:
     found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
     boosts = {each["location"].partition("#")[0]: each.get("boost", 1) for each in found}
     logs = [boost for page, boost in boosts.items() if page.startswith("studies/LOG/")]
-    assert len(logs) > 50 and max(logs) < min(boosts["studies/"], boosts["howto/"], boosts["reference/settings/"])
+    assert len(logs) > 50 and max(logs) < min(boosts["studies/"], boosts["tuning/"], boosts["reference/settings/"])

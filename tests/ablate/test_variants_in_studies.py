@@ -65,8 +65,8 @@ def shown() -> set[str]:
 
 
 def listed() -> list[tuple[str, str]]:
-    """Rows of the guide's table: variant, question."""
-    page = (ROOT / "docs" / "shipped_studies.md").read_text(encoding="utf-8")
+    """Rows of the table: variant, question."""
+    page = (ROOT / "studies" / "QUESTIONS.md").read_text(encoding="utf-8")
     return re.findall(r"^\| `([a-z0-9_.]+)` \| ([^|]+\?) \|", page, flags=re.MULTILINE)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import zoo.model_settings  # noqa: F401 (which names every feature)
 from tests.guides.guide import ROOT, followed
 from zoo.features import FeatureLayer
@@ -24,6 +26,7 @@ print(json.dumps([status, found, [each["name"] for each in parts], "smear_gate" 
 """
 
 
+@pytest.mark.slow
 def test_the_feature_of_the_guide_conforms_and_is_listed(tmp_path: Path) -> None:
     status, found, listed, in_schema = followed("adding_a_feature.md", tmp_path, CHECKED)
     assert status == 0 and found["conforms"]

@@ -47,6 +47,9 @@ EXECUTED: dict[str, list[tuple[str, str]]] = {
         ("ablate run study.yaml --plugin maxnorm.py", SMOKE),
         ("ablate schema study.schema.json --plugin maxnorm.py", ""),
     ],
+    "docs/adding_a_feature.md": [
+        ("ablate run study.yaml --plugin smear_gate.py", f"{SMOKE} --plugin maxnorm.py --set arms.max.smear_gate={{}}"),
+    ],
     "docs/studies.md": [
         ("ablate new my_question", ""),
         ("ablate plan my_question.yaml", ""),
@@ -123,7 +126,6 @@ ELSEWHERE = {
     r"docs/sharing\.md: ablate register": "tests/ablate/wings/science/test_registering.py",
     r"docs/sharing\.md: ablate replicate": "tests/ablate/wings/science/test_replicating.py",
     r"docs/benchmarks/memory_cpu\.md: ablate (plan|run) memory\.yaml": "tests/ablate/test_memory.py",
-    r"docs/benchmarks/run_cpu\.md: ablate data": "tests/ablate/test_cli.py",
     r"docs/benchmarks/\w+\.md: ablate bench": "tests/ablate/wings/foretell/test_bench.py",
     r"docs/benchmarks/gpu\.md: docs/benchmarks/first_gpu\.sh": "tests/ablate/test_first_gpu.py",
     r"docs/benchmarks/gpu\.md: (docs/benchmarks/quarter_hour\.sh|ablate merge)": "tests/ablate/test_quarter_hour.py",
@@ -221,9 +223,10 @@ def reader(tmp_path: Path) -> Path:
         LlamaForCausalLM(LlamaConfig(vocab_size=257, **shape)).save_pretrained(folder)
         byte_tokenizer().save(str(folder / "tokenizer.json"))
     (tmp_path / "input.txt").write_text(text, encoding="utf-8")
-    for page in ("howto_block.md", "howto_data.md", "howto_nanogpt.md"):
+    for page in ("howto_block.md", "howto_data.md", "howto_nanogpt.md", "adding_a_feature.md"):
         for path, written in files_of(page).items():
-            (tmp_path / path).write_text(written, encoding="utf-8")
+            if "/" not in path:  # not those of the project
+                (tmp_path / path).write_text(written, encoding="utf-8")
     guide = (ROOT / "docs/adding_a_variant.md").read_text(encoding="utf-8")
     (norm,) = re.findall(r"Write `zoo/norms/maxnorm.py`:\n\n```python\n(.*?)```", guide, re.DOTALL)
     (tmp_path / "maxnorm.py").write_text(norm, encoding="utf-8")

@@ -106,8 +106,8 @@ def _verify_study(incoming: Store, folder: StudyFolder) -> None:
             raise StoreError(f"{folder.registrations.path}: `sha256` does not match `content`")
     _check_time(path, "created", study.created)
     arms = {arm.name for arm in study.arms}
-    later = (study.next_scale, study.forecast.scale if study.forecast else None)
-    scales = {study.scale, *filter(None, later)}
+    named = (study.scale, study.next_scale, study.forecast.scale if study.forecast else None)
+    scales = {scale for scale in named if scale is not None}
     for kind, pattern, names in (("study", NAME, {study.name}), ("scale", NAME, scales), ("arm", CELL, arms)):
         if wrong := next((name for name in names if not pattern.fullmatch(name)), None):
             raise StoreError(f"{path}: {wrong!r} is no name of {'an' if kind == 'arm' else 'a'} {kind}")

@@ -25,6 +25,8 @@ from zoo.vocabulary import key, says, ways_to_say
 DOCS = Path(__file__).parents[3] / "docs"
 """The documentation of a source tree; an installed package has none."""
 HEADING = re.compile(r"^#{1,3} (.+)$", re.MULTILINE)
+SAID = {"mixers": "attention", "positions.scalings": "scaling"}
+"""What papers call the variants of an axis, where that is not its name: *lightning attention*."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,9 @@ class Found:
 
     @cached_property
     def names(self) -> set[str]:
-        """Keys of its name: `ffns: swiglu` is found as swiglu, too."""
-        return {key(self.name), key(self.name.rpartition(":")[2])}
+        """Keys of its name: `optimizers: soap` is found as soap and as SOAP optimizer, too."""
+        kind, _, own = self.name.rpartition(":")
+        return {key(self.name), key(own), key(f"{own} {SAID.get(kind, kind)}")}
 
     @cached_property
     def whole(self) -> str:

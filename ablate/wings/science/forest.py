@@ -14,10 +14,11 @@ from reports.results.document import RecordedInterval
 
 SHAPE_OF = {**SHAPES, **MARKS, "stalled": SHAPES["failed"], "diverged": SHAPES["failed"]}
 """SVG path of a mark by outcome or verdict; undecided ones have `RING`."""
-RATIOS = (0.1, 0.125, 0.2, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 2.0, 4.0, 5.0, 8.0, 10.0)
+SMALL = (0.01, 0.02, 0.05, 0.1, 0.125, 0.2, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95)
+RATIOS = (*SMALL, 1.0, 1.05, 1.1, 1.2, 1.4, 2.0, 4.0, 5.0, 8.0, 10.0, 20.0, 50.0, 100.0)
 """Ticks of an axis of ratios."""
-TEXT_WIDTH = 13.0
-"""Width of a tick's text, in per cent of the axis on a phone."""
+TEXT_WIDTH = 20.0
+"""Width of a tick's text, in per cent of the narrowest axis, in one of three columns of cards."""
 MOST_TICKS = 5
 
 

@@ -93,6 +93,10 @@ def atlas_pages(
     }
 
 
+SETTLED = ("better", "worse", "no difference")
+"""Verdicts that answer a question."""
+
+
 @dataclass(frozen=True)
 class StudyCards:
     """The cards of one study, its question first."""
@@ -112,6 +116,11 @@ class StudyCards:
     def answers(self) -> list[str]:
         return [result.answer for result in self.cards[0].results]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether no result settles any arm."""
+        return not any(arm.verdict in SETTLED for result in self.cards[0].results for arm in result.arms)
+
 
 def by_study(found: Iterable[Card]) -> list[StudyCards]:
     """Cards by the study that they are of, in alphabetical order of its name."""
@@ -123,12 +132,12 @@ def by_study(found: Iterable[Card]) -> list[StudyCards]:
 
 
 def by_topic(found: Iterable[Card]) -> dict[str, list[StudyCards]]:
-    """Studies by the topic that most of their cards have."""
+    """Studies by the topic that most of their cards have, those that settle nothing last."""
     groups: dict[str, list[StudyCards]] = {topic: [] for topic in TOPICS}
     for study in by_study(found):
         topics = Counter(topic for card in study.cards for topic in card.topics)
         groups[max(TOPICS, key=lambda topic: topics[topic])].append(study)
-    return {topic: studies for topic, studies in groups.items() if studies}
+    return {topic: sorted(studies, key=lambda study: study.is_open) for topic, studies in groups.items() if studies}
 
 
 def counts(found: Iterable[Card]) -> dict[str, int]:

@@ -59,6 +59,11 @@ class CatalogueEntry:
         return " ".join(self.doc.partition("\n\n")[0].split())
 
     @property
+    def lead(self) -> str:
+        """The first sentence."""
+        return re.split(r"(?<=\.)\s+(?=[A-Z])", self.summary, maxsplit=1)[0]
+
+    @property
     def text(self) -> str:
         """The documentation with wrapped lines joined."""
         joined: list[str] = []
