@@ -153,8 +153,7 @@ def _tensorboard(path: Path) -> Log:
     return log
 
 
-FLOATS = (1, 2, 14, 19)
-"""Codes of float32, float64, bfloat16 and float16 in event files."""
+FLOATS = (1, 2, 14, 19)  # codes of float32, float64, bfloat16 and float16 in event files
 
 
 def _csv(path: Path) -> Log:

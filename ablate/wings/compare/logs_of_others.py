@@ -211,10 +211,8 @@ def _latest(log: Log, names: Iterable[str]) -> float | None:
 def _amount(value: object) -> float | None:
     """A number, also as `1.3B`."""
     unit = UNITS.get(value[-1:].casefold()) if isinstance(value, str) else None
-    if unit is None or not isinstance(value, str):
-        return _number(value)
-    number = _number(value[:-1])
-    return None if number is None else number * unit
+    number = _number(str(value)[:-1] if unit else value)
+    return number * unit if number is not None and unit else number
 
 
 def _last(log: Log, path: Path, metric: str | None) -> tuple[float, float | None]:
