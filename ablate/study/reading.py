@@ -43,6 +43,7 @@ def load_study(
     *,
     name: str | None = None,
     device: str | None = None,
+    needs_arms: bool = True,
 ) -> Study:
     """Read a study, at one of its scales and with edits: every mistake is found before anything is trained.
 
@@ -53,6 +54,7 @@ def load_study(
         sets: edits by dotted path, over the file and its scale: `{"train.lr": 1e-3}` or `["train.lr=1e-3"]`.
         name: its name in the store. None: the file's name; for a map, a name derived from its content.
         device: selects the default scale: `cpu` or `cuda`; None: `cuda` if torch finds a GPU.
+        needs_arms: False for a base alone, whose changes come from elsewhere.
 
     Returns:
         The study, checked, with its arms resolved.
@@ -71,7 +73,8 @@ def load_study(
         written, scale = source.written, scale or source.scale
     else:
         written = read_study(source)
-    named = replace(written, name=name or written.name, sets=(*written.sets, *edit_layers(sets)))
+    more = (*written.sets, *edit_layers(sets))
+    named = replace(written, name=name or written.name, sets=more, needs_arms=needs_arms)
     asked, *others = rungs_by_scale(named, scale or default_scale(scale_names(named.document), device))
     studies, problems = studies_at(asked)
     for other in others:

@@ -190,7 +190,8 @@ class RungReader:
         edits = self._named_edits(tree, "arms")
         plain, problems = builder.build_all(base, edits)
         self.problems += problems
-        if not any(tree.get(key) for key in ("arms", "grid", "search")) and not self.problems:
+        has_arms = any(tree.get(key) for key in ("arms", "grid", "search"))
+        if self.written.needs_arms and not has_arms and not self.problems:
             self.problems.append(self.origins.problem(("arms",), "needs at least one arm, or `grid` or `search`"))
         if self.problems or sections is None or not sections.grid:
             return plain

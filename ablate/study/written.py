@@ -39,6 +39,8 @@ class Written:
     path: Path | None = None
     sets: tuple[Layer, ...] = ()
     """Edits over the file and its scale; the last one wins."""
+    needs_arms: bool = True
+    """False for a base alone, whose changes come from elsewhere."""
 
     @property
     def edits(self) -> dict[str, object]:

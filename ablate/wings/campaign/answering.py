@@ -25,6 +25,10 @@ def answer(command: str, values: dict[str, object]) -> int:
     options = {action.dest: action.default for action in parser._actions if action.dest != argparse.SUPPRESS}
     if unknown := values.keys() - options.keys():
         raise TypeError(f"{command} has no {', '.join(sorted(unknown))}")
+    kinds = {action.dest: action.type for action in parser._actions if callable(action.type)}
+    values = {
+        name: kinds[name](given) if name in kinds and type(given) is str else given for name, given in values.items()
+    }
     given = argparse.Namespace(**{**options, "plugin": None, **values, "json": True})
     try:
         status: int = module.run(given)

@@ -130,7 +130,8 @@ def judge(
     interruption, the same call resumes.
 
     Args:
-        base: a study, as in `ablate.run`: its base model, data, training and budget; its arms are not trained.
+        base: a study, as in `ablate.run`: its base model, data, training and budget. It needs no arms; they are not
+            trained.
         change: edits of the base by dotted path: `{"block.ffn.activation": "relu2"}`, or one `path=value`, or a list of
             these.
         arm: an arm of the study whose edits are the change, instead of `change`.
@@ -159,7 +160,7 @@ def judge(
     if not 0 < alpha < 1:
         raise ArgumentError("alpha", f"expected a number between 0 and 1, not {alpha:g}")
     context = open_context(store, options, progress)
-    study = load_study(base, scale, sets, device=context.device)
+    study = load_study(base, scale, sets, device=context.device, needs_arms=False)
     edits = _edits(study, change, arm)
     refuse_unfair(edits)
     named = campaign or f"{study.name}-{study.scale}"
@@ -183,7 +184,9 @@ def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str] | str, 
         raise ArgumentError("arm", "cannot be combined with a change", arm)
     found = {each.name: each for each in study.arms[1:]}
     if arm not in found:
-        raise ArgumentError("arm", f"no arm of that name{did_you_mean(arm, found)}; arms: {', '.join(found)}", arm)
+        raise ArgumentError(
+            "arm", f"no arm of that name{did_you_mean(arm, found)}; arms: {', '.join(found) or 'none'}", arm
+        )
     return dict(found[arm].edits)
 
 
@@ -301,8 +304,10 @@ def _ends(test: ProposalTest) -> str:
 
 
 def write_instructions(study: str, scale: str | None, path: Path = Path("AGENTS.md")) -> Path:
-    """Write instructions for a program that proposes changes to this study. Raises ArgumentError if the file exists."""
+    """Write instructions for a program that proposes changes to this study. Raises ArgumentError if there are some, and
+    StudyError if the study cannot be read."""
+    load_study(study, scale, needs_arms=False)
     if path.exists():
-        raise ArgumentError("init", "exists already: add the text of `docs/agents.md` to it, or remove it", str(path))
+        raise ArgumentError("init", "exists already: move it away, or run this in another folder", str(path))
     text = (PROJECT / "ablate" / "study" / "agents.md").read_text(encoding="utf-8")
     return write_text(path, text.format(study=study, scale="" if scale is None else f" --scale {scale}"))

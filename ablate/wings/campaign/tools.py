@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from ablate.commands import BAD_INPUT
+from ablate.study.sections import NAME
 from ablate.study.written import shipped
 from store.errors import ArgumentError
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 INSTRUCTIONS = """Fair comparisons of small language models. `judge` decides whether a change improves a base: propose
 changes of its settings, one at a time, and rely on its decision. `plan` estimates a study's runs and time, `zoo` lists
-the parts of models, `claims` what courses and papers claim, `studies` the results of the store."""
+the parts of models, `claims` what courses and papers claim, `studies` lists the store, `result` gives a study's
+verdicts."""
 
 Found = dict[str, JsonValue]
 TOTAL_SECONDS = 3600.0
@@ -47,7 +49,7 @@ def tool_server(store: str | Path = "runs", total_seconds: float = TOTAL_SECONDS
     server = MCPServer("ablate", instructions=INSTRUCTIONS)
     place = str(store)
 
-    async def plan(study: str, scale: str | None = None, edits: Sequence[str] = ()) -> Found:
+    async def plan(study: str, scale: str | None = None, edits: Sequence[str] | str = ()) -> Found:
         """List the runs that a study would train, their cost, and the difference that they detect; trains nothing.
 
         study: the path of a study file, or the name of one that ships. edits: such as `train.lr=1e-3`.
@@ -56,7 +58,7 @@ def tool_server(store: str | Path = "runs", total_seconds: float = TOTAL_SECONDS
 
     async def judge(
         study: str,
-        change: Sequence[str],
+        change: Sequence[str] | str,
         scale: str | None = None,
         budget: str = "20m",
         replicate: str | None = None,
@@ -64,7 +66,8 @@ def tool_server(store: str | Path = "runs", total_seconds: float = TOTAL_SECONDS
     ) -> Found:
         """Decide whether a change improves the base of a study: keep, discard or undecided. Trains for up to `budget`.
 
-        change: edits of the base, such as `block.ffn.activation=relu2`. replicate: a second scale that must confirm it.
+        change: an edit of the base, such as `block.ffn.kind=mlp`, or several. replicate: a second scale that must
+            confirm it.
         """
         return await _answer(
             "judge",
@@ -101,6 +104,15 @@ def tool_server(store: str | Path = "runs", total_seconds: float = TOTAL_SECONDS
             higher_is_better=higher_is_better,
         )
 
+    async def result(study: str, scale: str | None = None) -> Found:
+        """Give the verdicts of a study in the store: each arm's loss, difference, interval, costs and claims.
+
+        study: its name, as `studies` lists it. scale: needed if it was run at several.
+        """
+        if not NAME.fullmatch(study):
+            raise _refusal(f"study: {study!r} is not the name of a study")
+        return await _answer("report", path=study, scale=scale, store=place)
+
     async def zoo(name: str | None = None) -> Found:
         """List all parts that a model can be made of, or show one with its settings, defaults and paper."""
         return await _answer("zoo", name=name)
@@ -113,7 +125,7 @@ def tool_server(store: str | Path = "runs", total_seconds: float = TOTAL_SECONDS
         """List the studies of the store with their answers, and those that ship."""
         return await _answer("list", words=words.split(), store=place)
 
-    for tool in (plan, judge, compare, zoo, claims, studies):
+    for tool in (plan, judge, compare, result, zoo, claims, studies):
         server.add_tool(tool)
     return server
 
@@ -144,12 +156,13 @@ def _below_here(argument: str, path: str) -> str:
     return path
 
 
-def _edits(edits: Sequence[str]) -> list[str]:
+def _edits(edits: Sequence[str] | str) -> list[str]:
     """Edits of a study that name no file: one could be read, and quoted in an error. Raises ToolError."""
+    edits = [edits] if isinstance(edits, str) else list(edits)
     for edit in edits:
         if found := NAMES_FILES.search(edit):
             raise _refusal(f"{edit!r}: a client cannot set {found[0]}: write it into the study's file")
-    return list(edits)
+    return edits
 
 
 def _refusal(message: str) -> Exception:

@@ -61,7 +61,8 @@ def with_budgets(frame: pl.DataFrame, baseline: str) -> pl.DataFrame:
             raise ArgumentError(
                 "losses",
                 f"runs of {several[0]} differ in size or tokens: effective compute needs `flops` of every run, or "
-                "`params` (or a `size` such as 125M) and `tokens`",
+                "`params` (or a `size` such as 125M) and `tokens`; `--list --json` prints the runs of logs as a "
+                "table, to which these can be added",
             )
         return frame.drop("flops", strict=False)
     shared = runs.filter(arm=baseline)["size"].drop_nulls().unique().to_list()

@@ -105,7 +105,7 @@ def compare(
             `tokens_per_second` adds effective compute at equal seconds.
         baseline: the arm that others are compared with (default: the first one).
         metric: the name of the loss in such logs, or of its column. By default `loss` in a table; else the first of the
-            names that trainers use: `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
+            names that trainers use, such as `eval_loss`, `val/loss` and `validation loss`.
         margin: the largest difference that does not matter; without it no verdict is `no difference`.
         higher_is_better: whether higher values of the metric are better, as for an accuracy or a reward: an arm above
             the baseline is then `better`, and differences keep their sign.

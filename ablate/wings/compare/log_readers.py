@@ -28,7 +28,7 @@ _GONE = r"[-+]?(?:nan|inf)\w*|[-+]?1\.#\w+|n/a|none|null|-{3,}|\*{3,}"
 _WORD = r"[^\s:=,;\[\]{}()'\"]{0,80}"
 NAMED = re.compile(
     rf"([A-Za-z_]{_WORD}(?:\([^\s()]{{1,20}}\))?(?: [A-Za-z_]{_WORD}(?:\([^\s()]{{1,20}}\))?){{0,5}}?)"
-    rf"['\"]?(?:\s*[:=]\s*|\s+(?:is\s+)?)[\[(]?(?:tensor\(\s*)?({_GONE}|{_NUMBER})(?!\w|\.\d)",
+    rf"['\"]?(?:\s*[:=]\s*|\s+(?:is\s+)?)[\[(]?(?:tensor\(\s*)?({_GONE}|{_NUMBER}[kmbgt]?)(?!\w|\.\d)",
     re.IGNORECASE,
 )
 """`val loss 3.28`, `eval/c4-validation/loss=3.28`, `val_loss: tensor(nan)`."""
@@ -153,8 +153,7 @@ def _tensorboard(path: Path) -> Log:
     return log
 
 
-FLOATS = (1, 2, 14, 19)
-"""Codes of float32, float64, bfloat16 and float16 in event files."""
+FLOATS = (1, 2, 14, 19)  # codes of float32, float64, bfloat16 and float16 in event files
 
 
 def _csv(path: Path) -> Log:

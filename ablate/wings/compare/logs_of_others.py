@@ -27,32 +27,25 @@ STEPS = ("global_step", "global step", "train/global_step", "trainer/global_step
 """Names of the step counter in logs, in order of preference; `_step`, W&B's own, counts calls to log."""
 ALIKE = 0.98
 """Fraction of its arm's last step from which on a run counts as ended."""
-LOSSES = ("eval_loss", "eval/loss", "val_loss", "val loss")
+LOSSES = tuple(f"{word}{mark}loss" for word in ("eval", "val", "valid", "validation") for mark in "_/ ")
 """Names that trainers use for a validation loss, in order of preference."""
 Run: TypeAlias = tuple[str, str, str]
 """Arm, seed (0 without `{seed}`) and size (empty without `{size}`)."""
 IN_FILE = "#"
 """Mark between a file of Weights & Biases and the pattern of the names of its runs."""
 BUDGETS = {
-    "flops": ("total_flos", "flops", "total_flops"),
+    "flops": ("flops", "total_flos", "total_flops", "training_flops"),
     "tokens": (
-        "num_input_tokens_seen",
-        "tokens",
-        "n_tokens_seen",
-        "tokens_seen",
-        "total_tokens",
+        *("num_input_tokens_seen", "tokens", "n_tokens", "num_tokens", "n_tokens_seen", "tokens_seen", "total_tokens"),
         "throughput/total tokens",
     ),
     "tokens_per_second": (
-        "tokens_per_second",
-        "tps",
-        "tokens/s",
-        "tokens_per_sec",
-        "throughput(tps)",
+        *("tokens_per_second", "tokens_per_sec", "tokens/s", "tokens/sec", "tok/s", "tps", "throughput(tps)"),
         "throughput/device/TPS",
     ),
 }
-"""Names of what tells of a run's budget, read from logs whose pattern has `{size}`."""
+"""Names of a run's budget and speed; logs are searched for them if the pattern has `{size}`."""
+UNITS = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 
 def is_pattern(path: str) -> bool:
@@ -71,7 +64,7 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
             A file is a `trainer_state.json`, an events file of TensorBoard, a `wandb-summary.json`, a CSV or TSV with a
             header, JSON lines, or text with lines such as `step 250: train loss 2.1, val loss 2.2`. A folder must hold
             such a file. `charts.csv#{arm}-s{seed}` names the runs in a CSV that a page of Weights & Biases exports.
-        metric: its name in the logs; None: the first known of `eval_loss`, `eval/loss`, `val_loss` and `val loss`.
+        metric: its name in the logs; None: the first known of `LOSSES`, such as `eval_loss` or `val/loss`.
 
     Raises:
         ArgumentError: nothing matches, a file cannot be read, or it has no such metric.
@@ -208,8 +201,18 @@ def _read(path: Path, reader: Callable[[Path], T]) -> T:
 def _latest(log: Log, names: Iterable[str]) -> float | None:
     """The last number of the first name that a log has."""
     known = _names(log)
-    found = ([each for each in _numbers(log, _spellings(name, known)) if each] for name in names)
-    return next((numbers[-1] for numbers in found if numbers), None)
+    for wanted in names:
+        same = _spellings(wanted, known)
+        if found := [value for record in log for name in same if (value := _amount(record.get(name)))]:
+            return found[-1]
+    return None
+
+
+def _amount(value: object) -> float | None:
+    """A number, also as `1.3B`."""
+    unit = UNITS.get(value[-1:].casefold()) if isinstance(value, str) else None
+    number = _number(str(value)[:-1] if unit else value)
+    return number * unit if number is not None and unit else number
 
 
 def _last(log: Log, path: Path, metric: str | None) -> tuple[float, float | None]:
@@ -272,4 +275,4 @@ def _without(metric: str | None, log: Log, path: Path) -> ArgumentError:
     if metric:
         return ArgumentError("metric", f"{path} has no {metric}{did_you_mean(metric, names)}; {known}", metric)
     other = "; to judge another value, give its name as the metric" if names else ""
-    return ArgumentError("losses", f"has no {', '.join(LOSSES[:-1])} or {LOSSES[-1]}; {known}{other}", path)
+    return ArgumentError("losses", f"has no validation loss, such as eval_loss or val/loss; {known}{other}", path)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ablate.wings.compare.logs_of_others import LOSSES, STEPS, ended
+from ablate.wings.compare.logs_of_others import BUDGETS as BUDGET_NAMES
+from ablate.wings.compare.logs_of_others import LOSSES, STEPS, UNITS, ended
 from ablate.wings.compare.loss_files import Table, read_any
 from store.errors import ArgumentError
 from zoo.errors import did_you_mean
@@ -26,11 +27,10 @@ NEEDED = ("arm", "seed", "loss")
 BUDGETS = ("size", "params", "flops", "tokens", "tokens_per_second")
 KNOWN = (*NEEDED, "rate", "split", "cost", *BUDGETS)
 ALSO = {
+    **BUDGET_NAMES,
     "loss": LOSSES,
     "params": ("parameters", "n_params", "num_params", "non_embedding_params"),
-    "tokens": ("n_tokens", "num_tokens", "tokens_seen", "num_input_tokens_seen"),
-    "tokens_per_second": ("tokens_per_sec", "tokens/s", "tokens/sec", "tok/s", "throughput"),
-    "flops": ("total_flops", "total_flos", "training_flops"),
+    "tokens_per_second": (*BUDGET_NAMES["tokens_per_second"], "throughput"),
 }
 """Other names of columns, in order of preference."""
 SPLITS = ("tuning", "judging")
@@ -186,9 +186,6 @@ def _positive(cell: object) -> float | None:
     if not 0 < value < math.inf:
         raise ValueError(f"expected a finite number above 0, not {value:g}: {NOT_KNOWN}")
     return value
-
-
-UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 
 def amount(cell: object) -> float | None:

@@ -123,7 +123,8 @@ def make_pruner(spec: SearchSpec, validations: int = 1, wait: int = 1) -> BasePr
             are compared at the same share.
         wait: number of the first validation after which a trial may be ended.
     """
-    if spec.pruner is None:
+    pruning = spec.pruning(validations)
+    if pruning is None:
         return optuna.pruners.NopPruner()
     wait = max(1, wait)
     defaults: dict[str, JsonObject] = {
@@ -134,8 +135,8 @@ def make_pruner(spec: SearchSpec, validations: int = 1, wait: int = 1) -> BasePr
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        cls = getattr(optuna.pruners, PRUNERS[spec.pruner.kind])
-        found: BasePruner = cls(**{**defaults[spec.pruner.kind], **spec.pruner.settings})
+        cls = getattr(optuna.pruners, PRUNERS[pruning.kind])
+        found: BasePruner = cls(**{**defaults[pruning.kind], **pruning.settings})
     return found
 
 

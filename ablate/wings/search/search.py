@@ -186,7 +186,7 @@ class Search:
 
     def _watch(self, engine: Engine) -> None:
         """Report the curves of running trials to the pruner, and end the trials that it gives up."""
-        if self.spec.pruner is None or self.spec.prunes_seeds or time.monotonic() - self._watched < WATCH_SECONDS:
+        if self.spec.pruning() is None or self.spec.prunes_seeds or time.monotonic() - self._watched < WATCH_SECONDS:
             return
         self._watched = time.monotonic()
         for flight in self.flights:
@@ -240,7 +240,7 @@ class Search:
 
     def _report_rest(self, flight: Flight, trial: optuna.Trial) -> None:
         """Report the rest of the curve of a trial that was not pruned, with which the pruner compares other trials."""
-        if self.spec.pruner is None or self.spec.prunes_seeds:
+        if self.spec.pruning() is None or self.spec.prunes_seeds:
             return
         for step, loss in enumerate(self.lab.curve(flight.job)[flight.reported :], start=flight.reported + 1):
             if math.isfinite(loss):

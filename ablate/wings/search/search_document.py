@@ -91,7 +91,7 @@ def search_document(
         space={path: axis.model_dump(mode="json", exclude_none=True) for path, axis in spec.space.items()},
         objectives=spec.objectives,
         sampler=chosen_sampler(spec, lab.space),
-        pruner=spec.pruner.kind if spec.pruner else None,
+        pruner=pruning.kind if (pruning := spec.pruning(job.validations)) else None,
         shares=tuple(spec.shares),
         seeds=spec.seed_numbers,
         constraints=tuple(spec.constraints),

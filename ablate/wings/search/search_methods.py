@@ -19,7 +19,7 @@ from zoo.settings.axis import Spec
 from zoo.settings.explain import unknown
 
 SamplerKind = Literal["auto", "tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "grid"]
-PrunerKind = Literal["asha", "hyperband", "median", "wilcoxon"]
+PrunerKind = Literal["auto", "asha", "hyperband", "median", "wilcoxon"]
 SAMPLERS = {
     "tpe": "TPESampler",
     "gp": "GPSampler",

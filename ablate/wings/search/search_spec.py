@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, Posi
 from ablate.study.space import BY_PATH, FIRST_SEED, distributions
 from ablate.wings.search.search_axes import Axis, Relative
 from ablate.wings.search.search_constraints import Constraint
-from ablate.wings.search.search_methods import Pruner, Sampler, SamplerSpec
+from ablate.wings.search.search_methods import Pruner, PrunerSpec, Sampler, SamplerSpec
 from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec
 from zoo.settings.edits import SpecJson
@@ -119,9 +119,10 @@ class SearchSpec(Spec):
     """optuna's sampler: `tpe` (tree-structured Parzen estimator), `gp` (Gaussian process), `cmaes` (one objective),
     `nsga2`, `nsga3`, `random`, or `grid` (every combination); `auto` takes a grid that fits into the trials, else
     `tpe`. With settings of optuna's: `{kind: tpe, n_startup_trials: 20}`."""
-    pruner: Pruner | None = None
+    pruner: Annotated[Pruner | None, FirstDefault(None)] = PrunerSpec(kind="auto")
     """Rule that stops a trial early, if the loss is the single objective: `asha`, `hyperband` and `median` judge by its
-    validation losses, after its warm-up and 30 % of the run; `wilcoxon` ends a trial between two of its seeds."""
+    validation losses, after its warm-up and 30 % of the run; `wilcoxon` ends a trial between two of its seeds; `auto`
+    takes `median` where it can and runs have three validations or more; null takes none."""
     seed: NonNegativeInt = 0
     """Seed of the sampler: with one worker the same seed proposes the same settings, whether interrupted or not."""
     timeout: PositiveFloat | None = None
@@ -169,10 +170,18 @@ class SearchSpec(Spec):
 
     def warnings(self, validations: int) -> list[str]:
         """Warnings about valid but probably unintended settings, for runs with this number of validations."""
-        if self.pruner and not self.prunes_seeds and validations < FEWEST_VALIDATIONS:
+        asked = self.pruner and self.pruner.kind != "auto"
+        if asked and not self.prunes_seeds and validations < FEWEST_VALIDATIONS:
             times = "once" if validations == 1 else f"{validations} times"
             return [f"pruner: runs are validated {times}, too seldom to stop one early: lower train.validate_every"]
         return []
+
+    def pruning(self, validations: int = FEWEST_VALIDATIONS) -> PrunerSpec | None:
+        """The pruner of runs with this number of validations, with `auto` resolved."""
+        if self.pruner is None or self.pruner.kind != "auto":
+            return self.pruner
+        whole = tuple(self.objectives) == ("loss",) and self.seeds == 1 and not self.fidelity
+        return PrunerSpec(kind="median") if whole and validations >= FEWEST_VALIDATIONS else None
 
     @property
     def prunes_seeds(self) -> bool:
@@ -181,14 +190,15 @@ class SearchSpec(Spec):
 
     @model_validator(mode="after")
     def _together(self) -> Self:
-        if self.pruner and tuple(self.objectives) != ("loss",):
+        asked = self.pruner if self.pruner and self.pruner.kind != "auto" else None
+        if asked and tuple(self.objectives) != ("loss",):
             raise ValueError("pruner: needs loss as the only objective: use fidelity for others")
-        if self.pruner and self.fidelity:
+        if asked and self.fidelity:
             raise ValueError("pruner: cannot be combined with fidelity")
         if self.prunes_seeds and self.seeds < FEWEST_PAIRS:
             raise ValueError(f"pruner: wilcoxon compares trials seed by seed: set seeds to {FEWEST_PAIRS} or more")
-        if self.pruner and not self.prunes_seeds and self.seeds > 1:
-            raise ValueError(f"pruner: {self.pruner.kind} needs a single seed: use wilcoxon for several")
+        if asked and not self.prunes_seeds and self.seeds > 1:
+            raise ValueError(f"pruner: {asked.kind} needs a single seed: use wilcoxon for several")
         if self.timeout and self.hours:
             raise ValueError("timeout: cannot be combined with hours: give one of them")
         if self.sampler.kind == "cmaes" and len(self.objectives) > 1:

@@ -1,4 +1,4 @@
-"""Serve plan, judge, compare, zoo, claims and studies as tools of the Model Context Protocol, over stdin and stdout.
+"""Serve plan, judge, compare, result, zoo, claims and studies as tools of the Model Context Protocol, on stdin/stdout.
 
 Clients name studies and files below the working folder only, load no plug-ins, and train for `--max-budget` in total.
 A client starts it: {"command": "ablate", "args": ["mcp", "--store", "runs"]}. Needs `pip install 'ablate-lm[mcp]'`.

@@ -44,8 +44,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="name of the loss: a column of FILE (default: loss), or in logs (default: eval_loss, eval/loss, val_loss "
-        "or val loss); lower is better",
+        help="name of the loss: a column of FILE (default: loss), or in logs (default: a validation loss, such as "
+        "eval_loss or val/loss); lower is better",
     )
     parser.add_argument(
         "--higher-is-better",

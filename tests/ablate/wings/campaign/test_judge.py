@@ -176,3 +176,16 @@ def test_instructions_are_written_once(
     assert "ablate judge norm_placement --scale cpu --change PATH=VALUE" in text
     assert main(["judge", "norm_placement", "--init"]) == 2
     assert "exists already" in capsys.readouterr().err
+    Path("AGENTS.md").unlink()
+    assert main(["judge", "norm_placment", "--init"]) == 2
+    assert "norm_placment" in capsys.readouterr().err and not Path("AGENTS.md").exists()
+
+
+def test_a_base_needs_no_arms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = toy_study(tmp_path, "{}")
+    with pytest.raises(ablate.StudyError, match="needs at least one arm"):
+        ablate.load_study(base, "cpu")
+    assert judged(base, tmp_path / "runs", "--change", "n_layers=2", budget="0s") == 2
+    assert "too short: 3 seeds of base and proposal" in capsys.readouterr().err  # all but the time was accepted
+    assert judged(base, tmp_path / "runs", "--arm", "slow") == 2
+    assert "--arm slow: no arm of that name; arms: none" in capsys.readouterr().err

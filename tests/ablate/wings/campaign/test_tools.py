@@ -7,6 +7,7 @@ import asyncio
 import csv
 import importlib
 import json
+import re
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from ablate.wings.campaign import answering
 from ablate.wings.campaign.tools import tool_server
 from store import Store
 from store.documents import ProposalRecord
+from tests.test_imports import ROOT
 
 mcp = pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol is not installed")
 
@@ -44,10 +46,23 @@ def called(store: Path, tool: str, /, **arguments: Any) -> Any:
     return answer(store, lambda client: client.call_tool(tool, arguments))
 
 
-def test_its_tools_are_described(tmp_path: Path) -> None:
+def test_its_tools_are_described_with_their_arguments(tmp_path: Path) -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (`.*?) \|", (ROOT / "docs/agents.md").read_text(encoding="utf-8"), re.M)
     tools = {tool.name: tool for tool in answer(tmp_path, lambda client: client.list_tools()).tools}
-    assert set(tools) == {"plan", "judge", "compare", "zoo", "claims", "studies"}
+    documented = {name: re.findall(r"`(\w+)`", arguments) for name, arguments in rows}
+    assert documented == {name: list(tool.input_schema["properties"]) for name, tool in tools.items()}
     assert all(tool.description for tool in tools.values())
+
+
+def test_a_stored_result_is_given_by_name(study: Path, tmp_path: Path) -> None:
+    run = ["run", str(study), "--store", str(tmp_path), "--engine", "inprocess", "--set", "seeds=1"]
+    assert main(run) == 0
+    found = called(tmp_path, "result", study=study.stem)
+    assert not found.is_error, found.content
+    assert [arm["name"] for arm in found.structured_content["arms"]] == ["pre", "post"]
+    for name in ("../runs", "/etc", "-h", "--export=x", ""):
+        assert refused(called(tmp_path, "result", study=name), "is not the name of a study")
+    assert refused(called(tmp_path, "result", study="tinny"), "there is no such study")
 
 
 def test_losses_are_judged_as_on_the_command_line(
@@ -73,9 +88,10 @@ def test_losses_are_judged_as_on_the_command_line(
 
 
 def test_a_proposal_that_cannot_be_judged_is_an_error_of_one_line(tmp_path: Path) -> None:
-    found = called(tmp_path, "judge", study="norm_placement", change=["seeds=3"], scale="smoke")
-    assert found.is_error
-    assert "a proposal cannot change seeds: seeds are fresh for every proposal" in found.content[0].text
+    for change in (["seeds=3"], "seeds=3"):
+        found = called(tmp_path, "judge", study="norm_placement", change=change, scale="smoke")
+        assert found.is_error
+        assert "a proposal cannot change seeds: seeds are fresh for every proposal" in found.content[0].text
 
 
 @pytest.fixture

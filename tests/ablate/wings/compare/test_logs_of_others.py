@@ -108,10 +108,10 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(ablate.ArgumentError) as error:
         read_logs(f"{tmp_path}/{{arm}}.txt")
     known = "it has: step, train loss; to judge another value, give its name as the metric"
-    said = f"has no eval_loss, eval/loss, val_loss or val loss; {known}"
+    said = f"has no validation loss, such as eval_loss or val/loss; {known}"
     assert str(error.value) == f"losses {tmp_path}/pre.txt: {said}"
     (tmp_path / "pre.jsonl").write_text("{}")
-    with pytest.raises(ablate.ArgumentError, match=r"val loss; it has no named numbers$"):
+    with pytest.raises(ablate.ArgumentError, match=r"val/loss; it has no named numbers$"):
         read_logs(f"{tmp_path}/{{arm}}.jsonl")
     (tmp_path / "words.json").write_text('["a"]')
     with pytest.raises(ablate.ArgumentError, match="cannot be read: expected an object of numbers, or a list of them"):
@@ -294,6 +294,8 @@ LINES = {
         10,
     ),
     "{'eval_loss': 3.5, 'step': 20}": (3.5, 20),
+    "step 20 valid/loss=3.5 best/loss=3.1": (3.5, 20),
+    "step: 20 | Validation loss: 3.5": (3.5, 20),
     "Epoch 3 Val Loss 3.5": (3.5, 1),
     "step 20: val_loss 3.5.": (3.5, 20),
     "step 20: val_loss is NaN, stopping": (math.nan, 20),
@@ -316,6 +318,15 @@ def test_a_long_line_takes_no_long_time(tmp_path: Path) -> None:
     start = time.process_time()
     assert read_logs(f"{tmp_path}/{{arm}}.log").rows() == [("pre", "0", 3.5, 3.0)]
     assert time.process_time() - start < 5
+
+
+def test_budgets_are_read_as_they_are_printed(tmp_path: Path) -> None:
+    written(tmp_path, {"a-19M.log": "tokens: 0.38B | tok/s=1,200\nstep 1 val/loss 3.5\n", "a-1B.log": "val_loss 3.1"})
+    found = read_logs(f"{tmp_path}/{{arm}}-{{size}}.log").sort("loss")
+    assert found.select("size", "loss", "tokens", "tokens_per_second", "flops").rows() == [
+        ("1B", 3.1, None, None, None),
+        ("19M", 3.5, 0.38e9, 1200.0, None),
+    ]
 
 
 def test_odd_files_are_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
