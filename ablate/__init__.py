@@ -106,7 +106,7 @@ _HOME = {
     "evaluate": "ablate.api.evaluating",
     "export_report": "ablate.api.reporting",
     "load_study": "ablate.study.reading",
-    "logs": "ablate.api.status",
+    "logs": "ablate.api.logs",
     "new": "ablate.api.starting",
     "open": "ablate.api.browsing:open_store",
     "plan": "ablate.api.planning",
