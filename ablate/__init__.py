@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from ablate.api.browsing import Runs
     from ablate.api.browsing import open_store as open
     from ablate.api.evaluating import Scores, evaluate
+    from ablate.api.logs import logs
     from ablate.api.planning import plan
     from ablate.api.preparing import prepare
     from ablate.api.reporting import Exported, export_report, record_result, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
     from ablate.api.starting import new
-    from ablate.api.status import logs
     from ablate.api.study_plan import StudyPlan
     from ablate.checkpoints import CheckpointError
     from ablate.plugins import plug_in
@@ -106,7 +106,7 @@ _HOME = {
     "evaluate": "ablate.api.evaluating",
     "export_report": "ablate.api.reporting",
     "load_study": "ablate.study.reading",
-    "logs": "ablate.api.status",
+    "logs": "ablate.api.logs",
     "new": "ablate.api.starting",
     "open": "ablate.api.browsing:open_store",
     "plan": "ablate.api.planning",

@@ -6,7 +6,7 @@ import pytest
 
 from tools.size import sizes
 
-MOST = {"core": (55_340, 441), "all": (104_840, 877)}
+MOST = {"core": (55_360, 443), "all": (104_900, 879)}
 """Lines and files on 28 November 2026; the goal is a core of 40,000 lines. Lower them when something is deleted."""
 
 

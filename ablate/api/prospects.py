@@ -22,7 +22,7 @@ from store import Store
 from store.documents import JsonObject, References, StudyDocument, TextMeta
 from store.documents.references import counted_tokens
 from store.documents.study import UNJUDGED
-from store.tables import ALIKE, STUDIES_READ
+from store.like_runs import ALIKE, STUDIES_READ
 
 # Where a study's losses will probably stand among n-gram models of its text, from results of like size.
 

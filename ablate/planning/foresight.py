@@ -13,7 +13,7 @@ from store.documents import StudyLook
 from store.documents.length import STEPS, TOKENS_PER_PARAMETER, wanting
 from store.documents.shell import budget_option, fresh_seeds
 from store.documents.study import UNJUDGED
-from store.tables import Likeness, like_tables
+from store.like_runs import Likeness, like_tables
 from zoo.costs import cost
 from zoo.errors import SpecError
 

@@ -20,8 +20,8 @@ from reports.judge.reading.outcomes import outcomes
 from store import Store
 from store.documents import Environment, GpuState, Part
 from store.documents.costs import CROWDED
+from store.like_runs import Likeness, like_tables, shared_runs
 from store.result_columns import RESULT, Schema
-from store.tables import Likeness, like_tables, shared_runs
 
 # Runs of every rung of a ladder, as one frame.
 
