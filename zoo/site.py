@@ -184,7 +184,7 @@ class ForwardPass:
     prefix: str = ""
     losses: list[Tensor] = field(default_factory=list)
     states: dict[str, Any] = field(default_factory=dict)
-    caches: Mapping[str, Any] = field(default_factory=dict)
+    caches: Mapping[str, object] = field(default_factory=dict)
     kept: dict[Any, Any] | None = None
     counts: list[tuple[Callable[[Tensor], None], Tensor]] | None = None
     _memo: dict[Any, Any] = field(default_factory=dict)

@@ -209,7 +209,7 @@ def merged_within_source(old: Any, new: Any, layer: Layer) -> Any:
     return merge(old, new)
 
 
-def _of_another_place(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+def _of_another_place(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[str, ...]:
     """Settings of a source that hold only for its earlier texts, if its paths have changed."""
     source = variants("ablate.data.sources", "source").get(str(old.get("source")))
     moved = any(key in old and old[key] != new.get(key, old[key]) for key in ("path", "paths"))

@@ -125,7 +125,6 @@ def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[s
             )
             for each in summary.contrasts
         ),
-        **{key: value for each in summary.sections.values() for key, value in each.recorded(summary).items()},
         claims=tuple(
             RecordedClaim(
                 **each.claim.model_dump(),
@@ -137,6 +136,8 @@ def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[s
             for each in summary.claims
         ),
     )
+    for section in summary.sections.values():
+        found = found.model_copy(update=section.recorded(summary))
     return with_references(found, summary.references)
 
 

@@ -180,10 +180,7 @@ SURROUNDINGS = [
         "files named like packages",
         f"{PLACES}test_a_study_runs_beside_files_named_like_packages",
     ),
-    *exact(
-        "closed streams, terminals of other encodings, no home",
-        f"{PLACES}test_a_study_runs_from_an_odd_place",
-    ),
+    *exact("closed streams", f"{PLACES}test_a_refusal_is_said_where_output_is_closed"),
     *exact("files written into the current folder", "tests/ablate/test_promoting.py"),
 ]
 NEIGHBOURS = [*CHECKPOINTS, *ADAPTERS, *TEXT, *PIECES_OF_TEXT, *EVALUATIONS, *SURROUNDINGS]

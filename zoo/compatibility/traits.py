@@ -33,6 +33,7 @@ class Ground(Enum):
 
 Grounds = frozenset[Ground]
 NONE: Grounds = frozenset()
+"""No grounds: what a part needs or breaks that does neither."""
 ROWS_CHOSEN: Grounds = frozenset({Ground.FULL_ROWS, Ground.EQUAL_ROWS, Ground.LOWER_LAYERS})
 """Grounds broken by layers that run on some tokens of each text."""
 TOKENS_ROUTED: Grounds = ROWS_CHOSEN | {Ground.WHOLE_BLOCKS, Ground.CONTIGUOUS, Ground.OWN_ORDER}

@@ -131,7 +131,7 @@ def _tensorboard(path: Path) -> Log:
         from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415 (an extra)
         from tensorboard.util.tensor_util import make_ndarray  # noqa: PLC0415 (an extra)
     except ImportError as error:
-        raise ArgumentError("losses", "event files need tensorboard: pip install tensorboard", path) from error
+        raise ArgumentError("losses", "event files need tensorboard: pip install tensorboard protobuf", path) from error
     log: Log = []
     # Parsed here, since tensorboard's own reader takes several times as long. A record: its length in 8 bytes, their
     # checksum in 4, the event, its checksum in 4.

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, TypeVar, get_args
+from typing import ClassVar, Self, TypeVar, get_args
 
 import polars as pl
 
@@ -204,7 +204,7 @@ class SectionSummary(SectionReader, ABC):
         """What it adds to the output of `ablate run --json`."""
         return {}
 
-    def recorded(self, summary: StudySummary) -> dict[str, Any]:
+    def recorded(self, summary: StudySummary) -> Mapping[str, object]:
         """Fields that it adds to a recorded result."""
         return {}
 

@@ -1,7 +1,7 @@
 """How often the difference of two arms kept its sign when models grew.
 
 `kept_signs.json` is counted from the recorded result of a study with many arms at several sizes
-(`ablate.wings.science.counting_signs`).
+(`counting_signs` of the wing `science`).
 
 At each smaller size, all pairs of arms are sorted by the amount by which they differ there and divided into `GROUPS`
 groups. A group counts the pairs whose difference has the same sign at the largest size. Pairs share arms, so they are

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import polars as pl
 
@@ -68,7 +68,7 @@ class Rungs(Section):
         found = summary.section(cls)
         return {"changes": [each.document() for each in found.changes] if found else []}
 
-    def recorded(self, summary: StudySummary) -> dict[str, Any]:
+    def recorded(self, summary: StudySummary) -> Mapping[str, object]:
         """The rungs but the last that have results."""
         found = []
         for rung in summary.study.ladder:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import ablate
-from ablate.wings.archive import file_checks
 from store import Store, stamps
 from store.documents import ItemLoss, MetricsRecord
 from store.run_files import RunFiles
@@ -62,7 +61,7 @@ def test_what_was_found_whole_is_not_read_again(checked: Path, monkeypatch: pyte
     assert unchanged(checked) == len(RUNS)
     for name in ("read_run", "read_result", "read_metrics", "read_losses", "check_state"):
         monkeypatch.delattr(RunFiles, name)
-    monkeypatch.delattr(file_checks.sums, "check")
+    monkeypatch.delattr(stamps, "check")
     assert ablate.check(checked, quick=True) == []
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from tests.ablate.test_generate import DIGEST, with_run
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import ablate
@@ -17,6 +16,7 @@ from ablate.cli import main
 from ablate.data.tokenizers.bytes import byte_tokenizer
 from store import Store
 from store.documents import RunData
+from tests.ablate.wings.generate.test_generate import DIGEST, with_run
 from tests.documents import run_of
 
 
