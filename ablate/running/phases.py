@@ -45,6 +45,8 @@ from store.documents.claim import Count
 from zoo.errors import PluginError
 from zoo.settings.registry import changed
 
+LOG = logging.getLogger(__name__)
+
 # Evaluation of a trained model on tasks and diagnostics.
 
 
@@ -194,9 +196,6 @@ def _result(
         started=started,
         finished=now(),
     )
-
-
-LOG = logging.getLogger(__name__)
 
 
 def run_phases(request: Request, stop: StopSignal, claim: FolderClaim) -> None:
