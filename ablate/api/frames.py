@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ablate.planning.campaign import CampaignOutcome
-from ablate.planning.memory import MemoryNeed
-from evals.costs.machine import Speed
 from reports.judge.findings.comparison import Judgement
 from reports.judge.findings.history import HistoryEntry
 from reports.judge.findings.study_summary import ArmSummary, EffectSummary, StudySummary
@@ -18,6 +15,11 @@ from reports.judge.reading.collect import RUNS
 from reports.judge.statistics.estimates import Estimate
 from reports.page.wording.summary_json import documents
 from store.result_columns import Schema
+
+if TYPE_CHECKING:
+    from ablate.planning.campaign import CampaignOutcome
+    from ablate.planning.memory import MemoryNeed
+    from evals.costs.machine import Speed
 
 INTERVALS = ("loss", "bits_per_byte", "accuracy", "excess", "peak_memory_bytes")
 """Means over seeds that have columns for their bounds, too."""

@@ -8,7 +8,7 @@ from typing import Unpack
 from ablate.api.study_argument import StudyLike
 from ablate.api.study_plan import StudyPlan
 from ablate.machine.apart import near
-from ablate.machine.environment import alike_gpus
+from ablate.machine.gpus import alike_gpus
 from ablate.machine.numerics import Numerics, restored
 from ablate.planning.durations import speed_for
 from ablate.planning.memory import Room

@@ -17,7 +17,8 @@ from ablate.planning.study_document import NO_CORPORA, Corpora, design_document,
 from ablate.study.design_spec import Screen, named
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
-from ablate.training.execution import Execution, refusal
+from ablate.training.execution import Execution
+from ablate.training.refusals import refusal
 from evals.costs.machine import Speed
 from store.documents import JsonObject
 from store.documents.claims import origin, statement

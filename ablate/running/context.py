@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ablate.data import DataError, prepare
-from ablate.machine.environment import unlike_gpus
+from ablate.machine.gpus import unlike_gpus
 from ablate.machine.numerics import enforce, unused_gpu
 from ablate.machine.recent import recently
 from ablate.planning.make_plan import identifying

@@ -25,7 +25,8 @@ from ablate.study.complaints import Problem, StudyError, complaints
 from ablate.study.design_runs import design_runs
 from ablate.study.design_spec import FEWEST_SPARE, DesignError, Screen, screen
 from ablate.study.grid import cells
-from ablate.study.layers import Layer, Origins, Target, together
+from ablate.study.layering import together
+from ablate.study.layers import Layer, Origins, Target
 from ablate.study.scales import NAMING, Layers
 from ablate.study.sections import DEFAULT_TRAIN, NAME, StudySections
 from ablate.study.study import Study

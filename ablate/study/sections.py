@@ -25,7 +25,7 @@ from ablate.data.spec import DataSpec
 from ablate.study.budget_spec import Budget
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.design_spec import DesignSpec
-from ablate.study.layers import (
+from ablate.study.layering import (
     LayerRule,
     by_path,
     merged_in_long,

@@ -18,7 +18,7 @@ from ablate.training.average import ScoredWeights, WeightAverage
 from ablate.training.batch import Loss
 from ablate.training.compiling import compiled
 from ablate.training.divergence import DivergenceWatch, final_reason
-from ablate.training.execution import DEFAULT, Execution, refusal
+from ablate.training.execution import DEFAULT, Execution
 from ablate.training.learner import DistillationLoss, Learner
 from ablate.training.loop import TrainingStep, train
 from ablate.training.lora import Adapters
@@ -28,6 +28,7 @@ from ablate.training.probing import Prober
 from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError
 from ablate.training.profiling import StepTrace, attention_text
 from ablate.training.reader import TrainingData, TrainingReader
+from ablate.training.refusals import refusal
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.trained import HasState, TrainingProgress, load_state, save_state, source_model

@@ -19,8 +19,9 @@ from ablate.study.reading import load_study
 from ablate.study.shipped_scales import shipped_scales
 from ablate.training import learner
 from ablate.training.compiling import compiled, one_graph
-from ablate.training.execution import Execution, refusal
+from ablate.training.execution import Execution
 from ablate.training.process_group import ALONE, ProcessGroup
+from ablate.training.refusals import refusal
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
 from store import Store

@@ -12,7 +12,7 @@ import torch
 
 import ablate
 from ablate.cli import main
-from ablate.machine.environment import unlike_gpus
+from ablate.machine.gpus import unlike_gpus
 from ablate.machine.numerics import enforce
 from ablate.planning.memory import MemoryNeed, Room, warnings
 from ablate.running import phases

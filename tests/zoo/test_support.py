@@ -10,8 +10,9 @@ import pytest
 from pydantic import Field, ValidationError
 
 import zoo.features
-from ablate.training.execution import Execution, refusal
+from ablate.training.execution import Execution
 from ablate.training.lora import LoraSpec, check_lora
+from ablate.training.refusals import refusal
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
 from tests.documents import run_of

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ablate.machine.environment import SINGLE_THREADED, alike_gpus, cores, device_name, unlike_gpus
+from ablate.machine.environment import SINGLE_THREADED, cores, device_name
+from ablate.machine.gpus import alike_gpus, unlike_gpus
 from ablate.machine.numerics import pick_device
 from ablate.running.child_process import ChildProcess, start
 from ablate.running.engines import Engine, EngineError, Event

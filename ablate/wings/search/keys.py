@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ablate.study.layers import LayerRule, space_by_path
+from ablate.study.layering import LayerRule, space_by_path
 from ablate.wings.search.search_spec import SearchSpec
 from zoo.settings.axis import Spec
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import pkgutil
+import re
 import sys
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.commands import DONE, print_json, print_line
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 FIRST = ("mixers", "ffns", "norms", "residuals", "positions", "positions.scalings", "sparsities", "parts")
 """Axes that are listed first: the parts of a model."""
+KIND = re.compile(r'^    kind: Literal\["(\w+)"\]', re.MULTILINE)
+"""Declaration of a variant's name."""
 
 
 def show_all(as_json: bool) -> int:
@@ -43,16 +46,20 @@ def _catalogue() -> WholeCatalogue:
     shipped = resources.files("ablate.wings.catalogue").joinpath("catalogue.json")
     found: WholeCatalogue = json.loads(shipped.read_text(encoding="utf-8"))
     known = {axis: {each["name"] for each in entries} for axis, entries in found["variants"].items()}
-    if not plugins() and all(_files_of(axis) <= names for axis, names in known.items()):
+    if not plugins() and all(_has_all_of(names, axis) for axis, names in known.items()):
         return found
     from ablate.wings.catalogue.catalogue import whole_catalogue
 
     return whole_catalogue()
 
 
-def _files_of(axis: str) -> set[str]:
-    """Names of the variants that lie in the folder of an axis of the zoo; nothing is imported."""
+def _has_all_of(names: set[str], axis: str) -> bool:
+    """Whether these are the names of all variants that lie in the folder of an axis of the zoo; nothing is imported.
+
+    A file is named after its variant, or has small siblings, whose names are then read in its text.
+    """
     package = sys.modules.get(f"zoo.{axis}")
-    folders = package.__path__ if package else [str(resources.files("zoo").joinpath(*axis.split(".")))]
-    found = pkgutil.iter_modules(folders)
-    return {each.name for each in found if not each.ispkg and not each.name.startswith("_")}
+    folder = Path(package.__path__[0]) if package else Path(str(resources.files("zoo").joinpath(*axis.split("."))))
+    files = [path for path in folder.glob("*.py") if not path.name.startswith("_") and path.stem not in names]
+    kinds = [set(KIND.findall(path.read_text(encoding="utf-8"))) for path in files]
+    return all(found and found <= names for found in kinds)
