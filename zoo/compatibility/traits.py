@@ -32,6 +32,7 @@ class Ground(Enum):
 
 
 Grounds = frozenset[Ground]
+"""Grounds that a part needs, or that it breaks."""
 NONE: Grounds = frozenset()
 """No grounds: what a part needs or breaks that does neither."""
 ROWS_CHOSEN: Grounds = frozenset({Ground.FULL_ROWS, Ground.EQUAL_ROWS, Ground.LOWER_LAYERS})
