@@ -89,7 +89,8 @@ VALUES = st.one_of(st.sampled_from([*NAMES, *NUMBERS, *EDITS, *FILES]), st.text(
 def lines(draw: st.DrawFn) -> list[str]:
     """A command with an option or two of its own, and odd words before, between and after."""
     name, option = draw(st.sampled_from(OPTIONS))
-    words = draw(st.lists(st.sampled_from(FILES[2:]) if name in BUSY else VALUES, max_size=2))
+    busy = name in BUSY
+    words = draw(st.lists(st.sampled_from(FILES[2:]) if busy else VALUES, min_size=int(busy), max_size=2))
     more = [other for command, other in OPTIONS if command == name]
     tail = draw(st.lists(st.one_of(VALUES, st.sampled_from(more)), max_size=2))
     return [name, *words, option, draw(VALUES), *tail]

@@ -162,7 +162,14 @@ def test_edits_that_name_files_are_refused(edit: str, folder: Path) -> None:
         assert refused(called(folder / "runs", tool, study="norm_placement", **arguments), "a client cannot set")
 
 
-@pytest.mark.parametrize("name", ["--plugin=plugin.py", "--check=rmsnorm", "--matrix=page.html", "-h"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "--plugin=plugin.py",
+        "-h",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("--check=rmsnorm", "--matrix=p")),
+    ],
+)
 def test_text_of_a_client_is_no_option(name: str, folder: Path) -> None:
     for tool, arguments in {"zoo": {"name": name}, "compare": {"file": name}}.items():
         found = called(folder / "runs", tool, **arguments)
