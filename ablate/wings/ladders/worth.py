@@ -35,7 +35,7 @@ class Worth:
 
 
 def study_worth(data: Collected, differences: Mapping[str, Estimate | None]) -> Worth | None:
-    """What differences from the baseline are worth, by arm. None unless the baseline has finished runs at two sizes or
+    """Worth of differences from the baseline, by arm. None unless the baseline has finished runs at two sizes or
     two lengths, and its loss falls between them."""
     baseline = data.study.baseline
     base_flops = data.study.baseline_arm.flops

@@ -157,7 +157,7 @@ def _counts(trial: FrozenTrial, imported: bool = False) -> bool:
 
 
 def _cost(trials: Iterable[FrozenTrial]) -> float:
-    """What trials cost, in whole trials."""
+    """Cost of trials, in whole trials."""
     return math.fsum(trial.user_attrs.get(SHARE, 1.0) for trial in trials)
 
 

@@ -201,7 +201,7 @@ class SectionSummary(SectionReader, ABC):
 
     @classmethod
     def in_json(cls, summary: StudySummary) -> JsonObject:
-        """What it adds to the output of `ablate run --json`."""
+        """Fields that it adds to the output of `ablate run --json`."""
         return {}
 
     def recorded(self, summary: StudySummary) -> Mapping[str, object]:

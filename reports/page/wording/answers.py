@@ -33,7 +33,7 @@ class ArmAnswer:
 
 
 def headline(summary: StudySummary) -> str:
-    """What sections open it with, the answer in one sentence of at most 25 words, and what both must not be read
+    """Openings of sections, the answer in one sentence of at most 25 words, and what both must not be read
     without."""
     if said := _unanswered(summary):
         return said
