@@ -129,6 +129,7 @@ def _tensorboard(path: Path) -> Log:
     try:
         from google.protobuf.message import DecodeError  # noqa: PLC0415 (an extra)
         from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415 (an extra)
+        from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c  # noqa: PLC0415 (an extra)
         from tensorboard.util.tensor_util import make_ndarray  # noqa: PLC0415 (an extra)
     except ImportError as error:
         raise ArgumentError("losses", "event files need tensorboard: pip install tensorboard protobuf", path) from error
@@ -136,9 +137,19 @@ def _tensorboard(path: Path) -> Log:
     # Parsed here, since tensorboard's own reader takes several times as long. A record: its length in 8 bytes, their
     # checksum in 4, the event, its checksum in 4.
     content, at = content_of(path), 0
-    while (end := at + 12 + int.from_bytes(content[at : at + 8], "little")) + 4 <= len(content):
+
+    def checked(start: int, end: int) -> bytes:
+        part = content[start:end]
+        if masked_crc32c(part) != int.from_bytes(content[end : end + 4], "little"):
+            raise ValueError(f"is damaged at byte {at}")
+        return part
+
+    while len(content) >= at + 12:  # a run that was killed leaves part of a record
+        end = at + 12 + int.from_bytes(checked(at, at + 8), "little")
+        if len(content) < end + 4:
+            break
         try:
-            event = Event.FromString(content[at + 12 : end])
+            event = Event.FromString(checked(at + 12, end))
         except DecodeError as error:
             raise ValueError(f"is damaged at byte {at}") from error
         at = end + 4

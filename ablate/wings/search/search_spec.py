@@ -170,16 +170,20 @@ class SearchSpec(Spec):
 
     def warnings(self, validations: int) -> list[str]:
         """Warnings about valid but probably unintended settings, for runs with this number of validations."""
-        asked = self.pruner and self.pruner.kind != "auto"
-        if asked and not self.prunes_seeds and validations < FEWEST_VALIDATIONS:
+        if self._asked and not self.prunes_seeds and validations < FEWEST_VALIDATIONS:
             times = "once" if validations == 1 else f"{validations} times"
             return [f"pruner: runs are validated {times}, too seldom to stop one early: lower train.validate_every"]
         return []
 
+    @property
+    def _asked(self) -> PrunerSpec | None:
+        """The pruner, if the study names one."""
+        return self.pruner if self.pruner and self.pruner.kind != "auto" else None
+
     def pruning(self, validations: int = FEWEST_VALIDATIONS) -> PrunerSpec | None:
         """The pruner of runs with this number of validations, with `auto` resolved."""
-        if self.pruner is None or self.pruner.kind != "auto":
-            return self.pruner
+        if self.pruner is None or self._asked:
+            return self._asked
         whole = tuple(self.objectives) == ("loss",) and self.seeds == 1 and not self.fidelity
         return PrunerSpec(kind="median") if whole and validations >= FEWEST_VALIDATIONS else None
 
@@ -190,7 +194,7 @@ class SearchSpec(Spec):
 
     @model_validator(mode="after")
     def _together(self) -> Self:
-        asked = self.pruner if self.pruner and self.pruner.kind != "auto" else None
+        asked = self._asked
         if asked and tuple(self.objectives) != ("loss",):
             raise ValueError("pruner: needs loss as the only objective: use fidelity for others")
         if asked and self.fidelity:

@@ -377,6 +377,22 @@ def test_event_files_are_read_as_tensorboard_reads_them(tmp_path: Path) -> None:
     assert {len(found[name]) for name in names} == {3}
 
 
+def test_any_changed_byte_of_an_event_file_is_noticed(tmp_path: Path) -> None:
+    """In a length, too, which would pass for the end of a log that a kill cut."""
+    pytest.importorskip("tensorboard")
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
+
+    with SummaryWriter(str(tmp_path)) as writer:
+        writer.add_scalar("eval/loss", 3.1, 0)
+        writer.add_scalar("eval/loss", 2.1, 1)
+    (path,) = tmp_path.iterdir()
+    content = path.read_bytes()
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 64]) + content[place + 1 :])
+        with pytest.raises(ValueError, match="is damaged at byte"):
+            read(path)
+
+
 @pytest.mark.parametrize("pattern", ["{arm}**.log", "{arm}/**x"])
 def test_a_pattern_that_is_none_is_one_line(pattern: str, tmp_path: Path) -> None:
     with pytest.raises(ablate.ArgumentError, match=r"no pattern|no file or folder matches"):

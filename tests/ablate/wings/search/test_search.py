@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import operator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
@@ -108,6 +110,42 @@ def test_the_pruner_ends_bad_trials_and_keeps_the_best(tmp_path: Path, monkeypat
         assert len(engine.stopped) == len(pruned)
         scores = sorted(bowl(trial.params)[0] for trial in found.trials)
         assert found.best_value in scores[:5]
+
+
+class Halved(Known):
+    """Runs of four validations, of which the first two are known."""
+
+    def job(self, params: Params, share: float, repeat: int = 0) -> Job:
+        return replace(super().job(params, share, repeat), validations=4)
+
+    def curve(self, job: Job) -> list[float]:
+        return super().curve(job)[:2]
+
+
+def test_a_pruned_trial_counts_for_what_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a pruner buys further trials, and all cost as much as was asked for, to within one trial."""
+    monkeypatch.setattr("ablate.wings.search.search.WATCH_SECONDS", 0.0)
+    study = study_of(tmp_path)
+    found, _ = search(Halved(study, bowl), spec_of(study, pruner="median", trials=30, sampler="random"), tmp_path)
+    pruned = [trial for trial in found.trials if trial.state.name == "PRUNED"]
+    assert {trial.user_attrs["share"] for trial in pruned} == {0.5}
+    cost = len(found.trials) - len(pruned) / 2
+    assert len(found.trials) > 30
+    assert 29 < cost <= 30 + 1e-6
+
+
+def test_searches_for_loss_are_pruned_where_they_can_be(tmp_path: Path) -> None:
+    study = study_of(tmp_path)
+
+    def kind(validations: int = 5, **given: Any) -> str | None:
+        found = spec_of(study, **given).pruning(validations)
+        return found.kind if found else None
+
+    assert kind() == kind(pruner="auto") == "median"
+    assert kind(pruner="asha") == "asha"
+    assert kind(pruner=None) is None
+    assert kind(2) is None
+    assert kind(objectives=["loss", "parameters"]) is kind(seeds=2) is kind(fidelity={"start": 1 / 9}) is None
 
 
 def test_short_runs_come_first_and_the_front_is_promoted(tmp_path: Path) -> None:
