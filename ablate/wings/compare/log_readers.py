@@ -134,8 +134,8 @@ def _tensorboard(path: Path) -> Log:
     except ImportError as error:
         raise ArgumentError("losses", "event files need tensorboard: pip install tensorboard protobuf", path) from error
     log: Log = []
-    # Parsed here, since tensorboard's own reader takes several times as long. A record: its length in 8 bytes, their
-    # checksum in 4, the event, its checksum in 4.
+    # Parsed here, since tensorboard's own reader takes a damaged record for the end of the log. A record: its length in
+    # 8 bytes, their checksum in 4, the event, its checksum in 4.
     content, at = content_of(path), 0
 
     def checked(start: int, end: int) -> bytes:
