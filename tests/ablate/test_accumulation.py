@@ -129,6 +129,7 @@ def test_what_does_not_fit_is_an_error_unless_halving_is_asked_for() -> None:
         Accumulation("auto").halve(batch, RuntimeError("shapes"))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits its address space")
 def test_memory_that_ends_on_a_cpu_is_halved_too() -> None:
     """600 MiB more than now, where a batch of 8 rows takes twice 512 MiB; Σ of 4 weights over all rows: 1 each."""

@@ -25,6 +25,7 @@ def fail() -> None:
     raise RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable")
 
 
+@pytest.mark.slow
 def test_the_call_is_made_elsewhere_with_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     before = torch.get_float32_matmul_precision()

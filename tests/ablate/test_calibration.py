@@ -134,6 +134,7 @@ def test_an_uncertain_time_is_said_and_a_certain_one_is_not(tmp_path: Path, monk
     ]
 
 
+@pytest.mark.slow
 def test_the_error_of_a_ratio_is_the_root_of_both_squares(tmp_path: Path) -> None:
     """Against the scatter of the ratio itself, over many calibrations: a process slows all its models alike."""
     draw, clock, work = np.random.default_rng(0), calibration(tmp_path), workload()

@@ -23,6 +23,7 @@ def _printing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_run_ends_with_its_own_error(tmp_path: Path) -> None:
     request = Request(store=str(tmp_path / "runs"), corpus=str(tmp_path / "none"), identity=identity_of())
     *_, last = filter(None, Pool("cpu", [{}]).run([request]))

@@ -82,6 +82,7 @@ def test_every_model_of_many_is_compiled_once(backend):
     assert (backend.compiled, backend.ran) == (9, 18)
 
 
+@pytest.mark.slow
 def test_one_program_per_shape_and_no_silence_where_there_are_too_many(backend):
     loss = compiled(tiny().loss, backend)
     for length in range(2, 10):
@@ -121,6 +122,7 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_graph_break_is_named(warned):
     """In a part of the zoo, and in code of a user's own, as a plug-in has it. Losses are those of the uncompiled model,
     and the log names the line once."""
@@ -149,6 +151,7 @@ def test_where_a_speed_is_compared_a_graph_break_is_an_error(backend):
     assert (backend.compiled, backend.ran) == (1, 1)
 
 
+@pytest.mark.slow
 def test_runs_that_share_a_program_of_several_graphs_all_say_so(warned):
     def mixture() -> zoo.Decoder:
         return zoo.build(zoo.load("small", vocab_size=16, d_model=16, n_layers=1, **{"block.ffn": EXPERTS}))

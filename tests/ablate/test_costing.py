@@ -82,6 +82,7 @@ def _logs(found: CostsDocument, arm: str) -> list[float]:
     return [float(np.log(np.divide(p.seconds[arm], p.seconds["pre"]).mean())) for p in points if p is not None]
 
 
+@pytest.mark.slow
 def test_a_crowded_measurement_is_made_again(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And one that cannot be made says so, and is no failure of the study."""
     measured: list[Any] = []

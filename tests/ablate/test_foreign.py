@@ -79,9 +79,9 @@ def test_a_plugin_or_a_tokenizer_that_is_no_regular_file_is_one_line(
 @pytest.mark.parametrize(
     ("head", "body", "said"),
     [
-        ("raise RuntimeError('two\\nlines')", "", "RuntimeError: two lines"),
+        pytest.param("raise RuntimeError('two\\nlines')", "", "RuntimeError: two lines", marks=pytest.mark.slow),
         ("import sys; sys.exit(3)", "", "SystemExit: 3"),
-        ("import nowhere", "", "ModuleNotFoundError: No module named 'nowhere'"),
+        pytest.param("import nowhere", "", "ModuleNotFoundError: No module named 'nowhere'", marks=pytest.mark.slow),
         ("from abc import abstractmethod", "    @abstractmethod\n    def unwritten(self): ...", "MeanNorm lacks "),
     ],
 )

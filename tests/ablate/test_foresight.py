@@ -80,6 +80,7 @@ def test_seeds_that_were_judged_leave_less_and_fresh_ones_are_asked_for(
     assert found["detect"]["unjudged"] is None and found["detect"]["seeds"] > 0, "fresh seeds would be judged"
 
 
+@pytest.mark.slow
 def test_a_run_says_first_what_it_will_probably_see(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

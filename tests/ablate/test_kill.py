@@ -105,6 +105,7 @@ def test_two_commands_at_once_do_not_train_a_run_twice(study, undisturbed, tmp_p
     assert outcome(store) == undisturbed
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_named_and_the_others_end(study, undisturbed, tmp_path, capfd):
     store = Store(tmp_path / "runs")
     broken, whole = sorted(undisturbed)

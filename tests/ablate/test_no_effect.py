@@ -40,6 +40,7 @@ def test_a_study_of_an_edit_without_an_effect(tmp_path: Path):
     assert twin.comparison.p_holm == pytest.approx(min(1.0, twin.comparison.test.p / 0.8))
 
 
+@pytest.mark.slow
 def test_pairing_narrows_the_interval_of_a_real_study(tmp_path: Path):
     """Shared starts and shared batches: what a seed does to one arm it does to the other too."""
     base, geglu = run_toy(toy_study(tmp_path, "{geglu: {block.ffn: geglu}}"), Store(tmp_path / "runs"), range(8)).arms

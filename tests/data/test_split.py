@@ -152,6 +152,7 @@ def test_the_digest_is_that_of_content_tokenizer_and_split(tmp_path: Path, texts
     assert len(set(different)) == len(different)
 
 
+@pytest.mark.slow
 def test_real_books_are_split_by_book(real_text: Path, tmp_path: Path) -> None:
     path = real_text / "books" / "train-00-of-04.parquet"
     corpus = prepare(parse({"source": "files", "paths": str(path)}), tmp_path)

@@ -123,6 +123,7 @@ def test_the_scan_of_the_guide_conforms_and_is_its_recurrence(tmp_path: Path) ->
     np.testing.assert_allclose(said["out"], written(said, out), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_projections_of_the_guide_conform_and_are_two_steps_of_the_delta_rule(tmp_path: Path) -> None:
     said = followed(SCAN, tmp_path, conforming("twice", "{'conv': None}"))
     x, weights = np.array(said["x"]), {name: np.array(value) for name, value in said["state"].items()}
@@ -143,6 +144,7 @@ def test_the_projections_of_the_guide_conform_and_are_two_steps_of_the_delta_rul
     np.testing.assert_allclose(said["out"], written(said, out), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_two_scans_of_the_guide_conform_and_are_gated_slot_attention(tmp_path: Path) -> None:
     said = followed(SCAN, tmp_path, conforming("gsa", "{'slots': 3, 'chunk': 4}"))
     q, k, v = (heads_of(said, name) for name in "qkv")
@@ -159,6 +161,7 @@ def test_the_two_scans_of_the_guide_conform_and_are_gated_slot_attention(tmp_pat
     np.testing.assert_allclose(said["out"], written(said, out), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_two_scans_under_one_name_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     program = """
 import torch
@@ -181,6 +184,7 @@ with torch.no_grad():
     assert said.startswith("two parts of a layer keep a state named 'slot_values': give each its own name, as in scan(")
 
 
+@pytest.mark.slow
 def test_a_chunk_that_the_scan_of_a_plug_in_cannot_halve_is_refused_in_its_spec(tmp_path: Path) -> None:
     """Nothing in the guide's second example asks for it; the first one's scan takes any chunk."""
     program = """
@@ -197,6 +201,7 @@ print(json.dumps([said("twice"), said("fading")]))
     assert followed(SCAN, tmp_path, program) == ["block.mixer.chunk: must be a power of two, not 12", None]
 
 
+@pytest.mark.slow
 def test_a_padding_that_corrects_the_state_shows_without_the_convolution(tmp_path: Path) -> None:
     """What the guide says of its second example."""
     program = conforming("twice", "{'conv': None}").replace("conforms(zoo", "checked(zoo")
@@ -217,6 +222,7 @@ def checked(spec):
     assert "tokens of left padding" in shown
 
 
+@pytest.mark.slow
 def test_the_loop_of_the_guide_is_that_of_its_attention(tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(FILES["zoo/mixers/tied.py"], encoding="utf-8")
     (tmp_path / "test_tied.py").write_text(FILES["test_tied.py"], encoding="utf-8")
@@ -240,6 +246,7 @@ def test_the_bias_of_the_guide_is_what_was_forgotten_whatever_the_order_of_keys(
                 torch.testing.assert_close(found[0, :, t, s], log_f[0][:, between].sum(-1))
 
 
+@pytest.mark.slow
 def test_the_attention_of_the_guide_conforms_and_is_its_softmax(tmp_path: Path) -> None:
     said = followed(ATTENTION, tmp_path, conforming("tied"))
     q, k = (heads_of(said, name) for name in "qk")

@@ -67,6 +67,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_two_dropped_files_are_evaluated_compared_drawn_and_printed(tmp_path: Path) -> None:
     assert set(files_of("adding_an_evaluation.md")) == {
         "evals/evaluations/confidence.py",

@@ -42,6 +42,7 @@ def test_the_nanogpt_study_is_nanogpts_model(tmp_path: Path) -> None:
     assert study.budget.tokens == 5000 * 64 * 256
 
 
+@pytest.mark.slow
 def test_the_block_of_the_guide_is_a_plug_in_that_conforms(tmp_path: Path) -> None:
     """Its base class, too, comes from `zoo.building_blocks`."""
     written("howto_block.md", tmp_path)

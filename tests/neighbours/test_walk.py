@@ -53,6 +53,7 @@ def commands() -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
 
 
+@pytest.mark.slow
 def test_what_is_taken_is_read_before_anything_is_trained(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = {}
     for words in commands():

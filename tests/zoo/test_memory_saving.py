@@ -78,6 +78,7 @@ def test_computing_again_keeps_less() -> None:
     assert kept[1] < kept[0] / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [2, pytest.param(12, marks=pytest.mark.slow)])
 def test_computing_again_is_one_graph_and_keeps_less_when_compiled(layers: int) -> None:
     """Torch gives up after 8 compilations of one function, which a graph per layer exceeds. Bytes are those of all that

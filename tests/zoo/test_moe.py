@@ -534,6 +534,7 @@ def test_the_router_is_exact_in_bfloat16() -> None:
     assert torch.equal(rough.logits, exact.logits)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
 def test_a_mixture_compiles() -> None:
     """With graph breaks, where shapes depend on the load; at one of them torch warns of itself."""

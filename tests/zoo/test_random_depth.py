@@ -123,6 +123,7 @@ def test_declared_flops_are_those_counted_for_a_number_of_turns(
     assert cost.flops_per_token_forward == zoo.cost(looped(None), context=11).flops_per_token_forward
 
 
+@pytest.mark.slow
 def test_memory_is_foreseen_for_the_turns_that_are_trained() -> None:
     """On tensors without data, where nothing can be drawn: turns without a gradient keep no activations."""
     train, here = TrainSpec(context=32, batch=4), Numerics("cpu", "float32", "highest")

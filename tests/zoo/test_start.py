@@ -76,6 +76,7 @@ def start_at_log_v(specs: Iterable[zoo.ModelSpec]) -> None:
             assert abs(excess_on_text(spec)) <= NATS, spec
 
 
+@pytest.mark.slow
 def test_combinations_with_every_choice_start_at_log_v() -> None:
     start_at_log_v(specs(slice(rows_and_opening()[1])))
 

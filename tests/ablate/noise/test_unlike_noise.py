@@ -49,6 +49,7 @@ def gain(tables: list[Losses], spread: float) -> float:
     return sum(log_likelihood(of, spread, draw) - log_likelihood(of, 1e-6, draw) for of in tables)
 
 
+@pytest.mark.slow
 def test_the_spread_of_noise_is_found_where_it_is_known() -> None:
     draw, spreads = np.random.default_rng(1), (0.05, 0.2, 0.4, 0.8)
     for known in (0.05, 0.4):

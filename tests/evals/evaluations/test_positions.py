@@ -206,6 +206,7 @@ def sources() -> tuple[torch.Tensor, Text]:
     return torch.tensor(list(train)), Text(tokens, np.ones(len(tokens), dtype=np.uint32))
 
 
+@pytest.mark.slow
 def test_alibi_extrapolates_and_sinusoids_do_not(sources: tuple[torch.Tensor, Text]) -> None:
     """Press et al. 2022, arXiv:2108.12409, figure 1, at the smallest scale where it shows."""
     data, text = sources

@@ -159,6 +159,7 @@ merging.merge(sys.argv[1], store=sys.argv[2])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_what_a_killed_merge_leaves_is_named_and_the_next_one_removes_it(
     of_b: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

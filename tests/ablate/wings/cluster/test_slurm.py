@@ -243,6 +243,7 @@ def test_jobs_that_were_cancelled_or_ran_out_of_memory_have_failed(tmp_path: Pat
 LOCAL = ("--engine", "slurm", "--slurm", "cluster=local", "--workers", "2")
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_study_ends_as_in_process(study: Path, trained: Path, tmp_path: Path) -> None:
     store = tmp_path / "runs"

@@ -36,8 +36,14 @@ def factors(found: ablate.LossComparison) -> dict[str, float]:
     return dict(found.compute.select("arm", "factor").iter_rows())
 
 
-def test_one_seed_at_four_sizes_is_an_answer() -> None:
-    found = ablate.compare(table())
+@pytest.fixture(scope="module")
+def whole() -> ablate.LossComparison:
+    """What is found where every column is there."""
+    return ablate.compare(table())
+
+
+def test_one_seed_at_four_sizes_is_an_answer(whole: ablate.LossComparison) -> None:
+    found = whole
     rows = {row["arm"]: row for row in found.compute.iter_rows(named=True)}
     for arm in ("wide", "narrow"):
         assert rows[arm]["low"] < WORTH[arm] < rows[arm]["high"] < 1.2 * rows[arm]["low"]
@@ -63,8 +69,7 @@ def test_one_seed_at_four_sizes_is_an_answer() -> None:
     ],
     ids=" ".join,
 )
-def test_compute_is_known_by_several_sets_of_columns(columns: list[str]) -> None:
-    whole = ablate.compare(table())
+def test_compute_is_known_by_several_sets_of_columns(columns: list[str], whole: ablate.LossComparison) -> None:
     found = ablate.compare(table().select("arm", "seed", "loss", *columns))
     assert factors(found) == pytest.approx(factors(whole), rel=1e-6)
     assert found.compute["seconds"].null_count() == 2
@@ -72,11 +77,11 @@ def test_compute_is_known_by_several_sets_of_columns(columns: list[str]) -> None
 
 
 @pytest.mark.parametrize("name", ["parameters", "n_params"])
-def test_amounts_are_read_as_people_write_them(name: str, tmp_path: Path) -> None:
+def test_amounts_are_read_as_people_write_them(name: str, tmp_path: Path, whole: ablate.LossComparison) -> None:
     written = table().select("arm", "seed", "loss", pl.col("size").alias(name), tokens=pl.col("tokens") / 1e9)
     written = written.with_columns(tokens=pl.col("tokens").cast(pl.String) + "B")
     written.write_csv(tmp_path / "t.csv")
-    assert factors(ablate.compare(tmp_path / "t.csv")) == pytest.approx(factors(ablate.compare(table())), rel=1e-6)
+    assert factors(ablate.compare(tmp_path / "t.csv")) == pytest.approx(factors(whole), rel=1e-6)
 
 
 def test_lengths_of_one_size_are_budgets_too() -> None:

@@ -175,6 +175,7 @@ def test_logs_give_the_verdicts_of_the_equal_table(
     assert notes <= set(ablate.compare(of_table()).notes)
 
 
+@pytest.mark.slow
 def test_the_tours_other_commands_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

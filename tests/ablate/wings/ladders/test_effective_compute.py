@@ -224,6 +224,7 @@ def test_intervals_cover(sizes: int, seeds: int, common: float, noise: float) ->
     assert stats.binomtest(round(found * studies), studies, 0.93, alternative="less").pvalue > 0.01
 
 
+@pytest.mark.slow
 def test_an_advantage_that_shrinks_is_said_to() -> None:
     found = only(ladder(2, factors=(1.0,), trend=-0.2, noise=5e-4, seeds=2))
     assert only(ladder(1, factors=(1.0,), trend=-0.2, noise=2e-4)).changes == "shrinks"  # one seed at four sizes

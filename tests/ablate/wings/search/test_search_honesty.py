@@ -108,6 +108,7 @@ def what_matters(folder: Path, score: Score, trials: int) -> list[tuple[str, set
     return found
 
 
+@pytest.mark.slow
 def test_of_noise_it_is_said_that_nothing_matters(tmp_path: Path) -> None:
     said = [sentence for sentence, _ in what_matters(tmp_path, noise, trials=30)]
     assert sum(" matter" in sentence.replace("hardly matter", "") for sentence in said) <= MOST_WRONG

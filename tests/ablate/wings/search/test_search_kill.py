@@ -160,6 +160,7 @@ def test_the_dashboard_opens_on_the_journal(study: Path, capfd: pytest.CaptureFi
     assert known["study_name"].startswith("toy-cpu-")
 
 
+@pytest.mark.slow
 def test_a_promoted_study_trains_the_best_with_fresh_seeds(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
     quick = ["--engine", "inprocess", "--set", "budget.tokens=3840"]
     assert main(arguments(study, *quick, "--promote", "2")) == 0
