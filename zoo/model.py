@@ -76,7 +76,7 @@ class Decoder(Stack):
         if len(cache.layers) != self.cache_entries:
             entries = f"{len(cache.layers)} entries, the model needs {self.cache_entries}"
             raise ValueError(f"the cache has {entries}: {ASK_THE_MODEL}")
-        check_given(tokens, left_pad, given, cache.capacity)
+        check_given(tokens, left_pad, given, cache.capacity, cached=True)
         cache.admit(tokens.shape[0], tokens.shape[1], left_pad, given.get("prefix"))
         parts, start, length = [], 0, tokens.shape[1]
         while start < length:

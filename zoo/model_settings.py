@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
 from zoo.block_spec import BlockSpec
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, OF_MODULES, Operation
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, EVERY_OPERATION, Operation
 from zoo.features.altup import AltUp
 from zoo.features.chunks import Chunks
 from zoo.features.encoder import MAX_LAYERS, EncoderSpec, Names
@@ -58,7 +58,7 @@ class ModelSettings(Spec):
     """Norm before the head; null for one unless the last block already normalises the stream, as post-norm does."""
     tie_embeddings: bool = True
     """Whether the head uses the token table as its matrix."""
-    head_bias: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
+    head_bias: Annotated[bool, Supports(*ALL_BUT_TRANSFER, *BY_TOKEN)] = False
     """Whether the logits have a learned bias, (V,)."""
     embedding_dim: Annotated[PositiveInt | None, Fact.WIDTH, ValuesInTests(14), Supports(*ALL_BUT_TRANSFER)] = None
     """Width of the token table, with a projection to d_model (ALBERT, arXiv:1909.11942); null for d_model."""
@@ -70,7 +70,7 @@ class ModelSettings(Spec):
     """Dropout on the input of the first block, during training."""
     logit_scale: Annotated[PositiveFloat, Fact.SCALE] = 1.0
     """Factor on the logits (Cohere; Granite divides by its logits_scaling)."""
-    logit_gain: Annotated[bool, Field(exclude_if=is_off), Supports(*OF_MODULES)] = False
+    logit_gain: Annotated[bool, Field(exclude_if=is_off), Supports(*BY_TOKEN)] = False
     """Learned factor on each token's logit, initially 1, stored divided by √D (s_z of nGPT, arXiv:2410.01131)."""
     unit_weights: Annotated[
         bool, Field(exclude_if=is_off), Fact.TRAINING, ValuesInTests(), Supports(Operation.LORA)

@@ -45,9 +45,9 @@ def check_size(name: str, count: int) -> None:
         raise ValueError(f"{name} must be at least 1, not {count}")
 
 
-def check_given(tokens: Tensor, left_pad: Tensor | None, given: Given, room: int | None) -> None:
-    """Raise ValueError if padding or prefix is not one count per row or is longer than a row, or if the encoder's
-    tokens have another number of rows.
+def check_given(tokens: Tensor, left_pad: Tensor | None, given: Given, room: int | None, cached: bool = False) -> None:
+    """Raise ValueError if padding or prefix is not one count per row or is longer than a row, if the encoder's tokens
+    have another number of rows, or for documents of another shape, or beside padding, a prefix or a cache.
 
     room: most tokens of a row; None for any number.
     """
@@ -58,6 +58,13 @@ def check_given(tokens: Tensor, left_pad: Tensor | None, given: Given, room: int
     texts = len(given["encoder_tokens"]) if "encoder_tokens" in given else tokens.shape[0]
     if texts != tokens.shape[0]:
         raise ValueError(f"encoder_tokens must have as many rows as tokens, {tokens.shape[0]}, not {texts}")
+    if "documents" in given:
+        beside = [name for name, count in counts.items() if count is not None] + ["a cache"] * cached
+        if beside:
+            raise ValueError(f"documents cannot be passed with {beside[0]}")
+        if given["documents"].shape != tokens.shape:
+            found = tuple(given["documents"].shape)
+            raise ValueError(f"documents must have the shape of tokens, {tuple(tokens.shape)}, not {found}")
 
 
 def most(counts: Tensor) -> int | None:

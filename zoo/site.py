@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 T = TypeVar("T")
 
@@ -102,6 +103,8 @@ def mean_keys(context: int, window: int | None = None) -> float:
 class Given(TypedDict, total=False):
     """Optional inputs of a pass, in addition to tokens (B, T) and `left_pad`.
 
+    documents: (B, T) int64, the number of each token's document, for rows of several, one after the other: a token sees
+        its own document only, and positions count from its first token. For passes without padding or cache.
     right_pad: (B,) int64, number of padding tokens at the right of each row, for mask `all`.
     prefix: (B,) int64, length of the prefix that all tokens of a row see; 0 unless given.
     token_types: (B, T) int64; all 0 unless given.
@@ -110,6 +113,7 @@ class Given(TypedDict, total=False):
     encoder_tokens: (B, S) int64, the encoder's input. encoder_left_pad, encoder_right_pad: (B,) int64, its padding.
     """
 
+    documents: Tensor
     right_pad: Tensor
     prefix: Tensor
     token_types: Tensor
@@ -153,6 +157,7 @@ class ForwardPass:
     """One forward pass: its tokens, and what its layers share.
 
     index: (T,), index in the token stream, padding included; the first is `start`. left_pad: (B,) or None.
+    documents: (B, T) or None, the number of each token's document.
     mask_kind: the attention mask. ends: (B,) or None, index at which each row's text ends and right padding begins.
     prefix_ends: (B,) or None, index at which each row's prefix ends. token_types: (B, T) or None.
     places, block_places: (B, T) or None, as given. memory: encoder output.
@@ -175,6 +180,7 @@ class ForwardPass:
     places: Tensor | None = None
     block_places: Tensor | None = None
     memory: Memory | None = None
+    documents: Tensor | None = None
     tokens: Tensor | None = None
     revalue: Callable[[Tensor], Tensor] | None = None
     lent: dict[str, tuple[Tensor, Tensor, Tensor]] | None = None
@@ -210,15 +216,22 @@ class ForwardPass:
 
     @property
     def positions(self) -> Tensor:
-        """Positions for position schemes: `places`, (B, T), if given; else the index in the row's own text, (T,), or
-        (B, T) if rows are padded, negative on padding."""
+        """Positions for position schemes: `places`, (B, T), if given; else `order`."""
         return self.order if self.places is None else self.places
 
     @property
     def order(self) -> Tensor:
-        """(T,), or (B, T) if rows are padded: number of earlier tokens in the row's own text, whatever `places` are
-        given; negative on padding."""
+        """(T,), or (B, T) if rows are padded or have documents: number of earlier tokens in the token's own text or
+        document, whatever `places` are given; negative on padding."""
+        documents = self.documents
+        if documents is not None:
+            return self.once("order", lambda: self.index - self._begins(documents))
         return self.index if self.left_pad is None else self.index - self.left_pad[:, None]
+
+    def _begins(self, documents: Tensor) -> Tensor:
+        """(B, T): index of the first token of each token's document."""
+        changes = F.pad(documents[:, 1:] != documents[:, :-1], (1, 0))
+        return torch.where(changes, self.index, 0).cummax(dim=1).values
 
     @property
     def text(self) -> Tensor | None:

@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from zoo.block import Block, recomputed
 from zoo.caching.cache import Cache, LayerCache
 from zoo.caching.parts import begin_pass
+from zoo.compatibility.support import unsupported
+from zoo.compatibility.traits import Operation
+from zoo.errors import UnsupportedError
 from zoo.features import FeatureLayer, Runner, Streams, new_norm
 from zoo.init import Embedding, Linear
 from zoo.site import ForwardPass, Given, LayerSite, Tap
@@ -42,6 +45,8 @@ class Stack(nn.Module):
         tokens. `positions` owns both."""
         self._relative = [scheme.kind for scheme, _ in spec.positions if not scheme.takes_places]
         layers, self.block_of_each = spec.layers, spec.block_of_each
+        self._crossing = next(iter(unsupported(spec, Operation.DOCUMENTS)), None)
+        """A part by which documents of one row may see each other, if any."""
         self._lends = any(layer.mixer.borrows for layer in layers)
         other = encodes_for or (spec.encoder.n_layers if spec.encoder is not None else 0)
         site = LayerSite(spec.d_model, 0, spec.n_layers, other_layers=other, encodes=encodes_for > 0)
@@ -119,6 +124,9 @@ class Stack(nn.Module):
         step = ForwardPass.of(tokens, start, left_pad)
         step.mask_kind, step.shared, step.recorder = self.spec.visible, self._shared, self.recorder
         step.lent = {} if self._lends else None
+        step.documents = given.get("documents")
+        if step.documents is not None and self._crossing is not None:
+            raise UnsupportedError("documents", f"does not support {self._crossing}")
         step.token_types = given.get("token_types")
         if step.token_types is not None and self.spec.token_types is None:
             raise ValueError("token_types need a model with token-type embeddings (spec.token_types)")

@@ -13,6 +13,7 @@ from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.synthetic import difficulty_error
 from ablate.planning.plan import ArmPlan
 from ablate.study.study import Study
+from ablate.training.objectives.next_token import NextToken
 from evals.conditions import Conditions
 from evals.costs.spec import NO_CACHE
 from evals.evaluations import evaluations
@@ -29,8 +30,8 @@ def check(study: Study) -> None:
     if reason is not None:
         raise study.error("train.context", reason)
     made = isinstance(study.data, SyntheticSource)
-    if made and study.train.objective.kind != "next_token":
-        reason = f"{study.data.source} defines its own targets: {study.train.objective.kind} does not apply"
+    if made and study.train.objective != NextToken():
+        reason = f"{study.data.source} defines its own examples: only next_token applies, with documents joined"
         raise study.error("train.objective", reason)
     for name in added_to(__name__):
         importlib.import_module(name).check(study)

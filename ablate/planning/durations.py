@@ -219,7 +219,7 @@ def step_seconds(spec: ModelSpec, train: TrainSpec, numerics: Numerics, clock: C
     with torch.random.fork_rng():
         with device:
             model = zoo.Decoder(spec).train()
-        batch = train.objective.batch(windows, spec.vocab_size, random).to(numerics.device)
+        batch = train.objective.batch(windows, spec.vocab_size, random, eos=0).to(numerics.device)
 
         def loss() -> Tensor:
             with numerics.autocast():

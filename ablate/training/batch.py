@@ -46,7 +46,11 @@ class Batch:
             return self
         head = self.tokens.new_tensor(before).expand(len(self), -1)
         unasked = self.targets.new_full((len(self), len(before) - 1), IGNORED)
-        return Batch(torch.cat((head, self.tokens[:, 1:]), dim=1), torch.cat((unasked, self.targets), dim=1))
+        tokens, targets = torch.cat((head, self.tokens[:, 1:]), dim=1), torch.cat((unasked, self.targets), dim=1)
+        if "documents" not in self.given:
+            return Batch(tokens, targets)
+        documents = self.given["documents"]
+        return Batch(tokens, targets, {"documents": torch.cat((documents[:, :1].expand_as(unasked), documents), dim=1)})
 
     def to(self, device: str) -> Batch:
         """The batch on a device. Pinned memory is copied asynchronously."""

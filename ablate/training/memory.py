@@ -165,4 +165,4 @@ def learner_of(
 def whole_batch(train: TrainSpec, spec: ModelSpec, width: int) -> Batch:
     """One whole batch of dummy text, in rows of `width` tokens."""
     windows = np.zeros((train.tokens // width, width + 1), dtype=np.int64)
-    return train.objective.batch(windows, spec.vocab_size, np.random.default_rng(0))
+    return train.objective.batch(windows, spec.vocab_size, np.random.default_rng(0), eos=0)

@@ -19,6 +19,8 @@ from store.documents import HeldOutPart
 class TrainingData(Protocol):
     """The data interface of training. See `ablate.data`."""
 
+    eos: int
+
     def widths(self, context: int) -> tuple[int, ...]: ...
 
     def batch(self, step: int, *, batch: int, context: int, seed: int) -> Rows: ...
@@ -104,4 +106,4 @@ class TrainingReader:
         """A batch of examples, which have targets, or of text with the objective's targets, the same for every arm."""
         if isinstance(rows, Examples):
             return Batch.of(rows)
-        return self.spec.objective.batch(rows, self.vocabulary, np.random.default_rng(key))
+        return self.spec.objective.batch(rows, self.vocabulary, np.random.default_rng(key), self.corpus.eos)

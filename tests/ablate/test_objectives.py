@@ -53,7 +53,7 @@ def windows_of(rows: int, context: int, seed: int = 0) -> np.ndarray[tuple[int, 
 
 def batch_of(objective: Objective, windows: np.ndarray[tuple[int, int], np.dtype[np.int64]], seed: int = 0) -> Batch:
     vocabulary = TEXT + objective.extra_tokens(windows.shape[1] - 1)
-    return objective.batch(windows, vocabulary, np.random.default_rng(seed))
+    return objective.batch(windows, vocabulary, np.random.default_rng(seed), eos=0)
 
 
 def test_all_are_tried() -> None:

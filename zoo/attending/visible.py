@@ -56,6 +56,7 @@ class Visible:
     is empty.
     mask_kind: `all` shows later keys, too; `prefix` shows keys before `prefix_ends`: (B,) or None.
     ends: (B,) or None; a row's keys from this index on are padding.
+    documents: (B, S) or None, the number of each index's document; a query sees keys of its own.
     pattern: selects among these keys, by positions in the row's own text.
     """
 
@@ -66,6 +67,7 @@ class Visible:
     mask_kind: Mask = "causal"
     prefix_ends: Tensor | None = None
     ends: Tensor | None = None
+    documents: Tensor | None = None
     pattern: Pattern | None = None
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -77,7 +79,8 @@ class Visible:
         window and pattern share the object and its mask; `name` identifies the pattern."""
 
         def make() -> Visible:
-            return cls(step.index, keys, window, step.left_pad, step.mask_kind, step.prefix_ends, step.ends, pattern)
+            rows = step.left_pad, step.mask_kind, step.prefix_ends, step.ends, step.documents
+            return cls(step.index, keys, window, *rows, pattern)
 
         return step.once(f"visible: {window} {name}", make) if keys is step.index else make()
 
@@ -98,17 +101,22 @@ class Visible:
         return self.left_pad is not None or self.ends is not None
 
     @property
+    def whole(self) -> bool:
+        """Whether each row is one text."""
+        return not self.padded and self.documents is None
+
+    @property
     def aligned(self) -> bool:
-        """Whether queries and keys are the same unpadded stretch of text, so that the mask is a plain triangle or
+        """Whether queries and keys are the same unpadded stretch of one text, so that the mask is a plain triangle or
         band."""
-        return self.keys is self.queries and self.backward and not self.padded
+        return self.keys is self.queries and self.backward and self.whole
 
     @property
     def everything(self) -> bool:
         """Whether no mask is needed. A cache gives a single query only the slots that it may see, except in compiled
         programs (`TokenCache`)."""
         alone = self.queries.shape[0] == 1 and self.backward and not torch.compiler.is_compiling()
-        return not self.padded and (alone or self.mask_kind == "all")
+        return self.whole and (alone or self.mask_kind == "all")
 
     @property
     def share(self) -> float:
@@ -135,6 +143,8 @@ class Visible:
             seen = seen & self.pattern.sees(queries - begin, self.keys - begin)
         if self.prefix_ends is not None:
             seen = seen | ((self.keys >= 0) & (self.keys < self.prefix_ends[:, None, None]))
+        if self.documents is not None:
+            seen = seen & (self.documents[:, self.queries, None] == self.documents[:, None, self.keys])
         if self.left_pad is not None:
             pad = self.left_pad[:, None, None]
             seen = seen & ((self.keys >= pad) | (queries < pad))

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from zoo.block_features import BeforeBranches, BlockFeatureLayer, Place
 from zoo.caching.cache import LayerCache
-from zoo.compatibility.traits import NONE, OF_MODULES, Grounds, Operations
+from zoo.compatibility.traits import BY_TOKEN, NONE, Grounds, Operations
 from zoo.init import Linear
 from zoo.settings.field_tags import Fact
 from zoo.site import ForwardPass, PartCost, matmul_cost
@@ -28,7 +28,7 @@ class GatedNorm(BeforeBranches):
 
     needs: ClassVar[Grounds] = NONE
     breaks: ClassVar[Grounds] = NONE
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
 
     rank: Annotated[PositiveInt, Fact.WIDTH] = 16
     """r: inner width of the gate."""

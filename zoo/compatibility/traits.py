@@ -50,6 +50,7 @@ class Operation(Enum):
     WIDENING = "copies of features that leave what a model computes as it is"
     LORA = "the FLOPs that low-rank adapters spare"
     SHARDING = "weights that are sharded among devices"
+    DOCUMENTS = "documents in one row that do not see each other"
 
 
 Operations = frozenset[Operation]
@@ -60,7 +61,10 @@ OF_MODULES: Operations = frozenset({Operation.LORA, Operation.SHARDING})
 all processes run the same layers."""
 OF_VALUES: Operations = frozenset({Operation.WIDTH_TRANSFER, Operation.WIDENING})
 """Operations that depend on what a part computes, so that a single setting can break them."""
-EVERY_OPERATION: Operations = OF_MODULES | OF_VALUES
+BY_TOKEN: Operations = OF_MODULES | {Operation.DOCUMENTS}
+"""Operations on a part that computes each token by itself, or in which tokens meet by `zoo.attend` alone, at the
+positions of the pass."""
+EVERY_OPERATION: Operations = BY_TOKEN | OF_VALUES
 """All operations."""
 ALL_BUT_TRANSFER: Operations = OF_MODULES | {Operation.WIDENING}
 """All but width transfer, whose argument does not cover the part."""

@@ -17,7 +17,9 @@ from zoo.caching.cache import TokenCache
 from zoo.caching.kinds import cache_kind
 from zoo.caching.parts import PartsCache
 from zoo.caching.states import TokenStateCache
-from zoo.conformance.combinations import ENCODED, PREFIX, held_by, of_rows
+from zoo.compatibility.support import unsupported
+from zoo.compatibility.traits import Operation
+from zoo.conformance.combinations import ENCODED, PREFIX, held_by, of_chunk, of_rows
 from zoo.conformance.flops import flops, needed_flops, silent_parameters
 from zoo.conformance.subject import (
     LENGTH,
@@ -146,6 +148,25 @@ def right_padding(subject: CheckSubject) -> str | None:
                 own["encoder_tokens"] = own["encoder_tokens"][:, : ENCODED - pad]
             alone = model(tokens[row : row + 1, :end], **own)[0]
             require_same(padded[row, :end], alone, f"logits with {pad} tokens of right padding and without")
+    return None
+
+
+def documents(subject: CheckSubject) -> str | None:
+    """Documents that share a row have the logits that each has alone; other models refuse them."""
+    spec, model, (tokens, given) = subject.spec, subject.double, subject.read(2)
+    numbers = torch.zeros_like(tokens)
+    numbers[0, 8:], numbers[1, 3:], numbers[1, 11:] = 1, 1, 2
+    given.pop("prefix", None)
+    call = functools.partial(model, tokens, documents=numbers, **given)
+    if unsupported(spec, Operation.DOCUMENTS):
+        require_refused(call, "does not support")
+        return NOT_APPLICABLE
+    with torch.no_grad():
+        together = call()
+        for row, start, end in ((0, 0, 8), (0, 8, LENGTH), (1, 0, 3), (1, 3, 11), (1, 11, LENGTH)):
+            own = of_chunk(of_rows(given, slice(row, row + 1)), start, end - start)
+            alone = model(tokens[row : row + 1, start:end], **own)[0]
+            require_same(together[row, start:end], alone, "logits of a document beside others and alone")
     return None
 
 
@@ -281,6 +302,6 @@ def kind_of_cache(subject: CheckSubject, kind: dict[str, object]) -> str | None:
 Check = Callable[[CheckSubject], str | None]
 """A check of one property. Raises ConformanceError if it fails; returns NOT_APPLICABLE or None."""
 CHECKS: tuple[Check, ...] = (
-    *(shape, causality, gradients, caching, left_padding, right_padding, batching, parameters, flops),
-    *(needed_flops, cache_bytes, saving, dumping, bfloat16, kinds_of_cache),
+    *(shape, causality, gradients, caching, left_padding, right_padding, documents, batching, parameters),
+    *(flops, needed_flops, cache_bytes, saving, dumping, bfloat16, kinds_of_cache),
 )

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, Ground, Grounds, Operations
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, Ground, Grounds, Operations
 from zoo.errors import SpecError
 from zoo.features import Feature, FeatureLayer, Model
 from zoo.site import ForwardPass, PartCost
@@ -23,7 +23,7 @@ class FirstStream(Feature):
 
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
     breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
-    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER | BY_TOKEN
 
     @property
     def has_norms(self) -> bool:

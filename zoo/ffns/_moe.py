@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from torch import Tensor
 
 from zoo.caching.cache import LayerCache
-from zoo.compatibility.traits import Operation
+from zoo.compatibility.traits import BY_TOKEN, Operation
 from zoo.errors import SpecError
 from zoo.ffns import FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation, GatedActivation, PlainActivation
@@ -37,24 +37,24 @@ class MoE(Routed):
     """A ratio is rounded to the nearest multiple of this."""
     activation: Literal[PlainActivation, GatedActivation] = "swiglu"
     """Activation of every expert; a gated one adds a gate matrix to each expert."""
-    swiglu_alpha: PositiveFloat | None = None
+    swiglu_alpha: Annotated[PositiveFloat | None, Supports(*BY_TOKEN)] = None
     """α of clamped_swiglu; null for gpt-oss's 1.702."""
-    swiglu_limit: PositiveFloat | None = None
+    swiglu_limit: Annotated[PositiveFloat | None, Supports(*BY_TOKEN)] = None
     """Clamp of clamped_swiglu; null for gpt-oss's 7."""
-    bias: bool = False
+    bias: Annotated[bool, Supports(*BY_TOKEN)] = False
     """Whether the experts have biases."""
     dropout: Dropout = 0.0
     """Dropout probability of the hidden features in training."""
-    shared_experts: Annotated[NonNegativeInt, MaxInTests(1)] = 0
+    shared_experts: Annotated[NonNegativeInt, MaxInTests(1), Supports(*BY_TOKEN)] = 0
     """Number of experts that every token uses, built as one layer of shared_experts · d_ff hidden features
     (DeepSeekMoE, arXiv:2401.06066)."""
     shared_d_ff: Annotated[PositiveInt | None, Fact.SIZE, Fact.WIDTH] = Field(default=None, exclude_if=is_off)
     """Hidden features of the shared layer (Qwen2-MoE); null for shared_experts · d_ff."""
-    shared_bias: bool = False
+    shared_bias: Annotated[bool, Supports(*BY_TOKEN)] = False
     """Whether the shared experts have biases."""
-    shared_gate: bool = False
+    shared_gate: Annotated[bool, Supports(*BY_TOKEN)] = False
     """Whether the shared experts' output is multiplied by σ(w·x) (Qwen2-MoE, arXiv:2407.10671)."""
-    shared_mean: bool = Field(default=False, exclude_if=is_off)
+    shared_mean: Annotated[bool, Supports(*BY_TOKEN)] = Field(default=False, exclude_if=is_off)
     """Whether the outputs of routed and shared experts are averaged, (y + y_shared) / 2, not added (Command A+)."""
     latent: Features | None = Field(default=None, exclude_if=is_off)
     """ℓ: width of the routed experts' input and output, between two matrices that all of them share:
@@ -67,7 +67,7 @@ class MoE(Routed):
     balance_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.0
     """Weight of E/k · Σ_e f_e P_e, per layer, in the training objective: f_e is the share of tokens sent to e, P_e the
     mean probability of e; the sum is 1 if both are uniform (Switch Transformer, arXiv:2101.03961 §2.2)."""
-    router_z_loss: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.0
+    router_z_loss: Annotated[NonNegativeFloat, Fact.TRAINING, Supports(*BY_TOKEN)] = 0.0
     """Weight of mean(logsumexp(router logits)²), per layer (ST-MoE, arXiv:2202.08906, uses 1e-3)."""
     capacity_factor: Annotated[PositiveFloat | None, Fact.TRAINING] = None
     """In training, an expert takes the first ⌈factor·N·k/E⌉ tokens sent to it from the batch's N tokens; the others get

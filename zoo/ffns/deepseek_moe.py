@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.adapting import Adapting
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.errors import SpecError
 from zoo.ffns._dense import Width
 from zoo.ffns._moe import MoE
@@ -56,7 +56,7 @@ class DeepSeekMoE(MoE):
     )
     paired_examples: ClassVar[int | None] = 2
     kind: Literal["deepseek_moe"] = "deepseek_moe"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
     experts: PositiveInt = 16
     top_k: PositiveInt = 3
     d_ff: Width = "2/3x"

@@ -9,7 +9,7 @@ import torch
 from pydantic import NonNegativeInt, PositiveFloat
 from torch import Tensor
 
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.errors import SpecError
 from zoo.ffns._moe import MoE
 from zoo.ffns._routing import LinearRouter, Router, Routing
@@ -38,7 +38,7 @@ class HashMoE(MoE):
     )
     reads_tokens: ClassVar[bool] = True
     kind: Literal["hash_moe"] = "hash_moe"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
     seed: NonNegativeInt = 0
     """Seed of the hash function. All layers share it unless `blocks` set others."""
     score: Literal["sigmoid", "softmax", "sqrt_softplus"] | None = None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from zoo.caching.cache import LayerCache
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, Operations
 from zoo.ffns import Ffn, FfnLayer
 from zoo.site import ForwardPass, LayerSite, PartCost
 
@@ -18,7 +18,7 @@ class NoFfn(Ffn):
 
     absent: ClassVar[bool] = True
     kind: Literal["none"] = "none"
-    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER | BY_TOKEN
 
     def build(self, site: LayerSite) -> FfnLayer:
         return NoFfnLayer()

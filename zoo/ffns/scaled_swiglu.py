@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, Operations
 from zoo.ffns import FfnLayer
 from zoo.ffns._activations import GATED, Activation
 from zoo.ffns._dense import DenseLayer, Gated
@@ -20,7 +20,7 @@ class ScaledSwiGLU(Gated):
     arXiv:2410.01131, where x and the matrices' rows have unit norm, for which √D compensates."""
 
     kind: Literal["scaled_swiglu"] = "scaled_swiglu"
-    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER | BY_TOKEN
 
     def hidden(self) -> Activation:
         return GATED["swiglu"]

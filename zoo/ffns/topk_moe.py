@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.ffns._moe import MoE
 from zoo.ffns._routing import LinearRouter, Router, Routing
 from zoo.settings.axis import Examples
+from zoo.settings.field_tags import Supports
 
 
 class TopKMoE(MoE):
@@ -29,11 +30,11 @@ class TopKMoE(MoE):
     )
     paired_examples: ClassVar[int | None] = 3
     kind: Literal["topk_moe"] = "topk_moe"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
     softmax_over: Literal["chosen", "all"] = "chosen"
     """Experts in the softmax of the weights w. With top_k 1, `chosen` makes w = 1, so that only auxiliary losses train
     the router."""
-    router_bias: bool = False
+    router_bias: Annotated[bool, Supports(*BY_TOKEN)] = False
     """Whether the router's logits z have a learned bias, (E,)."""
     balance_loss: NonNegativeFloat = 0.01
 

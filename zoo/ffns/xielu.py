@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, Operations
 from zoo.errors import SpecError
 from zoo.ffns._activations import Activation
 from zoo.ffns._dense import Dense
@@ -26,7 +26,7 @@ class XIELU(Dense):
 
     paired_examples: ClassVar[int | None] = 0
     kind: Literal["xielu"] = "xielu"
-    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER | BY_TOKEN
 
     def resolve(self, d_model: int) -> Self:
         if self.sparsity:

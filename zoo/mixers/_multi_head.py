@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from zoo.attending.blocks import scores_computed
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, Operations
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, EVERY_OPERATION, Operations
 from zoo.conv import conv_cost
 from zoo.errors import SpecError, under
 from zoo.mixers import SELF_ALONE, Mixer
@@ -88,7 +88,7 @@ class MultiHead(Mixer):
     """Factor on QKᵀ; null for 1/√d, times YaRN's mscale² where it has `scale_scores`."""
     softcap: Annotated[PositiveFloat | None, ValuesInTests(3.0), Supports(*EVERY_OPERATION)] = None
     """c: scores become c · tanh(score / c) (Gemma 2, arXiv:2408.00118); null for no cap."""
-    sinks: Annotated[bool, Supports(*ALL_BUT_TRANSFER)] = False
+    sinks: Annotated[bool, Supports(*ALL_BUT_TRANSFER, *BY_TOKEN)] = False
     """Whether a learned logit per head takes a share of the softmax and adds no value (gpt-oss, arXiv:2508.10925)."""
     gate: Annotated[Gate | None, Supports(*EVERY_OPERATION)] = None
     """Gate on the heads' output: σ(W x) or softplus(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708).

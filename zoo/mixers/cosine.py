@@ -9,7 +9,7 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.errors import SpecError
 from zoo.mixers import MixerLayer
 from zoo.mixers._multi_head import MultiHead
@@ -26,7 +26,7 @@ class Cosine(MultiHead):
     """
 
     kind: Literal["cosine"] = "cosine"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
     initial_scale: PositiveFloat = 10.0
     """Initial value of 1/τ, the factor on cosines; at most `max_scale`."""
     max_scale: PositiveFloat = 100.0

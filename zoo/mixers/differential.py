@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from zoo.attend import attend
 from zoo.attending.visible import Scoring, Visible
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.errors import SpecError
 from zoo.mixers import MixerLayer
 from zoo.mixers._multi_head import MultiHead
@@ -39,7 +39,7 @@ class Differential(MultiHead):
 
     examples: ClassVar[Examples] = ({"head_dim": 6},)
     kind: Literal["differential"] = "differential"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
     """Norm of each pair's output, 2d features, before the factor 1 − λ_init."""
 

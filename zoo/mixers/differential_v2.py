@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from zoo.attending.visible import Scoring
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._multi_head import MultiHead
@@ -28,7 +28,7 @@ class DifferentialV2(MultiHead):
 
     examples: ClassVar[Examples] = ({"head_dim": 6},)
     kind: Literal["differential_v2"] = "differential_v2"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
 
     def sizes(self) -> tuple[int, int, int]:
         heads, kv_heads, head_dim = super().sizes()

@@ -12,7 +12,7 @@ from zoo.attend import attend
 from zoo.attending.blocks import scores_computed
 from zoo.attending.visible import Scoring, Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.errors import SpecError, under
 from zoo.init import Linear
 from zoo.kernels.precision import in_float32
@@ -24,7 +24,7 @@ from zoo.norms.rmsnorm import RMSNorm, RMSNormLayer
 from zoo.positions import Position
 from zoo.positions.rope import RoPE
 from zoo.settings.axis import Choice, Examples, is_off, number
-from zoo.settings.field_tags import Dropout, Fact, Features, HeadFeatures, Heads, MaxInTests
+from zoo.settings.field_tags import Dropout, Fact, Features, HeadFeatures, Heads, MaxInTests, Supports
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
 
 # Norms of queries and keys for attention whose keys are projected from a cached latent.
@@ -83,7 +83,7 @@ class MLA(Mixer):
     )
     paired_examples: ClassVar[int | None] = 2
     kind: Literal["mla"] = "mla"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
     heads: Heads = 4
     """H: number of heads of queries, keys and values."""
     q_rank: Features | None = None
@@ -107,7 +107,7 @@ class MLA(Mixer):
     gate: Gate | None = Field(default=None, exclude_if=is_off)
     """Gate on the heads' output: σ(W x) or softplus(W x), per feature or per head (Qiu et al. 2025, arXiv:2505.06708;
     Ling 3.0)."""
-    sinks: bool = Field(default=False, exclude_if=is_off)
+    sinks: Annotated[bool, Supports(*BY_TOKEN)] = Field(default=False, exclude_if=is_off)
     """Whether a learned logit per head takes a share of the softmax and adds no value (gpt-oss, arXiv:2508.10925; on
     latent attention in Hunyuan V4)."""
     qk_norm: Annotated[Norm, Choice("zoo.norms")] | None = Field(default=None, exclude_if=is_off)
@@ -116,7 +116,7 @@ class MLA(Mixer):
     is cached beside the latent, so that decoding can still absorb W_k into the queries."""
     dropout: Dropout = 0.0
     """Dropout on attention weights, in training."""
-    scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE] = None
+    scale: Annotated[PositiveFloat | None, Fact.SCORE_SCALE, Supports(*BY_TOKEN)] = None
     """Factor on q kᵀ; null for 1/√(nope_dim + rope_dim), times YaRN's mscale² where it has `scale_scores`."""
 
     def resolve(self, d_model: int) -> Self:

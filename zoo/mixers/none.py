@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zoo.caching.cache import LayerCache
 from zoo.caching.states import StateCache
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.mixers import Mixer, MixerLayer
 from zoo.site import ForwardPass, LayerSite, PartCost
 
@@ -20,7 +20,7 @@ class NoMixer(Mixer):
 
     absent: ClassVar[bool] = True
     kind: Literal["none"] = "none"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
 
     def build(self, site: LayerSite) -> MixerLayer:
         return NoMixerLayer()

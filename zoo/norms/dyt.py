@@ -8,7 +8,7 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, Operations
 from zoo.norms import Norm
 
 
@@ -16,7 +16,7 @@ class DyT(Norm):
     """y = tanh(α·x) · g + b, with a learned scalar α and no statistics. Zhu et al. 2025, arXiv:2503.10622."""
 
     kind: Literal["dyt"] = "dyt"
-    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER | BY_TOKEN
     alpha: PositiveFloat = 0.5
     """Initial value of α."""
 

@@ -10,7 +10,7 @@ from pydantic import PositiveFloat
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, Operations
 from zoo.norms import Norm
 
 
@@ -19,7 +19,7 @@ class L2Norm(Norm):
     arXiv:1910.05895."""
 
     kind: Literal["l2norm"] = "l2norm"
-    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER | BY_TOKEN
     eps: PositiveFloat = 1e-5
     """ε: lower bound of the divisor, against division by zero."""
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from torch import nn
 
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, Operations
 from zoo.norms import Norm
 
 
@@ -14,7 +14,7 @@ class NoNorm(Norm):
     """y = x: no normalisation."""
 
     kind: Literal["none"] = "none"
-    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER | BY_TOKEN
     normalises: ClassVar[bool] = False
 
     def build(self, dim: int) -> nn.Module:

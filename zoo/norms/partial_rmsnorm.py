@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.norms import Norm
 from zoo.settings.axis import Examples
 
@@ -23,7 +23,7 @@ class PartialRMSNorm(Norm):
 
     examples: ClassVar[Examples] = ({"fraction": 0.5},)
     kind: Literal["partial_rmsnorm"] = "partial_rmsnorm"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
     eps: PositiveFloat = 1e-6
     """ε: added to the mean square, against division by zero."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 0.0625

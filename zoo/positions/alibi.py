@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import PositiveFloat
 from torch import Tensor
 
-from zoo.compatibility.traits import EVERY_OPERATION, OF_MODULES, Operation, Operations
+from zoo.compatibility.traits import BY_TOKEN, EVERY_OPERATION, Operation, Operations
 from zoo.errors import SpecError
 from zoo.kernels.compiling import on_device
 from zoo.positions import BiasLayer, Position, PositionLayer
@@ -26,7 +26,7 @@ class ALiBi(Position):
 
     examples: ClassVar[Examples] = ({}, {"rounded": True, "scaled": True})
     kind: Literal["alibi"] = "alibi"
-    supports: ClassVar[Operations] = OF_MODULES | {Operation.WIDTH_TRANSFER}
+    supports: ClassVar[Operations] = BY_TOKEN | {Operation.WIDTH_TRANSFER}
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     max_exponent: PositiveFloat = 8.0

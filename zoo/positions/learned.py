@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, EVERY_OPERATION, Operations
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, EVERY_OPERATION, Operations
 from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
 from zoo.refusals import most
@@ -26,7 +26,7 @@ class Learned(Position):
 
     examples: ClassVar[Examples] = ({"length": 23, "offset": 2},)
     kind: Literal["learned"] = "learned"
-    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER | BY_TOKEN
     absolute: ClassVar[bool] = True
     length: Annotated[PositiveInt, MaxInTests(512)] = 1024
     """Number of positions in the table: the longest text, in tokens."""

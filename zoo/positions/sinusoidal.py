@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.positions import Position, PositionLayer
 from zoo.settings.axis import Examples
 from zoo.site import ForwardPass
@@ -25,7 +25,7 @@ class Sinusoidal(Position):
 
     examples: ClassVar[Examples] = ({}, {"layout": "concatenated"})
     kind: Literal["sinusoidal"] = "sinusoidal"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
     absolute: ClassVar[bool] = True
     base: Annotated[float, Field(ge=1)] = 10_000.0
     """Base of the frequencies θ_i: about the ratio of the highest frequency to the lowest."""

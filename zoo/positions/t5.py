@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.errors import SpecError
 from zoo.positions import BiasLayer, Position, PositionLayer
 from zoo.settings.axis import Examples
@@ -27,7 +27,7 @@ class T5(Position):
 
     examples: ClassVar[Examples] = ({"buckets": 6, "max_distance": 11},)
     kind: Literal["t5"] = "t5"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
     adds_to_scores: ClassVar[bool] = True
     takes_places: ClassVar[bool] = False
     buckets: Annotated[int, Field(ge=2)] = 32

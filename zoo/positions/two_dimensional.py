@@ -8,7 +8,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, Operations
 from zoo.init import Embedding
 from zoo.positions import Position, PositionLayer
 from zoo.positions.learned import check_length
@@ -27,7 +27,7 @@ class TwoDimensional(Position):
 
     examples: ClassVar[Examples] = ({"length": 23},)
     kind: Literal["two_dimensional"] = "two_dimensional"
-    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER | BY_TOKEN
     absolute: ClassVar[bool] = True
     length: Annotated[PositiveInt, MaxInTests(512)] = 1024
     """Rows of each of the two tables: longest text, in tokens."""

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from zoo.compatibility.traits import ALL_BUT_TRANSFER, Operations
+from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, Operations
 from zoo.errors import SpecError
 from zoo.positions import PositionLayer
 from zoo.positions._rotary import Rotary, RotaryLayer
@@ -25,7 +25,7 @@ class XPos(Rotary):
 
     examples: ClassVar[Examples] = ({"scale_base": 30.0},)
     kind: Literal["xpos"] = "xpos"
-    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
+    supports: ClassVar[Operations] = ALL_BUT_TRANSFER | BY_TOKEN
     gamma: Annotated[float, Field(gt=0)] = 0.4
     """γ: a larger value makes the pairs' scores decay more slowly and more uniformly."""
     scale_base: PositiveFloat = 512.0

@@ -9,7 +9,7 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.init import Linear
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.settings.axis import Examples
@@ -39,7 +39,7 @@ class Gated(Residual):
     examples: ClassVar[Examples] = ({}, *({"gate": gate} for gate in MATRICES if gate != "gru"))
     paired_examples: ClassVar[int | None] = 0
     kind: Literal["gated"] = "gated"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
     norms_per_branch: ClassVar[int] = 1
     additive: ClassVar[bool] = False
     gate: Literal["gru", "output", "input", "highway", "sigmoid_tanh"] = "gru"

@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.settings.axis import Examples, is_off
 from zoo.settings.field_tags import ValuesInTests
@@ -30,7 +30,7 @@ class NGPT(Residual):
     examples: ClassVar[Examples] = ({}, {"absolute": True})
     paired_examples: ClassVar[int | None] = 1
     kind: Literal["ngpt"] = "ngpt"
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
     norms_per_branch: ClassVar[int] = 0
     normalises_stream: ClassVar[bool] = True
     additive: ClassVar[bool] = False

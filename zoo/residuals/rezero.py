@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.compatibility.traits import OF_MODULES, Operations
+from zoo.compatibility.traits import BY_TOKEN, Operations
 from zoo.residuals import Branch, MakeNorm, Residual, ResidualLayer
 from zoo.site import LayerSite, PartCost
 
@@ -21,7 +21,7 @@ class ReZero(Residual):
 
     kind: Literal["rezero"] = "rezero"
     paired_examples: ClassVar[int | None] = 0
-    supports: ClassVar[Operations] = OF_MODULES
+    supports: ClassVar[Operations] = BY_TOKEN
     norms_per_branch: ClassVar[int] = 0
     normalises_branch: ClassVar[bool] = False
     adds: ClassVar[bool] = True

@@ -8,7 +8,7 @@ import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.compatibility.traits import EVERY_OPERATION, OF_MODULES, OF_VALUES, Operations
 from zoo.settings.axis import Examples
 from zoo.settings.field_tags import Supports
 from zoo.sparsities._gathered import Gathered
@@ -24,7 +24,7 @@ class BigBird(Gathered):
 
     examples: ClassVar[Examples] = ({"block": 2, "window_blocks": 2, "global_blocks": 1, "random_blocks": 2},)
     kind: Literal["bigbird"] = "bigbird"
-    supports: ClassVar[Operations] = EVERY_OPERATION
+    supports: ClassVar[Operations] = OF_MODULES | OF_VALUES
     block: PositiveInt = 16
     """b: tokens per block."""
     window_blocks: PositiveInt = 3

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from zoo.attending import fused
 from zoo.attending.blocks import fold, unfold
 from zoo.attending.visible import Scoring, Visible
-from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.compatibility.traits import OF_MODULES, OF_VALUES, Operations
 from zoo.settings.axis import Examples
 from zoo.sparsities import Sparsity, counted
 
@@ -26,7 +26,7 @@ class Chunked(Sparsity):
 
     examples: ClassVar[Examples] = ({"chunk": 6},)
     kind: Literal["chunked"] = "chunked"
-    supports: ClassVar[Operations] = EVERY_OPERATION
+    supports: ClassVar[Operations] = OF_MODULES | OF_VALUES
     chunk: PositiveInt = 64
     """C: tokens per chunk."""
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from zoo.attend import fastest
 from zoo.attending.blocks import scores_computed
 from zoo.attending.visible import Scoring, Visible
-from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.compatibility.traits import OF_MODULES, OF_VALUES, Operations
 from zoo.settings.axis import Examples
 from zoo.settings.field_tags import MaxInTests
 from zoo.sparsities import Sparsity, counted
@@ -30,7 +30,7 @@ class Dilated(Sparsity):
         {"window": None, "dilation": 4},
     )
     kind: Literal["dilated"] = "dilated"
-    supports: ClassVar[Operations] = EVERY_OPERATION
+    supports: ClassVar[Operations] = OF_MODULES | OF_VALUES
     window: Annotated[PositiveInt | None, MaxInTests(8)] = 64
     """W: number of keys that a token sees, itself included; null for no limit."""
     dilation: PositiveInt = 4

@@ -8,7 +8,7 @@ import torch
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.compatibility.traits import OF_MODULES, OF_VALUES, Operations
 from zoo.settings.axis import Examples
 from zoo.settings.field_tags import MaxInTests
 from zoo.sparsities import counted
@@ -24,7 +24,7 @@ class Longformer(Gathered):
 
     examples: ClassVar[Examples] = ({"window": 3, "global_tokens": 2},)
     kind: Literal["longformer"] = "longformer"
-    supports: ClassVar[Operations] = EVERY_OPERATION
+    supports: ClassVar[Operations] = OF_MODULES | OF_VALUES
     window: Annotated[PositiveInt, MaxInTests(8)] = 64
     """W: a token sees itself and the W − 1 before it."""
     global_tokens: NonNegativeInt = 1

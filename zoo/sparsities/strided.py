@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from zoo.attending.blocks import with_previous
 from zoo.attending.visible import Scoring
-from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.compatibility.traits import OF_MODULES, OF_VALUES, Operations
 from zoo.kernels.precision import in_float32
 from zoo.settings.axis import Examples
 from zoo.sparsities import Sparsity, counted
@@ -28,7 +28,7 @@ class Strided(Sparsity):
 
     examples: ClassVar[Examples] = ({"stride": 4},)
     kind: Literal["strided"] = "strided"
-    supports: ClassVar[Operations] = EVERY_OPERATION
+    supports: ClassVar[Operations] = OF_MODULES | OF_VALUES
     stride: PositiveInt = 32
     """l: window and stride in tokens, best near the square root of the context."""
 

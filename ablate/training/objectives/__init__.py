@@ -31,10 +31,11 @@ class Objective(Variant):
         """Raise SpecError if the objective does not fit the kind of model."""
 
     @abstractmethod
-    def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
+    def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator, eos: int) -> Batch:
         """windows: (B, T + 1) tokens of text → tokens, targets, and the position of each target's token in the window.
 
-        vocabulary: number of the model's ids, the last of which are the objective's own.
+        vocabulary: number of the model's ids, the last of which are the objective's own. eos: the id before each
+            document and after the last.
         """
 
     def extra_tokens(self, context: int) -> int:

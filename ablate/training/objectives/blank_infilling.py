@@ -56,7 +56,7 @@ class BlankInfilling(Spans, FillsHoles):
         share = first * (first - 1) / (whole * (whole - 1))  # ordered pairs of tokens that are both in part A
         return per_token(cost(model, whole, prefix=share), whole, context)
 
-    def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
+    def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator, eos: int) -> Batch:
         text, length, own = windows[:, 1:], windows.shape[1] - 1, vocabulary - 3
         rows = [_infilled(self.dropped(length, rng), rng) for _ in windows]
         read, asked, places, blocks = (np.stack(part) for part in zip(*rows, strict=True))

@@ -54,7 +54,7 @@ class Masked(Objective, FillsHoles):
     def extra_tokens(self, context: int) -> int:
         return 1
 
-    def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
+    def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator, eos: int) -> Batch:
         text, mask_id = windows[:, 1:], vocabulary - 1
         rows, length = text.shape
         order = rng.permuted(np.broadcast_to(np.arange(length), (rows, length)), axis=1)  # a permutation per row

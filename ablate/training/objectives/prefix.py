@@ -34,7 +34,7 @@ class Prefix(Objective):
                 "visible", "the objective prefix needs a prefix LM or a causal model: set visible to prefix or causal"
             )
 
-    def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
+    def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator, eos: int) -> Batch:
         whole = Batch.next_token(windows)
         rows, length = whole.tokens.shape
         prefix = torch.from_numpy(rng.integers(1, length, size=rows, endpoint=True))

@@ -58,7 +58,7 @@ class SpanCorruption(Spans, FillsHoles):
         read, written = self.lengths(context)
         return per_token(cost(model, written, read), written, context)
 
-    def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator) -> Batch:
+    def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator, eos: int) -> Batch:
         length = windows.shape[1] - 1
         start = vocabulary - self.extra_tokens(length)
         read, places = [], []
