@@ -16,6 +16,7 @@ from zoo.caching.parts import PartsCache
 from zoo.caching.states import StateCache, TokenStateCache
 from zoo.compatibility.traits import (
     ALL_BUT_TRANSFER,
+    BY_TOKEN,
     EVERY_OPERATION,
     NONE,
     OF_MODULES,
@@ -53,6 +54,7 @@ from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mat
 
 __all__ = [
     "ALL_BUT_TRANSFER",
+    "BY_TOKEN",
     "EVERY_OPERATION",
     "NONE",
     "OF_MODULES",

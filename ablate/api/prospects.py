@@ -16,7 +16,6 @@ from ablate.planning.foresight import Foresight, detectable_lines, foresight, se
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.study_document import study_document
 from ablate.study.study import Study
-from ablate.training.objectives.next_token import NextToken
 from reports.judge.sentences import prefixed
 from store import Store
 from store.documents import JsonObject, References, StudyDocument, TextMeta
@@ -58,7 +57,7 @@ def likely_standing(plan: Plan, store: Store) -> LikelyStanding | None:
     """Return that of the stored or recorded baseline nearest in size and length to the plan's; None if none is within a
     factor of two in both, or the study predicts no text."""
     base = next(arm for arm in plan.arms if arm.name == plan.study.baseline)
-    if plan.study.scale in UNJUDGED or base.train.objective != NextToken():
+    if plan.study.scale in UNJUDGED or base.train.objective.kind != "next_token":
         return None
     found = [*_stored(base, store), *_recorded(base)]
     near = [each for each in found if max(_factors(base, each)) <= ALIKE]

@@ -75,8 +75,8 @@ def study_document(outcome: CampaignOutcome, created: datetime | None = None) ->
         published=study.sections.published.published(study.baseline) if study.sections.published else None,
         margin=study.sections.margin,
         pilot=is_pilot(plan),
-        per="byte" if study.own_tokenizers else "token" if study.train.objective == NextToken() else "target",
-        objective=None if objective == NextToken() else StudyObjective(kind=objective.kind, counts=objective.counts),
+        per="byte" if study.own_tokenizers else "token" if objective.kind == "next_token" else "target",
+        objective=None if objective == NextToken() else StudyObjective(kind=str(objective), counts=objective.counts),
         conventions=conventions,
         created=now.isoformat(timespec="seconds"),
         arms=arms,
@@ -234,6 +234,6 @@ def length_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
         if most > MANY_EPOCHS:
             size = f"{corpus.tokens.train:,} training tokens up to {most:.3g} times"
             yield f"repeated: runs read {size}; beyond about {MANY_EPOCHS}, repeated text teaches less than new text"
-    if plan.study.train.objective == NextToken():
+    if plan.study.train.objective.kind == "next_token":
         for meta in corpora.values():
             yield meta.references.sentence

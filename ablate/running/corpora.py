@@ -13,7 +13,6 @@ from ablate.data.splitting import SHARES
 from ablate.planning.plan import Plan
 from ablate.study.arms import Arm
 from ablate.study.study import Study
-from ablate.training.objectives.next_token import NextToken
 from store import Store
 
 
@@ -37,7 +36,7 @@ def prepare_references(plan: Plan, store: Store) -> None:
     them: for as many training tokens as a run reads, and for all. A second for each million tokens."""
     for arm in plan.arms:
         corpus = open_corpus(store.data(arm.identity.digest).path)
-        if isinstance(corpus, Corpus) and arm.train.objective == NextToken():
+        if isinstance(corpus, Corpus) and arm.train.objective.kind == "next_token":
             for tokens in (round(arm.length.tokens), None):
                 references(corpus, arm.train.context, tokens)
 

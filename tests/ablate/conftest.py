@@ -28,6 +28,7 @@ class TinyCorpus:
     """The pattern 0 1 2 … 15 over and over: the next token follows from the last."""
 
     vocab_size = 16
+    eos = 0
 
     def batch(self, step: int, *, batch: int, context: int, seed: int) -> np.ndarray[Any, Any]:
         starts = np.random.default_rng((seed, step)).integers(self.vocab_size, size=(batch, 1))

@@ -46,6 +46,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "probes": {"probes": RunProbes(every=0.5, which=("max_attention_logit", "update_ratio", "log_z"))},
     "distillation": {"teacher": RunTeacher(run="0" * 16, temperature=2.0, weight=0.5)},
     "lora": {"train": {"lora": {"rank": 2, "alpha": 4}}},
+    "documents": {"train": {"objective": {"kind": "next_token", "documents": "apart"}}},
     "all that fit": {
         "execution": {"recompute": True, "microbatch": 2},
         "train": {"average": {"kind": "ema"}},

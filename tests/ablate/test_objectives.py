@@ -56,6 +56,54 @@ def batch_of(objective: Objective, windows: np.ndarray[tuple[int, int], np.dtype
     return objective.batch(windows, vocabulary, np.random.default_rng(seed), eos=0)
 
 
+def test_documents_apart_score_as_each_alone() -> None:
+    """Rows with documents of 1, 2, … tokens, which begin with `eos`, against a pass over each document."""
+    windows = windows_of(3, 21)
+    windows[:, [0, 1, 3, 6, 10, 15]] = 0
+    windows[0, 0] = 5  # a row may begin within a document
+    batch = batch_of(NextToken(documents="apart"), windows)
+    model = zoo.build(zoo.load("small", vocab_size=TEXT, d_model=16, n_layers=2)).eval()
+    found = model.nats(batch.tokens, batch.targets, **batch.given)
+    for row, tokens in enumerate(batch.tokens):
+        begins = sorted({0, *(tokens == 0).nonzero()[:, 0].tolist()})
+        for start, end in zip(begins, [*begins[1:], len(tokens)], strict=True):
+            alone = model.nats(batch.tokens[row : row + 1, start:end], batch.targets[row : row + 1, start:end])[0]
+            torch.testing.assert_close(found[row, start:end], alone)
+    longer = batch.after([7, 8])
+    assert longer.given["documents"][:, 1:].equal(batch.given["documents"])
+
+
+@pytest.mark.parametrize(
+    ("arms", "data", "why"),
+    [
+        ("{state: {block.mixer: mamba2}}", "", "does not support documents apart (train.objective): the mixer mamba2"),
+        (
+            "{gelu: {block.ffn: gelu}}",
+            "{source: mqar}",
+            "mqar defines its own examples: only next_token applies, with documents joined",
+        ),
+    ],
+    ids=["mixer", "task"],
+)
+def test_a_study_that_cannot_keep_documents_apart_is_refused(arms: str, data: str, why: str, tmp_path: Path) -> None:
+    path = toy_study(tmp_path, arms)
+    sets = [
+        "train.context=128",
+        "train.objective={kind: next_token, documents: apart}",
+        *([f"data={data}"] if data else []),
+    ]
+    with pytest.raises(StudyError) as raised:
+        make_plan(load_study(path, "cpu", sets))
+    assert why in str(raised.value)
+
+
+def test_the_page_says_that_documents_were_apart(tmp_path: Path) -> None:
+    path = toy_study(tmp_path, "{gelu: {block.ffn: gelu}}", steps=2)
+    path.write_text(path.read_text().replace("train: {", "train: {objective: {kind: next_token, documents: apart}, "))
+    summary = run_toy(path, Store(tmp_path / "runs"), [0])
+    assert summary.study.objective == StudyObjective(kind="next_token (documents apart)", counts="every token")
+
+
 def test_all_are_tried() -> None:
     assert sorted(objective.kind for objective, _ in KINDS) == list(variants("ablate.training.objectives"))
 

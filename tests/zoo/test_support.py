@@ -125,7 +125,7 @@ def test_a_part_that_declares_nothing_is_refused_by_every_operation(case: str) -
 def test_a_setting_that_declares_nothing_is_refused_by_operations_on_what_is_computed() -> None:
     model = model_of(**SETTING)
     found = {each: paths(model, each) for each in Operation}
-    assert {each for each, where in found.items() if where == ["block.mixer.switch"]} == OF_VALUES
+    assert {each for each, where in found.items() if where == ["block.mixer.switch"]} == EVERY_OPERATION - OF_MODULES
     assert {each for each, where in found.items() if not where} == OF_MODULES
     (setting,) = unsupported(model, Operation.WIDENING)
     assert str(setting) == "mixer.switch, which declares no `Supports`"

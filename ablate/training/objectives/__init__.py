@@ -30,6 +30,12 @@ class Objective(Variant):
     def check(self, model: ModelSpec) -> None:
         """Raise SpecError if the objective does not fit the kind of model."""
 
+    def __str__(self) -> str:
+        """The kind, and settings that are not the defaults: `masked (rate 0.3)`."""
+        own = self.model_dump(mode="json", exclude={"kind"}, exclude_defaults=True)
+        said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in own.items())
+        return f"{self.kind} ({said})" if said else self.kind
+
     @abstractmethod
     def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator, eos: int) -> Batch:
         """windows: (B, T + 1) tokens of text → tokens, targets, and the position of each target's token in the window.

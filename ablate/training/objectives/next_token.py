@@ -22,8 +22,8 @@ class NextToken(Objective):
     kind: Literal["next_token"] = "next_token"
     documents: Literal["joined", "apart"] = Field(default="joined", exclude_if=lambda documents: documents == "joined")
     """What a token sees of a window with parts of several documents: all before it, or, `apart`, its own document only,
-    with positions that start anew in each (Llama 3, arXiv:2407.21783, section 3.2). Mixers that carry a state along a
-    text refuse it. Budgets count FLOPs as if documents were joined."""
+    with positions that start anew in each (the mask is that of Llama 3, arXiv:2407.21783, section 3.2). Mixers that
+    carry a state along a text refuse it. Budgets count FLOPs as if documents were joined."""
     counts: ClassVar[str] = "every token"
 
     def check(self, model: ModelSpec) -> None:
