@@ -30,6 +30,7 @@ class SyntheticCorpus:
     """Examples of a source, each a pure function of (seed, split, index)."""
 
     tokenizer_path = None
+    eos = None
 
     def __init__(self, folder: DataFolder, meta: SyntheticMeta) -> None:
         source = parse(meta.spec)

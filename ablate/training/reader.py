@@ -19,7 +19,10 @@ from store.documents import HeldOutPart
 class TrainingData(Protocol):
     """The data interface of training. See `ablate.data`."""
 
-    eos: int
+    @property
+    def eos(self) -> int | None:
+        """Id before each document and after the last; None if the data are examples."""
+        ...
 
     def widths(self, context: int) -> tuple[int, ...]: ...
 
@@ -106,4 +109,5 @@ class TrainingReader:
         """A batch of examples, which have targets, or of text with the objective's targets, the same for every arm."""
         if isinstance(rows, Examples):
             return Batch.of(rows)
+        assert self.corpus.eos is not None
         return self.spec.objective.batch(rows, self.vocabulary, np.random.default_rng(key), self.corpus.eos)
