@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from pydantic import JsonValue
 
-from ablate.planning.foresight import ALPHA, looks
 from ablate.wings.compare.budgets import arms_of, judged_compute, largest, with_budgets
 from ablate.wings.compare.logs_of_others import ended, is_pattern, log_files, read_logs
 from ablate.wings.compare.loss_metrics import facing, notes_on
 from ablate.wings.compare.loss_table import BUDGETS, LossTable, read_table
 from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
+from reports.judge.verdicts import ALPHA, looks
 from reports.page.wording.arm_names import listed_seeds
 from store.documents import JsonObject
 from store.errors import ArgumentError
