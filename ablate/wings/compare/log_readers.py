@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,15 @@ IN_FOLDERS = (
     *("checkpoint-*/trainer_state.json", "version_*/metrics.csv", "version_*/events.out.tfevents*"),
 )
 """Logs of a run that is named by its folder, in order of preference. Of several, the one with the highest number."""
-_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
-_GONE = r"[-+]?(?:nan|inf)\w*|[-+]?1\.#\w+|n/a|none|null|-{3,}|\*{3,}"
-_WORD = r"[^\s:=,;\[\]{}()'\"]{0,80}"
-NAMED = re.compile(
-    rf"([A-Za-z_]{_WORD}(?:\([^\s()]{{1,20}}\))?(?: [A-Za-z_]{_WORD}(?:\([^\s()]{{1,20}}\))?){{0,5}}?)"
-    rf"['\"]?(?:\s*[:=]\s*|\s+(?:is\s+)?)[\[(]?(?:tensor\(\s*)?({_GONE}|{_NUMBER}[kmbgt]?)(?!\w|\.\d)",
-    re.IGNORECASE,
-)
-"""`val loss 3.28`, `eval/c4-validation/loss=3.28`, `val_loss: tensor(nan)`."""
+NUMBER = r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)"
+GONE = r"(?i:[-+]?(?:nan|inf(?:inity)?)|[-+]?1\.#\w+|n/?a|none|null|-{3,}|\*{3,})"
+VALUE = re.compile(rf"([\s:=\[('\"])(?=[-+.0-9nNiI*])({NUMBER}[kKmMbBgGtT]?|{GONE})(?![\w#]|\.[0-9#])", re.ASCII)
+"""The mark before a value in text, and the value: `3.28`, `1,234`, `0.4B`, `NaN`."""
+_WORD = r"[A-Za-z_][^\s:=,;\[\]{}()'\"]{0,80}(?:\([^\s()]{1,20}\))?"
+NAME = re.compile(rf"({_WORD}(?: {_WORD}){{0,5}}?)['\"]?(?:\s*[:=]\s*|\s+(?:is\s+)?)[\[(]?['\"]?(?:tensor\(\s*)?", re.I)
+"""A name and what stands between it and its value: `val loss `, `eval/c4-validation/loss=`, `'val_loss': tensor(`."""
+COUNTED = re.compile(r"\s*/\s*\d+(?![\d/])")
+"""What follows a counter: `[500/10000]`."""
 PREAMBLE = re.compile(r"^(?:(?:debug|info|warning|error|v?\d[\d.]*) +)+", re.IGNORECASE)
 """Words before a name that a logger prints: a level, a version."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -39,6 +40,7 @@ VALIDATES = re.compile(
     r"(?:.* )?(?:validate|validation|valid|val|evaluate|evaluation|eval) (step|iter|iteration|epoch)", re.I
 )
 """The first name of a line that is about validation: `validate step: 20  loss: 3.1`."""
+BARE = "n/N"
 FORMATS = "JSON, JSON lines, CSV, TSV, text, event files of TensorBoard, and any of the text files as .gz"
 UNSENT = (
     "is a log of Weights & Biases that was not sent: `wandb sync FOLDER` sends it, and its charts can then be exported "
@@ -185,17 +187,36 @@ def _csv(path: Path) -> Log:
 
 
 def _text(path: Path) -> Log:
-    """A record per line, of the names on it; of equal names, the first."""
+    """A record per line, of the names on it; of equal names, the first. A counter without a name, as in `[500/10000]`,
+    is called `n/N`."""
     log: Log = []
-    for line in COLOURS.sub("", _content(path)).splitlines():
-        record: dict[str, object] = {}
-        named = [(PREAMBLE.sub("", name) if " " in name else name, value) for name, value in NAMED.findall(line)]
-        if named and (counter := VALIDATES.fullmatch(named[0][0])):
-            named = [(counter[1], named[0][1]), *((f"val {name}", value) for name, value in named[1:])]
-        for name, value in named:
-            record.setdefault(name, value)
-        log += [record] if record else []
-    return log
+    parts = VALUE.split(COLOURS.sub("", _content(path)))
+    for before, mark, value, after in zip(parts[::3], parts[1::3], parts[2::3], parts[3::3], strict=False):
+        is_new, name = _name(before, mark)
+        if is_new or not log:
+            log.append({})
+            prefix = ""
+        if name is None:
+            if not COUNTED.match(after):
+                continue
+            name = BARE
+        elif not log[-1] and (counter := VALIDATES.fullmatch(name)):
+            name, prefix = counter[1], "val "
+        else:
+            name = prefix + name
+        log[-1].setdefault(name, value)
+    return [record for record in log if record]
+
+
+@lru_cache(2**14)  # lines of one kind have the same text between their values
+def _name(before: str, mark: str) -> tuple[bool, str | None]:
+    """Whether a line begins in the text before a value, and the name at its end."""
+    lines = f"{before}{mark}|".splitlines()
+    line = lines[-1][:-1]
+    names = (NAME.fullmatch(line, start.start()) for start in re.finditer("[A-Za-z_]", line))
+    found = next(filter(None, names), None)
+    name = found and (PREAMBLE.sub("", found[1]) if " " in found[1] else found[1])
+    return len(lines) > 1, name
 
 
 def _content(path: Path) -> str:

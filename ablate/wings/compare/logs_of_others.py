@@ -10,21 +10,25 @@ import csv
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import polars as pl
 
-from ablate.wings.compare.log_readers import Log, by_number, exported, read
+from ablate.wings.compare.log_readers import BARE, GONE, NUMBER, Log, by_number, exported, read
 from store.errors import ArgumentError, reason_of
 from zoo.errors import did_you_mean
 
-NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
-NO_NUMBER = re.compile(r"(?:tensor\()?\s*(?:[-+]?(?:nan|inf|1\.#)|n/?a$|none$|null$|-{3,}$|\*{3,}$).*", re.IGNORECASE)
+NO_NUMBER = re.compile(rf"(?:tensor\(\s*)?{GONE}(?!\w).*")
 """Values of a loss that has diverged, however it is written."""
-STEPS = ("global_step", "global step", "train/global_step", "trainer/global_step", "step", "iter", "iteration", "_step")
+STEPS = (
+    *("global_step", "global step", "train/global_step", "trainer/global_step", "step", "iter", "iteration", "_step"),
+    BARE,
+)
 """Names of the step counter in logs, in order of preference; `_step`, W&B's own, counts calls to log."""
+COUNTERS = {"step": STEPS, "epoch": ("epoch", "train epoch", "train/epoch")}
+"""Counters by which a run that ended early is known: steps may be counted anew in each epoch, or not at all."""
 ALIKE = 0.98
 """Fraction of its arm's last step from which on a run counts as ended."""
 LOSSES = tuple(f"{word}{mark}loss" for word in ("eval", "val", "valid", "validation") for mark in "_/ ")
@@ -54,9 +58,10 @@ def is_pattern(path: str) -> bool:
 
 
 def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
-    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, and the step at which that
-    was logged (null if the log has none). A last value that is no number, such as null, NaN or N/A, is NaN: the run has
-    failed. If the pattern has `{size}`, also size, and what the log has of flops, tokens and tokens_per_second.
+    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, and the step and epoch at
+    which that was logged (null if the log has none; no column if none has an epoch). A last value that is no number,
+    such as null, NaN or N/A, is NaN: the run has failed. If the pattern has `{size}`, also size, and what the log has
+    of flops, tokens and tokens_per_second.
 
     Args:
         pattern: path with `{arm}` and, if arms have several, `{seed}` and `{size}`; `*` stands for anything else within
@@ -71,15 +76,15 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
     """
     rows = []
     for (arm, seed, size), path, log in _logs(pattern):
-        loss, step = _last(log, path, metric)
-        rows.append({"arm": arm, "seed": seed, "loss": loss, "step": step})
+        rows.append({"arm": arm, "seed": seed, **_last(log, path, metric)})
         if size:
             rows[-1] |= {"size": size, **{name: _latest(log, known) for name, known in BUDGETS.items()}}
     types: dict[str, pl.DataType | type[pl.DataType]] = {
-        **{"arm": pl.String, "seed": pl.String, "loss": pl.Float64, "step": pl.Float64},
+        **{"arm": pl.String, "seed": pl.String, "loss": pl.Float64, "step": pl.Float64, "epoch": pl.Float64},
         **({"size": pl.String, **dict.fromkeys(BUDGETS, pl.Float64)} if "{size}" in pattern else {}),
     }
-    return pl.DataFrame(rows, schema=types)
+    found = pl.DataFrame(rows, schema=types)
+    return found if found["epoch"].count() else found.drop("epoch")
 
 
 def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
@@ -133,23 +138,28 @@ def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     may differ by a few calls, hence `ALIKE`.
     """
     sizes = [name for name in ("size", "params") if name in logs.columns]
-    furthest = pl.col("step").max().over([name for name in ("arm", "split", *sizes) if name in logs.columns])
-    short = ((pl.col("step") < ALIKE * furthest) & pl.col("loss").is_finite()).fill_null(False)
-    left_out = logs.with_columns(furthest=furthest).filter(short)
-    said = tuple(
+    counters = [name for name in COUNTERS if name in logs.columns]
+    run = [name for name in ("arm", "split", *sizes) if name in logs.columns]
+    logs = logs.with_columns(pl.col(name).max().over(run).alias(f"last {name}") for name in counters)
+    early = {name: (pl.col(name) < ALIKE * pl.col(f"last {name}")).fill_null(False) for name in counters}
+    short = pl.any_horizontal(early.values()) & pl.col("loss").is_finite().fill_null(False)
+    by = pl.coalesce(pl.when(is_early).then(pl.lit(name)) for name, is_early in early.items())
+    said = [
         f"seed {row['seed']} of {row['arm']}{' at ' + str(row[sizes[0]]) if sizes else ''} is left out: its loss is of "
-        f"step {row['step']:g} of {row['furthest']:g}"
-        for row in left_out.iter_rows(named=True)
-    )
-    kept = logs.filter(~short)
-    last = kept.filter(pl.col("loss").is_finite()).group_by("arm", maintain_order=True).agg(pl.col("step").max())
-    steps = dict(last.drop_nulls().iter_rows())
-    if steps and not sizes and min(steps.values()) < ALIKE * max(steps.values()):
-        ends = ", ".join(f"{step:g} ({arm})" for arm, step in steps.items())
-        said = (f"the arms' losses are of different steps: {ends}", *said)
-    if unknown := kept.filter(pl.col("step").is_null() & pl.col("loss").is_finite()).height:
-        said = (*said, f"runs without a step, so that none is known to have ended: {unknown}")
-    return kept, said
+        f"{row['by']} {row[row['by']]:g} of {row['last ' + row['by']]:g}"
+        for row in logs.filter(short).with_columns(by=by).iter_rows(named=True)
+    ]
+    kept = logs.filter(~short).drop(f"last {name}" for name in counters)
+    finite = kept.filter(pl.col("loss").is_finite())
+    for name in counters if not sizes else ():
+        ends = dict(finite.group_by("arm", maintain_order=True).agg(pl.col(name).max()).drop_nulls().iter_rows())
+        if ends and min(ends.values()) < ALIKE * max(ends.values()):
+            listed = ", ".join(f"{end:g} ({arm})" for arm, end in ends.items())
+            said.insert(0, f"the arms' losses are of different {name}s: {listed}")
+            break
+    if unknown := finite.filter(pl.all_horizontal(pl.col(counters).is_null())).height:
+        said.append(f"runs without a step, so that none is known to have ended: {unknown}")
+    return kept, tuple(said)
 
 
 def matches(pattern: str) -> Iterator[tuple[Run, Path]]:
@@ -215,30 +225,28 @@ def _amount(value: object) -> float | None:
     return number * unit if number is not None and unit else number
 
 
-def _last(log: Log, path: Path, metric: str | None) -> tuple[float, float | None]:
-    """The last value of the metric in a log, and the step at which it was logged, None if the log has no steps. Raises
-    ArgumentError."""
+def _last(log: Log, path: Path, metric: str | None) -> dict[str, float | None]:
+    """The last value of the metric in a log, as `loss`, and the `step` and `epoch` at which it was logged, None if the
+    log has none. Raises ArgumentError."""
     known = _names(log)
     losses = [[metric]] * (metric in known) if metric else [_spellings(name, known) for name in LOSSES]
     names = next(filter(None, losses), [])
     if not names:
         raise _without(metric, log, path)
-    counters = (_spellings(name, known) for name in STEPS)
-    counter = next((each for each in counters if next(_numbers(log, each), None) is not None), [])
-    values: list[tuple[object, float | None]] = []
-    step: float | None = None
-    for record in log:
-        for name in counter:
-            step = step if (here := _number(record.get(name))) is None else here
-        values += [(record[name], step) for name in names if name in record][:1]
+    values = [(record[name], place) for place, record in enumerate(log) for name in names if name in record]
     # Nulls between numbers only say that nothing was logged there; after the last number they are a loss that is gone.
     numbers = [place for place, (value, _) in enumerate(values) if value is not None]
     padded = any(value is None for value, _ in values[: numbers[-1]]) if numbers else False
-    value, at = values[numbers[-1]] if padded else values[-1]
+    value, place = values[numbers[-1]] if padded else values[-1]
     found = math.nan if value is None or NO_NUMBER.fullmatch(str(value)) else _number(value)
     if found is None:
         raise ArgumentError("losses", f"the last {names[0]} is {str(value)!r}, which is no number", path)
-    return found, at
+    before = log[place::-1]
+    counted = {
+        counter: (number for name in spelt if (same := _spellings(name, known)) for number in _numbers(before, same))
+        for counter, spelt in COUNTERS.items()
+    }
+    return {"loss": found, **{counter: next(numbers, None) for counter, numbers in counted.items()}}
 
 
 def _names(log: Log) -> list[str]:
@@ -250,8 +258,8 @@ def _spellings(wanted: str, known: Iterable[str]) -> list[str]:
     return [each for each in known if each.casefold() == wanted.casefold()]
 
 
-def _numbers(log: Log, names: Iterable[str]) -> Iterator[float]:
-    """Numbers under any of these names, in the order in which they were logged."""
+def _numbers(log: Log, names: Sequence[str]) -> Iterator[float]:
+    """Numbers under any of these names, in the order of the records."""
     return (value for record in log for name in names if (value := _number(record.get(name))) is not None)
 
 
@@ -260,7 +268,7 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str):
-        return float(value.replace(",", "")) if NUMBER.fullmatch(value.strip()) else None
+        return float(value.replace(",", "")) if re.fullmatch(NUMBER, value.strip()) else None
     try:
         return float(value)
     except OverflowError:  # JSON has integers of any length

@@ -138,26 +138,24 @@ def _delimited(text: str) -> Table:
     names: list[str] = []
     rows: list[list[str]] = []
     numbers: list[int] = []
-    first = 1 + text[:start].count("\n")
-    while True:
-        number = first + reader.line_num
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            said = "a quote is not closed" if "unexpected end" in str(error) else str(error)
-            raise ArgumentError("losses", f"row {number}: {said}") from error
-        if cells is None:
-            break
-        if not any(map(str.strip, cells)):
-            continue
-        _drop_empty_end(cells, len(names))
-        if not names:
-            names = cells
-            continue
-        if len(cells) != len(names):
-            raise ArgumentError("losses", f"row {number}: {_ragged(cells, names, mark)}")
-        rows.append([DECIMAL.sub(r"\1.\2", cell) for cell in cells] if mark == ";" else cells)
-        numbers.append(number)
+    number = first = 1 + text[:start].count("\n")
+    try:
+        for cells in reader:
+            at, number = number, first + reader.line_num
+            if len(cells) != len(names):
+                _drop_empty_end(cells, len(names))
+            if not any(map(str.strip, cells)):
+                continue
+            if not names:
+                names = cells
+                continue
+            if len(cells) != len(names):
+                raise ArgumentError("losses", f"row {at}: {_ragged(cells, names, mark)}")
+            rows.append([DECIMAL.sub(r"\1.\2", cell) for cell in cells] if mark == ";" else cells)
+            numbers.append(at)
+    except csv.Error as error:
+        said = "a quote is not closed" if "unexpected end" in str(error) else str(error)
+        raise ArgumentError("losses", f"row {number}: {said}") from error
     if not names:
         raise ArgumentError("losses", "is empty: expected a header with the columns arm, seed and loss")
     remedy = " (a first line that begins with # counts as a comment)" if "#" in text[:start] else ""

@@ -66,7 +66,7 @@ def read_table(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, 
         if places[name] is None:
             raise _missing(name, metric, table)
     cells = {name: table.column(place) for name, place in places.items() if place is not None}
-    filled = [any(not _is_empty(cells[name][number]) for name in NEEDED) for number in range(len(table.rows))]
+    filled = [not all(map(_is_empty, needed)) for needed in zip(*(cells[name] for name in NEEDED), strict=True)]
     rows = [row for row, kept in zip(table.rows, filled, strict=True) if kept]
     if not rows:
         raise ArgumentError("losses", "has no rows below its header")

@@ -231,9 +231,9 @@ READ = {
 def test_odd_ways_of_writing_are_read(name: str, tmp_path: Path) -> None:
     content, loss, step = READ[name]
     written(tmp_path, {name: content})
-    assert read_logs(f"{tmp_path}/{{arm}}.{name.split('.')[1]}").rows() == [
-        (name.split(".", maxsplit=1)[0], "0", loss, step)
-    ]
+    arm, suffix = name.split(".")
+    (row,) = read_logs(f"{tmp_path}/{{arm}}.{suffix}").rows(named=True)
+    assert [row[each] for each in ("arm", "seed", "loss", "step")] == [arm, "0", loss, step]
 
 
 def test_a_loss_that_cannot_be_read_is_said(tmp_path: Path) -> None:
@@ -309,8 +309,8 @@ LINES = {
 def test_lines_as_trainers_print_them(line: str, tmp_path: Path) -> None:
     other = "global step 1\n" if "global" in line else "step 1\n"
     written(tmp_path, {"pre.log": f"{other}{line}\n"})
-    ((_, _, loss, step),) = read_logs(f"{tmp_path}/{{arm}}.log").rows()
-    assert (loss, step) == pytest.approx(LINES[line], nan_ok=True)
+    (row,) = read_logs(f"{tmp_path}/{{arm}}.log").rows(named=True)
+    assert (row["loss"], row["step"]) == pytest.approx(LINES[line], nan_ok=True)
 
 
 def test_a_long_line_takes_no_long_time(tmp_path: Path) -> None:
