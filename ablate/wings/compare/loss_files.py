@@ -136,7 +136,7 @@ def _delimited(text: str) -> Table:
     mark = separator(text[start:].partition("\n")[0])
     reader = csv.reader(io.StringIO(text[start:], newline=""), delimiter=mark, strict=True, skipinitialspace=True)
     names: list[str] = []
-    rows: list[list[str]] = []
+    rows: list[tuple[str, ...]] = []  # the garbage collector goes through a million lists time and again
     numbers: list[int] = []
     number = first = 1 + text[:start].count("\n")
     try:
@@ -144,14 +144,14 @@ def _delimited(text: str) -> Table:
             at, number = number, first + reader.line_num
             if len(cells) != len(names):
                 _drop_empty_end(cells, len(names))
-            if not any(map(str.strip, cells)):
+            if not "".join(cells).strip():
                 continue
             if not names:
                 names = cells
                 continue
             if len(cells) != len(names):
                 raise ArgumentError("losses", f"row {at}: {_ragged(cells, names, mark)}")
-            rows.append([DECIMAL.sub(r"\1.\2", cell) for cell in cells] if mark == ";" else cells)
+            rows.append(tuple(DECIMAL.sub(r"\1.\2", cell) for cell in cells) if mark == ";" else tuple(cells))
             numbers.append(at)
     except csv.Error as error:
         said = "a quote is not closed" if "unexpected end" in str(error) else str(error)

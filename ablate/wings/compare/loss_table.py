@@ -36,6 +36,7 @@ ALSO = {
 SPLITS = ("tuning", "judging")
 NO_NUMBER = frozenset(("", "na", "n/a", "#n/a", "<na>", "null", "none"))
 """Spellings of an empty cell in a column of numbers. They are valid names of arms and seeds."""
+NUMERIC = (str, Real, Decimal)
 NOT_KNOWN = "leave the cell empty if it is unknown"
 
 
@@ -168,7 +169,7 @@ def _split(cell: object) -> str:
 
 def _number(cell: object, remedy: str = "leave the cell empty for a run that failed") -> float | None:
     try:
-        if isinstance(cell, str | Real | Decimal) and "_" not in str(cell):  # Python takes 3_51 for 351
+        if isinstance(cell, NUMERIC) and "_" not in str(cell):  # Python takes 3_51 for 351
             return float(cell)
     except (ValueError, OverflowError):
         pass

@@ -294,6 +294,8 @@ LINES = {
         10,
     ),
     "{'eval_loss': 3.5, 'step': 20}": (3.5, 20),
+    "{'eval_loss': '3.5', 'step': '20'}": (3.5, 20),  # as transformers 5 prints it
+    "trainer INFO validate step: 20  loss: 3.5": (3.5, 20),
     "step 20 valid/loss=3.5 best/loss=3.1": (3.5, 20),
     "step: 20 | Validation loss: 3.5": (3.5, 20),
     "Epoch 3 Val Loss 3.5": (3.5, 1),
@@ -311,6 +313,26 @@ def test_lines_as_trainers_print_them(line: str, tmp_path: Path) -> None:
     written(tmp_path, {"pre.log": f"{other}{line}\n"})
     (row,) = read_logs(f"{tmp_path}/{{arm}}.log").rows(named=True)
     assert (row["loss"], row["step"]) == pytest.approx(LINES[line], nan_ok=True)
+
+
+COUNTED = {
+    "[{}/1000] train_loss: 3.0, val_loss: 3.1": "step",
+    "epoch 1:  50%|███  | {}/1000 [00:10<00:10, 5.0it/s, val_loss=3.1]\r": "step",
+    "2026/01/05 12:00 [1/8] step {}: val loss 3.1": "step",
+    "Epoch [{}/1000], Step [100/100], Val Loss: 3.1": "epoch",
+    "Epoch {} Val Loss 3.1": "epoch",
+    "{{'eval_loss': '3.1', 'epoch': '{}'}}": "epoch",
+}
+
+
+@pytest.mark.parametrize("line", COUNTED)
+def test_whatever_counts_tells_that_a_run_was_killed(line: str, tmp_path: Path) -> None:
+    for arm, seed, last in (("a", 0, 1000), ("a", 1, 600), ("b", 0, 1000), ("b", 1, 1000)):
+        lines = (line.format(count) for count in range(200, last + 1, 200))
+        written(tmp_path, {f"{arm}-{seed}.log": "\n".join(lines)})
+    notes = ablate.compare(f"{tmp_path}/{{arm}}-{{seed}}.log").notes
+    assert f"seed 1 of a is left out: its loss is of {COUNTED[line]} 600 of 1000" in notes
+    assert not any("without a step" in note or "different" in note for note in notes)
 
 
 def test_a_long_line_takes_no_long_time(tmp_path: Path) -> None:
