@@ -250,7 +250,13 @@ def found_runs(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, 
 
 
 def _of_logs(pattern: str, metric: str | None) -> LossTable:
-    frame, notes = ended(_found(pattern, metric))
+    found = _found(pattern, metric)
+    frame, notes = ended(found.drop_nulls("loss"))
+    for row in found.filter(pl.col("loss").is_null()).iter_rows(named=True):
+        notes = (
+            *notes,
+            f"seed {row['seed']} of {row['arm']} is left out: its log has no {metric or 'validation loss'}",
+        )
     if "{seed}" not in pattern:
         notes = ("the pattern has no {seed}: each match counts as an arm with one seed", *notes)
     return LossTable(frame, metric or "loss", notes)

@@ -7,9 +7,11 @@ import csv
 import io
 import json
 import re
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ Log = list[dict[str, object]]
 TEXTS = (".txt", ".log", ".out")
 WANDB_SUMMARY = "wandb-summary.json"
 IN_FOLDERS = (
-    *("trainer_state.json", WANDB_SUMMARY, f"files/{WANDB_SUMMARY}", "events.out.tfevents*", "metrics.csv"),
+    *("trainer_state.json", "*.wandb", WANDB_SUMMARY, f"files/{WANDB_SUMMARY}", "events.out.tfevents*", "metrics.csv"),
+    *("wandb/*run-*/*.wandb", f"wandb/*run-*/files/{WANDB_SUMMARY}"),
     *("checkpoint-*/trainer_state.json", "version_*/metrics.csv", "version_*/events.out.tfevents*"),
 )
 """Logs of a run that is named by its folder, in order of preference. Of several, the one with the highest number."""
@@ -42,9 +45,9 @@ VALIDATES = re.compile(
 """The first name of a line that is about validation: `validate step: 20  loss: 3.1`."""
 BARE = "n/N"
 FORMATS = "JSON, JSON lines, CSV, TSV, text, event files of TensorBoard, and any of the text files as .gz"
-UNSENT = (
-    "is a log of Weights & Biases that was not sent: `wandb sync FOLDER` sends it, and its charts can then be exported "
-    "as CSV; or give the run's files/wandb-summary.json"
+UNREAD = (
+    "is a log of Weights & Biases, which needs wandb: pip install wandb; or `wandb sync FOLDER` sends it, and its "
+    "charts can then be exported as CSV"
 )
 EXPORTED = re.compile(r"(?P<run>.+) - (?P<metric>.+?)(?P<bound>__(?:MIN|MAX))?")
 """A column of a chart that the pages of Weights & Biases export."""
@@ -67,27 +70,29 @@ def reader_of(path: Path) -> Callable[[Path], Log]:
     if suffix in (".jsonl", ".ndjson"):
         return _json_lines
     if suffix == ".wandb":
-        return _unsent
+        return _wandb
     return _text if suffix in TEXTS or not suffix else _csv
 
 
 def _folder(folder: Path) -> Log:
     for pattern in IN_FOLDERS:
-        if found := sorted(folder.glob(pattern), key=by_number):
+        found = sorted(folder.glob(pattern), key=by_number)
+        if found and (HAS_WANDB or found[-1].suffix != ".wandb"):
             return read(found[-1])
-    if any(folder.glob("*.wandb")):
-        raise ValueError(UNSENT)
+    if any(folder.glob("**/*.wandb")):
+        raise ValueError(UNREAD)
     raise ValueError(f"the folder has none of {', '.join(IN_FOLDERS)}")
 
 
-def _unsent(path: Path) -> Log:
-    raise ValueError(UNSENT)
-
-
-def exported(path: Path) -> dict[str, Log]:
-    """The logs of the runs in a CSV that a page of Weights & Biases exports: columns `Step`, `run - metric`, and their
-    `__MIN` and `__MAX`."""
+def of_runs(path: Path) -> dict[str, Log]:
+    """The logs in a CSV that a page of Weights & Biases exports, by the names of their runs: columns `Step`,
+    `run - metric`, and their `__MIN` and `__MAX`. Or those of the runs in a folder that wandb wrote."""
     logs: dict[str, Log] = {}
+    if path.is_dir():
+        for file in sorted(path.glob("*run-*/*.wandb"), key=by_number):
+            name, log = _named(file)
+            logs.setdefault(name, []).extend(log)
+        return logs
     for record in _csv(path):
         rest = {name: value for name, value in record.items() if " - " not in name}
         for name, value in record.items():
@@ -95,6 +100,45 @@ def exported(path: Path) -> dict[str, Log]:
             if found and not found["bound"]:
                 logs.setdefault(found["run"], []).append({**rest, found["metric"]: value})
     return logs
+
+
+def _wandb(path: Path) -> Log:
+    return _named(path)[1]
+
+
+def _named(path: Path) -> tuple[str, Log]:
+    """The name of a run and the history in its `.wandb` file. Raises ValueError."""
+    if not HAS_WANDB:
+        raise ValueError(UNREAD)
+    from wandb.proto.wandb_internal_pb2 import Record  # noqa: PLC0415 (an extra)
+
+    name, log = "", list[dict[str, object]]()
+    # wandb itself reads these files in its service only. After 7 bytes come blocks of 32 KiB with parts of records: a
+    # checksum in 4 bytes, the length in 2, the part's place in its record (1: alone, 4: the last), the part.
+    content, at, begun = content_of(path), 7, b""
+    while len(content) >= at + 7:
+        if (left := BLOCK - at % BLOCK) < 7:
+            at += left
+            continue
+        end = at + 7 + int.from_bytes(content[at + 4 : at + 6], "little")
+        if len(content) < end:  # a run that was killed leaves part of a record
+            break
+        if zlib.crc32(content[at + 6 : end]) != int.from_bytes(content[at : at + 4], "little"):
+            raise ValueError(f"is damaged at byte {at}")
+        begun += content[at + 7 : end]
+        if content[at + 6] in (1, 4):
+            record = Record.FromString(begun)
+            name = record.run.display_name or record.run.run_id or name
+            found = {".".join(each.nested_key) or each.key: each.value_json for each in record.history.item}
+            log += [{key: json.loads(value) for key, value in found.items()}] if found else []
+            begun = b""
+        at = end
+    return name, log
+
+
+BLOCK = 2**15
+HAS_WANDB = find_spec("wandb") is not None
+"""Whether the history of a run can be read; its summary does not tell at which step its loss was logged."""
 
 
 def by_number(path: Path) -> tuple[list[int], str]:

@@ -12,11 +12,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import polars as pl
 
-from ablate.wings.compare.log_readers import BARE, GONE, NUMBER, Log, by_number, exported, read
+from ablate.wings.compare.log_readers import BARE, GONE, NUMBER, Log, by_number, of_runs, read
 from store.errors import ArgumentError, reason_of
 from zoo.errors import did_you_mean
 
@@ -36,7 +36,7 @@ LOSSES = tuple(f"{word}{mark}loss" for word in ("eval", "val", "valid", "validat
 Run: TypeAlias = tuple[str, str, str]
 """Arm, seed (0 without `{seed}`) and size (empty without `{size}`)."""
 IN_FILE = "#"
-"""Mark between a file of Weights & Biases and the pattern of the names of its runs."""
+"""Mark between what Weights & Biases wrote and the pattern of the names of its runs."""
 BUDGETS = {
     "flops": ("flops", "total_flos", "total_flops", "training_flops"),
     "tokens": (
@@ -60,8 +60,8 @@ def is_pattern(path: str) -> bool:
 def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
     """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, and the step and epoch at
     which that was logged (null if the log has none; no column if none has an epoch). A last value that is no number,
-    such as null, NaN or N/A, is NaN: the run has failed. If the pattern has `{size}`, also size, and what the log has
-    of flops, tokens and tokens_per_second.
+    such as null, NaN or N/A, is NaN: the run has failed. It is null for a run without the metric, if others of its arm
+    have it. If the pattern has `{size}`, also size, and what the log has of flops, tokens and tokens_per_second.
 
     Args:
         pattern: path with `{arm}` and, if arms have several, `{seed}` and `{size}`; `*` stands for anything else within
@@ -72,13 +72,20 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
         metric: its name in the logs; None: the first known of `LOSSES`, such as `eval_loss` or `val/loss`.
 
     Raises:
-        ArgumentError: nothing matches, a file cannot be read, or it has no such metric.
+        ArgumentError: nothing matches, a file cannot be read, or no run of an arm has the metric.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
+    without: dict[str, ArgumentError] = {}
     for (arm, seed, size), path, log in _logs(pattern):
-        rows.append({"arm": arm, "seed": seed, **_last(log, path, metric)})
+        last = _last(log, path, metric)
+        if last["loss"] is None:
+            without.setdefault(arm, _without(metric, log, path))
+        rows.append({"arm": arm, "seed": seed, **last})
         if size:
             rows[-1] |= {"size": size, **{name: _latest(log, known) for name, known in BUDGETS.items()}}
+    for arm, error in without.items():
+        if all(row["loss"] is None for row in rows if row["arm"] == arm):
+            raise error
     types: dict[str, pl.DataType | type[pl.DataType]] = {
         **{"arm": pl.String, "seed": pl.String, "loss": pl.Float64, "step": pl.Float64, "epoch": pl.Float64},
         **({"size": pl.String, **dict.fromkeys(BUDGETS, pl.Float64)} if "{size}" in pattern else {}),
@@ -93,19 +100,19 @@ def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
     if file is None:
         yield from ((run, path, _read(path, read)) for run, path in sorted(log_paths(pattern).items()))
         return
-    logs, text = _read(file, exported), _as_regex(names)
+    logs, text = _read(file, of_runs), _as_regex(names)
     found = {name: named.groupdict() for name in logs if (named := re.fullmatch(text, name))}
     if not found:
-        known = f"it has runs {', '.join(list(logs)[:6])}" if logs else "it has no column such as `run - eval/loss`"
+        known = f"it has runs {', '.join(list(logs)[:6])}" if logs else "it has no run of Weights & Biases"
         raise ArgumentError("losses", f"no run matches {names}; {known}", file)
     runs = {(of["arm"], of.get("seed") or "0", of.get("size") or ""): name for name, of in found.items()}
     yield from ((run, file, logs[name]) for run, name in sorted(runs.items()))
 
 
 def _in_file(pattern: str) -> tuple[Path | None, str]:
-    """The file before a mark, and the pattern of the names of its runs; no file for a pattern of paths."""
+    """The file or folder before a mark, and the pattern of the names of its runs; neither for a pattern of paths."""
     file, _, names = pattern.rpartition(IN_FILE)
-    return (Path(file), names) if file and "{arm}" in names and Path(file).is_file() else (None, pattern)
+    return (Path(file), names) if file and "{arm}" in names and Path(file).exists() else (None, pattern)
 
 
 def log_files(pattern: str) -> list[str]:
@@ -226,13 +233,13 @@ def _amount(value: object) -> float | None:
 
 
 def _last(log: Log, path: Path, metric: str | None) -> dict[str, float | None]:
-    """The last value of the metric in a log, as `loss`, and the `step` and `epoch` at which it was logged, None if the
-    log has none. Raises ArgumentError."""
+    """The last value of the metric in a log, as `loss`, and the `step` and `epoch` at which it was logged, None for
+    what the log does not have. Raises ArgumentError."""
     known = _names(log)
     losses = [[metric]] * (metric in known) if metric else [_spellings(name, known) for name in LOSSES]
     names = next(filter(None, losses), [])
     if not names:
-        raise _without(metric, log, path)
+        return {"loss": None, **dict.fromkeys(COUNTERS)}
     values = [(record[name], place) for place, record in enumerate(log) for name in names if name in record]
     # Nulls between numbers only say that nothing was logged there; after the last number they are a loss that is gone.
     numbers = [place for place, (value, _) in enumerate(values) if value is not None]

@@ -147,6 +147,19 @@ def test_a_log_that_ends_early_is_left_out(tmp_path: Path, capsys: pytest.Captur
     assert found["contrasts"][0]["difference"] == pytest.approx(sum(differences) / 2)
 
 
+def test_a_run_that_was_killed_before_its_first_evaluation_is_left_out(tmp_path: Path) -> None:
+    for arm, seed in LOSSES:
+        written(tmp_path, {f"{arm}-{seed}.log": "step 1: loss 9.0\nstep 400: val loss 3.1\n"})
+    for last in ("", "step 1: loss 9.0\n"):
+        written(tmp_path, {"post-2.log": last})
+        assert ablate.compare(f"{tmp_path}/{{arm}}-{{seed}}.log").notes[0] == (
+            "seed 2 of post is left out: its log has no validation loss"
+        )
+    written(tmp_path, dict.fromkeys(("post-0.log", "post-1.log"), "step 1: loss 9.0\n"))
+    with pytest.raises(ablate.ArgumentError, match=r"post-0\.log: has no validation loss"):
+        ablate.compare(f"{tmp_path}/{{arm}}-{{seed}}.log")
+
+
 @pytest.mark.parametrize(
     ("name", "remedy"), [("*_{arm}-{seed}", "narrow the pattern to one"), ("*_{arm}-*", "add {seed}")]
 )
