@@ -20,20 +20,25 @@ from store.errors import ArgumentError
 
 Log = list[dict[str, object]]
 TEXTS = (".txt", ".log", ".out")
-WANDB_SUMMARY = "wandb-summary.json"
-IN_FOLDERS = (
-    *("trainer_state.json", "*.wandb", WANDB_SUMMARY, f"files/{WANDB_SUMMARY}", "events.out.tfevents*", "metrics.csv"),
-    *("wandb/*run-*/*.wandb", f"wandb/*run-*/files/{WANDB_SUMMARY}"),
-    *("checkpoint-*/trainer_state.json", "version_*/metrics.csv", "version_*/events.out.tfevents*"),
-)
-"""Logs of a run that is named by its folder, in order of preference. Of several, the one with the highest number."""
+IN_FOLDERS = ("trainer_state.json", "*.wandb", "wandb-summary.json", "events.out.tfevents*", "metrics.csv")
+"""Logs of a run that is named by its folder, in order of preference."""
+DEEPEST = 3
+"""Levels below such a folder on which logs are looked for: `lightning_logs/version_0/metrics.csv`."""
 NUMBER = r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)"
-GONE = r"(?i:[-+]?(?:nan|inf(?:inity)?)|[-+]?1\.#\w+|n/?a|none|null|-{3,}|\*{3,})"
-VALUE = re.compile(rf"([\s:=\[('\"])(?=[-+.0-9nNiI*])({NUMBER}[kKmMbBgGtT]?|{GONE})(?![\w#]|\.[0-9#])", re.ASCII)
-"""The mark before a value in text, and the value: `3.28`, `1,234`, `0.4B`, `NaN`."""
-_WORD = r"[A-Za-z_][^\s:=,;\[\]{}()'\"]{0,80}(?:\([^\s()]{1,20}\))?"
-NAME = re.compile(rf"({_WORD}(?: {_WORD}){{0,5}}?)['\"]?(?:\s*[:=]\s*|\s+(?:is\s+)?)[\[(]?['\"]?(?:tensor\(\s*)?", re.I)
+GONE = r"(?i:[-+]?(?:nan|inf(?:inity)?)|[-+]?1\.#\w+|n/?a|none|null|-{3,}|\*{3,}|\?+)"
+VALUE = re.compile(
+    r"([\s:=\[(<'\"])(?=[-+.0-9nNiI*?])"
+    rf"([-+]?(?:[0-9]+(?:[.,][0-9]+)*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[kKmMbBgGtT]?|{GONE})(?!\w|\.?#)",
+    re.ASCII,
+)
+"""The mark before a value in text, and the value: `3.28`, `1,234`, `0.4B`, `NaN`, and `3,28`, which is no number."""
+_WORD = r"[A-Za-z_][^\s:=,;\[\]{}()'\"]{0,80}(?:[(\[][^\s()\[\]]{1,20}[)\]])?"
+_WORDS = rf"(?<![A-Za-z_])({_WORD}(?: {_WORD}){{0,5}}?)['\"]?"
+NAME = re.compile(rf"{_WORDS}(?:\s*(?:[:=→]|->)\s*|\s+(?:is\s+)?)[\[(<]?['\"]?(?:[A-Za-z_][\w.]*\(\s*)?['\"]?", re.I)
 """A name and what stands between it and its value: `val loss `, `eval/c4-validation/loss=`, `'val_loss': tensor(`."""
+WORDED = re.compile(rf"{_WORDS}\s*[:=]\s*['\"]?([A-Za-z]\w*)(?=[\s,;'\"]|$)", re.I)
+"""A name whose value is a word: `val_loss: diverged`."""
+SECOND = ", the second"
 COUNTED = re.compile(r"\s*/\s*\d+(?![\d/])")
 """What follows a counter: `[500/10000]`."""
 PREAMBLE = re.compile(r"^(?:(?:debug|info|warning|error|v?\d[\d.]*) +)+", re.IGNORECASE)
@@ -75,13 +80,19 @@ def reader_of(path: Path) -> Callable[[Path], Log]:
 
 
 def _folder(folder: Path) -> Log:
-    for pattern in IN_FOLDERS:
-        found = sorted(folder.glob(pattern), key=by_number)
-        if found and (HAS_WANDB or found[-1].suffix != ".wandb"):
-            return read(found[-1])
-    if any(folder.glob("**/*.wandb")):
-        raise ValueError(UNREAD)
-    raise ValueError(f"the folder has none of {', '.join(IN_FOLDERS)}")
+    """The uppermost log in a folder; of several, such as `checkpoint-500` and `checkpoint-1000`, that of the highest
+    number."""
+    is_unread = False
+    for depth in range(DEEPEST + 1):
+        for pattern in IN_FOLDERS:
+            found = sorted({path.resolve() for path in folder.glob("*/" * depth + pattern)}, key=by_number)
+            if found and pattern == "*.wandb" and not HAS_WANDB:
+                is_unread = True
+            elif found:
+                if other := next((path for path in found if not differ_by_numbers(path, found[-1])), None):
+                    raise ValueError(f"has both {other} and {found[-1]}: let the pattern name one of them")
+                return read(found[-1])
+    raise ValueError(UNREAD if is_unread else f"the folder has none of {', '.join(IN_FOLDERS)}")
 
 
 def of_runs(path: Path) -> dict[str, Log]:
@@ -144,6 +155,11 @@ HAS_WANDB = find_spec("wandb") is not None
 def by_number(path: Path) -> tuple[list[int], str]:
     """Sort key: `checkpoint-1000` after `checkpoint-500`."""
     return [int(number) for number in re.findall(r"\d+", str(path))], str(path)
+
+
+def differ_by_numbers(one: Path, other: Path) -> bool:
+    """Whether two paths are equal but for numbers: `checkpoint-500` and `checkpoint-1000` of one run."""
+    return re.sub(r"\d+", "0", str(one)) == re.sub(r"\d+", "0", str(other))
 
 
 def _json(path: Path) -> Log:
@@ -231,40 +247,50 @@ def _csv(path: Path) -> Log:
 
 
 def _text(path: Path) -> Log:
-    """A record per line, of the names on it; of equal names, the first. A counter without a name, as in `[500/10000]`,
-    is called `n/N`."""
+    """A record per line, of the names on it; the second of two equal names has that added. A counter without a name, as
+    in `[500/10000]`, is called `n/N`."""
     log: Log = []
+    prefix, is_first = "", True
     parts = VALUE.split(COLOURS.sub("", _content(path)))
     for before, mark, value, after in zip(parts[::3], parts[1::3], parts[2::3], parts[3::3], strict=False):
-        is_new, name = _name(before, mark)
-        if is_new or not log:
+        is_new, name, worded = _named_in(before, mark)
+        log += worded
+        if is_new or worded or not log:
             log.append({})
-            prefix = ""
+        if is_new:
+            prefix, is_first = "", True
         if name is None:
             if not COUNTED.match(after):
                 continue
             name = BARE
-        elif not log[-1] and (counter := VALIDATES.fullmatch(name)):
+        elif is_first and (counter := VALIDATES.fullmatch(name)):
             name, prefix = counter[1], "val "
         else:
             name = prefix + name
-        log[-1].setdefault(name, value)
-    return [record for record in log if record]
+        is_first = False
+        if log[-1].setdefault(name, value) != value:
+            log[-1].setdefault(name + SECOND, value)
+    return [record for record in [*log, *_named_in(parts[-1], "")[2]] if record]
 
 
 @lru_cache(2**14)  # lines of one kind have the same text between their values
-def _name(before: str, mark: str) -> tuple[bool, str | None]:
-    """Whether a line begins in the text before a value, and the name at its end."""
+def _named_in(before: str, mark: str) -> tuple[bool, str | None, Log]:
+    """Of the text before a value: whether a line begins in it, the name at its end, and records of names whose values
+    are words."""
     lines = f"{before}{mark}|".splitlines()
     line = lines[-1][:-1]
-    names = (NAME.fullmatch(line, start.start()) for start in re.finditer("[A-Za-z_]", line))
+    names = (NAME.fullmatch(line, start.start()) for start in re.finditer("(?<![A-Za-z_])[A-Za-z_]", line))
     found = next(filter(None, names), None)
     name = found and (PREAMBLE.sub("", found[1]) if " " in found[1] else found[1])
-    return len(lines) > 1, name
+    return len(lines) > 1, name, [{each[1]: each[2]} for each in WORDED.finditer(before + mark)]
 
 
 def _content(path: Path) -> str:
+    content = content_of(path)
     try:
-        return decoded(content_of(path))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"is not text; formats that can be read: {FORMATS}") from error
+        text = decoded(content)
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")  # numbers are the same in all of these
+    if "\0" in text:
+        raise ValueError(f"is not text; formats that can be read: {FORMATS}")
+    return text

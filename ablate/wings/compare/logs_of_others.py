@@ -16,7 +16,17 @@ from typing import Any, TypeAlias, TypeVar
 
 import polars as pl
 
-from ablate.wings.compare.log_readers import BARE, GONE, NUMBER, Log, by_number, of_runs, read
+from ablate.wings.compare.log_readers import (
+    BARE,
+    GONE,
+    NUMBER,
+    SECOND,
+    Log,
+    by_number,
+    differ_by_numbers,
+    of_runs,
+    read,
+)
 from store.errors import ArgumentError, reason_of
 from zoo.errors import did_you_mean
 
@@ -130,7 +140,7 @@ def log_paths(pattern: str) -> dict[Run, Path]:
     for run, path in matches(pattern):
         other = paths.get(run, path)
         paths[run] = max(other, path, key=by_number)
-        if other != path and not _differ_by_numbers(other, path):
+        if other != path and not differ_by_numbers(other, path):
             remedy = "narrow the pattern to one of them" if "{seed}" in pattern else "add {seed} to the pattern"
             raise ArgumentError("losses", f"{other} and {path} are both seed {run[1]} of {run[0]}: {remedy}", pattern)
     if not paths:
@@ -200,11 +210,6 @@ def _as_regex(pattern: str) -> str:
     return text
 
 
-def _differ_by_numbers(one: Path, other: Path) -> bool:
-    """Whether two paths are equal but for numbers: `checkpoint-500` and `checkpoint-1000` of one run."""
-    return re.sub(r"\d+", "0", str(one)) == re.sub(r"\d+", "0", str(other))
-
-
 T = TypeVar("T")
 
 
@@ -244,16 +249,29 @@ def _last(log: Log, path: Path, metric: str | None) -> dict[str, float | None]:
     # Nulls between numbers only say that nothing was logged there; after the last number they are a loss that is gone.
     numbers = [place for place, (value, _) in enumerate(values) if value is not None]
     padded = any(value is None for value, _ in values[: numbers[-1]]) if numbers else False
-    value, place = values[numbers[-1]] if padded else values[-1]
+    last = numbers[-1] if padded else len(values) - 1
+    value, place = values[last]
     found = math.nan if value is None or NO_NUMBER.fullmatch(str(value)) else _number(value)
     if found is None:
         raise ArgumentError("losses", f"the last {names[0]} is {str(value)!r}, which is no number", path)
-    before = log[place::-1]
+    at, here = _counts(log[place::-1], known), _counts([log[place]], known)
+    others = [log[place][name] for name in (*names, names[0] + SECOND) if name in log[place]]
+    if last and any(here.values()) and here == _counts([log[values[last - 1][1]]], known):
+        others.append(values[last - 1][0])
+    if unlike := [other for other in map(_number, others) if other is not None and abs(other - found) > 0]:
+        where = next((f" at {counter} {number:g}" for counter, number in at.items() if number is not None), "")
+        said = f"has two values of {names[0]}{where}, {unlike[0]:g} and {found:g}: remove one, or give it another name"
+        raise ArgumentError("losses", said, path)
+    return {"loss": found, **at}
+
+
+def _counts(records: Log, known: Sequence[str]) -> dict[str, float | None]:
+    """The first number of every counter in records."""
     counted = {
-        counter: (number for name in spelt if (same := _spellings(name, known)) for number in _numbers(before, same))
+        counter: (number for name in spelt if (same := _spellings(name, known)) for number in _numbers(records, same))
         for counter, spelt in COUNTERS.items()
     }
-    return {"loss": found, **{counter: next(numbers, None) for counter, numbers in counted.items()}}
+    return {counter: next(numbers, None) for counter, numbers in counted.items()}
 
 
 def _names(log: Log) -> list[str]:

@@ -117,7 +117,7 @@ def decoded(content: bytes) -> str:
 
 def separator(header: str) -> str:
     """The mark between columns: the one that the header has most of."""
-    return max("\t;,", key=header.count)
+    return max("\t;|,", key=header.count)
 
 
 def _text(content: bytes, path: Path) -> str:
@@ -176,7 +176,7 @@ def _ragged(cells: Sequence[str], names: Sequence[str], mark: str) -> str:
     if cells[0].lstrip().startswith("#"):
         return "is a comment: delete the line"
     found = f"{len(cells)} cell{'s' * (len(cells) > 1)}, but the header has {len(names)}"
-    name = {",": "comma", "\t": "tab", ";": "semicolon"}[mark]
+    name = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}[mark]
     if len(cells) < len(names):
         return f"{found}: write a {name} for each empty cell"
     return f"{found}: write decimals with a point, and quote text that contains a {name}"

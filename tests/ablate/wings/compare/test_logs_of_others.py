@@ -208,6 +208,8 @@ LAST = {
     "capitals.txt": "step 5: train loss 3.0, val loss 3.1\nstep 9: train loss NaN, val loss NaN\n",
     "tensor.txt": "step 5 val_loss: 3.1\nstep 9 val_loss: tensor(nan, device='cuda:0')\n",
     "na.csv": "step,val_loss\n5,3.1\n9,N/A\n",
+    "angle.txt": "step 5 val_loss 3.1\nstep 9 val_loss <nan>\n",
+    "query.txt": "step 5 val_loss 3.1\nstep 9 val_loss ?\n",
     "inf.json": '[{"step": 5, "eval_loss": 3.1}, {"step": 9, "eval_loss": Infinity}]',
 }
 
@@ -236,6 +238,10 @@ READ = {
         3.2,
         2,
     ),
+    "bars.csv": ("step|val_loss\n5|3.1\n", 3.1, 5),
+    "latin.log": ("Prüfung: step 5 val_loss 3.1\n".encode("cp1252"), 3.1, 5),
+    "arrow.log": ("step 5 | val_loss -> 3.1\n", 3.1, 5),
+    "numpy.log": ("{'val_loss': np.float64(3.1), 'step': 5}\n", 3.1, 5),
     "header.log": ("INFO [step=1000/1000,epoch=0]\n    val_loss=2.5\n    speed (tokens/s)=1,234\n", 2.5, 1000),
 }
 
@@ -249,10 +255,26 @@ def test_odd_ways_of_writing_are_read(name: str, tmp_path: Path) -> None:
     assert [row[each] for each in ("arm", "seed", "loss", "step")] == [arm, "0", loss, step]
 
 
-def test_a_loss_that_cannot_be_read_is_said(tmp_path: Path) -> None:
-    written(tmp_path, {"pre.csv": "step,val_loss\n5,3.1\n9,3_51\n"})
-    with pytest.raises(ablate.ArgumentError, match="the last val_loss is '3_51', which is no number"):
-        read_logs(f"{tmp_path}/{{arm}}.csv")
+REFUSED = {
+    "pre.csv": ("step,val_loss\n5,3.1\n9,3_51\n", "the last val_loss is '3_51', which is no number"),
+    "comma.log": ("step 5: val loss 3,14\n", "the last val loss is '3,14', which is no number"),
+    "word.log": ("step 5 val_loss 3.1\nstep 9 val_loss: diverged\n", "the last val_loss is 'diverged', which is no"),
+    "line.log": ("step 5 val_loss 3.1 val_loss 2.1\n", "has two values of val_loss at step 5, 2.1 and 3.1: remove one"),
+    "sets.jsonl": (
+        '{"step": 5, "val_loss": 3}\n{"step": 5, "val_loss": 2}\n',
+        "two values of val_loss at step 5, 3 and 2",
+    ),
+    "case.csv": ("step,val_loss,Val_Loss\n5,3,2\n", "two values of val_loss at step 5, 3 and 2"),
+    "wide.log": ("step 5 val_loss 3.1\n".encode("utf-16-le"), "is not text; formats that can be read: JSON"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_loss_that_cannot_be_read_is_said(name: str, tmp_path: Path) -> None:
+    content, said = REFUSED[name]
+    written(tmp_path, {name: content})
+    with pytest.raises(ablate.ArgumentError, match=said):
+        read_logs(f"{tmp_path}/{{arm}}.{name.split('.')[1]}")
 
 
 def test_names_with_punctuation_are_whole(tmp_path: Path) -> None:
@@ -435,7 +457,8 @@ def test_a_pattern_that_is_none_is_one_line(pattern: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "pattern", ["{arm}-s{seed}", "{arm}-s{seed}/checkpoint-*/trainer_state.json", "lightning/{arm}-s{seed}"]
+    "pattern",
+    ["{arm}-s{seed}", "{arm}-s{seed}/checkpoint-*/trainer_state.json", "lightning/{arm}-s{seed}", "deep/{arm}-s{seed}"],
 )
 def test_the_last_of_several_checkpoints_or_versions_is_the_run(pattern: str, tmp_path: Path) -> None:
     for run, last in {"pre-s0": 1000, "pre-s1": 1040}.items():
@@ -445,4 +468,11 @@ def test_the_last_of_several_checkpoints_or_versions_is_the_run(pattern: str, tm
         for version in (9, 10):
             text = f"step,val_loss\n{last if version == 10 else 1},{last / 1000}\n"
             written(tmp_path, {f"lightning/{run}/version_{version}/metrics.csv": text})
+            written(tmp_path, {f"deep/{run}/lightning_logs/version_{version}/metrics.csv": text})
     assert read_logs(f"{tmp_path}/{pattern}").rows() == [("pre", "0", 1.0, 1000.0), ("pre", "1", 1.04, 1040.0)]
+
+
+def test_logs_of_two_kinds_in_a_folder_are_refused(tmp_path: Path) -> None:
+    written(tmp_path, dict.fromkeys(("a-0/train/metrics.csv", "a-0/valid/metrics.csv"), "step,val_loss\n1,3.0\n"))
+    with pytest.raises(ablate.ArgumentError, match=r"has both .*train/metrics\.csv and .*valid/metrics\.csv: let the"):
+        read_logs(f"{tmp_path}/{{arm}}-{{seed}}")
