@@ -13,7 +13,7 @@ import polars as pl
 from pydantic import JsonValue
 
 from ablate.wings.compare.budgets import arms_of, judged_compute, largest, with_budgets
-from ablate.wings.compare.logs_of_others import ended, is_pattern, log_files, read_logs
+from ablate.wings.compare.logs_of_others import ended, is_pattern, read_logs
 from ablate.wings.compare.loss_metrics import facing, notes_on
 from ablate.wings.compare.loss_table import BUDGETS, LossTable, read_table
 from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
@@ -239,18 +239,14 @@ def _look(arms: Sequence[ArmLosses], planned: int | None) -> _Look:
     return _Look(plan[0].alpha, listed, f"{seeds} seeds are no planned look: {when}")
 
 
-def _found(pattern: str, metric: str | None) -> pl.DataFrame:
-    return read_logs(pattern, metric).with_columns(file=pl.Series(log_files(pattern), dtype=pl.String))
-
-
 def found_runs(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, metric: str | None) -> pl.DataFrame:
     """Every run with its last value, as its names and value are found, before anything is judged or left out."""
     is_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
-    return _found(str(losses), metric) if is_logs else read_table(losses, metric).frame
+    return read_logs(str(losses), metric) if is_logs else read_table(losses, metric).frame
 
 
 def _of_logs(pattern: str, metric: str | None) -> LossTable:
-    found = _found(pattern, metric)
+    found = read_logs(pattern, metric)
     frame, notes = ended(found.drop_nulls("loss"))
     for row in found.filter(pl.col("loss").is_null()).iter_rows(named=True):
         notes = (

@@ -8,9 +8,9 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -59,24 +59,14 @@ EXPORTED = re.compile(r"(?P<run>.+) - (?P<metric>.+?)(?P<bound>__(?:MIN|MAX))?")
 
 
 def read(path: Path) -> Log:
-    """The records of a log. Raises ValueError, csv.Error or OSError if it cannot be read."""
-    return reader_of(path)(path)
-
-
-def reader_of(path: Path) -> Callable[[Path], Log]:
-    """The reader of a log, by its name and content."""
+    """The records of a log of any format. Raises ValueError, csv.Error or OSError if it cannot be read."""
     if path.is_dir():
-        return _folder
+        return _folder(path)
     if path.name.startswith("events.out.tfevents"):
-        return _tensorboard
+        return _tensorboard(path)
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if suffix == ".json":
-        return _json
-    if suffix in (".jsonl", ".ndjson"):
-        return _json_lines
-    if suffix == ".wandb":
-        return _wandb
-    return _text if suffix in TEXTS or not suffix else _csv
+    readers = {".json": _json, ".jsonl": _json_lines, ".ndjson": _json_lines, ".wandb": _wandb}
+    return readers.get(suffix, _text if suffix in TEXTS or not suffix else _csv)(path)
 
 
 def _folder(folder: Path) -> Log:
@@ -121,12 +111,13 @@ def _named(path: Path) -> tuple[str, Log]:
     """The name of a run and the history in its `.wandb` file. Raises ValueError."""
     if not HAS_WANDB:
         raise ValueError(UNREAD)
-    from wandb.proto.wandb_internal_pb2 import Record  # noqa: PLC0415 (an extra)
-
+    proto = import_module("wandb.proto.wandb_internal_pb2")
     name, log = "", list[dict[str, object]]()
     # wandb itself reads these files in its service only. After 7 bytes come blocks of 32 KiB with parts of records: a
     # checksum in 4 bytes, the length in 2, the part's place in its record (1: alone, 4: the last), the part.
     content, at, begun = content_of(path), 7, b""
+    if not content.startswith(b":W&B"):
+        raise ValueError("is no log of Weights & Biases")
     while len(content) >= at + 7:
         if (left := BLOCK - at % BLOCK) < 7:
             at += left
@@ -138,7 +129,7 @@ def _named(path: Path) -> tuple[str, Log]:
             raise ValueError(f"is damaged at byte {at}")
         begun += content[at + 7 : end]
         if content[at + 6] in (1, 4):
-            record = Record.FromString(begun)
+            record = proto.Record.FromString(begun)
             name = record.run.display_name or record.run.run_id or name
             found = {".".join(each.nested_key) or each.key: each.value_json for each in record.history.item}
             log += [{key: json.loads(value) for key, value in found.items()}] if found else []

@@ -38,7 +38,7 @@ STEPS = (
 )
 """Names of the step counter in logs, in order of preference; `_step`, W&B's own, counts calls to log."""
 COUNTERS = {"step": STEPS, "epoch": ("epoch", "train epoch", "train/epoch")}
-"""Counters by which a run that ended early is known: steps may be counted anew in each epoch, or not at all."""
+"""Counters that tell when a run ended early: steps may be counted anew in each epoch, or not at all."""
 ALIKE = 0.98
 """Fraction of its arm's last step from which on a run counts as ended."""
 LOSSES = tuple(f"{word}{mark}loss" for word in ("eval", "val", "valid", "validation") for mark in "_/ ")
@@ -68,10 +68,10 @@ def is_pattern(path: str) -> bool:
 
 
 def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
-    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, and the step and epoch at
-    which that was logged (null if the log has none; no column if none has an epoch). A last value that is no number,
-    such as null, NaN or N/A, is NaN: the run has failed. It is null for a run without the metric, if others of its arm
-    have it. If the pattern has `{size}`, also size, and what the log has of flops, tokens and tokens_per_second.
+    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, step and epoch at which it
+    was logged (null if the log has none; no column if none has an epoch), and file. A last value that is no number, such
+    as null, NaN or N/A, is NaN: the run has failed. It is null for a run without the metric, if others of its arm have
+    it. If the pattern has `{size}`, also size, and what the log has of flops, tokens and tokens_per_second.
 
     Args:
         pattern: path with `{arm}` and, if arms have several, `{seed}` and `{size}`; `*` stands for anything else within
@@ -93,12 +93,14 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
         rows.append({"arm": arm, "seed": seed, **last})
         if size:
             rows[-1] |= {"size": size, **{name: _latest(log, known) for name, known in BUDGETS.items()}}
+        rows[-1]["file"] = str(path)
     for arm, error in without.items():
         if all(row["loss"] is None for row in rows if row["arm"] == arm):
             raise error
     types: dict[str, pl.DataType | type[pl.DataType]] = {
         **{"arm": pl.String, "seed": pl.String, "loss": pl.Float64, "step": pl.Float64, "epoch": pl.Float64},
         **({"size": pl.String, **dict.fromkeys(BUDGETS, pl.Float64)} if "{size}" in pattern else {}),
+        "file": pl.String,
     }
     found = pl.DataFrame(rows, schema=types)
     return found if found["epoch"].count() else found.drop("epoch")
@@ -123,15 +125,6 @@ def _in_file(pattern: str) -> tuple[Path | None, str]:
     """The file or folder before a mark, and the pattern of the names of its runs; neither for a pattern of paths."""
     file, _, names = pattern.rpartition(IN_FILE)
     return (Path(file), names) if file and "{arm}" in names and Path(file).exists() else (None, pattern)
-
-
-def log_files(pattern: str) -> list[str]:
-    """The file of every run that a pattern names, in order of arm, seed and size."""
-    file, _ = _in_file(pattern)
-    paths = (
-        [path for _, path in sorted(log_paths(pattern).items())] if file is None else [f for _, f, _ in _logs(pattern)]
-    )
-    return [str(path) for path in paths]
 
 
 def log_paths(pattern: str) -> dict[Run, Path]:
