@@ -211,8 +211,8 @@ FIRST_LOOK = 3
 """Fewest seeds at which a growing table is judged."""
 WITHHELD: dict[str, Any] = {"low": None, "high": None, "p": None, "detectable": None, "verdict": "no verdict"}
 RERUN = (
-    "judge a table once: judged anew with every seed from 3 to 10, until a difference shows, it shows a false one in "
-    "12 to 15 % of cases; --planned-seeds N gives a growing table looks that share the 5 %"
+    "judge a table once: adding seeds from 3 to 10 until a difference shows finds a false one in 12 to 15 % of cases; "
+    "--planned-seeds N divides the 5 % among planned looks at a growing table"
 )
 
 
@@ -254,7 +254,7 @@ def _of_logs(pattern: str, metric: str | None) -> LossTable:
             f"seed {row['seed']} of {row['arm']} is left out: its log has no {metric or 'validation loss'}",
         )
     if "{seed}" not in pattern:
-        notes = ("the pattern has no {seed}: each match counts as an arm with one seed", *notes)
+        notes = ("the pattern has no {seed}: every match counts as seed 0 of its arm", *notes)
     return LossTable(frame, metric or "loss", notes)
 
 
@@ -353,7 +353,7 @@ def _notes(arms: list[ArmLosses], baseline: str) -> list[str]:
     if untried:
         notes.append(f"{', '.join(untried)}: judged at a rate that was not tried in tuning")
     if not all(arm.tuning for arm in arms):
-        notes.append("not every arm has tuning runs: verdicts hold at the rates used, not at each arm's best")
+        notes.append("not every arm has tuning runs: verdicts hold at the learning rates used, not at each arm's best")
     return notes
 
 

@@ -69,8 +69,8 @@ def is_pattern(path: str) -> bool:
 
 def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
     """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, step and epoch at which it
-    was logged (null if the log has none; no column if none has an epoch), and file. A last value that is no number, such
-    as null, NaN or N/A, is NaN: the run has failed. It is null for a run without the metric, if others of its arm have
+    was logged (null if the log has none; no column if none has an epoch), and file. A last value that is no number, as
+    null, NaN or N/A, is NaN: the run has failed. It is null for a run without the metric, if others of its arm have
     it. If the pattern has `{size}`, also size, and what the log has of flops, tokens and tokens_per_second.
 
     Args:

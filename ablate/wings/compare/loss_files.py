@@ -84,7 +84,8 @@ def _file(path: Path) -> Table:
     suffix = Path(path.stem if is_packed else path.name).suffix.lower()
     if suffix not in TEXTS and (is_packed or suffix != ".parquet"):
         known = f"{', '.join(TEXTS)} (or one of these with .gz) or .parquet"
-        raise ArgumentError("losses", f"expected a file that ends in {known}, or - for CSV from standard input", path)
+        other = "- for CSV from standard input, or a pattern with {arm} that names logs"
+        raise ArgumentError("losses", f"expected a file that ends in {known}, {other}", path)
     try:
         if suffix == ".parquet":
             check_regular(path)

@@ -109,7 +109,8 @@ def _missing(name: str, metric: str | None, table: Table) -> ArgumentError:
         )
     if metric and name == "loss":
         return ArgumentError("metric", f"no column of that name{did_you_mean(metric, table.names)}; {known}", metric)
-    other = "; to judge another column, give its name as the metric" if name == "loss" and not table.remedy else ""
+    remedies = {"loss": "to judge another column, give its name as the metric", "seed": "0 is the seed of a single run"}
+    other = f"; {remedies[name]}" if name in remedies and not table.remedy else ""
     return ArgumentError("losses", f"no column `{name}`{did_you_mean(name, table.names)}; {known}{other}")
 
 
