@@ -137,6 +137,11 @@ def test_each_command_loads_what_it_needs(command: str, loads: set[str], tmp_pat
     assert heavy_after(command, tmp_path / "runs") == loads
 
 
+def test_comparing_losses_loads_no_torch(tmp_path: Path) -> None:
+    (tmp_path / "losses.csv").write_text("arm,seed,loss\na,0,3.0\na,1,3.1\nb,0,3.2\nb,1,3.4\n")
+    assert heavy_after(f"compare {tmp_path}/losses.csv", tmp_path) == {"polars", "scipy"}
+
+
 def test_help_loads_nothing_heavy() -> None:
     statement = (
         "import ablate.cli\ntry: ablate.cli.main(['--help'])\nexcept SystemExit as e: assert e.code in (0, None)\n"

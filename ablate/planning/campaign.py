@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 
-from ablate.planning.foresight import looks
 from ablate.planning.grid import grid
 from ablate.planning.known_rates import NO_STARTS, Starts
 from ablate.planning.ladder import Axis, axis, refuse_unlike
@@ -21,6 +20,7 @@ from ablate.study.arms import Arm
 from ablate.study.space import Space
 from ablate.study.study import Study, StudyError
 from ablate.study.tune_spec import BELOW, FINE, Pass, TuneSpec, rates_alone, rates_around
+from reports.judge.verdicts import looks
 from store.documents import SearchStart, StudyLook
 from store.documents.tuning import RATE
 

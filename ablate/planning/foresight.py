@@ -9,7 +9,6 @@ from ablate.readable import clock
 from ablate.study.tune_spec import TuneSpec
 from reports.judge.noise import Noise
 from store import Store
-from store.documents import StudyLook
 from store.documents.length import STEPS, TOKENS_PER_PARAMETER, wanting
 from store.documents.shell import budget_option, fresh_seeds
 from store.documents.study import UNJUDGED
@@ -193,34 +192,3 @@ def seeds_line(plan: Plan) -> str | None:
     if len(plan.arms) < 2 or fewest >= FEWEST_SEEDS:
         return None
     return "no verdicts: estimating the noise between seeds needs at least two (--set seeds=3)"
-
-
-# Sequential looks: when a study that adds seeds in rounds tests its results, and the level that each look spends.
-#
-# Repeating a test until it is significant finds something sooner or later. Here every look k has its own level α_k with
-# Σ α_k = 0.05, fixed before the first seed is trained. By the union bound, the probability of any false verdict is at
-# most 0.05, however the looks depend on each other and whenever the study stops.
-
-ALPHA = 0.05
-WORTH_A_LOOK = 1.25
-"""Smallest factor between the seeds of the last two looks: a closer look would cost more level than it adds data."""
-
-
-def looks(start: int, cap: int) -> tuple[StudyLook, ...]:
-    """Looks at `start` seeds, at about half as many again each time (3, 5, 8, 12, 18 …), and last at `cap`.
-
-    The level is split evenly. A smaller share for the early looks, as is common with hundreds of observations, would
-    make them useless: Student's t with two degrees of freedom must exceed 9.9 at α = 0.01, and 22 at 0.002. The price
-    is paid at the cap: with looks at 3, 5, 8, 12 and 18 seeds a true difference of one standard deviation is found 91
-    times in 100, after 12 seeds on average; one test of 18 seeds finds it 98 times.
-
-    Raises ValueError unless 2 ≤ start ≤ cap: one seed has no scatter.
-    """
-    if not 2 <= start <= cap:
-        raise ValueError(f"needs 2 ≤ first look ≤ cap, not {start} and {cap}")
-    counts = [start]
-    while counts[-1] < cap:
-        counts.append((3 * counts[-1] + 1) // 2)
-    early = [count for count in counts if count * WORTH_A_LOOK <= cap]
-    seeds = [*early, cap]
-    return tuple(StudyLook(seeds=count, alpha=ALPHA / len(seeds)) for count in seeds)

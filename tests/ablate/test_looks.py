@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ablate.planning.foresight import looks
+from reports.judge.verdicts import looks
 
 
 @pytest.mark.parametrize(

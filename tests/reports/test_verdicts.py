@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.planning.foresight import looks
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.summary import open_arms
 from reports.judge.findings.verdicts import compare, decide
+from reports.judge.verdicts import looks
 from reports.page.wording import finding_words, method_words
 from store.documents import LedgerRecord
 from tests.moderated import moderated

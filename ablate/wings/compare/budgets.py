@@ -206,7 +206,7 @@ def _notes(
     for origin, noise in origins.items():
         free = f"{noise.freedom:.0f} degree{'s' * (round(noise.freedom) != 1)} of freedom"
         notes.append(f"noise of one run: {100 * noise.sd:.2g} % of its loss, from {origin} ({free})")
-    if "tokens_per_second" in runs.columns:
+    if "tokens_per_second" in runs.columns and runs["tokens_per_second"].count():
         notes.append(
             "speeds count as exact"
             if has_speeds

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from pydantic import JsonValue
 
-from ablate.planning.foresight import ALPHA, looks
 from ablate.wings.compare.budgets import arms_of, judged_compute, largest, with_budgets
-from ablate.wings.compare.logs_of_others import ended, is_pattern, log_files, read_logs
+from ablate.wings.compare.logs_of_others import ended, is_pattern, read_logs
 from ablate.wings.compare.loss_metrics import facing, notes_on
 from ablate.wings.compare.loss_table import BUDGETS, LossTable, read_table
 from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
+from reports.judge.verdicts import ALPHA, looks
 from reports.page.wording.arm_names import listed_seeds
 from store.documents import JsonObject
 from store.errors import ArgumentError
@@ -211,8 +211,8 @@ FIRST_LOOK = 3
 """Fewest seeds at which a growing table is judged."""
 WITHHELD: dict[str, Any] = {"low": None, "high": None, "p": None, "detectable": None, "verdict": "no verdict"}
 RERUN = (
-    "judge a table once: judged anew with every seed from 3 to 10, until a difference shows, it shows a false one in "
-    "12 to 15 % of cases; --planned-seeds N gives a growing table looks that share the 5 %"
+    "judge a table once: adding seeds from 3 to 10 until a difference shows finds a false one in 12 to 15 % of cases; "
+    "--planned-seeds N divides the 5 % among planned looks at a growing table"
 )
 
 
@@ -239,20 +239,22 @@ def _look(arms: Sequence[ArmLosses], planned: int | None) -> _Look:
     return _Look(plan[0].alpha, listed, f"{seeds} seeds are no planned look: {when}")
 
 
-def _found(pattern: str, metric: str | None) -> pl.DataFrame:
-    return read_logs(pattern, metric).with_columns(file=pl.Series(log_files(pattern), dtype=pl.String))
-
-
 def found_runs(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, metric: str | None) -> pl.DataFrame:
     """Every run with its last value, as its names and value are found, before anything is judged or left out."""
     is_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
-    return _found(str(losses), metric) if is_logs else read_table(losses, metric).frame
+    return read_logs(str(losses), metric) if is_logs else read_table(losses, metric).frame
 
 
 def _of_logs(pattern: str, metric: str | None) -> LossTable:
-    frame, notes = ended(_found(pattern, metric))
+    found = read_logs(pattern, metric)
+    frame, notes = ended(found.drop_nulls("loss"))
+    for row in found.filter(pl.col("loss").is_null()).iter_rows(named=True):
+        notes = (
+            *notes,
+            f"seed {row['seed']} of {row['arm']} is left out: its log has no {metric or 'validation loss'}",
+        )
     if "{seed}" not in pattern:
-        notes = ("the pattern has no {seed}: each match counts as an arm with one seed", *notes)
+        notes = ("the pattern has no {seed}: every match counts as seed 0 of its arm", *notes)
     return LossTable(frame, metric or "loss", notes)
 
 
@@ -351,7 +353,7 @@ def _notes(arms: list[ArmLosses], baseline: str) -> list[str]:
     if untried:
         notes.append(f"{', '.join(untried)}: judged at a rate that was not tried in tuning")
     if not all(arm.tuning for arm in arms):
-        notes.append("not every arm has tuning runs: verdicts hold at the rates used, not at each arm's best")
+        notes.append("not every arm has tuning runs: verdicts hold at the learning rates used, not at each arm's best")
     return notes
 
 

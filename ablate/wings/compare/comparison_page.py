@@ -149,7 +149,11 @@ def _ranked(found: LossComparison, style: Mapping[str, ArmStyle]) -> Ranked:
         rows.append(RankedRow(row["arm"], row["arm"], "", verdict, value, said, note, mine, aside=aside))
     rows.sort(key=lambda row: (row.difference is None, row.difference.mean if row.difference else 0.0))
     if by_compute:
-        sides, unit, plotted = ("less compute", "more compute"), "effective compute", "compute for the same loss (%)"
+        sides, unit, plotted = (
+            ("% less compute", "% more compute"),
+            "effective compute",
+            "compute for the same loss (%)",
+        )
     else:
         sides = ("higher", "lower") if found.higher_is_better else ("lower", "higher")
         sides = (f"{sides[0]} {found.metric}", f"{sides[1]} {found.metric}")
@@ -315,6 +319,8 @@ def _trade_off(found: LossComparison, style: Mapping[str, ArmStyle], cost: Cost)
 def _tables(found: LossComparison) -> Iterator[Table]:
     if found.compute.height:
         yield frame_table(compute_words.HEADING, compute_words.table(found.compute), 2)
+        if not found.contrasts["p"].count():
+            return
     rows = [
         (
             row["arm"],

@@ -7,8 +7,11 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable
+import zlib
 from contextlib import suppress
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +20,27 @@ from store.errors import ArgumentError
 
 Log = list[dict[str, object]]
 TEXTS = (".txt", ".log", ".out")
-WANDB_SUMMARY = "wandb-summary.json"
-IN_FOLDERS = (
-    *("trainer_state.json", WANDB_SUMMARY, f"files/{WANDB_SUMMARY}", "events.out.tfevents*", "metrics.csv"),
-    *("checkpoint-*/trainer_state.json", "version_*/metrics.csv", "version_*/events.out.tfevents*"),
+IN_FOLDERS = ("trainer_state.json", "*.wandb", "wandb-summary.json", "events.out.tfevents*", "metrics.csv")
+"""Logs of a run that is named by its folder, in order of preference."""
+DEEPEST = 3
+"""Levels below such a folder on which logs are looked for: `lightning_logs/version_0/metrics.csv`."""
+NUMBER = r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)"
+GONE = r"(?i:[-+]?(?:nan|inf(?:inity)?)|[-+]?1\.#\w+|n/?a|none|null|-{3,}|\*{3,}|\?+)"
+VALUE = re.compile(
+    r"([\s:=\[(<'\"])(?=[-+.0-9nNiI*?])"
+    rf"([-+]?(?:[0-9]+(?:[.,][0-9]+)*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[kKmMbBgGtT]?|{GONE})(?!\w|\.?#)",
+    re.ASCII,
 )
-"""Logs of a run that is named by its folder, in order of preference. Of several, the one with the highest number."""
-_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
-_GONE = r"[-+]?(?:nan|inf)\w*|[-+]?1\.#\w+|n/a|none|null|-{3,}|\*{3,}"
-_WORD = r"[^\s:=,;\[\]{}()'\"]{0,80}"
-NAMED = re.compile(
-    rf"([A-Za-z_]{_WORD}(?:\([^\s()]{{1,20}}\))?(?: [A-Za-z_]{_WORD}(?:\([^\s()]{{1,20}}\))?){{0,5}}?)"
-    rf"['\"]?(?:\s*[:=]\s*|\s+(?:is\s+)?)[\[(]?(?:tensor\(\s*)?({_GONE}|{_NUMBER}[kmbgt]?)(?!\w|\.\d)",
-    re.IGNORECASE,
-)
-"""`val loss 3.28`, `eval/c4-validation/loss=3.28`, `val_loss: tensor(nan)`."""
+"""The mark before a value in text, and the value: `3.28`, `1,234`, `0.4B`, `NaN`, and `3,28`, which is no number."""
+_WORD = r"[A-Za-z_][^\s:=,;\[\]{}()'\"]{0,80}(?:[(\[][^\s()\[\]]{1,20}[)\]])?"
+_WORDS = rf"(?<![A-Za-z_])({_WORD}(?: {_WORD}){{0,5}}?)['\"]?"
+NAME = re.compile(rf"{_WORDS}(?:\s*(?:[:=→]|->)\s*|\s+(?:is\s+)?)[\[(<]?['\"]?(?:[A-Za-z_][\w.]*\(\s*)?['\"]?", re.I)
+"""A name and what stands between it and its value: `val loss `, `eval/c4-validation/loss=`, `'val_loss': tensor(`."""
+WORDED = re.compile(rf"{_WORDS}\s*[:=]\s*['\"]?([A-Za-z]\w*)(?=[\s,;'\"]|$)", re.I)
+"""A name whose value is a word: `val_loss: diverged`."""
+SECOND = ", the second"
+COUNTED = re.compile(r"\s*/\s*\d+(?![\d/])")
+"""What follows a counter: `[500/10000]`."""
 PREAMBLE = re.compile(r"^(?:(?:debug|info|warning|error|v?\d[\d.]*) +)+", re.IGNORECASE)
 """Words before a name that a logger prints: a level, a version."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -39,53 +48,52 @@ VALIDATES = re.compile(
     r"(?:.* )?(?:validate|validation|valid|val|evaluate|evaluation|eval) (step|iter|iteration|epoch)", re.I
 )
 """The first name of a line that is about validation: `validate step: 20  loss: 3.1`."""
+BARE = "n/N"
 FORMATS = "JSON, JSON lines, CSV, TSV, text, event files of TensorBoard, and any of the text files as .gz"
-UNSENT = (
-    "is a log of Weights & Biases that was not sent: `wandb sync FOLDER` sends it, and its charts can then be exported "
-    "as CSV; or give the run's files/wandb-summary.json"
+UNREAD = (
+    "is a log of Weights & Biases, which needs wandb: pip install wandb; or `wandb sync FOLDER` sends it, and its "
+    "charts can then be exported as CSV"
 )
 EXPORTED = re.compile(r"(?P<run>.+) - (?P<metric>.+?)(?P<bound>__(?:MIN|MAX))?")
 """A column of a chart that the pages of Weights & Biases export."""
 
 
 def read(path: Path) -> Log:
-    """The records of a log. Raises ValueError, csv.Error or OSError if it cannot be read."""
-    return reader_of(path)(path)
-
-
-def reader_of(path: Path) -> Callable[[Path], Log]:
-    """The reader of a log, by its name and content."""
+    """The records of a log of any format. Raises ValueError, csv.Error or OSError if it cannot be read."""
     if path.is_dir():
-        return _folder
+        return _folder(path)
     if path.name.startswith("events.out.tfevents"):
-        return _tensorboard
+        return _tensorboard(path)
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if suffix == ".json":
-        return _json
-    if suffix in (".jsonl", ".ndjson"):
-        return _json_lines
-    if suffix == ".wandb":
-        return _unsent
-    return _text if suffix in TEXTS or not suffix else _csv
+    readers = {".json": _json, ".jsonl": _json_lines, ".ndjson": _json_lines, ".wandb": _wandb}
+    return readers.get(suffix, _text if suffix in TEXTS or not suffix else _csv)(path)
 
 
 def _folder(folder: Path) -> Log:
-    for pattern in IN_FOLDERS:
-        if found := sorted(folder.glob(pattern), key=by_number):
-            return read(found[-1])
-    if any(folder.glob("*.wandb")):
-        raise ValueError(UNSENT)
-    raise ValueError(f"the folder has none of {', '.join(IN_FOLDERS)}")
+    """The uppermost log in a folder; of several, such as `checkpoint-500` and `checkpoint-1000`, that of the highest
+    number."""
+    is_unread = False
+    for depth in range(DEEPEST + 1):
+        for pattern in IN_FOLDERS:
+            found = sorted({path.resolve() for path in folder.glob("*/" * depth + pattern)}, key=by_number)
+            if found and pattern == "*.wandb" and not HAS_WANDB:
+                is_unread = True
+            elif found:
+                if other := next((path for path in found if not differ_by_numbers(path, found[-1])), None):
+                    raise ValueError(f"has both {other} and {found[-1]}: let the pattern name one of them")
+                return read(found[-1])
+    raise ValueError(UNREAD if is_unread else f"the folder has none of {', '.join(IN_FOLDERS)}")
 
 
-def _unsent(path: Path) -> Log:
-    raise ValueError(UNSENT)
-
-
-def exported(path: Path) -> dict[str, Log]:
-    """The logs of the runs in a CSV that a page of Weights & Biases exports: columns `Step`, `run - metric`, and their
-    `__MIN` and `__MAX`."""
+def of_runs(path: Path) -> dict[str, Log]:
+    """The logs in a CSV that a page of Weights & Biases exports, by the names of their runs: columns `Step`,
+    `run - metric`, and their `__MIN` and `__MAX`. Or those of the runs in a folder that wandb wrote."""
     logs: dict[str, Log] = {}
+    if path.is_dir():
+        for file in sorted(path.glob("*run-*/*.wandb"), key=by_number):
+            name, log = _named(file)
+            logs.setdefault(name, []).extend(log)
+        return logs
     for record in _csv(path):
         rest = {name: value for name, value in record.items() if " - " not in name}
         for name, value in record.items():
@@ -95,9 +103,54 @@ def exported(path: Path) -> dict[str, Log]:
     return logs
 
 
+def _wandb(path: Path) -> Log:
+    return _named(path)[1]
+
+
+def _named(path: Path) -> tuple[str, Log]:
+    """The name of a run and the history in its `.wandb` file. Raises ValueError."""
+    if not HAS_WANDB:
+        raise ValueError(UNREAD)
+    proto = import_module("wandb.proto.wandb_internal_pb2")
+    name, log = "", list[dict[str, object]]()
+    # wandb itself reads these files in its service only. After 7 bytes come blocks of 32 KiB with parts of records: a
+    # checksum in 4 bytes, the length in 2, the part's place in its record (1: alone, 4: the last), the part.
+    content, at, begun = content_of(path), 7, b""
+    if not content.startswith(b":W&B"):
+        raise ValueError("is no log of Weights & Biases")
+    while len(content) >= at + 7:
+        if (left := BLOCK - at % BLOCK) < 7:
+            at += left
+            continue
+        end = at + 7 + int.from_bytes(content[at + 4 : at + 6], "little")
+        if len(content) < end:  # a run that was killed leaves part of a record
+            break
+        if zlib.crc32(content[at + 6 : end]) != int.from_bytes(content[at : at + 4], "little"):
+            raise ValueError(f"is damaged at byte {at}")
+        begun += content[at + 7 : end]
+        if content[at + 6] in (1, 4):
+            record = proto.Record.FromString(begun)
+            name = record.run.display_name or record.run.run_id or name
+            found = {".".join(each.nested_key) or each.key: each.value_json for each in record.history.item}
+            log += [{key: json.loads(value) for key, value in found.items()}] if found else []
+            begun = b""
+        at = end
+    return name, log
+
+
+BLOCK = 2**15
+HAS_WANDB = find_spec("wandb") is not None
+"""Whether the history of a run can be read; its summary does not tell at which step its loss was logged."""
+
+
 def by_number(path: Path) -> tuple[list[int], str]:
     """Sort key: `checkpoint-1000` after `checkpoint-500`."""
     return [int(number) for number in re.findall(r"\d+", str(path))], str(path)
+
+
+def differ_by_numbers(one: Path, other: Path) -> bool:
+    """Whether two paths are equal but for numbers: `checkpoint-500` and `checkpoint-1000` of one run."""
+    return re.sub(r"\d+", "0", str(one)) == re.sub(r"\d+", "0", str(other))
 
 
 def _json(path: Path) -> Log:
@@ -185,21 +238,50 @@ def _csv(path: Path) -> Log:
 
 
 def _text(path: Path) -> Log:
-    """A record per line, of the names on it; of equal names, the first."""
+    """A record per line, of the names on it; the second of two equal names has that added. A counter without a name, as
+    in `[500/10000]`, is called `n/N`."""
     log: Log = []
-    for line in COLOURS.sub("", _content(path)).splitlines():
-        record: dict[str, object] = {}
-        named = [(PREAMBLE.sub("", name) if " " in name else name, value) for name, value in NAMED.findall(line)]
-        if named and (counter := VALIDATES.fullmatch(named[0][0])):
-            named = [(counter[1], named[0][1]), *((f"val {name}", value) for name, value in named[1:])]
-        for name, value in named:
-            record.setdefault(name, value)
-        log += [record] if record else []
-    return log
+    prefix, is_first = "", True
+    parts = VALUE.split(COLOURS.sub("", _content(path)))
+    for before, mark, value, after in zip(parts[::3], parts[1::3], parts[2::3], parts[3::3], strict=False):
+        is_new, name, worded = _named_in(before, mark)
+        log += worded
+        if is_new or worded or not log:
+            log.append({})
+        if is_new:
+            prefix, is_first = "", True
+        if name is None:
+            if not COUNTED.match(after):
+                continue
+            name = BARE
+        elif is_first and (counter := VALIDATES.fullmatch(name)):
+            name, prefix = counter[1], "val "
+        else:
+            name = prefix + name
+        is_first = False
+        if log[-1].setdefault(name, value) != value:
+            log[-1].setdefault(name + SECOND, value)
+    return [record for record in [*log, *_named_in(parts[-1], "")[2]] if record]
+
+
+@lru_cache(2**14)  # lines of one kind have the same text between their values
+def _named_in(before: str, mark: str) -> tuple[bool, str | None, Log]:
+    """Of the text before a value: whether a line begins in it, the name at its end, and records of names whose values
+    are words."""
+    lines = f"{before}{mark}|".splitlines()
+    line = lines[-1][:-1]
+    names = (NAME.fullmatch(line, start.start()) for start in re.finditer("(?<![A-Za-z_])[A-Za-z_]", line))
+    found = next(filter(None, names), None)
+    name = found and (PREAMBLE.sub("", found[1]) if " " in found[1] else found[1])
+    return len(lines) > 1, name, [{each[1]: each[2]} for each in WORDED.finditer(before + mark)]
 
 
 def _content(path: Path) -> str:
+    content = content_of(path)
     try:
-        return decoded(content_of(path))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"is not text; formats that can be read: {FORMATS}") from error
+        text = decoded(content)
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")  # numbers are the same in all of these
+    if "\0" in text:
+        raise ValueError(f"is not text; formats that can be read: {FORMATS}")
+    return text

@@ -10,21 +10,35 @@ import csv
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import polars as pl
 
-from ablate.wings.compare.log_readers import Log, by_number, exported, read
+from ablate.wings.compare.log_readers import (
+    BARE,
+    GONE,
+    NUMBER,
+    SECOND,
+    Log,
+    by_number,
+    differ_by_numbers,
+    of_runs,
+    read,
+)
 from store.errors import ArgumentError, reason_of
 from zoo.errors import did_you_mean
 
-NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
-NO_NUMBER = re.compile(r"(?:tensor\()?\s*(?:[-+]?(?:nan|inf|1\.#)|n/?a$|none$|null$|-{3,}$|\*{3,}$).*", re.IGNORECASE)
+NO_NUMBER = re.compile(rf"(?:tensor\(\s*)?{GONE}(?!\w).*")
 """Values of a loss that has diverged, however it is written."""
-STEPS = ("global_step", "global step", "train/global_step", "trainer/global_step", "step", "iter", "iteration", "_step")
+STEPS = (
+    *("global_step", "global step", "train/global_step", "trainer/global_step", "step", "iter", "iteration", "_step"),
+    BARE,
+)
 """Names of the step counter in logs, in order of preference; `_step`, W&B's own, counts calls to log."""
+COUNTERS = {"step": STEPS, "epoch": ("epoch", "train epoch", "train/epoch")}
+"""Counters that tell when a run ended early: steps may be counted anew in each epoch, or not at all."""
 ALIKE = 0.98
 """Fraction of its arm's last step from which on a run counts as ended."""
 LOSSES = tuple(f"{word}{mark}loss" for word in ("eval", "val", "valid", "validation") for mark in "_/ ")
@@ -32,7 +46,7 @@ LOSSES = tuple(f"{word}{mark}loss" for word in ("eval", "val", "valid", "validat
 Run: TypeAlias = tuple[str, str, str]
 """Arm, seed (0 without `{seed}`) and size (empty without `{size}`)."""
 IN_FILE = "#"
-"""Mark between a file of Weights & Biases and the pattern of the names of its runs."""
+"""Mark between what Weights & Biases wrote and the pattern of the names of its runs."""
 BUDGETS = {
     "flops": ("flops", "total_flos", "total_flops", "training_flops"),
     "tokens": (
@@ -54,9 +68,10 @@ def is_pattern(path: str) -> bool:
 
 
 def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
-    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, and the step at which that
-    was logged (null if the log has none). A last value that is no number, such as null, NaN or N/A, is NaN: the run has
-    failed. If the pattern has `{size}`, also size, and what the log has of flops, tokens and tokens_per_second.
+    """Last value of a metric in every log that a pattern names, as a frame: arm, seed, loss, step and epoch at which it
+    was logged (null if the log has none; no column if none has an epoch), and file. A last value that is no number, as
+    null, NaN or N/A, is NaN: the run has failed. It is null for a run without the metric, if others of its arm have
+    it. If the pattern has `{size}`, also size, and what the log has of flops, tokens and tokens_per_second.
 
     Args:
         pattern: path with `{arm}` and, if arms have several, `{seed}` and `{size}`; `*` stands for anything else within
@@ -67,19 +82,28 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
         metric: its name in the logs; None: the first known of `LOSSES`, such as `eval_loss` or `val/loss`.
 
     Raises:
-        ArgumentError: nothing matches, a file cannot be read, or it has no such metric.
+        ArgumentError: nothing matches, a file cannot be read, or no run of an arm has the metric.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
+    without: dict[str, ArgumentError] = {}
     for (arm, seed, size), path, log in _logs(pattern):
-        loss, step = _last(log, path, metric)
-        rows.append({"arm": arm, "seed": seed, "loss": loss, "step": step})
+        last = _last(log, path, metric)
+        if last["loss"] is None:
+            without.setdefault(arm, _without(metric, log, path))
+        rows.append({"arm": arm, "seed": seed, **last})
         if size:
             rows[-1] |= {"size": size, **{name: _latest(log, known) for name, known in BUDGETS.items()}}
+        rows[-1]["file"] = str(path)
+    for arm, error in without.items():
+        if all(row["loss"] is None for row in rows if row["arm"] == arm):
+            raise error
     types: dict[str, pl.DataType | type[pl.DataType]] = {
-        **{"arm": pl.String, "seed": pl.String, "loss": pl.Float64, "step": pl.Float64},
+        **{"arm": pl.String, "seed": pl.String, "loss": pl.Float64, "step": pl.Float64, "epoch": pl.Float64},
         **({"size": pl.String, **dict.fromkeys(BUDGETS, pl.Float64)} if "{size}" in pattern else {}),
+        "file": pl.String,
     }
-    return pl.DataFrame(rows, schema=types)
+    found = pl.DataFrame(rows, schema=types)
+    return found if found["epoch"].count() else found.drop("epoch")
 
 
 def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
@@ -88,28 +112,19 @@ def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
     if file is None:
         yield from ((run, path, _read(path, read)) for run, path in sorted(log_paths(pattern).items()))
         return
-    logs, text = _read(file, exported), _as_regex(names)
+    logs, text = _read(file, of_runs), _as_regex(names)
     found = {name: named.groupdict() for name in logs if (named := re.fullmatch(text, name))}
     if not found:
-        known = f"it has runs {', '.join(list(logs)[:6])}" if logs else "it has no column such as `run - eval/loss`"
+        known = f"it has runs {', '.join(list(logs)[:6])}" if logs else "it has no run of Weights & Biases"
         raise ArgumentError("losses", f"no run matches {names}; {known}", file)
     runs = {(of["arm"], of.get("seed") or "0", of.get("size") or ""): name for name, of in found.items()}
     yield from ((run, file, logs[name]) for run, name in sorted(runs.items()))
 
 
 def _in_file(pattern: str) -> tuple[Path | None, str]:
-    """The file before a mark, and the pattern of the names of its runs; no file for a pattern of paths."""
+    """The file or folder before a mark, and the pattern of the names of its runs; neither for a pattern of paths."""
     file, _, names = pattern.rpartition(IN_FILE)
-    return (Path(file), names) if file and "{arm}" in names and Path(file).is_file() else (None, pattern)
-
-
-def log_files(pattern: str) -> list[str]:
-    """The file of every run that a pattern names, in order of arm, seed and size."""
-    file, _ = _in_file(pattern)
-    paths = (
-        [path for _, path in sorted(log_paths(pattern).items())] if file is None else [f for _, f, _ in _logs(pattern)]
-    )
-    return [str(path) for path in paths]
+    return (Path(file), names) if file and "{arm}" in names and Path(file).exists() else (None, pattern)
 
 
 def log_paths(pattern: str) -> dict[Run, Path]:
@@ -118,7 +133,7 @@ def log_paths(pattern: str) -> dict[Run, Path]:
     for run, path in matches(pattern):
         other = paths.get(run, path)
         paths[run] = max(other, path, key=by_number)
-        if other != path and not _differ_by_numbers(other, path):
+        if other != path and not differ_by_numbers(other, path):
             remedy = "narrow the pattern to one of them" if "{seed}" in pattern else "add {seed} to the pattern"
             raise ArgumentError("losses", f"{other} and {path} are both seed {run[1]} of {run[0]}: {remedy}", pattern)
     if not paths:
@@ -133,23 +148,28 @@ def ended(logs: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     may differ by a few calls, hence `ALIKE`.
     """
     sizes = [name for name in ("size", "params") if name in logs.columns]
-    furthest = pl.col("step").max().over([name for name in ("arm", "split", *sizes) if name in logs.columns])
-    short = ((pl.col("step") < ALIKE * furthest) & pl.col("loss").is_finite()).fill_null(False)
-    left_out = logs.with_columns(furthest=furthest).filter(short)
-    said = tuple(
+    counters = [name for name in COUNTERS if name in logs.columns]
+    run = [name for name in ("arm", "split", *sizes) if name in logs.columns]
+    logs = logs.with_columns(pl.col(name).max().over(run).alias(f"last {name}") for name in counters)
+    early = {name: (pl.col(name) < ALIKE * pl.col(f"last {name}")).fill_null(False) for name in counters}
+    short = pl.any_horizontal(early.values()) & pl.col("loss").is_finite().fill_null(False)
+    by = pl.coalesce(pl.when(is_early).then(pl.lit(name)) for name, is_early in early.items())
+    said = [
         f"seed {row['seed']} of {row['arm']}{' at ' + str(row[sizes[0]]) if sizes else ''} is left out: its loss is of "
-        f"step {row['step']:g} of {row['furthest']:g}"
-        for row in left_out.iter_rows(named=True)
-    )
-    kept = logs.filter(~short)
-    last = kept.filter(pl.col("loss").is_finite()).group_by("arm", maintain_order=True).agg(pl.col("step").max())
-    steps = dict(last.drop_nulls().iter_rows())
-    if steps and not sizes and min(steps.values()) < ALIKE * max(steps.values()):
-        ends = ", ".join(f"{step:g} ({arm})" for arm, step in steps.items())
-        said = (f"the arms' losses are of different steps: {ends}", *said)
-    if unknown := kept.filter(pl.col("step").is_null() & pl.col("loss").is_finite()).height:
-        said = (*said, f"runs without a step, so that none is known to have ended: {unknown}")
-    return kept, said
+        f"{row['by']} {row[row['by']]:g} of {row['last ' + row['by']]:g}"
+        for row in logs.filter(short).with_columns(by=by).iter_rows(named=True)
+    ]
+    kept = logs.filter(~short).drop(f"last {name}" for name in counters)
+    finite = kept.filter(pl.col("loss").is_finite())
+    for name in counters if not sizes else ():
+        ends = dict(finite.group_by("arm", maintain_order=True).agg(pl.col(name).max()).drop_nulls().iter_rows())
+        if ends and min(ends.values()) < ALIKE * max(ends.values()):
+            listed = ", ".join(f"{end:g} ({arm})" for arm, end in ends.items())
+            said.insert(0, f"the arms' losses are of different {name}s: {listed}")
+            break
+    if unknown := finite.filter(pl.all_horizontal(pl.col(counters).is_null())).height:
+        said.append(f"runs without a step, so that none is known to have ended: {unknown}")
+    return kept, tuple(said)
 
 
 def matches(pattern: str) -> Iterator[tuple[Run, Path]]:
@@ -183,11 +203,6 @@ def _as_regex(pattern: str) -> str:
     return text
 
 
-def _differ_by_numbers(one: Path, other: Path) -> bool:
-    """Whether two paths are equal but for numbers: `checkpoint-500` and `checkpoint-1000` of one run."""
-    return re.sub(r"\d+", "0", str(one)) == re.sub(r"\d+", "0", str(other))
-
-
 T = TypeVar("T")
 
 
@@ -215,30 +230,41 @@ def _amount(value: object) -> float | None:
     return number * unit if number is not None and unit else number
 
 
-def _last(log: Log, path: Path, metric: str | None) -> tuple[float, float | None]:
-    """The last value of the metric in a log, and the step at which it was logged, None if the log has no steps. Raises
-    ArgumentError."""
+def _last(log: Log, path: Path, metric: str | None) -> dict[str, float | None]:
+    """The last value of the metric in a log, as `loss`, and the `step` and `epoch` at which it was logged, None for
+    what the log does not have. Raises ArgumentError."""
     known = _names(log)
     losses = [[metric]] * (metric in known) if metric else [_spellings(name, known) for name in LOSSES]
     names = next(filter(None, losses), [])
     if not names:
-        raise _without(metric, log, path)
-    counters = (_spellings(name, known) for name in STEPS)
-    counter = next((each for each in counters if next(_numbers(log, each), None) is not None), [])
-    values: list[tuple[object, float | None]] = []
-    step: float | None = None
-    for record in log:
-        for name in counter:
-            step = step if (here := _number(record.get(name))) is None else here
-        values += [(record[name], step) for name in names if name in record][:1]
+        return {"loss": None, **dict.fromkeys(COUNTERS)}
+    values = [(record[name], place) for place, record in enumerate(log) for name in names if name in record]
     # Nulls between numbers only say that nothing was logged there; after the last number they are a loss that is gone.
     numbers = [place for place, (value, _) in enumerate(values) if value is not None]
     padded = any(value is None for value, _ in values[: numbers[-1]]) if numbers else False
-    value, at = values[numbers[-1]] if padded else values[-1]
+    last = numbers[-1] if padded else len(values) - 1
+    value, place = values[last]
     found = math.nan if value is None or NO_NUMBER.fullmatch(str(value)) else _number(value)
     if found is None:
         raise ArgumentError("losses", f"the last {names[0]} is {str(value)!r}, which is no number", path)
-    return found, at
+    at, here = _counts(log[place::-1], known), _counts([log[place]], known)
+    others = [log[place][name] for name in (*names, names[0] + SECOND) if name in log[place]]
+    if last and any(here.values()) and here == _counts([log[values[last - 1][1]]], known):
+        others.append(values[last - 1][0])
+    if unlike := [other for other in map(_number, others) if other is not None and abs(other - found) > 0]:
+        where = next((f" at {counter} {number:g}" for counter, number in at.items() if number is not None), "")
+        said = f"has two values of {names[0]}{where}, {unlike[0]:g} and {found:g}: remove one, or give it another name"
+        raise ArgumentError("losses", said, path)
+    return {"loss": found, **at}
+
+
+def _counts(records: Log, known: Sequence[str]) -> dict[str, float | None]:
+    """The first number of every counter in records."""
+    counted = {
+        counter: (number for name in spelt if (same := _spellings(name, known)) for number in _numbers(records, same))
+        for counter, spelt in COUNTERS.items()
+    }
+    return {counter: next(numbers, None) for counter, numbers in counted.items()}
 
 
 def _names(log: Log) -> list[str]:
@@ -250,8 +276,8 @@ def _spellings(wanted: str, known: Iterable[str]) -> list[str]:
     return [each for each in known if each.casefold() == wanted.casefold()]
 
 
-def _numbers(log: Log, names: Iterable[str]) -> Iterator[float]:
-    """Numbers under any of these names, in the order in which they were logged."""
+def _numbers(log: Log, names: Sequence[str]) -> Iterator[float]:
+    """Numbers under any of these names, in the order of the records."""
     return (value for record in log for name in names if (value := _number(record.get(name))) is not None)
 
 
@@ -260,7 +286,7 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str):
-        return float(value.replace(",", "")) if NUMBER.fullmatch(value.strip()) else None
+        return float(value.replace(",", "")) if re.fullmatch(NUMBER, value.strip()) else None
     try:
         return float(value)
     except OverflowError:  # JSON has integers of any length

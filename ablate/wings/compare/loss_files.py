@@ -84,7 +84,8 @@ def _file(path: Path) -> Table:
     suffix = Path(path.stem if is_packed else path.name).suffix.lower()
     if suffix not in TEXTS and (is_packed or suffix != ".parquet"):
         known = f"{', '.join(TEXTS)} (or one of these with .gz) or .parquet"
-        raise ArgumentError("losses", f"expected a file that ends in {known}, or - for CSV from standard input", path)
+        other = "- for CSV from standard input, or a pattern with {arm} that names logs"
+        raise ArgumentError("losses", f"expected a file that ends in {known}, {other}", path)
     try:
         if suffix == ".parquet":
             check_regular(path)
@@ -117,7 +118,7 @@ def decoded(content: bytes) -> str:
 
 def separator(header: str) -> str:
     """The mark between columns: the one that the header has most of."""
-    return max("\t;,", key=header.count)
+    return max("\t;|,", key=header.count)
 
 
 def _text(content: bytes, path: Path) -> str:
@@ -136,28 +137,26 @@ def _delimited(text: str) -> Table:
     mark = separator(text[start:].partition("\n")[0])
     reader = csv.reader(io.StringIO(text[start:], newline=""), delimiter=mark, strict=True, skipinitialspace=True)
     names: list[str] = []
-    rows: list[list[str]] = []
+    rows: list[tuple[str, ...]] = []  # the garbage collector goes through a million lists time and again
     numbers: list[int] = []
-    first = 1 + text[:start].count("\n")
-    while True:
-        number = first + reader.line_num
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            said = "a quote is not closed" if "unexpected end" in str(error) else str(error)
-            raise ArgumentError("losses", f"row {number}: {said}") from error
-        if cells is None:
-            break
-        if not any(map(str.strip, cells)):
-            continue
-        _drop_empty_end(cells, len(names))
-        if not names:
-            names = cells
-            continue
-        if len(cells) != len(names):
-            raise ArgumentError("losses", f"row {number}: {_ragged(cells, names, mark)}")
-        rows.append([DECIMAL.sub(r"\1.\2", cell) for cell in cells] if mark == ";" else cells)
-        numbers.append(number)
+    number = first = 1 + text[:start].count("\n")
+    try:
+        for cells in reader:
+            at, number = number, first + reader.line_num
+            if len(cells) != len(names):
+                _drop_empty_end(cells, len(names))
+            if not "".join(cells).strip():
+                continue
+            if not names:
+                names = cells
+                continue
+            if len(cells) != len(names):
+                raise ArgumentError("losses", f"row {at}: {_ragged(cells, names, mark)}")
+            rows.append(tuple(DECIMAL.sub(r"\1.\2", cell) for cell in cells) if mark == ";" else tuple(cells))
+            numbers.append(at)
+    except csv.Error as error:
+        said = "a quote is not closed" if "unexpected end" in str(error) else str(error)
+        raise ArgumentError("losses", f"row {number}: {said}") from error
     if not names:
         raise ArgumentError("losses", "is empty: expected a header with the columns arm, seed and loss")
     remedy = " (a first line that begins with # counts as a comment)" if "#" in text[:start] else ""
@@ -178,7 +177,7 @@ def _ragged(cells: Sequence[str], names: Sequence[str], mark: str) -> str:
     if cells[0].lstrip().startswith("#"):
         return "is a comment: delete the line"
     found = f"{len(cells)} cell{'s' * (len(cells) > 1)}, but the header has {len(names)}"
-    name = {",": "comma", "\t": "tab", ";": "semicolon"}[mark]
+    name = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}[mark]
     if len(cells) < len(names):
         return f"{found}: write a {name} for each empty cell"
     return f"{found}: write decimals with a point, and quote text that contains a {name}"

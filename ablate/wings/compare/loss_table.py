@@ -36,6 +36,7 @@ ALSO = {
 SPLITS = ("tuning", "judging")
 NO_NUMBER = frozenset(("", "na", "n/a", "#n/a", "<na>", "null", "none"))
 """Spellings of an empty cell in a column of numbers. They are valid names of arms and seeds."""
+NUMERIC = (str, Real, Decimal)
 NOT_KNOWN = "leave the cell empty if it is unknown"
 
 
@@ -66,7 +67,7 @@ def read_table(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, 
         if places[name] is None:
             raise _missing(name, metric, table)
     cells = {name: table.column(place) for name, place in places.items() if place is not None}
-    filled = [any(not _is_empty(cells[name][number]) for name in NEEDED) for number in range(len(table.rows))]
+    filled = [not all(map(_is_empty, needed)) for needed in zip(*(cells[name] for name in NEEDED), strict=True)]
     rows = [row for row, kept in zip(table.rows, filled, strict=True) if kept]
     if not rows:
         raise ArgumentError("losses", "has no rows below its header")
@@ -108,7 +109,8 @@ def _missing(name: str, metric: str | None, table: Table) -> ArgumentError:
         )
     if metric and name == "loss":
         return ArgumentError("metric", f"no column of that name{did_you_mean(metric, table.names)}; {known}", metric)
-    other = "; to judge another column, give its name as the metric" if name == "loss" and not table.remedy else ""
+    remedies = {"loss": "to judge another column, give its name as the metric", "seed": "0 is the seed of a single run"}
+    other = f"; {remedies[name]}" if name in remedies and not table.remedy else ""
     return ArgumentError("losses", f"no column `{name}`{did_you_mean(name, table.names)}; {known}{other}")
 
 
@@ -168,7 +170,7 @@ def _split(cell: object) -> str:
 
 def _number(cell: object, remedy: str = "leave the cell empty for a run that failed") -> float | None:
     try:
-        if isinstance(cell, str | Real | Decimal) and "_" not in str(cell):  # Python takes 3_51 for 351
+        if isinstance(cell, NUMERIC) and "_" not in str(cell):  # Python takes 3_51 for 351
             return float(cell)
     except (ValueError, OverflowError):
         pass

@@ -18,13 +18,13 @@ from pydantic_core import to_jsonable_python
 from ablate.api.study_argument import StudyLike, refuse_namesake
 from ablate.machine.environment import project_version
 from ablate.machine.numerics import pick_device
-from ablate.planning.foresight import looks
 from ablate.readable import instant
 from ablate.study.arms import Arm
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from reports.judge.noise.power import ALPHA, FIRST_SHARE
+from reports.judge.verdicts import looks
 from store import Store, StudyFolder, write_text
 from store.documents import JsonObject, RegistrationRecord, StudyDocument, StudyRegistration
 from store.documents.registered import checksum_of, hashed_text

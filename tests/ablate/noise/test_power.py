@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from ablate.planning.foresight import looks
 from reports.judge.noise import Noise
 from reports.judge.noise.difference import Difference
 from reports.judge.noise.moderated import NoiseModel
@@ -25,6 +24,7 @@ from reports.judge.noise.power import (
     seeds_for,
     seeds_needed,
 )
+from reports.judge.verdicts import looks
 from store.documents import StudyLook
 from tests.ablate.noise.test_moderated import holm, p_values
 

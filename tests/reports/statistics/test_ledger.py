@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ablate.planning.foresight import looks
 from reports.judge.statistics.estimates import holm
 from reports.judge.statistics.ledger import Contrast, Judged, LedgerClaim, corrected, rounds
+from reports.judge.verdicts import looks
 
 THREE = frozenset(range(3))
 

@@ -126,8 +126,9 @@ def _list(options: argparse.Namespace) -> int:
         files = rows_of["file"].unique(maintain_order=True).to_list() if "file" in runs.columns else []
         shown = f"{files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''}" if files else "–"
         rows.append((*map(str, of), seeds, steps, losses, str(gone), shown))
-    print_table([(*names, "seeds", "last step", "loss", "failed", "file"), *rows], text_columns=len(names) + 1)
-    print(f"{runs.height} runs of {runs['arm'].n_unique()} arms.")
+    print_table([(*names, "seeds", "last step", "loss", "without a loss", "file"), *rows], text_columns=len(names) + 1)
+    arms = runs["arm"].n_unique()
+    print(f"{runs.height} run{'s' * (runs.height > 1)} of {arms} arm{'s' * (arms > 1)}.")
     return DONE
 
 

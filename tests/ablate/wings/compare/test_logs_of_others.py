@@ -147,6 +147,19 @@ def test_a_log_that_ends_early_is_left_out(tmp_path: Path, capsys: pytest.Captur
     assert found["contrasts"][0]["difference"] == pytest.approx(sum(differences) / 2)
 
 
+def test_a_run_that_was_killed_before_its_first_evaluation_is_left_out(tmp_path: Path) -> None:
+    for arm, seed in LOSSES:
+        written(tmp_path, {f"{arm}-{seed}.log": "step 1: loss 9.0\nstep 400: val loss 3.1\n"})
+    for last in ("", "step 1: loss 9.0\n"):
+        written(tmp_path, {"post-2.log": last})
+        assert ablate.compare(f"{tmp_path}/{{arm}}-{{seed}}.log").notes[0] == (
+            "seed 2 of post is left out: its log has no validation loss"
+        )
+    written(tmp_path, dict.fromkeys(("post-0.log", "post-1.log"), "step 1: loss 9.0\n"))
+    with pytest.raises(ablate.ArgumentError, match=r"post-0\.log: has no validation loss"):
+        ablate.compare(f"{tmp_path}/{{arm}}-{{seed}}.log")
+
+
 @pytest.mark.parametrize(
     ("name", "remedy"), [("*_{arm}-{seed}", "narrow the pattern to one"), ("*_{arm}-*", "add {seed}")]
 )
@@ -195,6 +208,8 @@ LAST = {
     "capitals.txt": "step 5: train loss 3.0, val loss 3.1\nstep 9: train loss NaN, val loss NaN\n",
     "tensor.txt": "step 5 val_loss: 3.1\nstep 9 val_loss: tensor(nan, device='cuda:0')\n",
     "na.csv": "step,val_loss\n5,3.1\n9,N/A\n",
+    "angle.txt": "step 5 val_loss 3.1\nstep 9 val_loss <nan>\n",
+    "query.txt": "step 5 val_loss 3.1\nstep 9 val_loss ?\n",
     "inf.json": '[{"step": 5, "eval_loss": 3.1}, {"step": 9, "eval_loss": Infinity}]',
 }
 
@@ -204,7 +219,7 @@ def test_a_last_loss_that_is_no_number_is_a_failed_run(name: str, tmp_path: Path
     """The last number before it is no loss of the run."""
     written(tmp_path, {name: LAST[name]})
     suffix = name.partition(".")[2]
-    ((_, _, loss, step),) = read_logs(f"{tmp_path}/{{arm}}.{suffix}").rows()
+    ((_, _, loss, step, _),) = read_logs(f"{tmp_path}/{{arm}}.{suffix}").rows()
     assert not math.isfinite(loss) and step == 9
 
 
@@ -223,6 +238,10 @@ READ = {
         3.2,
         2,
     ),
+    "bars.csv": ("step|val_loss\n5|3.1\n", 3.1, 5),
+    "latin.log": ("Prüfung: step 5 val_loss 3.1\n".encode("cp1252"), 3.1, 5),
+    "arrow.log": ("step 5 | val_loss -> 3.1\n", 3.1, 5),
+    "numpy.log": ("{'val_loss': np.float64(3.1), 'step': 5}\n", 3.1, 5),
     "header.log": ("INFO [step=1000/1000,epoch=0]\n    val_loss=2.5\n    speed (tokens/s)=1,234\n", 2.5, 1000),
 }
 
@@ -231,15 +250,31 @@ READ = {
 def test_odd_ways_of_writing_are_read(name: str, tmp_path: Path) -> None:
     content, loss, step = READ[name]
     written(tmp_path, {name: content})
-    assert read_logs(f"{tmp_path}/{{arm}}.{name.split('.')[1]}").rows() == [
-        (name.split(".", maxsplit=1)[0], "0", loss, step)
-    ]
+    arm, suffix = name.split(".")
+    (row,) = read_logs(f"{tmp_path}/{{arm}}.{suffix}").rows(named=True)
+    assert [row[each] for each in ("arm", "seed", "loss", "step")] == [arm, "0", loss, step]
 
 
-def test_a_loss_that_cannot_be_read_is_said(tmp_path: Path) -> None:
-    written(tmp_path, {"pre.csv": "step,val_loss\n5,3.1\n9,3_51\n"})
-    with pytest.raises(ablate.ArgumentError, match="the last val_loss is '3_51', which is no number"):
-        read_logs(f"{tmp_path}/{{arm}}.csv")
+REFUSED = {
+    "pre.csv": ("step,val_loss\n5,3.1\n9,3_51\n", "the last val_loss is '3_51', which is no number"),
+    "comma.log": ("step 5: val loss 3,14\n", "the last val loss is '3,14', which is no number"),
+    "word.log": ("step 5 val_loss 3.1\nstep 9 val_loss: diverged\n", "the last val_loss is 'diverged', which is no"),
+    "line.log": ("step 5 val_loss 3.1 val_loss 2.1\n", "has two values of val_loss at step 5, 2.1 and 3.1: remove one"),
+    "sets.jsonl": (
+        '{"step": 5, "val_loss": 3}\n{"step": 5, "val_loss": 2}\n',
+        "two values of val_loss at step 5, 3 and 2",
+    ),
+    "case.csv": ("step,val_loss,Val_Loss\n5,3,2\n", "two values of val_loss at step 5, 3 and 2"),
+    "wide.log": ("step 5 val_loss 3.1\n".encode("utf-16-le"), "is not text; formats that can be read: JSON"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_loss_that_cannot_be_read_is_said(name: str, tmp_path: Path) -> None:
+    content, said = REFUSED[name]
+    written(tmp_path, {name: content})
+    with pytest.raises(ablate.ArgumentError, match=said):
+        read_logs(f"{tmp_path}/{{arm}}.{name.split('.')[1]}")
 
 
 def test_names_with_punctuation_are_whole(tmp_path: Path) -> None:
@@ -294,6 +329,8 @@ LINES = {
         10,
     ),
     "{'eval_loss': 3.5, 'step': 20}": (3.5, 20),
+    "{'eval_loss': '3.5', 'step': '20'}": (3.5, 20),  # as transformers 5 prints it
+    "trainer INFO validate step: 20  loss: 3.5": (3.5, 20),
     "step 20 valid/loss=3.5 best/loss=3.1": (3.5, 20),
     "step: 20 | Validation loss: 3.5": (3.5, 20),
     "Epoch 3 Val Loss 3.5": (3.5, 1),
@@ -309,14 +346,34 @@ LINES = {
 def test_lines_as_trainers_print_them(line: str, tmp_path: Path) -> None:
     other = "global step 1\n" if "global" in line else "step 1\n"
     written(tmp_path, {"pre.log": f"{other}{line}\n"})
-    ((_, _, loss, step),) = read_logs(f"{tmp_path}/{{arm}}.log").rows()
-    assert (loss, step) == pytest.approx(LINES[line], nan_ok=True)
+    (row,) = read_logs(f"{tmp_path}/{{arm}}.log").rows(named=True)
+    assert (row["loss"], row["step"]) == pytest.approx(LINES[line], nan_ok=True)
+
+
+COUNTED = {
+    "[{}/1000] train_loss: 3.0, val_loss: 3.1": "step",
+    "epoch 1:  50%|███  | {}/1000 [00:10<00:10, 5.0it/s, val_loss=3.1]\r": "step",
+    "2026/01/05 12:00 [1/8] step {}: val loss 3.1": "step",
+    "Epoch [{}/1000], Step [100/100], Val Loss: 3.1": "epoch",
+    "Epoch {} Val Loss 3.1": "epoch",
+    "{{'eval_loss': '3.1', 'epoch': '{}'}}": "epoch",
+}
+
+
+@pytest.mark.parametrize("line", COUNTED)
+def test_whatever_counts_tells_that_a_run_was_killed(line: str, tmp_path: Path) -> None:
+    for arm, seed, last in (("a", 0, 1000), ("a", 1, 600), ("b", 0, 1000), ("b", 1, 1000)):
+        lines = (line.format(count) for count in range(200, last + 1, 200))
+        written(tmp_path, {f"{arm}-{seed}.log": "\n".join(lines)})
+    notes = ablate.compare(f"{tmp_path}/{{arm}}-{{seed}}.log").notes
+    assert f"seed 1 of a is left out: its loss is of {COUNTED[line]} 600 of 1000" in notes
+    assert not any("without a step" in note or "different" in note for note in notes)
 
 
 def test_a_long_line_takes_no_long_time(tmp_path: Path) -> None:
     written(tmp_path, {"pre.log": "word " * 20_000 + "x" * 100_000 + "\nstep 3 val_loss 3.5\n"})
     start = time.process_time()
-    assert read_logs(f"{tmp_path}/{{arm}}.log").rows() == [("pre", "0", 3.5, 3.0)]
+    assert read_logs(f"{tmp_path}/{{arm}}.log").drop("file").rows() == [("pre", "0", 3.5, 3.0)]
     assert time.process_time() - start < 5
 
 
@@ -400,7 +457,8 @@ def test_a_pattern_that_is_none_is_one_line(pattern: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "pattern", ["{arm}-s{seed}", "{arm}-s{seed}/checkpoint-*/trainer_state.json", "lightning/{arm}-s{seed}"]
+    "pattern",
+    ["{arm}-s{seed}", "{arm}-s{seed}/checkpoint-*/trainer_state.json", "lightning/{arm}-s{seed}", "deep/{arm}-s{seed}"],
 )
 def test_the_last_of_several_checkpoints_or_versions_is_the_run(pattern: str, tmp_path: Path) -> None:
     for run, last in {"pre-s0": 1000, "pre-s1": 1040}.items():
@@ -410,4 +468,14 @@ def test_the_last_of_several_checkpoints_or_versions_is_the_run(pattern: str, tm
         for version in (9, 10):
             text = f"step,val_loss\n{last if version == 10 else 1},{last / 1000}\n"
             written(tmp_path, {f"lightning/{run}/version_{version}/metrics.csv": text})
-    assert read_logs(f"{tmp_path}/{pattern}").rows() == [("pre", "0", 1.0, 1000.0), ("pre", "1", 1.04, 1040.0)]
+            written(tmp_path, {f"deep/{run}/lightning_logs/version_{version}/metrics.csv": text})
+    assert read_logs(f"{tmp_path}/{pattern}").drop("file").rows() == [
+        ("pre", "0", 1.0, 1000.0),
+        ("pre", "1", 1.04, 1040.0),
+    ]
+
+
+def test_logs_of_two_kinds_in_a_folder_are_refused(tmp_path: Path) -> None:
+    written(tmp_path, dict.fromkeys(("a-0/train/metrics.csv", "a-0/valid/metrics.csv"), "step,val_loss\n1,3.0\n"))
+    with pytest.raises(ablate.ArgumentError, match=r"has both .*train/metrics\.csv and .*valid/metrics\.csv: let the"):
+        read_logs(f"{tmp_path}/{{arm}}-{{seed}}")

@@ -20,6 +20,7 @@ import pytest
 
 import ablate
 from ablate.cli import main
+from ablate.wings.compare import log_readers
 from tests.ablate.wings.compare.test_budgets import table as sizes
 
 TOUR = Path("docs/compare.md").resolve()
@@ -204,7 +205,8 @@ def test_the_tours_other_commands_run(
     assert "effective compute" in Path("report.html").read_text()
 
 
-def test_what_cannot_be_read_is_named_with_what_can(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_named_with_what_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_readers, "HAS_WANDB", False)
     (tmp_path / "offline-run-1").mkdir()
     (tmp_path / "offline-run-1" / "run-abc.wandb").write_bytes(b":W&B\xff\x00")
     with pytest.raises(ablate.ArgumentError, match="wandb sync"):
