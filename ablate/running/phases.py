@@ -122,7 +122,7 @@ def train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
         watched(device) as sensors,
     ):
         session = Session(
-            store, request.identity, corpus, numerics, request.execution, group=group, stop=lambda: stop.asked
+            store, request.identity, corpus, numerics, request.execution, group=group, stop=stop.poll
         )
         with stop.deferred():
             ending = session.run()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import optuna
 
-from ablate.running.engines import Event
+from ablate.running.engines import Event, nothing
 from ablate.running.request import Request
 from ablate.study.reading import load_study
 from ablate.study.study import Study
@@ -116,7 +116,9 @@ class Instant:
         self.until = until
         """After so many runs the command is interrupted."""
 
-    def run(self, requests: Iterable[Request | None]) -> Iterator[Event | None]:
+    def run(
+        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = nothing
+    ) -> Iterator[Event | None]:
         busy: list[str] = []
         waiting = iter(requests)
         over = False
@@ -130,6 +132,7 @@ class Instant:
                 yield Event("started", request.digest)
             if len(self.ran) == self.until:
                 raise KeyboardInterrupt
+            meanwhile()
             yield None
             if busy:
                 digest = busy.pop(0)

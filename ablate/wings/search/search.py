@@ -8,10 +8,10 @@ so after a restart they are decided again and their runs are found in the store.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import optuna
 from optuna.trial import TrialState
@@ -28,8 +28,6 @@ TRIES = 3
 """Maximum number of attempts at a trial's runs in one command, if workers fail or are killed."""
 FIRST_FAILURES = 3
 """The search ends after this number of failed trials if there are no scores yet: they probably have a common cause."""
-WATCH_SECONDS = 0.5
-"""Seconds between a pruner's checks of the running trials."""
 
 
 @dataclass
@@ -43,11 +41,19 @@ class Flight:
     """The open trial of optuna; None for a promotion, whose trial is complete."""
     waiting: set[str] = field(default_factory=set)
     """Digests of started runs that have not ended."""
+    told: set[int] = field(default_factory=set)
+    """Steps of the losses that were reported to the pruner, also by an earlier command."""
     tries: int = 1
     reported: int = 0
     pruned: bool = False
     is_cut: bool = False
     """Whether the pruner ended a run before it had its score."""
+
+    def report(self, loss: float, step: int) -> None:
+        """Report a loss to the pruner, unless it is known."""
+        if self.trial is not None and step not in self.told and math.isfinite(loss):
+            self.trial.report(loss, step)
+            self.told.add(step)
 
 
 class Search:
@@ -75,7 +81,6 @@ class Search:
         self._adopted: list[optuna.Trial] = []
         self._broken = False
         self._again: list[Request] = []
-        self._watched = 0.0
 
     def run(self, engine: Engine) -> None:
         """Resume interrupted trials and run the search to its end."""
@@ -83,10 +88,9 @@ class Search:
             self._adopted = self.owner.take_over(self.study)
             if self._adopted:
                 self.say(f"{len(self._adopted)} interrupted trials resumed")
-            with closing(engine.run(self._requests())) as events:
+            with closing(engine.run(self._requests(), partial(self._prune, engine))) as events:
                 for event in events:
                     self._hear(event)
-                    self._watch(engine)
 
     # Proposals
 
@@ -119,7 +123,8 @@ class Search:
         while self._adopted:
             trial = self._adopted.pop(0)
             if job := self.asking.again(trial):
-                return Flight(trial.number, job, 0, trial)
+                known = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
+                return Flight(trial.number, job, 0, trial, told=set(known))
         return self._promotion() or self._new()
 
     def _new(self) -> Flight | None:
@@ -150,7 +155,7 @@ class Search:
         if not self.spec.prunes_seeds or flight.trial is None:
             return False
         left = [request for request in flight.job.requests if request.missing()]
-        self._report_seeds(flight, flight.trial)
+        self._report_seeds(flight)
         if not left:
             return False
         if REPEATS not in flight.trial.user_attrs and flight.trial.should_prune():
@@ -160,15 +165,14 @@ class Search:
         self._again.append(left[0])
         return True
 
-    def _report_seeds(self, flight: Flight, trial: optuna.Trial) -> None:
+    def _report_seeds(self, flight: Flight) -> None:
         """Report the scores of ended seeds to the pruner. Steps are the seeds, so that trials are compared in pairs."""
         for request in flight.job.requests[flight.reported :]:
             values = self.lab.values(replace(flight.job, requests=(request,)))
             if values is None:
                 return
             flight.reported += 1
-            if math.isfinite(values[0]):
-                trial.report(values[0], request.identity.seed)
+            flight.report(values[0], request.identity.seed)
 
     def _retry(self, flight: Flight, event: Event) -> None:
         if flight.tries < TRIES:
@@ -184,11 +188,10 @@ class Search:
             self.study.tell(flight.trial, state=TrialState.FAIL)
         self._broken = len(self.failed) >= FIRST_FAILURES and not any(self.done)
 
-    def _watch(self, engine: Engine) -> None:
+    def _prune(self, engine: Engine) -> None:
         """Report the curves of running trials to the pruner, and end the trials that it gives up."""
-        if self.spec.pruning() is None or self.spec.prunes_seeds or time.monotonic() - self._watched < WATCH_SECONDS:
+        if self.spec.pruning() is None or self.spec.prunes_seeds:
             return
-        self._watched = time.monotonic()
         for flight in self.flights:
             if flight.trial is None or flight.pruned or REPEATS in flight.trial.user_attrs:
                 continue
@@ -199,9 +202,9 @@ class Search:
     def _hopeless(self, flight: Flight, trial: optuna.Trial) -> bool:
         curve = self.lab.curve(flight.job)
         for step in range(flight.reported, len(curve)):
-            trial.report(curve[step], step + 1)
+            flight.report(curve[step], step + 1)
             flight.reported = step + 1
-            if step + 1 >= flight.job.wait and trial.should_prune():
+            if flight.job.wait <= step + 1 < flight.job.validations and trial.should_prune():
                 return True
         return False
 
@@ -222,7 +225,7 @@ class Search:
             raise RuntimeError(f"trial {flight.number} ended without results")
         self.done[flight.rung][flight.number] = values
         if flight.trial is not None:
-            self._report_rest(flight, flight.trial)
+            self._report_rest(flight)
             flight.trial.set_user_attr("runs", list(flight.job.digests))
             # Excess over the limits on measurements: the sampler penalises it, and the best trials must have none.
             beyond = self.lab.beyond(flight.job)
@@ -238,13 +241,12 @@ class Search:
         self.say(f"trial {flight.number}{repeats}{share}: {shown}")
         self.after_trial()
 
-    def _report_rest(self, flight: Flight, trial: optuna.Trial) -> None:
+    def _report_rest(self, flight: Flight) -> None:
         """Report the rest of the curve of a trial that was not pruned, with which the pruner compares other trials."""
         if self.spec.pruning() is None or self.spec.prunes_seeds:
             return
         for step, loss in enumerate(self.lab.curve(flight.job)[flight.reported :], start=flight.reported + 1):
-            if math.isfinite(loss):
-                trial.report(loss, step)
+            flight.report(loss, step)
 
     # Fidelity
 

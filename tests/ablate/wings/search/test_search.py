@@ -98,8 +98,7 @@ def test_a_search_with_a_seed_is_repeated_and_an_interruption_changes_nothing(tm
     assert tried("random", 0, storage) == tried("random", 0)
 
 
-def test_the_pruner_ends_bad_trials_and_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ablate.wings.search.search.WATCH_SECONDS", 0.0)
+def test_the_pruner_ends_bad_trials_and_keeps_the_best(tmp_path: Path) -> None:
     study = study_of(tmp_path)
     for pruner in ("asha", "hyperband", "median"):
         engine = Instant()
@@ -122,9 +121,8 @@ class Halved(Known):
         return super().curve(job)[:2]
 
 
-def test_a_pruned_trial_counts_for_what_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pruned_trial_counts_for_what_was_trained(tmp_path: Path) -> None:
     """So a pruner buys further trials, and all cost as much as was asked for, to within one trial."""
-    monkeypatch.setattr("ablate.wings.search.search.WATCH_SECONDS", 0.0)
     study = study_of(tmp_path)
     found, _ = search(Halved(study, bowl), spec_of(study, pruner="median", trials=30, sampler="random"), tmp_path)
     pruned = [trial for trial in found.trials if trial.state.name == "PRUNED"]
@@ -173,9 +171,8 @@ def test_shares_of_the_budget_end_with_the_whole(start: float) -> None:
     assert Fidelity(start=start, factor=3).shares == pytest.approx((1 / 9, 1 / 3, 1))
 
 
-def test_a_run_that_has_ended_keeps_its_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_has_ended_keeps_its_score(tmp_path: Path) -> None:
     """Also where the pruner gave it up a moment before."""
-    monkeypatch.setattr("ablate.wings.search.search.WATCH_SECONDS", 0.0)
     study, engine = study_of(tmp_path), Instant(deaf=True)
     spec = spec_of(study, pruner="median", trials=20, sampler="random")
     found, _ = search(Known(study, bowl), spec, tmp_path, engine=engine)
