@@ -166,7 +166,7 @@ def search(
 
 def spec_of(study: Study, **given: Any) -> SearchSpec:
     assert study.search is not None
-    return SearchSpec.model_validate({"race": 0, **study.search.model_dump(exclude_unset=True), **given})
+    return SearchSpec.model_validate({**study.search.model_dump(exclude_unset=True), **given})
 
 
 def bowl(params: Params) -> tuple[float]:
@@ -183,14 +183,3 @@ def trade(params: Params) -> tuple[float, float]:
         (params["block.ffn.d_ff"] - 1) / 7,
     )
     return sum((x - 0.2) ** 2 for x in place), sum((x - 0.7) ** 2 for x in place)
-
-
-def partly(params: Params) -> tuple[float]:
-    """The rate and the ratio matter, nothing else does."""
-    rate = math.log10(params["train.lr"] / 0.005)
-    return (rate**2 + ((params["block.ffn.d_ff"] - 2) / 5) ** 2 + 0.05 * noise(params)[0],)
-
-
-def noise(params: Params) -> tuple[float]:
-    """Standard normal, and about nothing."""
-    return (float(np.random.default_rng(zlib.crc32(repr(sorted(params.items())).encode())).normal()),)

@@ -92,7 +92,9 @@ def test_engines_are_files():
 
 
 def test_a_run_in_this_process_is_stopped_after_a_validation_and_goes_on(tmp_path):
-    study = load_study(toy_study(tmp_path, "{slow: {train.lr: 1e-3}}", steps=30), "cpu", ["seeds=[0]", "train.validate_every=0.2"])
+    study = load_study(
+        toy_study(tmp_path, "{slow: {train.lr: 1e-3}}", steps=30), "cpu", ["seeds=[0]", "train.validate_every=0.2"]
+    )
     plan, store = make_plan(study, matmul=enforce("cpu", study.train.dtype).matmul), Store(tmp_path / "runs")
     run, _ = plan.runs
     prepare(plan.arms[0].data, store.data_dir, study.folder)

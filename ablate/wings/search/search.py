@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import optuna
@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 from ablate.running.engines import Engine, Event
 from ablate.running.request import Request
 from ablate.wings.search.asking import BEYOND, REPEATS, SHARE, Asking
-from ablate.wings.search.racing import best_first
+from ablate.wings.search.ranking import best_first
 from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.storage import Owner
 from ablate.wings.search.trial_runner import Job, TrialRunner
@@ -113,8 +113,6 @@ class Search:
         if not missing:
             self._land(flight)
             return
-        if self.spec.prunes_seeds:
-            missing = missing[:1]  # the next seed starts only if the pruner lets the trial go on
         flight.waiting = {request.digest for request in missing}
         self.flights.append(flight)
         yield from (request for request in missing if request.digest not in flying)
@@ -145,34 +143,9 @@ class Search:
                 continue
             flight.is_cut |= event.kind == "failed"
             flight.waiting.discard(event.digest)
-            if not flight.waiting and not self._goes_on(flight):
+            if not flight.waiting:
                 self.flights.remove(flight)
                 self._land(flight)
-
-    def _goes_on(self, flight: Flight) -> bool:
-        """Start the next seed of a trial whose seeds are trained in turn, unless the pruner gives up the trial. Returns
-        whether a seed was started."""
-        if not self.spec.prunes_seeds or flight.trial is None:
-            return False
-        left = [request for request in flight.job.requests if request.missing()]
-        self._report_seeds(flight)
-        if not left:
-            return False
-        if REPEATS not in flight.trial.user_attrs and flight.trial.should_prune():
-            flight.pruned = flight.is_cut = True
-            return False
-        flight.waiting = {left[0].digest}
-        self._again.append(left[0])
-        return True
-
-    def _report_seeds(self, flight: Flight) -> None:
-        """Report the scores of ended seeds to the pruner. Steps are the seeds, so that trials are compared in pairs."""
-        for request in flight.job.requests[flight.reported :]:
-            values = self.lab.values(replace(flight.job, requests=(request,)))
-            if values is None:
-                return
-            flight.reported += 1
-            flight.report(values[0], request.identity.seed)
 
     def _retry(self, flight: Flight, event: Event) -> None:
         if flight.tries < TRIES:
@@ -190,10 +163,10 @@ class Search:
 
     def _prune(self, engine: Engine) -> None:
         """Report the curves of running trials to the pruner, and end the trials that it gives up."""
-        if self.spec.pruning() is None or self.spec.prunes_seeds:
+        if self.spec.pruning() is None:
             return
         for flight in self.flights:
-            if flight.trial is None or flight.pruned or REPEATS in flight.trial.user_attrs:
+            if flight.trial is None or flight.pruned:
                 continue
             if self._hopeless(flight, flight.trial):
                 flight.pruned = True
@@ -212,12 +185,10 @@ class Search:
         """Record the scores, or the pruning, of a job whose runs have all ended."""
         if flight.is_cut and flight.trial is not None:
             flight.trial.set_user_attr("runs", list(flight.job.digests))
-            unit, whole, trained = "validations", flight.job.validations, len(self.lab.curve(flight.job))
-            if self.spec.prunes_seeds:
-                unit, whole, trained = "seeds", self.spec.seeds, flight.reported
-            flight.trial.set_user_attr(SHARE, min(1.0, trained / whole))
+            trained = len(self.lab.curve(flight.job)) / flight.job.validations
+            flight.trial.set_user_attr(SHARE, min(1.0, trained))
             self.study.tell(flight.trial, state=TrialState.PRUNED)
-            self.say(f"trial {flight.number}: pruned after {flight.reported} {unit}")
+            self.say(f"trial {flight.number}: pruned after {flight.reported} of {flight.job.validations} validations")
             self.after_trial()
             return
         values = self.lab.values(flight.job)  # also if the pruner gave up the trial just after its end
@@ -243,7 +214,7 @@ class Search:
 
     def _report_rest(self, flight: Flight) -> None:
         """Report the rest of the curve of a trial that was not pruned, with which the pruner compares other trials."""
-        if self.spec.pruning() is None or self.spec.prunes_seeds:
+        if self.spec.pruning() is None:
             return
         for step, loss in enumerate(self.lab.curve(flight.job)[flight.reported :], start=flight.reported + 1):
             flight.report(loss, step)

@@ -40,9 +40,9 @@ from ablate.wings.search.search import Search
 from ablate.wings.search.search_document import (
     asked_before,
     column_of,
+    scores_of,
     search_digest,
     search_document,
-    standings_of,
     write_tables,
 )
 from ablate.wings.search.search_spec import SearchSpec
@@ -121,7 +121,6 @@ class SearchResult:
             "base": self.found.base.model_dump(include={"name", "values", "runs"}),
             "confirmed": [each.model_dump() for each in self.found.confirmed],
             "best": [trial.model_dump(include=BEST) for trial in self.found.trials if trial.best],
-            "leaders": [leader.model_dump() for leader in self.found.leaders],
         }
 
     def __repr__(self) -> str:
@@ -240,7 +239,7 @@ class _StudySearch:
         search.run(engine)
         train(control)  # missing if `trials` ended before it
         if not trials.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):  # else its command confirms the best
-            jobs = confirmation(self.lab, trials, standings_of(self.lab, trials, search.done))
+            jobs = confirmation(self.lab, trials, scores_of(trials, search.done))
             if any(map(_missing, jobs.values())):
                 progress.say(f"{listed(list(jobs))}: training with fresh seeds, to confirm the best against the base")
                 train(*jobs.values())
