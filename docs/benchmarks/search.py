@@ -199,6 +199,7 @@ def main() -> None:
     parser.add_argument("--space", choices=tuple(METHODS), default="free")
     parser.add_argument("--methods", nargs="+", help="default: all of the space; the first is compared with the others")
     parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first repetition")
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--flops", type=float, default=2.2e10)
     options = parser.parse_args()
@@ -206,7 +207,7 @@ def main() -> None:
     contest = Contest(options.store, options.space, options.flops, options.trials)
     kept, methods = options.store / f"{options.space}.jsonl", options.methods or METHODS[options.space]
     rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    for seed in range(options.repetitions):
+    for seed in range(options.first, options.first + options.repetitions):
         for method in methods:
             if any((row["method"], row["seed"]) == (method, seed) for row in rows):
                 continue

@@ -154,7 +154,7 @@ def search(
     study = optuna.create_study(
         directions=list(spec.objectives.values()),
         sampler=make_sampler(spec, kind),
-        pruner=make_pruner(spec, 5, 2),
+        pruner=make_pruner(spec, 5, 1),
         storage=storage,
         study_name="known",
         load_if_exists=True,
