@@ -76,7 +76,7 @@ def test_from_a_space_to_the_next_scale(
         return capfd.readouterr().out
 
     planned = said(plan)
-    assert "Search: up to 10 trials, and 6 runs" in planned and "Undertrained" not in planned
+    assert "Search: trials at the cost of 10 whole ones, and 6 runs" in planned and "Undertrained" not in planned
     _interrupted_and_shared(first)
     assert set(json.loads(said(first))["trials"]) <= {"finished", "pruned"}
     folder = Store("runs").search("small", "cpu")

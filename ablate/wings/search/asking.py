@@ -48,7 +48,7 @@ class Asking:
             for _ in range(ILLEGAL_IN_A_ROW):
                 trials = self.study.get_trials(deepcopy=False)
                 counted = [trial for trial in trials if _counts(trial)]
-                if _cost(counted) > self.spec.trials - 1 + ROUNDING or time.monotonic() > self._ends:
+                if cost_of(counted) > self.spec.trials - 1 + ROUNDING or time.monotonic() > self._ends:
                     return None
                 try:
                     self._propose(trials)
@@ -142,7 +142,7 @@ def _counts(trial: FrozenTrial, imported: bool = False) -> bool:
     return is_ours and (ended(trial) or trial.state == TrialState.RUNNING)
 
 
-def _cost(trials: Iterable[FrozenTrial]) -> float:
+def cost_of(trials: Iterable[FrozenTrial]) -> float:
     """Cost of trials, in whole trials."""
     return math.fsum(trial.user_attrs.get(SHARE, 1.0) for trial in trials)
 

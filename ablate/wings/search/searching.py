@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Count
-from ablate.wings.search.asking import IMPORTED
+from ablate.wings.search.asking import IMPORTED, ROUNDING, cost_of
 from ablate.wings.search.base_rate import BASE_RATE, tuned_rate
 from ablate.wings.search.confirming import confirmation
 from ablate.wings.search.history import base_params, begin
@@ -225,7 +226,8 @@ class _StudySearch:
         imported = begin(self.lab, trials, owner)
         if imported:
             notice += f"; {imported} runs of the store count as trials of this space"
-        done = sum(ended(trial) and IMPORTED not in trial.user_attrs for trial in trials.get_trials(deepcopy=False))
+        known = [trial for trial in trials.get_trials(deepcopy=False) if ended(trial)]
+        done = math.floor(cost_of(trial for trial in known if IMPORTED not in trial.user_attrs) + ROUNDING)
         progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
         for warning in self.spec.warnings(validations):
             progress.say(warning)

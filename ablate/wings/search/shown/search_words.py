@@ -165,7 +165,7 @@ def how(search: SearchSummary) -> str:
     document = search.document
     text = f"Sampler {document.sampler}; seeds of every trial: {', '.join(map(str, document.seeds))}."
     if document.pruner:
-        text += f" Pruner {document.pruner}."
+        text += f" Pruner {document.pruner}: a pruned trial counts for the part that was trained."
     if len(document.shares) > 1:
         text += f" Trials began with {100 * document.shares[0]:g} % of the budget; only those that used all of it are"
         text += " compared."
