@@ -104,5 +104,5 @@ def test_a_plan_of_a_search_says_nothing_of_arms_that_there_are_not(
     command = ["plan", str(study), "--scale", "cpu", "--store", str(tmp_path / "runs")]
     assert main(command) == 0
     said = capsys.readouterr().out
-    assert "Search: trials at the cost of 2 whole ones" in said and "no arms: `ablate search` searches" in said
+    assert "Search: up to 2 trials" in said and "no arms: `ablate search` searches" in said
     assert "seeds: from" not in said and "In brackets" not in said
