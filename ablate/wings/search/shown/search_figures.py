@@ -9,6 +9,7 @@ from typing import Literal
 
 import optuna
 import plotly.graph_objects as go
+from optuna.study import StudyDirection
 
 from ablate.wings.search.shown.optuna_log import silenced
 from ablate.wings.search.shown.parallel import parallel
@@ -41,7 +42,7 @@ def _whole(search: SearchSummary) -> Iterator[Figure]:
     if len(names) == 2:
         yield front_figure(search)
     if len(names) == 3:
-        study = optuna.create_study(directions=list(search.objectives.values()))
+        study = optuna.create_study(directions=[StudyDirection[way.upper()] for way in search.objectives.values()])
         study.add_trials(optuna.trial.create_trial(values=list(trial.scores)) for trial in search.scored)
         drawn = optuna.visualization.plot_pareto_front(study, target_names=names)
         if search.base:
