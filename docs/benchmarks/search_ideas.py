@@ -1,7 +1,7 @@
-"""Ideas for better searches, simulated on the surrogate of search_known.py: pruners, where to start, and short runs
-first.
+"""Ideas for better searches, simulated on the surrogate of search_known.py: pruners and samplers, where to start, and
+short runs first.
 
-PYTHONPATH=.:docs/benchmarks python docs/benchmarks/search_ideas.py pruners --repetitions 18     # also starts, fidelity
+PYTHONPATH=.:docs/benchmarks python docs/benchmarks/search_ideas.py defaults --repetitions 20     # also starts, fidelity
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ablate.wings.search.search import Search
 from ablate.wings.search.search_space import Params
 from tests.ablate.known import search, spec_of, study_of
 
-TRIALS, FIRST = 30, 900
+TRIALS, FIRST = 30, 1000
 
 
 def searched(
@@ -38,17 +38,23 @@ def say(name: str, differences: Sequence[float]) -> None:
     print(f"| {name} | {statistics.fmean(differences):+.4f} ± {error:.4f} |", flush=True)
 
 
-def pruners(study: Study, repetitions: int) -> None:
-    """Pruners that judge from the first of five validations on, against the script's TPE with a median pruner."""
-    lab = Space(study, score, free, noise=NOISES[0])
-    seeds = range(FIRST, FIRST + repetitions)
+def defaults(study: Study, repetitions: int) -> None:
+    """Pruners that judge from the first of five validations on, and samplers, against TPE with a median pruner."""
+    lab, seeds = Space(study, score, free, noise=NOISES[0]), range(FIRST, FIRST + repetitions)
     median = optuna.pruners.MedianPruner()
     script = [score(by_script(lab, TRIALS, TPESampler(seed=seed), median, seed, 1))[0] for seed in seeds]
-    kinds: list[object] = [None, "median"]
-    kinds += [{"kind": "asha", "reduction_factor": factor} for factor in (2, 3, 4)]
-    for kind in kinds:
-        found = [best(searched(lab, study, seed, pruner=kind)[0]) for seed in seeds]
-        say(f"{kind}", [ours - theirs for ours, theirs in zip(found, script, strict=True)])
+    rules: dict[str, dict[str, object]] = {
+        "as it is": {},
+        "no pruner": {"pruner": None},
+        "median": {"pruner": "median"},
+    }
+    rules |= {f"halving by {n}": {"pruner": {"kind": "asha", "reduction_factor": n}} for n in (2, 4)}
+    joint = {"multivariate": True, "group": True, "n_ei_candidates": 24}
+    others = {"joint model": joint, "best of 24": {"n_ei_candidates": 24}, "20 random": {"n_startup_trials": 20}}
+    rules |= {name: {"sampler": {"kind": "tpe", **given}} for name, given in others.items()}
+    for name, given in rules.items():
+        found = [best(searched(lab, study, seed, **given)[0]) for seed in seeds]
+        say(name, [ours - theirs for ours, theirs in zip(found, script, strict=True)])
 
 
 def moved(decades: float, nats: float, ffn: float = 0.0) -> Callable[[Params], tuple[float]]:
@@ -110,12 +116,12 @@ def fidelity(study: Study, repetitions: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("idea", choices=("pruners", "starts", "fidelity"))
+    parser.add_argument("idea", choices=("defaults", "starts", "fidelity"))
     parser.add_argument("--repetitions", type=int, default=40)
     options = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with tempfile.TemporaryDirectory() as folder:
-        ideas = {"pruners": pruners, "starts": starts, "fidelity": fidelity}
+        ideas = {"defaults": defaults, "starts": starts, "fidelity": fidelity}
         ideas[options.idea](study_of(Path(folder), SPACE, *BASE), options.repetitions)
 
 
