@@ -1,7 +1,7 @@
 """Ideas for better searches, simulated on the surrogate of search_known.py: pruners and samplers, where to start, and
 short runs first.
 
-PYTHONPATH=.:docs/benchmarks python docs/benchmarks/search_ideas.py defaults --repetitions 20     # also starts, fidelity
+PYTHONPATH=.:docs/benchmarks python docs/benchmarks/search_ideas.py defaults --repetitions 12  # also starts, fidelity
 """
 
 from __future__ import annotations
