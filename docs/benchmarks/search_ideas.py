@@ -42,7 +42,7 @@ def defaults(study: Study, repetitions: int) -> None:
     """Pruners that judge from the first of five validations on, and samplers, against TPE with a median pruner."""
     lab, seeds = Space(study, score, free, noise=NOISES[0]), range(FIRST, FIRST + repetitions)
     median = optuna.pruners.MedianPruner()
-    script = [score(by_script(lab, TRIALS, TPESampler(seed=seed), median, seed, 1))[0] for seed in seeds]
+    script = [best(by_script(lab, TRIALS, TPESampler(seed=seed), median, seed, 1)) for seed in seeds]
     rules: dict[str, dict[str, object]] = {
         "as it is": {},
         "no pruner": {"pruner": None},

@@ -132,11 +132,11 @@ class Stepwise(Instant):
                     yield Event("finished" if is_whole else "failed", digest)
 
 
-def by_ablate(lab: Space, spec: Any, folder: Path, seed: int, workers: int) -> Params:
-    return search(lab, spec, folder, seed, Stepwise(lab, workers))[0].best_params
+def by_ablate(lab: Space, spec: Any, folder: Path, seed: int, workers: int) -> optuna.Study:
+    return search(lab, spec, folder, seed, Stepwise(lab, workers))[0]
 
 
-def by_script(lab: Space, trials: int, sampler: Any, pruner: Any, seed: int, workers: int) -> Params:
+def by_script(lab: Space, trials: int, sampler: Any, pruner: Any, seed: int, workers: int) -> optuna.Study:
     """optuna's loop; illegal settings are pruned at no cost, others count for the share that was trained."""
     study, rng, cost = optuna.create_study(sampler=sampler, pruner=pruner), np.random.default_rng(seed), 0.0
     running: list[tuple[optuna.Trial, Params, float]] = []
@@ -157,7 +157,7 @@ def by_script(lab: Space, trials: int, sampler: Any, pruner: Any, seed: int, wor
                 running.remove(each)
                 cost += step / VALIDATIONS
                 study.tell(trial, value if is_whole else None, TrialState.COMPLETE if is_whole else TrialState.PRUNED)
-    return study.best_params
+    return study
 
 
 def compare(folder: Path, legal: Callable[[Params], bool], noise: float, options: argparse.Namespace) -> None:
@@ -165,8 +165,10 @@ def compare(folder: Path, legal: Callable[[Params], bool], noise: float, options
     lab, trials = Space(study, score, legal, noise=noise), options.trials
     ours: list[float] = []
 
-    def row(name: str, workers: int, found: Callable[[int], Params]) -> None:
-        values = [score(found(seed))[0] for seed in range(options.repetitions)]
+    def row(name: str, workers: int, found: Callable[[int], optuna.Study]) -> None:
+        studies = [found(seed) for seed in range(options.repetitions)]
+        values = [score(study.best_params)[0] for study in studies]
+        tried = statistics.fmean(min(score(t.params)[0] for t in s.trials if t.value is not None) for s in studies)
         compared = "| |"
         if ours:
             wins, p = sum(map(float.__lt__, ours, values)), wilcoxon(ours, values).pvalue
@@ -174,7 +176,10 @@ def compare(folder: Path, legal: Callable[[Params], bool], noise: float, options
         else:
             ours.extend(values)
         mean, error = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
-        print(f"| {legal.__name__} | {noise} | {name} | {workers} | {mean:.4f} ± {error:.4f} {compared}", flush=True)
+        print(
+            f"| {legal.__name__} | {noise} | {name} | {workers} | {mean:.4f} ± {error:.4f} | {tried:.4f} {compared}",
+            flush=True,
+        )
 
     spec, tpe, none = spec_of(study, trials=trials), optuna.samplers.TPESampler, optuna.pruners.NopPruner()
     scripts: dict[str, tuple[Any, Any]] = {
@@ -199,8 +204,8 @@ def main() -> None:
     parser.add_argument("--noises", nargs="+", type=float, default=NOISES)
     options = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    print("| space | σ | method | workers | value found | first row lower in | p |")
-    print("|---|--:|---|--:|--:|--:|--:|")
+    print("| space | σ | method | workers | value found | best that was tried | first row lower in | p |")
+    print("|---|--:|---|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as folder:
         for space in options.spaces:
             for noise in options.noises:
