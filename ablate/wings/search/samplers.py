@@ -97,14 +97,14 @@ def make_sampler(spec: SearchSpec, kind: str) -> BaseSampler:
 def _defaults(spec: SearchSpec, kind: str) -> JsonObject:
     """Default arguments, chosen for searches of few trials; a study may override them.
 
-    TPE samples each setting by itself, and takes the best of 8 candidates, not of 24: a joint model of so few trials
-    settles early, as does a greedier choice. Running trials count as bad. Evolutionary searches have twelve generations
-    or more, since six are hardly better than random trials, and populations of at least eight for crossover.
+    TPE samples each setting by itself, since a joint model of so few trials settles early, and running trials count as
+    bad. Evolutionary searches have twelve generations or more, since six are hardly better than random trials, and
+    populations of at least eight for crossover.
     """
     startup = min(STARTUP, max(1, spec.trials // 3))
     match kind:
         case "tpe":
-            return {"constant_liar": True, "n_startup_trials": startup, "n_ei_candidates": 8}
+            return {"constant_liar": True, "n_startup_trials": startup}
         case "gp":
             return {"n_startup_trials": startup, "warn_independent_sampling": False}
         case "cmaes":

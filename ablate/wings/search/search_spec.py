@@ -114,7 +114,7 @@ class SearchSpec(Spec):
     `tpe`. With settings of optuna's: `{kind: tpe, n_startup_trials: 20}`."""
     pruner: Annotated[Pruner | None, FirstDefault(None)] = PrunerSpec(kind="auto")
     """optuna's rule that stops a trial early by its validation losses, if the loss is the single objective: `asha`,
-    `hyperband` or `median`, after its warm-up and a fifth of the run; `auto` takes `asha` where it can and runs have
+    `hyperband` or `median`, after its warm-up and a fifth of the run; `auto` takes `median` where it can and runs have
     three validations or more; null takes none."""
     seed: NonNegativeInt = 0
     """Seed of the sampler: with one worker the same seed proposes the same settings, whether interrupted or not."""
@@ -172,7 +172,7 @@ class SearchSpec(Spec):
         if self.pruner is None or self._asked:
             return self._asked
         whole = tuple(self.objectives) == ("loss",) and self.seeds == 1 and not self.fidelity
-        return PrunerSpec(kind="asha") if whole and validations >= FEWEST_VALIDATIONS else None
+        return PrunerSpec(kind="median") if whole and validations >= FEWEST_VALIDATIONS else None
 
     @model_validator(mode="after")
     def _together(self) -> Self:
