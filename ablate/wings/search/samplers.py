@@ -97,14 +97,14 @@ def make_sampler(spec: SearchSpec, kind: str) -> BaseSampler:
 def _defaults(spec: SearchSpec, kind: str) -> JsonObject:
     """Default arguments, chosen for searches of few trials; a study may override them.
 
-    TPE samples each setting by itself, since a joint model of so few trials settles early, and running trials count as
-    bad. Evolutionary searches have twelve generations or more, since six are hardly better than random trials, and
-    populations of at least eight for crossover.
+    TPE is multivariate, over groups of parameters that occur together, and running trials count as bad. Evolutionary
+    searches have twelve generations or more, since six are hardly better than random trials, and populations of at
+    least eight for crossover.
     """
     startup = min(STARTUP, max(1, spec.trials // 3))
     match kind:
         case "tpe":
-            return {"constant_liar": True, "n_startup_trials": startup}
+            return {"multivariate": True, "group": True, "constant_liar": True, "n_startup_trials": startup}
         case "gp":
             return {"n_startup_trials": startup, "warn_independent_sampling": False}
         case "cmaes":
