@@ -46,7 +46,8 @@ def defaults(study: Study, repetitions: int) -> None:
     rules: dict[str, dict[str, object]] = {"as it is": {}, "no pruner": {"pruner": None}}
     rules |= {f"halving by {n}": {"pruner": {"kind": "asha", "reduction_factor": n}} for n in (2, 3, 4)}
     alone = {"multivariate": False, "group": False}
-    others = {"each setting by itself": alone, "best of 8": {"n_ei_candidates": 8}, "20 random": {"n_startup_trials": 20}}
+    others = {"each setting by itself": alone, "best of 8 candidates": {"n_ei_candidates": 8}}
+    others["20 random trials"] = {"n_startup_trials": 20}
     rules |= {name: {"sampler": {"kind": "tpe", **given}} for name, given in others.items()}
     for name, given in rules.items():
         found = [best(searched(lab, study, seed, **given)[0]) for seed in seeds]
