@@ -121,9 +121,7 @@ def train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
         waiting() as waited,
         watched(device) as sensors,
     ):
-        session = Session(
-            store, request.identity, corpus, numerics, request.execution, group=group, stop=lambda: stop.asked
-        )
+        session = Session(store, request.identity, corpus, numerics, request.execution, group=group, stop=stop.poll)
         with stop.deferred():
             ending = session.run()
     if ending.status == "finished":

@@ -34,11 +34,21 @@ def as_ctrl_c(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 class StopSignal:
-    """A request to end, by a signal: obeyed at once or, inside `deferred`, when the block next looks at `asked`."""
+    """A request to end, by a signal or by `meanwhile`: obeyed at once or, inside `deferred`, at the next `poll`.
 
-    def __init__(self) -> None:
+    meanwhile: callback of each poll, in which a caller in the same process may look at the run's progress and set
+        `asked`.
+    """
+
+    def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         self.asked = False
+        self._meanwhile = meanwhile
         self._deferred = False
+
+    def poll(self) -> bool:
+        """Whether the work shall end."""
+        self._meanwhile()
+        return self.asked
 
     def listen(self) -> None:
         for number in ASKING:
@@ -47,7 +57,7 @@ class StopSignal:
     @contextmanager
     def overheard(self) -> Iterator[None]:
         """Context for work in the caller's own process. Ctrl-C, and signals that a command treats like it, interrupt as
-        usual, but inside `deferred` only after the block has looked at `asked`. A second signal interrupts at once."""
+        usual, but inside `deferred` only after the block's next `poll`. A second signal interrupts at once."""
         asked: list[int] = []
 
         def hear(number: int, frame: FrameType | None) -> None:
@@ -73,7 +83,7 @@ class StopSignal:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Context whose block looks at `asked` itself, between training steps."""
+        """Context whose block polls by itself, between training steps."""
         self._deferred = True
         try:
             yield

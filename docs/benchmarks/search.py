@@ -1,20 +1,20 @@
-"""Searches compared at equal FLOPs and equal seconds: random search, 25 lines of optuna, and `ablate search`.
+"""Searches compared at equal FLOPs: `ablate search`, and 25 lines of optuna.
 
 python docs/benchmarks/search.py STORE --repetitions 10 --space free      # also tight, and front
 
-The settings that each search finds are trained again with five seeds that no search used. The optuna script's runs are
-trained in full; its pruner replays their validation losses, and is charged only for the part that it would have
-trained. Seconds are processor time.
+A pruned trial counts for the share of its steps that was trained. The settings that each search finds are trained again
+with five seeds that no search used.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
-import time
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +26,28 @@ from ablate.running.context import open_context
 from ablate.running.corpora import prepare_corpora
 from ablate.study.reading import load_study
 from ablate.wings.search.asking import suggest
-from ablate.wings.search.racing import fronts
 from ablate.wings.search.search_space import Params
 from ablate.wings.search.trial_runner import IllegalError, Job, StudyTrialRunner
 
 FRESH = (0, 1, 2, 3, 4)
-MOST_PROPOSALS = 2_000
+VALIDATIONS = 5
 SMALL = {
     "base.d_model": 64,
     "base.n_layers": 2,
     "base.blocks.local.mixer.window": 8,
     "data.validation_tokens": 8192,
     "train.context": 64,
-    "train.validate_every": 0.2,
+    "train.validate_every": 1 / VALIDATIONS,
     "search.space.d_model": {"range": [32, 96], "step": 16},
     "search.space.n_layers": {"range": [1, 4]},
 }
 TIGHT = ["block.mixer.kv_heads divides block.mixer.heads", "parameters within 2 % of base", "kv_bytes_per_token <= 300"]
+
+METHODS = {
+    "free": ("ablate search", "TPE and median pruner"),
+    "tight": ("ablate search", "TPE and median pruner"),
+    "front": ("ablate search", "NSGA-II"),
+}
 
 
 @dataclass
@@ -54,9 +59,6 @@ class Contest:
     flops: float
     trials: int
     lab: StudyTrialRunner = field(init=False)
-    seconds: dict[str, float] = field(default_factory=dict)
-    """Processor time of each job's training, by its runs: a later method that trains the same runs is charged for it
-    too."""
 
     def __post_init__(self) -> None:
         objectives = ["loss", "kv_bytes_per_token"] if self.space == "front" else ["loss"]
@@ -69,14 +71,17 @@ class Contest:
         self.lab = StudyTrialRunner(self.study, plan, self.context.store, self.context.request)
         prepare_corpora(self.study, self.context.store, lambda *_: None)
 
-    def train(self, job: Job) -> float:
-        """Train a job's runs. Returns their processor seconds, even if another method has trained them."""
-        began = time.process_time()
-        with closing(self.context.engine.run([r for r in job.requests if r.missing()])) as events:
+    def train(self, job: Job, is_hopeless: Callable[[], bool] = lambda: False) -> None:
+        """Train a job's runs, and stop once it is hopeless."""
+        engine = self.context.engine
+
+        def look() -> None:
+            if is_hopeless():
+                engine.stop(job.digests[0])
+
+        with closing(engine.run([r for r in job.requests if r.missing()], look)) as events:
             for _ in events:
                 pass
-        key = " ".join(request.digest for request in job.requests)
-        return self.seconds.setdefault(key, time.process_time() - began)
 
     def fresh(self, params: Params | None) -> list[tuple[float, ...]]:
         """Scores with seeds that no search used, for settings or (None) for the base."""
@@ -88,108 +93,94 @@ class Contest:
 
 @dataclass
 class Found:
-    """Settings that a search found within the allowed FLOPs and within the allowed seconds."""
+    """Settings that a search found, its number of trials, and their cost in whole trials."""
 
-    by_flops: list[Params]
-    by_seconds: list[Params]
+    best: list[Params]
     trials: int
-    seconds: float
+    cost: float
 
 
-def by_ablate(contest: Contest, seed: int) -> Found:
-    began = time.process_time()
+def by_ablate(contest: Contest, seed: int, **given: Any) -> Found:
+    """given: settings of the search other than the defaults."""
     sets = {**contest.sets, "search.trials": contest.trials, "search.seed": seed, "search.confirm": 0}
-    store = contest.store / f"{contest.space}-{seed}"
+    sets |= {f"search.{name}": value for name, value in given.items()}
+    store = contest.store / "-".join([contest.space, str(seed), *map(str, given.values())])
     found = ablate.search("search_small_lm", scale="cpu", sets=sets, store=store, engine="inprocess", progress=False)
-    best = [trial.params for trial in found.found.trials if trial.best]
-    return Found(best, best, len(found.found.trials), time.process_time() - began)
+    trials = found.found.trials
+    cost = sum(len(trial.curve) / VALIDATIONS if trial.state == "pruned" else 1.0 for trial in trials)
+    return Found([trial.params for trial in trials if trial.best], len(trials), cost)
 
 
-def by_script(contest: Contest, sampler: Any, pruner: Any, seconds: float) -> Found:
+def by_script(contest: Contest, sampler: Any, pruner: Any) -> Found:
     """The loop suggested by a page of optuna's documentation."""
     study = optuna.create_study(sampler=sampler, pruner=pruner, directions=[*contest.lab.spec.objectives.values()])
-    flops, spent, found, count = 0.0, 0.0, dict[str, list[Params]](), 0
-    for _ in range(MOST_PROPOSALS):
-        for kind, is_over in (("flops", flops >= contest.trials), ("seconds", spent >= seconds)):
-            if is_over and kind not in found:
-                found[kind] = [trial.params for trial in study.best_trials]
-        if len(found) == 2:
-            break
-        began = time.process_time()
+    cost, count = 0.0, 0
+    while cost <= contest.trials - 1 + 1e-6:
         trial = study.ask()
         params = contest.lab.space.draw(lambda path, axis: suggest(trial, path, axis))  # noqa: B023
         try:
             job = contest.lab.job(params)
         except IllegalError:
             study.tell(trial, state=TrialState.PRUNED)
-            spent += time.process_time() - began
             continue
-        asked = time.process_time() - began
-        trained, share, count = contest.train(job), 1.0, count + 1
-        for step, loss in enumerate(contest.lab.curve(job) if len(study.directions) == 1 else [], start=1):
-            trial.report(loss, step)
-            if step < job.validations and trial.should_prune():
-                share = step / job.validations
-                break
+        share, count = trained(contest, trial, job, len(study.directions) == 1), count + 1
+        cost += share
         if share < 1:
             study.tell(trial, state=TrialState.PRUNED)
         else:
             study.tell(trial, contest.lab.values(job))
-        flops, spent = flops + share, spent + asked + share * trained
-    at_last = [trial.params for trial in study.best_trials] if count else []
-    return Found(found.get("flops", at_last), found.get("seconds", at_last), count, spent)
+    return Found([trial.params for trial in study.best_trials], count, cost)
 
 
-def repetition(contest: Contest, seed: int) -> dict[str, Any]:
-    """Scores on fresh seeds of the settings that each method found."""
-    ours = by_ablate(contest, seed)
-    methods: dict[str, tuple[Any, Any]] = {"random": (optuna.samplers.RandomSampler(seed=seed), None)}
-    if contest.space == "front":
-        methods["nsga2"] = (optuna.samplers.NSGAIISampler(seed=seed, population_size=10), None)
-    else:
-        methods["tpe + median"] = (optuna.samplers.TPESampler(seed=seed), optuna.pruners.MedianPruner())
-    found = {"ablate": ours}
-    found |= {name: by_script(contest, sampler, pruner, ours.seconds) for name, (sampler, pruner) in methods.items()}
-    return {
-        "seed": seed,
-        "base": contest.fresh(None),
-        **{
-            name: {
-                "flops": [contest.fresh(params) for params in each.by_flops],
-                "seconds": [contest.fresh(params) for params in each.by_seconds],
-                "trials": each.trials,
-                "cpu_seconds": round(each.seconds, 1),
-            }
-            for name, each in found.items()
-        },
-    }
+def trained(contest: Contest, trial: optuna.Trial, job: Job, prunes: bool) -> float:
+    """Train a trial until its pruner ends it. Returns the share that was trained."""
+    losses: list[float] = []
+
+    def is_hopeless() -> bool:
+        for loss in contest.lab.curve(job)[len(losses) : job.validations - 1]:
+            losses.append(loss)
+            trial.report(loss, len(losses))
+            if prunes and trial.should_prune():
+                return True
+        return False
+
+    contest.train(job, is_hopeless)
+    return 1.0 if not any(request.missing() for request in job.requests) else len(losses) / job.validations
 
 
-def summary(repetitions: list[dict[str, Any]], space: str) -> str:
-    """Markdown rows: mean score on fresh seeds at equal FLOPs and seconds, and the number of repetitions that ablate
-    won."""
-    lines = ["| method | equal FLOPs | ablate better in | equal seconds | ablate better in |", "|---|--:|--:|--:|--:|"]
-    best = area if space == "front" else loss
-    for name in (name for name in repetitions[0] if name not in ("seed", "base")):
-        cells = []
-        for kind in ("flops", "seconds"):
-            values = [best(each[name][kind]) for each in repetitions]
-            wins = sum(best(each["ablate"][kind]) < value for each, value in zip(repetitions, values, strict=True))
-            cells += [f"{statistics.fmean(values):.3f}", "–" if name == "ablate" else f"{wins} of {len(values)}"]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    base = statistics.fmean(best([each["base"]]) for each in repetitions)
-    lines.append(f"| base, not searched | {base:.3f} | | {base:.3f} | |")
-    if space == "front":
-        holds = [held(each["ablate"]["flops"]) for each in repetitions]
-        lines.append(
-            f"\nMembers of ablate's front that hold: {sum(h for h, _ in holds)} of {sum(n for _, n in holds)}."
-        )
+def search(contest: Contest, method: str, seed: int) -> Found:
+    """The search of one method."""
+    tpe, nsga = optuna.samplers.TPESampler(seed=seed), optuna.samplers.NSGAIISampler(seed=seed, population_size=10)
+    match method:
+        case "ablate search":
+            return by_ablate(contest, seed)
+        case "TPE and median pruner":
+            return by_script(contest, tpe, optuna.pruners.MedianPruner())
+        case "NSGA-II":
+            return by_script(contest, nsga, optuna.pruners.NopPruner())
+    raise ValueError(method)
+
+
+def summary(rows: list[dict[str, Any]], space: str) -> str:
+    """Markdown rows: mean score on fresh seeds, and the number of repetitions in which the first method is better."""
+    score = area if space == "front" else loss
+    known: dict[str, dict[int, float]] = {}
+    for row in rows:
+        known.setdefault(row["method"], {})[row["seed"]] = score(row["fresh"])
+    seeds = set.intersection(*(set(of) for of in known.values()))
+    first = next(iter(known.values()))
+    lines = ["| method | repetitions | score | trials | first better in |", "|---|--:|--:|--:|--:|"]
+    for name, of in known.items():
+        mean = statistics.fmean(of[seed] for seed in seeds) if seeds else math.nan
+        trials = statistics.fmean(row["trials"] for row in rows if row["method"] == name)
+        wins = sum(first[seed] < of[seed] for seed in seeds)
+        lines.append(f"| {name} | {len(seeds)} | {mean:.3f} | {trials:.0f} | {wins} |")
     return "\n".join(lines)
 
 
 def loss(found: list[list[list[float]]]) -> float:
     """Mean over fresh seeds of the one model that a search found; infinite if it found none."""
-    return min((statistics.fmean(seed[0] for seed in model) for model in found), default=float("inf"))
+    return min((statistics.fmean(seed[0] for seed in model) for model in found), default=math.inf)
 
 
 def area(found: list[list[list[float]]]) -> float:
@@ -202,26 +193,31 @@ def area(found: list[list[list[float]]]) -> float:
     return -covered
 
 
-def held(found: list[list[list[float]]]) -> tuple[int, int]:
-    """Number of a front's members that are on the front of their fresh scores, and number of members."""
-    means = {i: tuple(map(statistics.fmean, zip(*model, strict=True))) for i, model in enumerate(found)}
-    return len(fronts(means, ["minimize", "minimize"])[0]) if means else 0, len(means)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("store", type=Path)
-    parser.add_argument("--space", choices=("free", "tight", "front"), default="free")
+    parser.add_argument("--space", choices=tuple(METHODS), default="free")
+    parser.add_argument("--methods", nargs="+", help="default: all of the space; the first is compared with the others")
     parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first repetition")
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--flops", type=float, default=2.2e10)
     options = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    contest, done = Contest(options.store, options.space, options.flops, options.trials), []
-    for seed in range(options.repetitions):
-        done.append(repetition(contest, seed))
-        (options.store / f"{options.space}.json").write_text(json.dumps(done))
-        print(f"after {len(done)} repetitions\n{summary(done, options.space)}\n", flush=True)
+    contest = Contest(options.store, options.space, options.flops, options.trials)
+    kept, methods = options.store / f"{options.space}.jsonl", options.methods or METHODS[options.space]
+    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    for seed in range(options.first, options.first + options.repetitions):
+        for method in methods:
+            if any((row["method"], row["seed"]) == (method, seed) for row in rows):
+                continue
+            found = search(contest, method, seed)
+            fresh = [contest.fresh(params) for params in found.best]
+            rows.append({"method": method, "seed": seed, "fresh": fresh, **asdict(found)})
+            with kept.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+        print(summary(sorted(rows, key=lambda row: row["method"] != methods[0]), options.space), "\n", flush=True)
+    print(f"base, not searched: {contest.fresh(None)}")
 
 
 if __name__ == "__main__":

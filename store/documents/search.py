@@ -124,21 +124,6 @@ class Confirmed(Part):
         return cls(arm=arm, runs=runs, values=tuple(map(finite, scores)))
 
 
-class Leader(Part):
-    """Settings that were repeated with fresh seeds."""
-
-    trial: int
-    """Number of the first trial with these settings."""
-    searched: Values
-    """Scores of that first trial: optimistic, as it was selected by them."""
-    fresh: tuple[Values, ...]
-    """Scores of each repeat, with other seeds."""
-    contends: bool
-    """Whether it may be the best, or is on the Pareto front: no other is better beyond the noise between seeds."""
-    costs: dict[str, float] = Field(default={}, exclude_if=lambda costs: not costs)
-    """`parameters` and `kv_bytes_per_token` of the model."""
-
-
 class SearchDocument(Document):
     """A search at one scale."""
 
@@ -178,10 +163,10 @@ class SearchDocument(Document):
     """Counts of refused proposals, by reason."""
     trials: tuple[TrialRecord, ...]
     """All ended trials."""
-    leaders: tuple[Leader, ...] = Field(default=(), exclude_if=lambda leaders: not leaders)
-    """Settings with more than one trial, the best first."""
     confirmed: tuple[Confirmed, ...] = Field(default=(), exclude_if=lambda confirmed: not confirmed)
     """The base and the best trials with fresh seeds, trained at the end; absent before, and in older stores."""
+    leaders: tuple[JsonObject, ...] = Field(default=(), exclude_if=lambda leaders: not leaders)
+    """Only in older stores, and not read: settings with more than one trial."""
     cost_shares: dict[str, dict[str, float]] = Field(default={}, exclude_if=lambda shares: not shares)
     """Only in older stores, and not read: shares of a cost's variance that settings explain."""
     cost_intervals: dict[str, dict[str, tuple[float, float]]] = Field(default={}, exclude_if=lambda found: not found)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import optuna
 
-from ablate.running.engines import Event
+from ablate.running.engines import Event, nothing
 from ablate.running.request import Request
 from ablate.study.reading import load_study
 from ablate.study.study import Study
@@ -116,7 +116,9 @@ class Instant:
         self.until = until
         """After so many runs the command is interrupted."""
 
-    def run(self, requests: Iterable[Request | None]) -> Iterator[Event | None]:
+    def run(
+        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = nothing
+    ) -> Iterator[Event | None]:
         busy: list[str] = []
         waiting = iter(requests)
         over = False
@@ -130,6 +132,7 @@ class Instant:
                 yield Event("started", request.digest)
             if len(self.ran) == self.until:
                 raise KeyboardInterrupt
+            meanwhile()
             yield None
             if busy:
                 digest = busy.pop(0)
@@ -151,7 +154,7 @@ def search(
     study = optuna.create_study(
         directions=list(spec.objectives.values()),
         sampler=make_sampler(spec, kind),
-        pruner=make_pruner(spec, 5, 2),
+        pruner=make_pruner(spec, 5, 1),
         storage=storage,
         study_name="known",
         load_if_exists=True,
@@ -163,7 +166,7 @@ def search(
 
 def spec_of(study: Study, **given: Any) -> SearchSpec:
     assert study.search is not None
-    return SearchSpec.model_validate({"race": 0, **study.search.model_dump(exclude_unset=True), **given})
+    return SearchSpec.model_validate({**study.search.model_dump(exclude_unset=True), **given})
 
 
 def bowl(params: Params) -> tuple[float]:
@@ -180,14 +183,3 @@ def trade(params: Params) -> tuple[float, float]:
         (params["block.ffn.d_ff"] - 1) / 7,
     )
     return sum((x - 0.2) ** 2 for x in place), sum((x - 0.7) ** 2 for x in place)
-
-
-def partly(params: Params) -> tuple[float]:
-    """The rate and the ratio matter, nothing else does."""
-    rate = math.log10(params["train.lr"] / 0.005)
-    return (rate**2 + ((params["block.ffn.d_ff"] - 2) / 5) ** 2 + 0.05 * noise(params)[0],)
-
-
-def noise(params: Params) -> tuple[float]:
-    """Standard normal, and about nothing."""
-    return (float(np.random.default_rng(zlib.crc32(repr(sorted(params.items())).encode())).normal()),)

@@ -424,7 +424,7 @@ def test_a_stored_run_goes_on_with_a_text(store: Path) -> None:
 def test_a_search_is_a_frame_of_trials(question: dict[str, Any], tmp_path: Path) -> None:
     question = {key: value for key, value in question.items() if key != "arms"}
     space = {"train.lr": {"log": [1e-3, 1e-1]}, "block.ffn.d_ff": ["4x", 32]}
-    question |= {"search": {"space": space, "trials": 3, "race": 0, "sampler": "random"}, "budget": {"tokens": 512}}
+    question |= {"search": {"space": space, "trials": 3, "sampler": "random"}, "budget": {"tokens": 512}}
     asked = ablate.load_study(question, "cpu", name="space")
     found = ablate.search(asked, store=tmp_path, **QUIET)
     assert found.trials.columns == ["number", "state", "best", "loss", "train.lr", "block.ffn.d_ff"]

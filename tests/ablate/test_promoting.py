@@ -119,7 +119,7 @@ def test_a_written_study_is_replaced_until_somebody_edits_it(tmp_path: Path) -> 
 
 def test_a_search_keeps_an_edited_study_and_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study, store = toy_study(tmp_path, "{}"), tmp_path / "runs"
-    search = "search: {space: {block.mixer.kv_heads: [1, 2]}, trials: 2, race: 0}\n"
+    search = "search: {space: {block.mixer.kv_heads: [1, 2]}, trials: 2}\n"
     study.write_text(study.read_text() + search)
     command = ["search", str(study), "--scale", "cpu", "--store", str(store), "--engine", "inprocess", "--promote", "1"]
     promoted = tmp_path / f"{study.stem}_promoted.yaml"
@@ -137,7 +137,7 @@ def test_a_search_keeps_an_edited_study_and_trains_nothing(tmp_path: Path, capsy
 def test_rates_alone_are_not_promoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The study would have no arms."""
     study, store = toy_study(tmp_path, "{}"), tmp_path / "runs"
-    study.write_text(study.read_text() + "search: {space: {train.lr: [1e-3, 1e-2]}, trials: 2, race: 0}\n")
+    study.write_text(study.read_text() + "search: {space: {train.lr: [1e-3, 1e-2]}, trials: 2}\n")
     command = ["search", str(study), "--scale", "cpu", "--store", str(store), "--engine", "inprocess", "--promote", "1"]
     assert main(command) != 0
     assert "nothing is promoted: no scored trial differs from the base" in capsys.readouterr().err

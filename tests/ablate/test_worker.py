@@ -12,8 +12,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ablate.data import prepare
 from ablate.machine import environment
-from ablate.machine.numerics import NumericsError
+from ablate.machine.numerics import NumericsError, enforce
+from ablate.planning.make_plan import make_plan
 from ablate.readable import clock, short
 from ablate.running.engines import EngineError, Event, load, names
 from ablate.running.engines.local import Pool, Slot
@@ -22,11 +24,13 @@ from ablate.running.options import Options
 from ablate.running.progress import Lines
 from ablate.running.request import Request
 from ablate.running.worker import carry_out, main
+from ablate.study.reading import load_study
 from ablate.training.execution import Execution
 from ablate.training.result import model_flop_utilisation, quartiles, summarise_metrics
 from store import Store, claims
 from store.documents import GradNorm, Quartiles
 from store.documents.claim import Count
+from tests.ablate.toy import toy_study
 from tests.documents import measure_of, metrics_of, result_of, text_meta_of
 from tests.pretended_cuda.cards import pretend
 
@@ -85,6 +89,33 @@ def test_engines_are_files():
     assert {"inprocess", "local"} <= set(names())
     with pytest.raises(EngineError, match="one of inprocess, local"):
         load(Options(engine="nothing"))
+
+
+def test_a_run_in_this_process_is_stopped_after_a_validation_and_goes_on(tmp_path):
+    study = load_study(
+        toy_study(tmp_path, "{slow: {train.lr: 1e-3}}", steps=30), "cpu", ["seeds=[0]", "train.validate_every=0.2"]
+    )
+    plan, store = make_plan(study, matmul=enforce("cpu", study.train.dtype).matmul), Store(tmp_path / "runs")
+    run, _ = plan.runs
+    prepare(plan.arms[0].data, store.data_dir, study.folder)
+    corpus = str(store.data(run.identity.data.digest).path)
+    request = Request(store=str(store.root), corpus=corpus, identity=run.identity)
+    engine = load(Options(engine="inprocess", device="cpu"))
+
+    def validated():
+        losses = store.read_metrics(request.digest).filter(pl.col("validation_loss").is_not_null())
+        return losses["step"].to_list()
+
+    def stop_at_12():
+        if 12 in validated():
+            engine.stop(request.digest)
+
+    started, ended = engine.run([request], stop_at_12)
+    assert (started.kind, ended.kind, ended.error) == ("started", "failed", "stopped")
+    assert validated() == [0, 6, 12]
+    assert request.missing() == ["train"]
+    assert [event.kind for event in engine.run([request])] == ["started", "finished"]
+    assert validated() == [0, 6, 12, 18, 24, 30]
 
 
 def test_the_pool_runs_one_worker_per_core_unless_told():

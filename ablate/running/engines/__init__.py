@@ -5,7 +5,7 @@ An engine only starts workers and reports when they end. Results and progress ar
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -32,6 +32,10 @@ class Event:
     error: str | None = None
 
 
+def nothing() -> None:
+    """Default no-op callback."""
+
+
 class Engine(Protocol):
     """Executes requests in workers."""
 
@@ -55,8 +59,13 @@ class Engine(Protocol):
         """Name of the device; for cluster engines, a description of the resources requested."""
         ...
 
-    def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
+    def run(
+        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = nothing
+    ) -> Generator[Event | None, None, None]:
         """Yield events as they happen, and in between None, at least twice a second where possible.
+
+        meanwhile: callback while runs are in progress, about twice a second, and in the caller's process after each
+            stretch of steps. It may call `stop`.
 
         A request is drawn only when a worker can take it, so that requests may depend on earlier results; a request of
         None means that there is nothing to do yet. A Sequence may be drawn as a whole. Ends when every request has

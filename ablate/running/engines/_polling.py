@@ -5,17 +5,19 @@ from __future__ import annotations
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from ablate.running.engines import Event
+from ablate.running.engines import Event, nothing
 from ablate.running.request import Request
 from store import Store
 from store.claims import Watch
 
 GRACE_SECONDS = 15.0
 """Seconds that workers have to save their state after they are asked to end."""
+LOOK_SECONDS = 0.5
+"""Seconds between calls of `meanwhile`."""
 
 
 class RunHandle(Protocol):
@@ -55,13 +57,18 @@ class Polling(ABC):
         """Maximum number of runs in progress."""
         return self.at_once
 
-    def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
-        waiting = _Waiting(requests)
+    def run(
+        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = nothing
+    ) -> Generator[Event | None, None, None]:
+        waiting, looked = _Waiting(requests), 0.0
         with self.opened():
             try:
                 while not waiting.over or self._working:
                     yield from self._begin(waiting.take(self.capacity(requests) - len(self._working)))
                     yield from self._endings()
+                    if time.monotonic() - looked >= LOOK_SECONDS:
+                        meanwhile()
+                        looked = time.monotonic()
                     yield None
                     time.sleep(self.poll_seconds)
             finally:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
 
 from ablate.machine.environment import device_name
-from ablate.running.engines import Engine, Event
+from ablate.running.engines import Engine, Event, nothing
 from ablate.running.engines.local import device_here
 from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
@@ -16,31 +16,38 @@ from ablate.running.worker import carry_out
 from ablate.training.stop import StopSignal
 
 
-@dataclass(frozen=True)
+@dataclass
 class InProcess:
     """Engine that does not catch a run's exceptions, so that a debugger stops where they are raised."""
 
     device: str
     here: bool = True
     at_once: int = 1
+    _signals: dict[str, StopSignal] = field(default_factory=dict)
+    """The signal of the run in progress, by its digest."""
 
     @property
     def where(self) -> str:
         return device_name(self.device)
 
-    def run(self, requests: Iterable[Request | None]) -> Generator[Event | None, None, None]:
+    def run(
+        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = nothing
+    ) -> Generator[Event | None, None, None]:
         for request in requests:
             if request is None:
                 yield None
                 continue
             yield Event("started", request.digest)
-            stop = StopSignal()
+            stop = StopSignal(meanwhile)
+            self._signals = {request.digest: stop}
             with stop.overheard():
                 carry_out(request, stop)
-            yield Event("finished", request.digest)
+            self._signals = {}
+            yield Event("failed", request.digest, "stopped") if stop.asked else Event("finished", request.digest)
 
     def stop(self, digest: str) -> None:
-        """Does nothing: a run occupies the caller's thread, so nobody can ask meanwhile."""
+        if signal := self._signals.get(digest):
+            signal.asked = True
 
     def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
         return rehearse(request, [{}], alone=alone)

@@ -44,12 +44,16 @@ def plan_lines(study: Study, base: ArmPlan, speed: Speed, at_once: float) -> lis
         return []
     last = spec.confirming if study.scale not in UNJUDGED else 0
     whole, each = spec.whole_runs * spec.seeds + last, base.estimated_seconds(speed)
-    kept = f", at most {spec.repeats} of them further seeds of leading settings" if spec.repeats else ""
-    kept += f", and {last} runs that confirm the best against {base.name}" if last else ""
+    validations = math.ceil(1 / base.train.validate_every - 1e-9)
+    trials = (
+        f"trials at the cost of {spec.trials} whole ones"
+        if spec.pruning(validations)
+        else f"up to {spec.trials} trials"
+    )
+    kept = f", and {last} runs that confirm the best against {base.name}" if last else ""
     begun = f"; trials start at {100 * spec.shares[0]:.3g} % of the budget" if spec.fidelity else ""
     lines = [
-        f"Search: up to {spec.trials} trials{kept}{begun}: {whole * base.flops:.3g} FLOPs, about"
+        f"Search: {trials}{kept}{begun}: {whole * base.flops:.3g} FLOPs, about"
         f" {clock(max(1.0, whole * each / at_once))} if all cost as much as {base.name}"
     ]
-    validations = math.ceil(1 / base.train.validate_every - 1e-9)
     return [*lines, *spec.warnings(validations)]

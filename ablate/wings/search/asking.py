@@ -1,4 +1,4 @@
-"""Proposals of a search: legal settings from the sampler or a grid, and repeats of the leading settings."""
+"""Proposals of a search: legal settings from the sampler or a grid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from ablate.wings.search.racing import Seeds, standings
 from ablate.wings.search.repair import repaired
 from ablate.wings.search.samplers import ended
 from ablate.wings.search.search_axes import AnyAxis
@@ -41,7 +40,6 @@ class Asking:
         """sampler: kind of the sampler, with `auto` resolved."""
         self.study, self.spec, self.lab, self.owner = study, spec, lab, owner
         self._grid = self._combinations() if sampler == "grid" else None
-        self._is_exhausted = False
         self._ends = time.monotonic() + spec.seconds
 
     def next(self) -> tuple[optuna.Trial, Job] | None:
@@ -50,10 +48,10 @@ class Asking:
             for _ in range(ILLEGAL_IN_A_ROW):
                 trials = self.study.get_trials(deepcopy=False)
                 counted = [trial for trial in trials if _counts(trial)]
-                if _cost(counted) > self.spec.trials - 1 + ROUNDING or time.monotonic() > self._ends:
+                if cost_of(counted) > self.spec.trials - 1 + ROUNDING or time.monotonic() > self._ends:
                     return None
                 try:
-                    self._propose(trials, counted)
+                    self._propose(trials)
                 except ExhaustedError:
                     return None
                 trial = self.study.ask()
@@ -87,26 +85,14 @@ class Asking:
             self.study.enqueue_trial(legal)
         return None
 
-    def _propose(self, trials: Sequence[FrozenTrial], counted: Sequence[FrozenTrial]) -> None:
-        """Enqueue the next settings, if they come from the grid or repeat a leader. Raises ExhaustedError if the grid
-        is exhausted and nothing needs a repeat. Reserved trials that no leader needs go to new settings."""
-        if any(trial.state == TrialState.WAITING for trial in trials):
+    def _propose(self, trials: Sequence[FrozenTrial]) -> None:
+        """Enqueue the next settings of a grid. Raises ExhaustedError if there are none."""
+        if self._grid is None or any(trial.state == TrialState.WAITING for trial in trials):
             return
-        tried = _cost(trial for trial in counted if REPEATS not in trial.user_attrs)
-        params = None
-        if self._grid is not None and not self._is_exhausted:
-            params = next(self._grid, None)
-            self._is_exhausted = params is None
-        if self.spec.repeats and (self._is_exhausted or tried >= self.spec.trials - self.spec.repeats):
-            # Leading settings that need another seed and have none running.
-            running = {first_of(trial) for trial in trials if trial.state == TrialState.RUNNING}
-            directions = list(self.spec.objectives.values())
-            found = standings(seeds_of(trials), directions, self.lab.noise).next(running)
-            params = params if found is None else trials[found].params or params
-        if self._is_exhausted and params is None:
+        params = next(self._grid, None)
+        if params is None:
             raise ExhaustedError
-        if params is not None:
-            self.study.enqueue_trial(params)
+        self.study.enqueue_trial(params)
 
     def _mark_repeat(self, trial: optuna.Trial, params: Params, trials: Sequence[FrozenTrial]) -> None:
         """Mark a trial whose settings were tried before, so that it trains with the next seeds."""
@@ -129,7 +115,7 @@ class Asking:
         return self.lab.space.draw(lambda path, axis: suggest(trial, path, axis))
 
 
-def seeds_of(trials: Sequence[FrozenTrial]) -> Seeds:
+def seeds_of(trials: Sequence[FrozenTrial]) -> dict[int, list[tuple[float, ...]]]:
     """Scores of settings within the limits, keyed by the number of their first trial."""
     found: dict[int, list[tuple[float, ...]]] = defaultdict(list)
     beyond = {first_of(trial) for trial in trials if trial.user_attrs.get(BEYOND)}
@@ -156,7 +142,7 @@ def _counts(trial: FrozenTrial, imported: bool = False) -> bool:
     return is_ours and (ended(trial) or trial.state == TrialState.RUNNING)
 
 
-def _cost(trials: Iterable[FrozenTrial]) -> float:
+def cost_of(trials: Iterable[FrozenTrial]) -> float:
     """Cost of trials, in whole trials."""
     return math.fsum(trial.user_attrs.get(SHARE, 1.0) for trial in trials)
 

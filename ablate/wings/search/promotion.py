@@ -15,10 +15,11 @@ from ablate.study.study import Study
 from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import StudyMap
 from ablate.wings.search.base_rate import BASE_RATE
+from ablate.wings.search.ranking import best_first
 from ablate.wings.search.repair import middle, repaired
 from ablate.wings.search.search import Search
 from ablate.wings.search.search_axes import AnyAxis, Choice, label
-from ablate.wings.search.search_document import standings_of
+from ablate.wings.search.search_document import scores_of
 from ablate.wings.search.search_space import Params, SearchSpace, is_listed, number_at, spread_of, values_of
 from ablate.wings.search.trial_runner import StudyTrialRunner
 from store.documents.tuning import RATE
@@ -46,7 +47,7 @@ def promote(lab: StudyTrialRunner, search: Search, count: int) -> Promoted | Non
     trials = search.study.get_trials(deepcopy=False)
     params: dict[str, Params] = {}
     known = {lab.study.arms[0].identity}  # without rates: with tuned rates, arms that differ only in them are the same
-    for number in standings_of(lab, search.study, search.done).order():
+    for number in best_first(scores_of(search.study, search.done), list(lab.spec.objectives.values())):
         identity = lab.space.arm("", _without_rate(trials[number].params)).identity
         if len(params) < count and identity not in known:
             known.add(identity)

@@ -74,9 +74,8 @@ def chosen_sampler(spec: SearchSpec, space: SearchSpace) -> str:
     and constraints."""
     if spec.sampler.kind != "auto":
         return spec.sampler.kind
-    room = spec.trials - spec.repeats
     has_steps = all(is_listed(axis) for axis in space.axes.values())
-    return "grid" if has_steps and len(list(islice(space.all(), room + 1))) <= room else "tpe"
+    return "grid" if has_steps and len(list(islice(space.all(), spec.trials + 1))) <= spec.trials else "tpe"
 
 
 def make_sampler(spec: SearchSpec, kind: str) -> BaseSampler:
@@ -128,10 +127,9 @@ def make_pruner(spec: SearchSpec, validations: int = 1, wait: int = 1) -> BasePr
         return optuna.pruners.NopPruner()
     wait = max(1, wait)
     defaults: dict[str, JsonObject] = {
-        "asha": {"min_resource": wait, "reduction_factor": 2},
+        "asha": {"min_resource": wait, "reduction_factor": 3},
         "hyperband": {"min_resource": wait, "max_resource": max(validations, wait + 1), "reduction_factor": 2},
         "median": {"n_startup_trials": 5, "n_warmup_steps": wait},
-        "wilcoxon": {"p_threshold": 0.1},
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)

@@ -8,10 +8,10 @@ so after a restart they are decided again and their runs are found in the store.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 
 import optuna
 from optuna.trial import TrialState
@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 from ablate.running.engines import Engine, Event
 from ablate.running.request import Request
 from ablate.wings.search.asking import BEYOND, REPEATS, SHARE, Asking
-from ablate.wings.search.racing import best_first
+from ablate.wings.search.ranking import best_first
 from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.storage import Owner
 from ablate.wings.search.trial_runner import Job, TrialRunner
@@ -28,8 +28,6 @@ TRIES = 3
 """Maximum number of attempts at a trial's runs in one command, if workers fail or are killed."""
 FIRST_FAILURES = 3
 """The search ends after this number of failed trials if there are no scores yet: they probably have a common cause."""
-WATCH_SECONDS = 0.5
-"""Seconds between a pruner's checks of the running trials."""
 
 
 @dataclass
@@ -43,11 +41,19 @@ class Flight:
     """The open trial of optuna; None for a promotion, whose trial is complete."""
     waiting: set[str] = field(default_factory=set)
     """Digests of started runs that have not ended."""
+    told: set[int] = field(default_factory=set)
+    """Steps of the losses that were reported to the pruner, also by an earlier command."""
     tries: int = 1
     reported: int = 0
     pruned: bool = False
     is_cut: bool = False
     """Whether the pruner ended a run before it had its score."""
+
+    def report(self, loss: float, step: int) -> None:
+        """Report a loss to the pruner, unless it is known."""
+        if self.trial is not None and step not in self.told and math.isfinite(loss):
+            self.trial.report(loss, step)
+            self.told.add(step)
 
 
 class Search:
@@ -75,7 +81,6 @@ class Search:
         self._adopted: list[optuna.Trial] = []
         self._broken = False
         self._again: list[Request] = []
-        self._watched = 0.0
 
     def run(self, engine: Engine) -> None:
         """Resume interrupted trials and run the search to its end."""
@@ -83,10 +88,9 @@ class Search:
             self._adopted = self.owner.take_over(self.study)
             if self._adopted:
                 self.say(f"{len(self._adopted)} interrupted trials resumed")
-            with closing(engine.run(self._requests())) as events:
+            with closing(engine.run(self._requests(), partial(self._prune, engine))) as events:
                 for event in events:
                     self._hear(event)
-                    self._watch(engine)
 
     # Proposals
 
@@ -109,8 +113,6 @@ class Search:
         if not missing:
             self._land(flight)
             return
-        if self.spec.prunes_seeds:
-            missing = missing[:1]  # the next seed starts only if the pruner lets the trial go on
         flight.waiting = {request.digest for request in missing}
         self.flights.append(flight)
         yield from (request for request in missing if request.digest not in flying)
@@ -119,7 +121,8 @@ class Search:
         while self._adopted:
             trial = self._adopted.pop(0)
             if job := self.asking.again(trial):
-                return Flight(trial.number, job, 0, trial)
+                known = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
+                return Flight(trial.number, job, 0, trial, told=set(known))
         return self._promotion() or self._new()
 
     def _new(self) -> Flight | None:
@@ -140,35 +143,9 @@ class Search:
                 continue
             flight.is_cut |= event.kind == "failed"
             flight.waiting.discard(event.digest)
-            if not flight.waiting and not self._goes_on(flight):
+            if not flight.waiting:
                 self.flights.remove(flight)
                 self._land(flight)
-
-    def _goes_on(self, flight: Flight) -> bool:
-        """Start the next seed of a trial whose seeds are trained in turn, unless the pruner gives up the trial. Returns
-        whether a seed was started."""
-        if not self.spec.prunes_seeds or flight.trial is None:
-            return False
-        left = [request for request in flight.job.requests if request.missing()]
-        self._report_seeds(flight, flight.trial)
-        if not left:
-            return False
-        if REPEATS not in flight.trial.user_attrs and flight.trial.should_prune():
-            flight.pruned = flight.is_cut = True
-            return False
-        flight.waiting = {left[0].digest}
-        self._again.append(left[0])
-        return True
-
-    def _report_seeds(self, flight: Flight, trial: optuna.Trial) -> None:
-        """Report the scores of ended seeds to the pruner. Steps are the seeds, so that trials are compared in pairs."""
-        for request in flight.job.requests[flight.reported :]:
-            values = self.lab.values(replace(flight.job, requests=(request,)))
-            if values is None:
-                return
-            flight.reported += 1
-            if math.isfinite(values[0]):
-                trial.report(values[0], request.identity.seed)
 
     def _retry(self, flight: Flight, event: Event) -> None:
         if flight.tries < TRIES:
@@ -184,13 +161,12 @@ class Search:
             self.study.tell(flight.trial, state=TrialState.FAIL)
         self._broken = len(self.failed) >= FIRST_FAILURES and not any(self.done)
 
-    def _watch(self, engine: Engine) -> None:
+    def _prune(self, engine: Engine) -> None:
         """Report the curves of running trials to the pruner, and end the trials that it gives up."""
-        if self.spec.pruning() is None or self.spec.prunes_seeds or time.monotonic() - self._watched < WATCH_SECONDS:
+        if self.spec.pruning() is None:
             return
-        self._watched = time.monotonic()
         for flight in self.flights:
-            if flight.trial is None or flight.pruned or REPEATS in flight.trial.user_attrs:
+            if flight.trial is None or flight.pruned:
                 continue
             if self._hopeless(flight, flight.trial):
                 flight.pruned = True
@@ -199,9 +175,9 @@ class Search:
     def _hopeless(self, flight: Flight, trial: optuna.Trial) -> bool:
         curve = self.lab.curve(flight.job)
         for step in range(flight.reported, len(curve)):
-            trial.report(curve[step], step + 1)
+            flight.report(curve[step], step + 1)
             flight.reported = step + 1
-            if step + 1 >= flight.job.wait and trial.should_prune():
+            if flight.job.wait <= step + 1 < flight.job.validations and trial.should_prune():
                 return True
         return False
 
@@ -209,12 +185,10 @@ class Search:
         """Record the scores, or the pruning, of a job whose runs have all ended."""
         if flight.is_cut and flight.trial is not None:
             flight.trial.set_user_attr("runs", list(flight.job.digests))
-            unit, whole, trained = "validations", flight.job.validations, len(self.lab.curve(flight.job))
-            if self.spec.prunes_seeds:
-                unit, whole, trained = "seeds", self.spec.seeds, flight.reported
-            flight.trial.set_user_attr(SHARE, min(1.0, trained / whole))
+            trained = len(self.lab.curve(flight.job)) / flight.job.validations
+            flight.trial.set_user_attr(SHARE, min(1.0, trained))
             self.study.tell(flight.trial, state=TrialState.PRUNED)
-            self.say(f"trial {flight.number}: pruned after {flight.reported} {unit}")
+            self.say(f"trial {flight.number}: pruned after {flight.reported} of {flight.job.validations} validations")
             self.after_trial()
             return
         values = self.lab.values(flight.job)  # also if the pruner gave up the trial just after its end
@@ -222,7 +196,7 @@ class Search:
             raise RuntimeError(f"trial {flight.number} ended without results")
         self.done[flight.rung][flight.number] = values
         if flight.trial is not None:
-            self._report_rest(flight, flight.trial)
+            self._report_rest(flight)
             flight.trial.set_user_attr("runs", list(flight.job.digests))
             # Excess over the limits on measurements: the sampler penalises it, and the best trials must have none.
             beyond = self.lab.beyond(flight.job)
@@ -238,13 +212,12 @@ class Search:
         self.say(f"trial {flight.number}{repeats}{share}: {shown}")
         self.after_trial()
 
-    def _report_rest(self, flight: Flight, trial: optuna.Trial) -> None:
+    def _report_rest(self, flight: Flight) -> None:
         """Report the rest of the curve of a trial that was not pruned, with which the pruner compares other trials."""
-        if self.spec.pruning() is None or self.spec.prunes_seeds:
+        if self.spec.pruning() is None:
             return
         for step, loss in enumerate(self.lab.curve(flight.job)[flight.reported :], start=flight.reported + 1):
-            if math.isfinite(loss):
-                trial.report(loss, step)
+            flight.report(loss, step)
 
     # Fidelity
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import optuna
 import pandas
 from optuna.distributions import BaseDistribution, distribution_to_json
@@ -17,12 +19,12 @@ from ablate.wings.search.asking import BEYOND, IMPORTED, REPEATS, counts_of_ille
 from ablate.wings.search.base_rate import BASE_RATE, base_at
 from ablate.wings.search.confirming import confirmation, confirmed
 from ablate.wings.search.history import base_on_axes
-from ablate.wings.search.racing import Standings, standings
+from ablate.wings.search.ranking import best_first, fronts
 from ablate.wings.search.samplers import chosen_sampler, ended
 from ablate.wings.search.search_spec import NOT_OF_A_SCORE, SearchSpec
 from ablate.wings.search.trial_runner import IllegalError, StudyTrialRunner
 from store import SearchFolder
-from store.documents import Distribution, Leader, SearchBase, SearchDocument, TrialRecord, TrialState
+from store.documents import Distribution, SearchBase, SearchDocument, TrialRecord, TrialState
 from store.documents.search import finite
 from zoo.settings.identity import digest_of, identity_of
 
@@ -67,8 +69,8 @@ def search_document(
 ) -> SearchDocument:
     """Document of a search's results so far. has_ended: include the confirmation."""
     spec = lab.spec
-    standing = standings_of(lab, study, done)
-    best = set(standing.contenders()[:1] if len(spec.objectives) == 1 else standing.front())
+    scores, ways = scores_of(study, done), list(spec.objectives.values())
+    best = set(best_first(scores, ways)[:1] if len(ways) == 1 else next(iter(fronts(scores, ways)), []))
     trials = [trial for trial in study.get_trials(deepcopy=False) if ended(trial)]
     # The base's scores with the trials' seeds, if trained; at its tuned rate, if known.
     job = base_at(lab, study.user_attrs.get(BASE_RATE))
@@ -98,31 +100,19 @@ def search_document(
         base=base,
         illegal=dict(counts_of_illegal(study).most_common()),
         trials=tuple(_trial(lab, trial, done, trial.number in best) for trial in trials),
-        leaders=tuple(_leaders(lab, study, standing)),
-        confirmed=confirmed(lab, confirmation(lab, study, standing)) if has_ended else (),
+        confirmed=confirmed(lab, confirmation(lab, study, scores)) if has_ended else (),
         journal=journal,
     )
 
 
-def standings_of(lab: StudyTrialRunner, study: optuna.Study, done: TrialScores) -> Standings:
-    """Standings of the settings within the limits that had the full budget."""
-    trials, directions = study.get_trials(deepcopy=False), list(lab.spec.objectives.values())
-    if len(done) == 1:
-        return standings(seeds_of(trials), directions, lab.noise)
-    whole = {number: [values] for number, values in done[-1].items() if not trials[number].user_attrs.get(BEYOND)}
-    return standings(whole, directions, lab.noise)
-
-
-def _leaders(lab: StudyTrialRunner, study: optuna.Study, standing: Standings) -> Iterator[Leader]:
-    if len(lab.spec.shares) > 1:
-        return
+def scores_of(study: optuna.Study, done: TrialScores) -> dict[int, tuple[float, ...]]:
+    """Mean scores of settings within the limits that had the full budget, keyed by the number of their first trial.
+    Settings with a diverged run are left out."""
     trials = study.get_trials(deepcopy=False)
-    scores, contenders = seeds_of(trials), set(standing.contenders())
-    for number in standing.order():
-        first, *fresh = map(finite, scores[number])
-        if fresh:
-            costs = lab.costs(trials[number].params, ("parameters", "kv_bytes_per_token"))
-            yield Leader(trial=number, searched=first, fresh=tuple(fresh), contends=number in contenders, costs=costs)
+    found = seeds_of(trials)
+    if len(done) > 1:
+        found = {number: [values] for number, values in done[-1].items() if not trials[number].user_attrs.get(BEYOND)}
+    return {n: tuple(map(statistics.fmean, zip(*of, strict=True))) for n, of in found.items() if np.isfinite(of).all()}
 
 
 def _trial(lab: StudyTrialRunner, trial: FrozenTrial, done: TrialScores, best: bool) -> TrialRecord:

@@ -19,7 +19,7 @@ from zoo.settings.axis import Spec
 from zoo.settings.explain import unknown
 
 SamplerKind = Literal["auto", "tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "grid"]
-PrunerKind = Literal["auto", "asha", "hyperband", "median", "wilcoxon"]
+PrunerKind = Literal["auto", "asha", "hyperband", "median"]
 SAMPLERS = {
     "tpe": "TPESampler",
     "gp": "GPSampler",
@@ -32,7 +32,6 @@ PRUNERS = {
     "asha": "SuccessiveHalvingPruner",
     "hyperband": "HyperbandPruner",
     "median": "MedianPruner",
-    "wilcoxon": "WilcoxonPruner",
 }
 OURS = ("seed", "constraints_func")
 """Arguments of optuna's classes that `search.seed` and `search.constraints` set."""

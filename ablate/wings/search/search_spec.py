@@ -36,13 +36,9 @@ MEASURED = ("decode_tokens_per_second", "prefill_tokens_per_second")
 """Objectives from a run's measurement: at its longest context and smallest batch."""
 OF_CACHES = ("decode_tokens_per_second", "kv_bytes_per_token")
 """Objectives that an encoder does not have."""
-OF_THE_MODEL = ("parameters", "flops_per_token", "kv_bytes_per_token")
-"""Objectives that follow from the model, whatever the seed."""
-FEWEST_PAIRS = 4
-"""Least number of seeds with which a signed-rank test can reach optuna's level of 0.1."""
 FEWEST_VALIDATIONS = 3
 """Least number of validations of a run for a pruner to be of use."""
-NOT_OF_A_SCORE = ("trials", "sampler", "pruner", "seed", "timeout", "hours", "enqueue", "race", "confirm")
+NOT_OF_A_SCORE = ("trials", "sampler", "pruner", "seed", "timeout", "hours", "enqueue", "confirm")
 """Settings that affect which trials there are, but not their scores: they may change while a search is under way."""
 
 
@@ -105,11 +101,8 @@ class SearchSpec(Spec):
     """Conditions checked before anything is trained: `block.mixer.kv_heads divides block.mixer.heads`,
     `cache_bytes(8192) <= 64 MB`, `parameters within 2 % of base`."""
     trials: PositiveInt = 60
-    """Number of trials: settings that are tried, and repeats of the best of them with further seeds. One that is pruned
-    counts for the part that was trained, so that there are more of them at the same cost."""
-    race: Annotated[float, Field(ge=0, lt=1), FirstDefault(0.2)] = 0.1
-    """Largest share of the trials that repeat leading settings with fresh seeds, as long as they are closer to each
-    other than twice the standard deviation between seeds. Trials that need no repeat try new settings."""
+    """Number of trials. One that is pruned counts for the part that was trained, so that there are more of them at the
+    same cost."""
     confirm: NonNegativeInt = 3
     """Number of fresh seeds with which the best trial (of a front, up to three) and the base are trained at the end, on
     top of `trials`; 0 for none."""
@@ -120,9 +113,9 @@ class SearchSpec(Spec):
     `nsga2`, `nsga3`, `random`, or `grid` (every combination); `auto` takes a grid that fits into the trials, else
     `tpe`. With settings of optuna's: `{kind: tpe, n_startup_trials: 20}`."""
     pruner: Annotated[Pruner | None, FirstDefault(None)] = PrunerSpec(kind="auto")
-    """Rule that stops a trial early, if the loss is the single objective: `asha`, `hyperband` and `median` judge by its
-    validation losses, after its warm-up and 30 % of the run; `wilcoxon` ends a trial between two of its seeds; `auto`
-    takes `median` where it can and runs have three validations or more; null takes none."""
+    """optuna's rule that stops a trial early by its validation losses, if the loss is the single objective: `asha`,
+    `hyperband` or `median`, after its warm-up and a fifth of the run; `auto` takes `median` where it can and runs have
+    three validations or more; null takes none."""
     seed: NonNegativeInt = 0
     """Seed of the sampler: with one worker the same seed proposes the same settings, whether interrupted or not."""
     timeout: PositiveFloat | None = None
@@ -149,12 +142,6 @@ class SearchSpec(Spec):
         return self.timeout or (self.hours * 3600 if self.hours else math.inf)
 
     @property
-    def repeats(self) -> int:
-        """Number of trials reserved for repeats; 0 if no objective depends on the seed, or trials begin short."""
-        is_noisy = any(name not in OF_THE_MODEL for name in self.objectives)
-        return round(self.race * self.trials) if is_noisy and not self.fidelity else 0
-
-    @property
     def confirming(self) -> int:
         """Most runs that confirm the best trials and the base."""
         return self.confirm * (2 if len(self.objectives) == 1 else 4)
@@ -170,7 +157,7 @@ class SearchSpec(Spec):
 
     def warnings(self, validations: int) -> list[str]:
         """Warnings about valid but probably unintended settings, for runs with this number of validations."""
-        if self._asked and not self.prunes_seeds and validations < FEWEST_VALIDATIONS:
+        if self._asked and validations < FEWEST_VALIDATIONS:
             times = "once" if validations == 1 else f"{validations} times"
             return [f"pruner: runs are validated {times}, too seldom to stop one early: lower train.validate_every"]
         return []
@@ -187,11 +174,6 @@ class SearchSpec(Spec):
         whole = tuple(self.objectives) == ("loss",) and self.seeds == 1 and not self.fidelity
         return PrunerSpec(kind="median") if whole and validations >= FEWEST_VALIDATIONS else None
 
-    @property
-    def prunes_seeds(self) -> bool:
-        """Whether a trial's seeds are trained one after the other, so that pruning saves the later ones."""
-        return self.pruner is not None and self.pruner.kind == "wilcoxon"
-
     @model_validator(mode="after")
     def _together(self) -> Self:
         asked = self._asked
@@ -199,10 +181,8 @@ class SearchSpec(Spec):
             raise ValueError("pruner: needs loss as the only objective: use fidelity for others")
         if asked and self.fidelity:
             raise ValueError("pruner: cannot be combined with fidelity")
-        if self.prunes_seeds and self.seeds < FEWEST_PAIRS:
-            raise ValueError(f"pruner: wilcoxon compares trials seed by seed: set seeds to {FEWEST_PAIRS} or more")
-        if asked and not self.prunes_seeds and self.seeds > 1:
-            raise ValueError(f"pruner: {asked.kind} needs a single seed: use wilcoxon for several")
+        if asked and self.seeds > 1:
+            raise ValueError(f"pruner: {asked.kind} needs a single seed: set seeds to 1")
         if self.timeout and self.hours:
             raise ValueError("timeout: cannot be combined with hours: give one of them")
         if self.sampler.kind == "cmaes" and len(self.objectives) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Count
-from ablate.wings.search.asking import IMPORTED
+from ablate.wings.search.asking import IMPORTED, ROUNDING, cost_of
 from ablate.wings.search.base_rate import BASE_RATE, tuned_rate
 from ablate.wings.search.confirming import confirmation
 from ablate.wings.search.history import base_params, begin
@@ -40,9 +41,9 @@ from ablate.wings.search.search import Search
 from ablate.wings.search.search_document import (
     asked_before,
     column_of,
+    scores_of,
     search_digest,
     search_document,
-    standings_of,
     write_tables,
 )
 from ablate.wings.search.search_spec import SearchSpec
@@ -121,7 +122,6 @@ class SearchResult:
             "base": self.found.base.model_dump(include={"name", "values", "runs"}),
             "confirmed": [each.model_dump() for each in self.found.confirmed],
             "best": [trial.model_dump(include=BEST) for trial in self.found.trials if trial.best],
-            "leaders": [leader.model_dump() for leader in self.found.leaders],
         }
 
     def __repr__(self) -> str:
@@ -226,7 +226,8 @@ class _StudySearch:
         imported = begin(self.lab, trials, owner)
         if imported:
             notice += f"; {imported} runs of the store count as trials of this space"
-        done = sum(ended(trial) and IMPORTED not in trial.user_attrs for trial in trials.get_trials(deepcopy=False))
+        known = [trial for trial in trials.get_trials(deepcopy=False) if ended(trial)]
+        done = math.floor(cost_of(trial for trial in known if IMPORTED not in trial.user_attrs) + ROUNDING)
         progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
         for warning in self.spec.warnings(validations):
             progress.say(warning)
@@ -240,7 +241,7 @@ class _StudySearch:
         search.run(engine)
         train(control)  # missing if `trials` ended before it
         if not trials.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):  # else its command confirms the best
-            jobs = confirmation(self.lab, trials, standings_of(self.lab, trials, search.done))
+            jobs = confirmation(self.lab, trials, scores_of(trials, search.done))
             if any(map(_missing, jobs.values())):
                 progress.say(f"{listed(list(jobs))}: training with fresh seeds, to confirm the best against the base")
                 train(*jobs.values())

@@ -7,10 +7,9 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Protocol
 
-from ablate.planning.foresight import foresight
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
 from ablate.study.arms import Arm
@@ -24,7 +23,7 @@ from ablate.wings.search.search_spec import DIRECTIONS, MEASURED, SearchSpec
 from store import Store
 from store.documents import MeasureDocument, ResultDocument, RunDocument, SpeedPoint
 
-PRUNING_DELAY = 0.3
+PRUNING_DELAY = 0.2
 """Share of a run during which no trial is pruned."""
 UNBUILT = 10.0
 """Distance assigned to settings that cannot be built, as theirs from the constraints is unknown; larger than most."""
@@ -54,18 +53,13 @@ class Job:
     def wait(self) -> int:
         """Number of validations before which no pruner may end the job: losses during warm-up and soon after say
         little."""
-        return math.ceil(max(self.warmup, PRUNING_DELAY) * self.validations)
+        return math.ceil(max(self.warmup, PRUNING_DELAY) * self.validations - 1e-9)
 
 
 class TrialRunner(Protocol):
     """Interface between a search and the runs that it scores. Tests use one with known scores."""
 
     space: SearchSpace
-
-    @property
-    def noise(self) -> float | None:
-        """Standard deviation of a trial's first objective between seeds, as known beforehand; None if unknown."""
-        ...
 
     def job(self, params: Params, share: float, repeat: int = 0) -> Job:
         """Runs of settings, which had `repeat` trials before, at a share of the budget. Raises IllegalError."""
@@ -105,13 +99,6 @@ class StudyTrialRunner:
         self.base = self.planned_base.arms[0]
         self._control: Job | None = None
         self._widths = tuple(study.data.widths(study.train.context))
-
-    @cached_property
-    def noise(self) -> float | None:
-        """Noise of comparable runs in the store, else of the nearest size that was measured."""
-        if next(iter(self.spec.objectives)) != "loss":
-            return None
-        return foresight(self.planned_base, self.store, None).sd / math.sqrt(self.spec.seeds)
 
     def job(self, params: Params, share: float = 1.0, repeat: int = 0) -> Job:
         if wrong := self.distances(params):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Literal
 
 import optuna
 import plotly.graph_objects as go
+from optuna.study import StudyDirection
 
-from ablate.wings.search.shown.importance import Importance, choice_label, frozen, in_memory
 from ablate.wings.search.shown.optuna_log import silenced
 from ablate.wings.search.shown.parallel import parallel
 from ablate.wings.search.shown.search_summary import SearchSummary
-from ablate.wings.search.shown.search_tables import closing_table, objective_title, titles_of
+from ablate.wings.search.shown.search_tables import closing_table, objective_title
 from ablate.wings.search.shown.setting_axes import setting_axes, slices
 from reports.page.figures.base import Figure
 from reports.page.figures.drawing import BASE, BASE_MARK, GRID, PALETTE, Attributes, Drawing, blank, label
@@ -24,18 +24,16 @@ from store.documents import TrialRecord
 
 FEWEST = 3
 """Fewest scored trials for a figure."""
-CONTOUR = 2
-"""Number of settings in a contour: the most important ones."""
 
 
-def draw_search(search: SearchSummary, importances: Mapping[str, tuple[Importance, ...]]) -> tuple[Figure, ...]:
-    """Front or history, then for every objective parallel coordinates, slices, importances and a contour."""
+def draw_search(search: SearchSummary) -> tuple[Figure, ...]:
+    """Front or history, then for every objective parallel coordinates and slices."""
     if len(search.scored) < FEWEST:
         return ()
     with silenced():
         figures = list(_whole(search))
         for place, name in enumerate(search.objectives):
-            figures += _of_objective(search, place, name, importances.get(name, ()))
+            figures += _of_objective(search, place, name)
     return tuple(figures)
 
 
@@ -44,12 +42,13 @@ def _whole(search: SearchSummary) -> Iterator[Figure]:
     if len(names) == 2:
         yield front_figure(search)
     if len(names) == 3:
-        study = _study(search, list(range(len(names))))
+        study = optuna.create_study(directions=[StudyDirection[way.upper()] for way in search.objectives.values()])
+        study.add_trials(optuna.trial.create_trial(values=list(trial.scores)) for trial in search.scored)
         drawn = optuna.visualization.plot_pareto_front(study, target_names=names)
         if search.base:
             x, y, z = ([score] for score in search.base.scores)
             drawn.add_scatter3d(x=x, y=y, z=z, mode="markers", name=BASE, marker={**BASE_MARK, "size": 6})
-        drawing = _styled(drawn, 480)
+        drawing = _styled(drawn)
         note = (
             "Red: trials on the Pareto front, which no other trial beats in every objective. Darker ones came later."
             " Scores are from the search's own seeds; promote trials to confirm them."
@@ -91,7 +90,7 @@ def _show_base(drawing: Drawing, search: SearchSummary, place: int) -> None:
         drawing.add_hline(y=value, line={"color": "#444", "width": 1, "dash": "dash"}, name=BASE)
 
 
-def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Iterator[Figure]:
+def _of_objective(search: SearchSummary, place: int, name: str) -> Iterator[Figure]:
     base, title = search.base, objective_title(name)
     trials = [*search.scored, *([base] if base and base not in search.scored else [])]
     scores = [trial.scores[place] for trial in trials]
@@ -104,43 +103,6 @@ def _of_objective(search: SearchSummary, place: int, name: str, found: Sequence[
     note = "One panel per setting. Click a trial for its runs."
     drawing = slices(trials, scores, axes, title, search.best_numbers, base)
     yield _figure(search, f"slice-{place}", f"Slices: {name}", note, drawing, wide=True)
-    if found:
-        yield _importance(search, place, name, found)
-    varied = [each.path for each in found if each.ped_anova is not None and _varies(search, each.path)][:CONTOUR]
-    if len(varied) == CONTOUR:
-        contour = optuna.visualization.plot_contour(_study(search, [place]), params=varied, target_name=title)
-        # optuna has the settings in the order of their names
-        at = [choice_label(base.params.get(path)) for path in sorted(varied)] if base else [None]
-        if None not in at:
-            contour.add_scatter(x=at[:1], y=at[1:], mode="markers", name=BASE, marker=BASE_MARK, hoverinfo="name")
-        note = "Values between trials are interpolated, not measured. The cross is the base."
-        yield _figure(search, f"contour-{place}", f"Contour: {name}", note, _styled(contour, 440))
-
-
-def _varies(search: SearchSummary, path: str) -> bool:
-    """Whether trials have at least two values of a setting, as a contour needs."""
-    return len({str(trial.params[path]) for trial in search.scored}) > 1
-
-
-def _importance(search: SearchSummary, place: int, name: str, found: Sequence[Importance]) -> Figure:
-    """Shares with their intervals, which optuna's bars lack."""
-    known = list(reversed(found))
-    titles = titles_of([each.path for each in found])
-    drawing = blank("share of explained variance", "", 120 + 32 * len(known))
-    drawing.add_bar(
-        orientation="h",
-        y=[titles[each.path] for each in known],
-        x=[each.share for each in known],
-        marker={"color": [PALETTE[0] if each.matters else GRID for each in known]},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [each.high - each.share for each in known],
-            "arrayminus": [each.share - each.low for each in known],
-        },
-    )
-    note = "Share of the variance over the space, with a 90 % interval. Grey: not shown to matter."
-    return _figure(search, f"importance-{place}", f"Importances: {name}", note, drawing)
 
 
 def _figure(search: SearchSummary, key: str, title: str, note: str, drawing: Drawing, wide: bool = False) -> Figure:
@@ -148,19 +110,10 @@ def _figure(search: SearchSummary, key: str, title: str, note: str, drawing: Dra
     return Figure(key, title, note, note, drawing, Table(("trial", *search.objectives), rows), wide=wide)
 
 
-def _study(search: SearchSummary, places: Sequence[int]) -> optuna.Study:
-    """An in-memory optuna study of the scored trials, with some of their objectives."""
-    ways = list(search.objectives.values())
-    study = in_memory([ways[place] for place in places])
-    for trial in search.scored:
-        values = trial.values or ()
-        study.add_trial(frozen(trial, [value for place in places if (value := values[place]) is not None]))
-    return study
-
-
-def _styled(drawing: go.Figure, height: int = 380) -> Drawing:
+def _styled(drawing: go.Figure) -> Drawing:
     """A drawing with the page's fonts and background, and without a title, which the page has. Axis titles keep the
     last part of a path."""
+    height = 480
     look = blank("", "", height)
     for each in (drawing.for_each_xaxis, drawing.for_each_yaxis):
         each(lambda axis: axis.title.update(text=setting_name(axis.title.text or "")))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from ablate.wings.search.shown import search_tables, search_words
-from ablate.wings.search.shown.importance import importances
 from ablate.wings.search.shown.search_figures import draw_search
 from ablate.wings.search.shown.search_summary import SearchSummary, read_search
 from reports.page.figures import CONFIG
@@ -23,8 +22,7 @@ def render(folder: Path) -> Path:
 
 def render_page(search: SearchSummary) -> str:
     """The page as HTML text. All text from a study is escaped."""
-    found = {name: importances(search, place) for place, name in enumerate(search.objectives) if search.is_judged}
-    figures = draw_search(search, found)
+    figures = draw_search(search)
     lead, *others = figures or (None,)
     source = f"{search.document.name} at {search.document.scale}"
     data = {
@@ -39,7 +37,6 @@ def render_page(search: SearchSummary) -> str:
         own=Path(__file__).parent,
         search=search,
         words=search_words,
-        importances=found,
         tables=search_tables,
         lead=lead,
         figures=others,

@@ -105,7 +105,7 @@ class SearchSummary:
 
     @cached_property
     def standings(self) -> tuple[SearchStanding, ...]:
-        """Settings with scores on fresh seeds, from a promoted study or from the search's own repeats."""
+        """Settings with scores on fresh seeds."""
         return tuple(standings(self.document, self.fresh))
 
     def standing(self, number: int) -> SearchStanding | None:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ablate.wings.search.shown.importance import Importance
 from ablate.wings.search.shown.search_summary import SearchSummary
 from ablate.wings.search.shown.selection_bias import DECLARED, FreshScore
 from ablate.wings.search.shown.standings import SearchStanding
@@ -137,14 +136,3 @@ def _score(value: float) -> str:
 def illegal_table(search: SearchSummary) -> Table:
     illegal = search.document.illegal.items()
     return Table(("reason", "proposals"), tuple((reason, str(count)) for reason, count in illegal))
-
-
-def importance_table(found: Sequence[Importance]) -> Table:
-    columns: Columns[Importance] = {
-        "setting": lambda each: each.path,
-        "does it matter?": lambda each: each.verdict,
-        "share of the variance": lambda each: f"{each.share:.2f}",
-        "90 % interval": lambda each: f"{each.low:.2f} to {each.high:.2f}",
-        "PED-ANOVA": lambda each: NONE if each.ped_anova is None else f"{each.ped_anova:.2f}",
-    }
-    return Table.of(found, columns, labels=2)

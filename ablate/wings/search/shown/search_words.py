@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from ablate.wings.search.shown.importance import FEWEST, Importance
 from ablate.wings.search.shown.search_summary import Gap, SearchSummary
 from ablate.wings.search.shown.search_tables import setting_text, signed, titles_of
 from ablate.wings.search.shown.selection_bias import DECLARED, selection_bias
@@ -71,25 +70,11 @@ def _base_beside(search: SearchSummary) -> str:
 
 
 def _alike(search: SearchSummary, alike: Sequence[SearchStanding]) -> str:
-    """`Trials 3, 7 and 9 cannot be told apart: loss 2.51 to 2.54 …; the smallest KV cache among them is trial 7’s.`"""
+    """`Trials 3, 7 and 9 cannot be told apart: loss 2.51 to 2.54 with fresh seeds.`"""
     (name,) = search.objectives
     numbers = listed([str(each.trial) for each in alike])
     low, high = (end(each.means[name] for each in alike) for end in (min, max))
-    text = f"Trials {numbers} cannot be told apart: {name} {low:.5g} to {high:.5g} with fresh seeds"
-    return f"{text}{_smallest(search, [each.trial for each in alike])}."
-
-
-def _smallest(search: SearchSummary, numbers: Sequence[int]) -> str:
-    """The smallest cache, or else the fewest parameters, among settings that are equally good."""
-    known = [leader for leader in search.document.leaders if leader.trial in numbers]
-    for cost, noun, unit in (
-        ("kv_bytes_per_token", "KV cache", "bytes per token"),
-        ("parameters", "model", "parameters"),
-    ):
-        found = sorted((leader.costs[cost], leader.trial) for leader in known if cost in leader.costs)
-        if len(found) == len(numbers) and found[0][0] < found[1][0]:
-            return f"; the smallest {noun} among them is trial {found[0][1]}’s, {found[0][0]:,.0f} {unit}"
-    return ""
+    return f"Trials {numbers} cannot be told apart: {name} {low:.5g} to {high:.5g} with fresh seeds."
 
 
 def _best_in(search: SearchSummary, place: int) -> str:
@@ -136,29 +121,6 @@ def _edges(search: SearchSummary) -> Iterator[tuple[str, float]]:
             yield path, ends.low if values[0] == ends.low else ends.high
 
 
-def matters(search: SearchSummary, found: Mapping[str, Sequence[Importance]]) -> list[str]:
-    """One sentence per objective."""
-    if not search.is_judged:
-        return []
-    if len(search.scored) < FEWEST:
-        return [f"{len(search.scored)} scored trials are too few to say which settings matter."]
-    return [_matters(name, of) for name, of in found.items()]
-
-
-def _matters(name: str, found: Sequence[Importance]) -> str:
-    """`loss: lr and d_ff matter; heads hardly matters; unclear for 4 settings.`"""
-    by: dict[str, list[str]] = {}
-    for each in found:
-        by.setdefault(each.verdict, []).append(each.path)
-    parts = []
-    for verdict, verb in (("matters", "matter"), ("hardly matters", "hardly matter")):
-        if paths := by.get(verdict):
-            parts.append(f"{listed(paths)} {verdict if len(paths) == 1 else verb}")
-    if count := len(by.get("cannot tell", ())):
-        parts.append(f"unclear for {count} setting{'s' * (count > 1)}")
-    return f"{name}: {'; '.join(parts)}."
-
-
 def dropped(search: SearchSummary) -> list[str]:
     """Sentence on the members of the front that fresh seeds removed from it."""
     gone = [str(number) for number in search.dropped]
@@ -174,12 +136,6 @@ def fresh(search: SearchSummary) -> list[str]:
     """Selection bias of the best trials on fresh seeds, and the same change for the base, which was not selected."""
     if not search.is_judged:
         return []
-    if not search.fresh and search.standings:
-        seeds = sum(each.seeds for each in search.standings)
-        return [
-            f"Scores of the leading settings come from {seeds} further runs with other seeds, not from the runs that"
-            " selected them. The option --promote 5 writes a study that trains the five best against the base."
-        ]
     if not search.fresh:
         return [
             "The best trials’ scores are optimistic, because the trials were selected by them. The option --promote 5"
@@ -209,7 +165,7 @@ def how(search: SearchSummary) -> str:
     document = search.document
     text = f"Sampler {document.sampler}; seeds of every trial: {', '.join(map(str, document.seeds))}."
     if document.pruner:
-        text += f" Pruner {document.pruner}."
+        text += f" Pruner {document.pruner}: a pruned trial counts for the part that was trained."
     if len(document.shares) > 1:
         text += f" Trials began with {100 * document.shares[0]:g} % of the budget; only those that used all of it are"
         text += " compared."

@@ -38,30 +38,21 @@ class SearchStanding:
 def standings(document: SearchDocument, fresh: Iterable[FreshScore]) -> Iterator[SearchStanding]:
     """Standings, the best first by the first objective.
 
-    A promoted trial has only the scores of its promotion. With one objective, only promoted trials can be best once
-    there are any, since they share their seeds and so differ in nothing else.
+    They share their seeds, and so differ in nothing else.
     """
-    raced = {
-        leader.trial: np.array(leader.fresh, dtype=float)
-        for leader in document.leaders
-        if all(None not in values for values in leader.fresh)
-    }
-    promoted = _promoted(document, fresh)
-    scores = {**raced, **promoted}
+    scores = _fresh(document, fresh)
     if not scores:
         return
-    rivals = promoted if promoted and len(document.objectives) == 1 else scores
     signs = np.array([1.0 if way == "minimize" else -1.0 for way in document.objectives.values()])
     # noise between seeds of one setting, pooled: (objectives,)
     freedom = sum(len(of) - 1 for of in scores.values())
     squares = sum(((of - of.mean(axis=0)) ** 2).sum(axis=0) for of in scores.values())
     sd = np.sqrt(squares / freedom) if freedom else None
     means = {trial: of.mean(axis=0) for trial, of in scores.items()}
-    order = sorted(means, key=lambda trial: (trial not in rivals, float(signs[0] * means[trial][0])))
+    order = sorted(means, key=lambda trial: float(signs[0] * means[trial][0]))
     for trial in order:
         if len(signs) == 1:
-            is_rival = trial in rivals
-            best = is_rival and not (sd is not None and _is_worse(rivals, trial, order[0], sd[0], freedom, signs[0]))
+            best = sd is None or not _is_worse(scores, trial, order[0], sd[0], freedom, signs[0])
         else:
             own = signs * means[trial]
             # weakly better everywhere and strictly better somewhere: dominated
@@ -85,8 +76,8 @@ def _is_worse(scores: Mapping[int, Floats], trial: int, leader: int, sd: float, 
     return bool(sign * (ours.mean() - best.mean()) > special.stdtrit(freedom, 1 - LEVEL / (len(scores) - 1)) * error)
 
 
-def _promoted(document: SearchDocument, fresh: Iterable[FreshScore]) -> dict[int, Floats]:
-    """(seeds, objectives) of each promoted trial that has all scores for every seed; likewise of the base, if it is a
+def _fresh(document: SearchDocument, fresh: Iterable[FreshScore]) -> dict[int, Floats]:
+    """(seeds, objectives) of each trial that has all scores for every fresh seed; likewise of the base, if it is a
     trial."""
     base, numbers = document.base, dict[str, int]()
     for trial in reversed(document.trials):  # reversed: the first of equal trials wins

@@ -10,9 +10,9 @@ import pytest
 from ablate.wings.search.pages import search_found
 from ablate.wings.search.shown import search_words
 from ablate.wings.search.shown.search_summary import SearchSummary, read_search
-from ablate.wings.search.shown.search_tables import best_table, closing_table
+from ablate.wings.search.shown.search_tables import closing_table
 from store import Store
-from store.documents import Leader, SearchBase, TrialRecord
+from store.documents import SearchBase, TrialRecord
 from tests.documents import run_of
 from tests.reports.factory import JUDGING_EXCESS, Arm, StudyOf
 from tests.reports.searching import RATE, search_of
@@ -102,33 +102,6 @@ def test_no_score_that_selected_a_trial_is_in_the_headline_of_a_front(tmp_path: 
     assert search_words.headline(before).startswith(
         "Trial 0 has the best loss, 2.3 on the seeds that selected it, trial 4"
     )
-
-
-def test_a_member_that_was_not_promoted_keeps_the_scores_of_its_repeats(tmp_path: Path) -> None:
-    """Promotion of others does not bring back the score that selected it."""
-    raced = Leader(trial=0, searched=(LUCKY, 128), fresh=((2.41, 128), (2.45, 128)), contends=True)
-    found = read_search(written(tmp_path, ("base", "trial_1"), leaders=(raced,)))
-    assert next(each for each in found.trials if each.number == 0).values == pytest.approx((2.43, 128))
-    assert [each.number for each in found.best] == [0, 1, 4]
-    assert next(row for row in best_table(found).rows if row[0] == "0")[2].endswith("(2 seeds)")
-
-
-def test_of_one_objective_the_promoted_are_compared_with_each_other_alone(tmp_path: Path) -> None:
-    """Repeats have other seeds than promoted trials, and seeds make more of a difference than settings."""
-    trials = tuple(each.model_copy(update={"values": each.values[:1], "reached": ()}) for each in TRIALS if each.values)
-    raced = Leader(trial=2, searched=(2.40,), fresh=((2.42,), (2.44,)), contends=True)
-    found = read_search(
-        written(
-            tmp_path,
-            ("base", "trial_0", "trial_1"),
-            trials,
-            objectives={"loss": "minimize"},
-            leaders=(raced,),
-            base=LONE,
-        )
-    )
-    assert [each.number for each in found.best] == [1]
-    assert next(each for each in found.trials if each.number == 2).values == pytest.approx((2.43,))
 
 
 def test_the_base_as_a_trial_has_the_scores_of_the_base(tmp_path: Path) -> None:
