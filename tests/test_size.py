@@ -6,7 +6,7 @@ import pytest
 
 from tools.size import sizes
 
-MOST = {"core": (55_500, 446), "all": (105_050, 882)}
+MOST = {"core": (54_460, 439), "all": (105_100, 887)}
 """Lines and files on 28 November 2026; the goal is a core of 40,000 lines. Lower them when something is deleted."""
 
 

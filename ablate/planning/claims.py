@@ -15,7 +15,7 @@ PUBLISHED = ("source", "where", "sizes")
 
 def study_claims(study: Study, planned: str) -> tuple[StudyClaim, ...]:
     """The claims of a study first planned on the date `planned`."""
-    screens = study.screen is not None
+    screens = bool(study.factors)
     return tuple(stated(each, study.baseline, planned, screens=screens) for each in study.claims)
 
 

@@ -228,22 +228,21 @@ Complaint = tuple[Target, str]
 """A setting inside `claims`, `caveats` or `published`, and what is wrong with it."""
 
 
-def claim_problems(sections: StudySections, arms: Sequence[str]) -> Iterator[Complaint]:
-    """Problems of claims and caveats, which name factors of a design, or else `arms`, and of the published table."""
+def claim_problems(sections: StudySections, arms: Sequence[str], factors: Sequence[str]) -> Iterator[Complaint]:
+    """Problems of claims and caveats, which name the factors of a design, or else arms, and of the published table."""
+    known, noun = (factors, "factor") if factors else (arms, "arm")
     for place, claim in enumerate(sections.claims):
-        for setting, reason in _problems(sections, claim, arms):
+        for setting, reason in _problems(sections, claim, known, noun):
             yield ("claims", str(place), *setting), reason
     for place, caveat in enumerate(sections.caveats):
-        known, noun = _known(sections, arms)
         if isinstance(caveat, Caveat) and caveat.arm is not None and caveat.arm not in known:
             reason = f"unknown {noun} '{caveat.arm}'" + did_you_mean(caveat.arm, known)
             yield ("caveats", str(place), "arm"), reason
-    known, noun = _known(sections, arms)
     for name in sections.labels:
         if name not in known:
             yield ("labels", name), f"unknown {noun} '{name}'" + did_you_mean(name, known)
     table = sections.published
-    if table is not None and sections.design:
+    if table is not None and factors:
         yield ("published",), "cannot be combined with `design`: a published table needs arms"
         return
     for place, row in enumerate(table.rows if table else ()):
@@ -252,19 +251,13 @@ def claim_problems(sections: StudySections, arms: Sequence[str]) -> Iterator[Com
                 yield ("published", "rows", str(place), key), f"unknown arm '{arm}'" + did_you_mean(arm, arms)
 
 
-def _known(sections: StudySections, arms: Sequence[str]) -> tuple[Sequence[str], str]:
-    """Names that claims and caveats may have, and their noun."""
-    return (tuple(sections.factors), "factor") if sections.design else (arms, "arm")
-
-
-def _problems(sections: StudySections, claim: ClaimSpec, arms: Sequence[str]) -> Iterator[Complaint]:
-    known, noun = _known(sections, arms)
+def _problems(sections: StudySections, claim: ClaimSpec, known: Sequence[str], noun: str) -> Iterator[Complaint]:
     for setting, name in claim.named:
         if name not in known:
             yield setting, f"unknown {noun} '{name}'" + did_you_mean(name, known)
-    if sections.design and (claim.order or claim.against is not None or claim.expect == "stalls"):
+    if noun == "factor" and (claim.order or claim.against is not None or claim.expect == "stalls"):
         yield (), IN_A_DESIGN
-    elif not sections.design and claim.expect != "stalls" and claim.arm == (claim.against or sections.baseline):
+    elif noun == "arm" and claim.expect != "stalls" and claim.arm == (claim.against or sections.baseline):
         yield (), f"compares {claim.arm} with itself"
     if reason := _unmeasured(sections, claim.measure):
         yield ("measure",), reason

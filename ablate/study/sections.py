@@ -24,7 +24,6 @@ from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
 from ablate.study.budget_spec import Budget
 from ablate.study.claim_spec import ClaimSpec
-from ablate.study.design_spec import DesignSpec
 from ablate.study.layering import (
     LayerRule,
     by_path,
@@ -226,10 +225,6 @@ class OwnSections(Spec):
         Field(default={})
     )
     """Values per path: every arm is trained with every combination."""
-    factors: dict[str, StudyMap] = Field(default={})
-    """Factors by name, each given as edits of the base by path, which a `design` combines."""
-    design: DesignSpec | None = None
-    """Combinations of the factors to train, instead of arms, and effects to estimate."""
     seeds: Seeds = AutoSeeds()
     """Number of seeds, or a list of them, or `auto`: as many as it takes to settle every arm, from 3 to 12."""
     tune: Tune = TuneSpec()

@@ -109,7 +109,9 @@ ELSEWHERE = {
     ),
     r"docs/(plugins|howto_block)\.md: ablate zoo --check (maxnorm|sine)": "tests/ablate/test_plugins.py",
     r"docs/adding_a_mixer\.md: ablate zoo --check tied": "tests/guides/test_adding_a_mixer.py",
-    r"docs/comparisons\.md: ablate run studies/(screening|confirm)\.yaml": "tests/ablate/test_promoting.py",
+    r"docs/comparisons\.md: ablate run studies/(screening|confirm)\.yaml": (
+        "tests/ablate/wings/designs/test_promoting.py"
+    ),
     r"docs/checkpoints\.md: lm-eval": "tests/zoo/hf/test_remote.py",
     r"docs/checkpoints_taken\.md: ablate (data|plan|run|import|eval) .*(c4|cats)\.yaml": (
         "tests/neighbours/test_walk.py"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,6 @@ import polars as pl
 from scipy import special  # scipy.stats takes seconds to load
 
 from reports.judge.claims.judging import judge_claims
-from reports.judge.designs.factorial_effects import judge_effects
 from reports.judge.errors import ReportError
 from reports.judge.findings import warnings
 from reports.judge.findings.comparison import Comparison, Judgement
@@ -40,6 +40,7 @@ from reports.judge.statistics.estimates import Estimate, combined_stderr, estima
 from reports.judge.verdicts import ALPHA, Verdict
 from store.documents import StudyArm
 from store.documents.costs import CROWDED
+from store.extensions import added_to
 from store.result_columns import NUMBERS
 
 SPEEDS = ("tokens_per_second", "mfu", "mfu_published", "matmul_flops_per_second")
@@ -58,7 +59,9 @@ def summarise(data: Collected, sections: Sequence[type[SectionSummary]] = ()) ->
     data = comparable(data)
     costs, noise = study_costs(data), noise_of(data)
     judged = _judged(data, costs, noise)
-    arms, effects = _arms(data, judged, costs, noise), judge_effects(data)
+    arms = _arms(data, judged, costs, noise)
+    judges = [importlib.import_module(name).judge_effects for name in added_to(__name__)]
+    effects = tuple(each for judge in judges for each in judge(data))
     found = {each.name(): each.summarise(data) for each in sections}
     plain = StudySummary(
         study=data.study,

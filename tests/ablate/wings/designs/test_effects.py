@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import reports
-from ablate.planning.study_document import design_document
-from ablate.study.design_spec import DesignSpec, Screen, screen
+from ablate.wings.designs.design_spec import DesignSpec, Screen, screen
+from ablate.wings.designs.planned import design_document
 from reports.judge.claims.judging import judge_claims
 from reports.judge.findings.study_summary import EffectSummary, StudySummary
 from reports.judge.findings.summary import open_arms

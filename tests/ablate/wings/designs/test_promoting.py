@@ -9,15 +9,15 @@ import pytest
 from ruamel.yaml import YAML
 
 import reports
-from ablate.api.running import promote_effects
 from ablate.cli import main
 from ablate.study.promoting import write_study
 from ablate.study.reading import load_study
+from ablate.wings.designs.promotion import promote
 from store import Store
 from store.errors import ArgumentError
-from tests.ablate.test_design import STUDY
 from tests.ablate.toy import toy_study
-from tests.reports.test_effects import STRENGTHS, losses, plan, study_of
+from tests.ablate.wings.designs.test_design import STUDY
+from tests.ablate.wings.designs.test_effects import STRENGTHS, losses, plan, study_of
 
 
 def test_survivors_are_arms_with_seeds_that_the_screen_did_not_use(tmp_path: Path) -> None:
@@ -26,12 +26,12 @@ def test_survivors_are_arms_with_seeds_that_the_screen_did_not_use(tmp_path: Pat
     of = plan()
     summary = reports.summarise(study_of(of, losses(of)).write(tmp_path / "store"))
     screened = load_study(tmp_path / "screen.yaml", "cpu")
-    path = promote_effects(screened, summary, tmp_path / "confirm.yaml")
+    path = promote(screened, summary, tmp_path / "confirm.yaml")
     assert path is not None
     study = load_study(path, "cpu")
     assert [arm.name for arm in study.arms] == ["base", "gated"]
     assert study.seeds == (3, 4, 5, 6, 7)
-    assert study.screen is None
+    assert not study.factors
     assert study.tune is not None
     by_name = {arm.name: arm.model for arm in screened.arms}
     assert study.arms[0].model == by_name["base"]
@@ -44,7 +44,7 @@ def test_several_survivors_are_also_tried_together(tmp_path: Path, monkeypatch: 
     of = plan()
     monkeypatch.setitem(STRENGTHS, "nope", -0.05)
     summary = reports.summarise(study_of(of, losses(of)).write(tmp_path / "store"))
-    path = promote_effects(load_study(tmp_path / "screen.yaml", "cpu"), summary, tmp_path / "confirm.yaml")
+    path = promote(load_study(tmp_path / "screen.yaml", "cpu"), summary, tmp_path / "confirm.yaml")
     assert path is not None
     arms = {arm.name: arm.model.block for arm in load_study(path, "cpu").arms}
     assert list(arms) == ["base", "gated", "nope", "together"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,9 +10,9 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from reports.judge.designs.contrasts import EffectTest, effect_tests, seed_effects
+from ablate.wings.designs.contrasts import EffectTest, effect_tests, seed_effects
 from reports.judge.findings.comparison import Comparison
-from reports.judge.findings.costs import NO_COSTS, effect_costs
+from reports.judge.findings.costs import MEMORY, NO_COSTS, ArmCosts, judged_ratios
 from reports.judge.findings.judging import Pair, Standing, at_any_rate, difference_claim, differences, ties
 from reports.judge.findings.study_summary import EffectSummary
 from reports.judge.findings.verdicts import failed, judgement, level, why_withheld
@@ -112,7 +113,7 @@ def judge_effects(data: Collected) -> tuple[EffectSummary, ...]:
         if test is not None and own.p is not None
     }
     standings = differences(recorded, evidence, data.ledger, design.correction, data.elsewhere)
-    alike, costs = ties(recorded, data.ledger, data.elsewhere), effect_costs(data, design)
+    alike, costs = ties(recorded, data.ledger, data.elsewhere), _costs(data, design)
     summaries = []
     for effect, plain, own, test in zip(design.effects, blocks.plain(), recorded, tests, strict=True):
         comparison = _standing(replace(plain, test=own), test, standings, alike)
@@ -174,3 +175,25 @@ def _standing(
         if test.below or test.above
         else detectable_effect(test.error, test.freedom, standing.of_each(found.alpha)),
     )
+
+
+def _costs(data: Collected, design: StudyDesign) -> dict[str, ArmCosts]:
+    """Ratios of costs for each factor of a design; interactions have none."""
+    arms = {arm.name: arm for arm in data.study.arms}
+    effects = {effect.name: set(effect.arms) for effect in design.effects if len(effect.factors) == 1}
+    weights = {
+        name: {arm: 1 / len(high) if arm in high else -1 / (len(arms) - len(high)) for arm in arms}
+        for name, high in effects.items()
+    }
+    ratios = judged_ratios(data, weights)
+    sizes = {name: arm.kv_bytes_per_token for name, arm in arms.items()}
+    logs = {name: math.log(size) for name, size in sizes.items() if size}
+    return {
+        name: ArmCosts(
+            training=ratios.get((name, "training")),
+            decoding=ratios.get((name, "decoding")),
+            memory=ratios.get((name, MEMORY)),
+            kv_ratio=math.exp(sum(own[arm] * log for arm, log in logs.items())) if len(logs) == len(arms) else None,
+        )
+        for name, own in weights.items()
+    }

@@ -8,8 +8,8 @@ from itertools import combinations
 
 from ablate.study.arms import START, TEACHER, Arm, ArmBuilder, Edit
 from ablate.study.complaints import Problem, StudyError
-from ablate.study.design_spec import Screen
 from ablate.study.layers import common_length
+from ablate.wings.designs.design_spec import Screen
 
 TARGET = ("factors",)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ablate.study.factorial import design, design_for
+from ablate.wings.designs.factorial import design, design_for
 
 TABLE = [
     *((3, 4, 3), (4, 8, 4), (5, 16, 5), (5, 8, 3), (6, 32, 6), (6, 16, 4), (6, 8, 3), (7, 64, 7), (7, 32, 4)),

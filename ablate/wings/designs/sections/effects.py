@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar, Self
 
-from reports.judge.findings.study_summary import StudySummary
+from ablate.wings.designs import effect_words
+from ablate.wings.designs.factorial import structure
+from reports.judge.findings.study_summary import RANKS, StudySummary
 from reports.judge.reading.collected import Collected
 from reports.page.figures.base import (
     MOST_SEEDS,
@@ -17,11 +19,11 @@ from reports.page.figures.base import (
 )
 from reports.page.figures.drawing import ArmStyle, looks
 from reports.page.sections import Section
-from reports.page.wording import cost_words, effect_words, title_words, words
+from reports.page.wording import cost_words, words
 from reports.page.wording.failure_words import mark
 from reports.page.wording.table import frame_table
+from reports.page.wording.title_words import SETTLED, few
 from store.documents import StudyDesign
-from store.documents.design import structure
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,20 @@ class Effects(Section):
         ]
         yield Figure(
             key="effects",
-            title=title_words.effects(summary) + mark(summary),
+            title=_title(summary) + mark(summary),
             note=" ".join(filter(None, notes)),
             alt="; ".join(f"{each.effect.name} {words.difference(each.comparison)}" for each, _ in found),
             drawing=figure,
             table=frame_table(("effect", "seed", f"effect ({summary.unit})"), rows),
         )
+
+
+def _title(summary: StudySummary) -> str:
+    """`Effects on the loss: qkv_bias (−0.017 ± 0.014 nats) better; 7 effects inconclusive`."""
+    by: dict[str, list[str]] = {}
+    for each in sorted(summary.effects, key=lambda each: RANKS.index(each.verdict)):
+        said = f" ({words.difference(each.comparison).replace(' (', ' [').replace(')', ']')})"
+        named = each.effect.name + said * (each.verdict in ("better", "worse"))
+        by.setdefault(SETTLED.get(each.verdict, each.verdict), []).append(named)
+    parts = (f"{few(names, 'effects')} {verdict}" for verdict, names in by.items())
+    return f"Effects on the loss: {'; '.join(parts)}"

@@ -31,8 +31,9 @@ SAID = (
 )
 
 
-def headline(summary: StudySummary, design: StudyDesign) -> str:
+def headline(summary: StudySummary) -> str:
     """The answer: which factors matter, and by how much."""
+    design = _design(summary)
     by: dict[str, list[EffectSummary]] = {}
     for each in summary.effects:
         by.setdefault(each.verdict, []).append(each)
@@ -107,8 +108,14 @@ def _short(signed: tuple[bool, Sequence[str]]) -> str:
     return "−" * signed[0] + "×".join(signed[1])
 
 
-def method(summary: StudySummary, design: StudyDesign) -> Iterator[str]:
+def _design(summary: StudySummary) -> StudyDesign:
+    assert summary.study.design is not None
+    return summary.study.design
+
+
+def method(summary: StudySummary) -> Iterator[str]:
     """Estimation and tests of effects, in words."""
+    design = _design(summary)
     half = len(summary.arms) // 2
     yield (
         f"Every effect is the mean loss of {half} runs minus that of the other {half}: for a factor, runs with it "

@@ -31,6 +31,13 @@ MOST_ORDERS = 5_000
 
 Floats = NDArray[np.float64]
 
+ALIASING = {
+    3: "main effects are aliased with two-factor interactions",
+    4: "main effects are clear of two-factor interactions, which are aliased with each other",
+}
+CLEAR = "main effects and two-factor interactions are clear of each other"
+ROMAN = {3: "III", 4: "IV", 5: "V", 6: "VI", 7: "VII", 8: "VIII"}
+
 Generators = tuple[int, ...]
 """Words as bit masks over the factors."""
 Effect = tuple[str, ...]
@@ -165,3 +172,11 @@ def _closure(generators: Generators) -> set[int]:
     for generator in generators:
         words |= {word ^ generator for word in words}
     return words
+
+
+def structure(factors: int, runs: int, resolution: int | None) -> str:
+    """`A fraction of resolution IV, 16 of 64 combinations of 6 factors: main effects are clear of …`."""
+    if resolution is None:
+        return f"All {runs} combinations of {factors} factors: no effects are aliased."
+    size = f"{runs} of {2**factors} combinations of {factors} factors"
+    return f"A fraction of resolution {ROMAN.get(resolution, resolution)}, {size}: {ALIASING.get(resolution, CLEAR)}."

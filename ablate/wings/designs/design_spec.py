@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ablate.study.factorial import Design, Effect, design_for
+from ablate.wings.designs.factorial import Design, Effect, design_for
 from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec
 
@@ -75,7 +75,8 @@ class Screen:
         return tuple(sorted(found, key=lambda alias: [self.factors.index(name) for name in alias]))
 
 
-def screen(spec: DesignSpec, factors: Sequence[str]) -> Screen:
+@cache
+def screen(spec: DesignSpec, factors: tuple[str, ...]) -> Screen:
     """The best design for these factors. Raises DesignError."""
     if len(factors) < FEWEST_FACTORS:
         raise DesignError(("factorial",), f"needs at least {FEWEST_FACTORS} factors in `factors`")
@@ -88,7 +89,7 @@ def screen(spec: DesignSpec, factors: Sequence[str]) -> Screen:
         found = design_for(factors, runs, interactions)
     except ValueError as error:
         raise DesignError(("factorial",), str(error)) from error
-    return Screen(tuple(factors), found, interactions, spec.correction)
+    return Screen(factors, found, interactions, spec.correction)
 
 
 def _interaction(text: str, place: int, factors: Sequence[str]) -> Effect:

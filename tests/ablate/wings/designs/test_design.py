@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ablate.planning.plan_shown import design_lines
 from ablate.study.reading import load_study
 from ablate.study.study import Study, StudyError
+from ablate.wings.designs.planned import design_lines, screen_of
 from tests.ablate.test_study_errors import place_of
 
 DESIGN = "design: {factorial: 8, interactions: [gated × gqa]}\n"
@@ -61,7 +61,7 @@ def test_half_of_the_combinations_with_the_base_first(tmp_path: Path) -> None:
 
 
 def test_the_plan_says_what_cannot_be_told_apart(tmp_path: Path) -> None:
-    screen = read(tmp_path, STUDY).screen
+    screen = screen_of(read(tmp_path, STUDY))
     assert screen is not None
     lines = list(design_lines(screen, tuned=False))
     assert lines[0] == (
