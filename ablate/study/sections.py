@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -168,24 +168,6 @@ class TeacherSpec(Spec):
         return self
 
 
-def _rung(value: Any) -> Any:
-    """A rung: edits, or a share of the budget with the same model. Raises ValueError."""
-    if isinstance(value, Mapping) or is_share(value):
-        return value
-    raise ValueError(f"must be a map of edits, or a share of the budget between 0 and 1, not {yaml(value)}")
-
-
-def is_share(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number between 0 and 1."""
-    return isinstance(value, float) and 0 < value < 1
-
-
-Rung = Annotated[
-    StudyMap | float,
-    BeforeValidator(_rung),
-    WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}]}),
-]
-
 DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
 """Map into which edits such as `train.optimizer.momentum` are merged: the kind, without which they have no meaning."""
 
@@ -230,9 +212,6 @@ class OwnSections(Spec):
     tune: Tune = TuneSpec()
     """Settings that each arm tunes for itself before it is compared: `auto`, its learning rate; `off`, nothing;
     `carried`, nothing, since the file has rates that were tuned earlier; or a map."""
-    ladder: Annotated[dict[str, Rung], LayerRule(replaced)] = Field(default={})
-    """Smaller models and shorter runs of the same question, each by edits of base, budget and train, or by a share of
-    the budget. The last one is compared."""
     data: Annotated[DataSpec, LayerRule(merged_within_source)] = StdlibSource()
     """Text or synthetic task that models are trained and validated on: a map with `source`, or only the source's
     name."""

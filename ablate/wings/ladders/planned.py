@@ -1,25 +1,16 @@
-"""Rungs of a ladder: whether they vary size or length, and checks that they are comparable."""
+"""The rungs of a planned ladder: checks that they are comparable."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Literal
 
+from ablate.planning.campaign import Axis, axis
 from ablate.planning.plan import Plan
 from ablate.study.complaints import Problem, StudyError
 from ablate.study.study import Study
 
-Axis = Literal["size", "length"]
-"""Property in which a rung is smaller than the last: length if it has the same models, else size."""
 ORDER: dict[Axis, str] = {"size": "list sizes from small to large", "length": "list lengths from short to long"}
-
-
-def axis(rung: Study, last: Study) -> Axis | None:
-    """The axis of a rung; None for the last rung itself."""
-    if rung.rung == last.rung:
-        return None
-    return "length" if rung.has_models_of(last) else "size"
 
 
 def refuse_unlike(rungs: Sequence[Study], plan: Callable[[Study], Plan]) -> None:
