@@ -6,7 +6,7 @@ import pytest
 
 from tools.size import sizes
 
-MOST = {"core": (54_300, 438), "all": (105_130, 889)}
+MOST = {"core": (53_000, 426), "all": (105_300, 894)}
 """Lines and files on 28 November 2026; the goal is a core of 40,000 lines. Lower them when something is deleted."""
 
 

@@ -10,7 +10,6 @@ from types import MappingProxyType, ModuleType
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import CampaignOutcome, RungStudy
-from ablate.planning.claims import study_claims
 from ablate.planning.known_rates import NO_STARTS, Starts
 from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
@@ -21,7 +20,6 @@ from ablate.training.execution import Execution
 from ablate.training.refusals import refusal
 from evals.costs.machine import Speed
 from store.documents import JsonObject
-from store.documents.claims import origin, statement
 from store.documents.study_arm import taught_by
 from store.documents.tuning import trials, untuned
 from store.extensions import added_to
@@ -81,7 +79,6 @@ def plan_json(
         "budget": study.budget.model_dump(exclude_none=True),
         "utilisation": UTILISATION,
         **{key: value for each in _more() for key, value in each.plan_json(outcome.plan).items()},
-        "claims": [claim.model_dump(mode="json", exclude={"planned", "edited"}) for claim in study_claims(study, "")],
         "runs": [
             {"digest": run.digest, "arm": run.arm, "seed": run.seed, "reused": bool(done and done[run.digest])}
             for rung in outcome.rungs
@@ -160,13 +157,10 @@ def refusal_lines(arms: Iterable[ArmPlan], execution: Execution) -> Iterator[str
 
 
 def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[str]:
-    """Remarks below a plan's table: those of wings, claims, teachers, valid but probably unintended settings, tuning,
+    """Remarks below a plan's table: those of wings, teachers, valid but probably unintended settings, tuning,
     and seeds whose number depends on results."""
     for each in _more():
         yield from each.remarks(study)
-    for claim in study_claims(study, ""):
-        source = f" ({origin(claim)})" if origin(claim) else ""
-        yield f"claim: {statement(claim)}{source}"
     for arm in study.arms:
         if arm.teacher:
             yield f"arm {arm.name}: {taught_by(arm.teacher.arm or str(arm.teacher.checkpoint))}"

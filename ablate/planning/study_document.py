@@ -11,7 +11,6 @@ from types import MappingProxyType
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import CampaignOutcome, Tuning, TuningPass
-from ablate.planning.claims import study_claims
 from ablate.planning.foresight import is_pilot
 from ablate.planning.identity import run_identity, without_rate
 from ablate.planning.plan import ArmPlan, Plan
@@ -68,9 +67,7 @@ def study_document(outcome: CampaignOutcome, created: datetime | None = None) ->
         budget=spent_budget(study.budget),
         matched=study.budget.matched,
         contrasts=tuple(StudyContrast(arm=arm, other=other) for arm, other in study.contrasts),
-        claims=study_claims(study, now.date().isoformat()),
         caveats=study.caveats,
-        published=study.sections.published.published(study.baseline) if study.sections.published else None,
         margin=study.sections.margin,
         pilot=is_pilot(plan),
         per="byte" if study.own_tokenizers else "token" if study.train.objective == NextToken() else "target",
@@ -95,7 +92,7 @@ def study_document(outcome: CampaignOutcome, created: datetime | None = None) ->
         ),
     )
     for name in added_to(__name__):
-        document = document.model_copy(update=importlib.import_module(name).fields(study, arms))
+        document = document.model_copy(update=importlib.import_module(name).fields(study, document))
     return document
 
 

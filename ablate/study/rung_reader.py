@@ -12,7 +12,7 @@ from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data.sources import DataSource
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.study.arm_problems import (
-    claim_problems,
+    caveat_problems,
     lora_problems,
     optimizer_problems,
     seed_problems,
@@ -77,11 +77,12 @@ class RungReader:
                 self.problems += tuning_problems(builder, tune, arms)
                 given = sections.seeds if isinstance(sections.seeds, tuple) else ()
                 self.problems += seed_problems(self.origins, tune, given)
+            names = [arm.name for arm in arms]
             for name in added_to(__name__):
-                self.problems += importlib.import_module(name).problems(builder, sections)
-            self.problems += self._contrast_problems(sections, [arm.name for arm in arms])
-            for target, reason in claim_problems(sections, [arm.name for arm in arms], factors):
-                self.problems.append(self.origins.problem(target, reason))
+                self.problems += importlib.import_module(name).problems(builder, sections, names, factors)
+            self.problems += self._contrast_problems(sections, names)
+            known = (factors, "factor") if factors else (names, "arm")
+            self.problems += caveat_problems(self.origins, sections, *known)
             self.problems += lora_problems(builder, arms)
             self.problems += optimizer_problems(builder, arms)
             for found in (start_problems, teacher_problems):

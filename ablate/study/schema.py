@@ -14,7 +14,6 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from ablate.study.arms import SECTIONS
 from ablate.study.complaints import Schema, members
-from ablate.study.handbook import handbook
 from ablate.study.sections import NAME, StudySections
 from ablate.study.shipped_scales import shipped_scales
 from ablate.study.yamlfile import StudyMap
@@ -47,7 +46,6 @@ def study_schema() -> Schema:
     schemas, shared = models_json_schema([(spec, "validation") for spec in specs], schema_generator=_Generator)
     definitions = shared["$defs"]
     sections = definitions["StudySections"]
-    definitions["ClaimSpec"]["properties"]["claim"]["enum"] = [*handbook(), None]
     model_edits, *of_arms = (_edits([schemas[spec, "validation"]], definitions) for spec in specs[1:])
     beside = dict(zip(SECTIONS, of_arms, strict=True))
     own = {path: schema for section, edits in beside.items() for path, schema in _below(section, edits).items()}

@@ -23,7 +23,6 @@ from pydantic import (
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
 from ablate.study.budget_spec import Budget
-from ablate.study.claim_spec import ClaimSpec
 from ablate.study.layering import (
     LayerRule,
     by_path,
@@ -32,7 +31,6 @@ from ablate.study.layering import (
     replaced,
     replaced_but_for_matching,
 )
-from ablate.study.published_spec import PublishedTable
 from ablate.study.space import RESERVED_SEEDS
 from ablate.study.tune_spec import Tune, TuneSpec
 from ablate.study.yamlfile import StudyMap
@@ -221,15 +219,11 @@ class OwnSections(Spec):
     """Amount of training that every arm gets: one of `flops`, `tokens`, `seconds` and `tokens_per_parameter`."""
     contrasts: Annotated[tuple[Contrast, ...], Field(strict=False)] = ()
     """More comparisons between two arms, as `swiglu - geglu`: judged together with those against the baseline."""
-    claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = Field(default=(), exclude_if=is_off)
-    """Expected outcomes of the arms, with their sources: the report says which of them hold."""
     caveats: Annotated[tuple[Caveat | Annotated[str, Field(min_length=1)], ...], Field(strict=False)] = Field(
         default=(), exclude_if=is_off
     )
     """Sentences that the result must not be read without, shown wherever it is: `{arm: lion, text: …}`, or a text alone
     if about the whole result."""
-    published: Annotated[PublishedTable | None, LayerRule(replaced)] = Field(default=None, exclude_if=is_off)
-    """A published table that the study replicates: figures of its arms, each of which is a claim."""
     margin: PositiveFloat | None = None
     """The smallest loss difference that matters, in nats per token: one shown to be smaller is *no difference*."""
     pilot: bool | None = None

@@ -10,7 +10,6 @@ from typing import Any
 from ablate.data.sources import DataSource
 from ablate.study.arms import Arm, ArmBuilder
 from ablate.study.budget_spec import Budget
-from ablate.study.claim_spec import ClaimSpec
 from ablate.study.complaints import Problem, StudyError
 from ablate.study.layers import Origins
 from ablate.study.sections import AutoSeeds, StudySections
@@ -96,12 +95,6 @@ class Study:
     def contrasts(self) -> tuple[tuple[str, str], ...]:
         """Declared comparisons besides those with the baseline: (arm, other arm)."""
         return tuple((arm, other) for arm, other in (each.split(" - ") for each in self.sections.contrasts))
-
-    @property
-    def claims(self) -> tuple[ClaimSpec, ...]:
-        """Expectations of the arms: the claims of the study, then the rows of its published table."""
-        published = self.sections.published
-        return (*self.sections.claims, *(published.claims(self.baseline) if published else ()))
 
     @property
     def caveats(self) -> tuple[Caveat, ...]:

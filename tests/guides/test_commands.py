@@ -120,7 +120,7 @@ ELSEWHERE = {
     r"docs/evaluation\.md: python -m evals (fetch|lm-eval)": "tests/evals/harness/test_lm_eval_model.py",
     r"docs/atlas\.md: ablate run studies/norm_placement\.yaml": "tests/ablate/wings/science/test_atlas.py",
     r"docs/atlas\.md: ablate (report|atlas)": "tests/ablate/wings/science/test_atlas.py",
-    r"docs/atlas\.md: ablate claims": "tests/ablate/test_handbook.py",
+    r"docs/atlas\.md: ablate claims": "tests/ablate/wings/science/test_handbook.py",
     r"docs/search\.md: ablate (plan|search|run|report) small": "tests/guides/test_search.py",
     r"docs/agents\.md: ablate judge": "tests/ablate/wings/campaign/test_judge.py",
     r"docs/sharing\.md: ablate (pack|merge)": "tests/ablate/wings/archive/test_packing.py",

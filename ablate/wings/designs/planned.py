@@ -10,7 +10,7 @@ from ablate.study.study import Study
 from ablate.wings.designs.design_spec import Screen, named, screen
 from ablate.wings.designs.factorial import Effect, structure
 from ablate.wings.designs.keys import DesignKeys
-from store.documents import JsonObject, StudyArm, StudyDesign, StudyEffect
+from store.documents import JsonObject, StudyArm, StudyDesign, StudyDocument, StudyEffect
 from zoo.settings.identity import digest_of
 
 UNSAID = {"identity", "other_identity"}
@@ -24,10 +24,10 @@ def screen_of(study: Study) -> Screen | None:
     return None if design is None else screen(design, study.factors)
 
 
-def fields(study: Study, arms: Sequence[StudyArm]) -> Mapping[str, object]:
-    """Fields of the study's document. arms: one per run of the design."""
+def fields(study: Study, document: StudyDocument) -> Mapping[str, object]:
+    """Fields of the study's document."""
     chosen = screen_of(study)
-    return {} if chosen is None else {"design": design_document(chosen, arms)}
+    return {} if chosen is None else {"design": design_document(chosen, document.arms)}
 
 
 def plan_json(plan: Plan) -> JsonObject:

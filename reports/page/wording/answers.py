@@ -68,6 +68,12 @@ def beside(summary: StudySummary) -> Iterator[str]:
     yield from qualifiers(summary)
 
 
+def notes(summary: StudySummary) -> Iterator[str]:
+    """Lines in small print below the answer."""
+    for each in summary.sections.values():
+        yield from each.notes(summary)
+
+
 def qualifiers(summary: StudySummary) -> Iterator[str]:
     """Sentences without which the answer would claim too much."""
     if summary.study.scale in UNJUDGED:

@@ -12,7 +12,7 @@ import pytest
 import reports
 from ablate.wings.designs.design_spec import DesignSpec, Screen, screen
 from ablate.wings.designs.planned import design_document
-from reports.judge.claims.judging import judge_claims
+from ablate.wings.science.judging_claims import judge_claims
 from reports.judge.findings.study_summary import EffectSummary, StudySummary
 from reports.judge.findings.summary import open_arms
 from reports.judge.statistics.ledger import FIRST_SHARE

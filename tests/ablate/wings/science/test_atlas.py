@@ -22,7 +22,9 @@ from ablate.wings.science.atlas import gathered, known_sources, study_files
 from ablate.wings.science.cards import Card, cards
 from ablate.wings.science.findings import MOST_WORDS, findings, findings_files, picture, words_in
 from ablate.wings.science.forest import axis_over, forest, ratio_ticks
+from ablate.wings.science.handbook_claim import HandbookClaim
 from ablate.wings.science.readme import tables_file, with_tables
+from ablate.wings.science.recording import result_of
 from ablate.wings.science.result_pages import ranked_result
 from ablate.wings.science.site import atlas_pages
 from ablate.wings.science.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
@@ -33,9 +35,7 @@ from reports.page.html.ranking import ranked
 from reports.page.summarising import summarise_study as summarise
 from reports.results import files
 from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
-from reports.results.storing import result_of
 from store.documents import StudyClaim
-from store.documents.handbook import HandbookClaim
 from store.files import write_texts
 from tests.reports.browsing import no_chromium, visit, wait_until
 from tests.reports.factory import Arm, StudyOf

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ablate.cli import main
-from ablate.planning.claims import with_dates
+from ablate.wings.science.stated import with_dates
 from store import Store
 from store.documents import StudyClaim, StudyDocument
 from tests.reports.factory import Arm, StudyOf

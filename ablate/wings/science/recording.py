@@ -1,30 +1,26 @@
-"""Results of a store's studies, and their files."""
+"""Results of a store's studies, recorded in files to commit."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ablate.api.reporting import reported
+from ablate.wings.science import result_files
 from reports.judge.errors import ReportError
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.references import TextReferences
-from reports.judge.statistics.estimates import Estimate
 from reports.page.sections.losses import Losses
 from reports.page.sections.trade_off import TradeOff
 from reports.page.summarising import summarise_study
 from reports.page.wording import answers
 from reports.page.wording.reference_words import qualified
-from reports.results import files
 from reports.results.document import (
     Plain,
-    Range,
     RecordedArm,
-    RecordedClaim,
     RecordedContrast,
     RecordedCost,
     RecordedCurve,
@@ -33,12 +29,45 @@ from reports.results.document import (
     RecordedResult,
     RecordedSetting,
     RecordedTrial,
+    end,
+    interval,
     own_parts,
+    range_of,
 )
-from store import Store, StudyFolder
+from reports.results.files import read
+from store import AblateError, Store, StudyFolder
 from store.documents import StudyArm, StudyDocument
 from store.documents.study import UNJUDGED
 from store.documents.tuning import RATE, untuned
+
+
+def record_result(path: str | Path, directory: str | Path | None = None, notes: Sequence[str] = ()) -> Path:
+    """Record a study's result as a small file to commit: losses, differences, verdicts, claims, costs and conditions.
+
+    Args:
+        path: a study's folder in a store.
+        directory: the folder for the file; None: `results` in the folder of the study's file.
+        notes: what a reader should know beside the numbers; if empty, the notes of an earlier file are kept.
+
+    Returns:
+        The file, `<study>@<scale>.json`.
+
+    Raises:
+        AblateError: `path` is not a study, it has no result, or its study has no file and no directory is given.
+
+    Example:
+        >>> ablate.record_result("runs/studies/norm_placement-cpu", notes=["The machine ran other programs, too."])
+        PosixPath('studies/results/norm_placement@cpu.json')
+    """
+    folder, kind = reported(path)
+    if kind != "study":
+        raise AblateError(f"{path} is a {kind}: only a study's result can be recorded")
+    place = beside(folder) if directory is None else Path(directory)
+    found = result_of(folder, notes)
+    before = place / f"{found.name}.json"
+    if not notes and before.exists():
+        found = found.model_copy(update={"notes": read(before).notes})
+    return result_files.write(found, place)
 
 
 def result_of(study_dir: Path, notes: Sequence[str] = ()) -> RecordedResult:
@@ -51,21 +80,6 @@ def result_of(study_dir: Path, notes: Sequence[str] = ()) -> RecordedResult:
     if not any(arm.seeds or arm.failed for arm in summary.arms):
         raise ReportError(f"{study_dir}: no run has ended, so there is no result to record")
     return recorded(summary, StudyDocuments.of(study_dir), notes)
-
-
-def record_result(study_dir: Path, folder: Path | None = None, notes: Sequence[str] = ()) -> Path:
-    """Write a study's result to a file and return its path.
-
-    folder: by default `results` beside the study's file. notes: if empty, the notes of a replaced file are kept.
-
-    Raises ReportError if there is no result, or no folder to write to.
-    """
-    place = folder or beside(study_dir)
-    found = result_of(study_dir, notes)
-    before = place / f"{found.name}.json"
-    if not notes and before.exists():
-        found = found.model_copy(update={"notes": files.read(before).notes})
-    return files.write(found, place)
 
 
 def beside(study_dir: Path) -> Path:
@@ -124,16 +138,6 @@ def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[s
                 arm=each.arm, against=each.base, difference=_difference(each.comparison), verdict=each.verdict
             )
             for each in summary.contrasts
-        ),
-        claims=tuple(
-            RecordedClaim(
-                **each.claim.model_dump(),
-                outcome=each.outcome,
-                effect=interval(each.effect),
-                seen=_end(each.seen),
-                reason=each.reason,
-            )
-            for each in summary.claims
         ),
     )
     for section in summary.sections.values():
@@ -205,13 +209,10 @@ def _setting(summary: StudySummary) -> RecordedSetting:
     )
 
 
-def range_of(values: Sequence[float]) -> Range:
-    return float(min(values)), float(max(values))
-
-
 def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, ...]) -> RecordedArm:
     loss, seeds = arm.loss, [*arm.seeds, *(seed for of in arm.shared.values() for seed in of)]
-    edits = {path: json.loads(text) for path, text in (*arm.edits, *arm.tuned, *arm.matching)}
+    planned = arm.planned
+    edits = {**planned.edits, **planned.tuned, **planned.matching}
     rate = edits.get(RATE, run.get("train", {}).get("lr"))
     section = summary.section(Losses)
     curves = section.curves if section else ()
@@ -219,7 +220,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, .
     trade_off = summary.section(TradeOff)
     ratios = ((cost, cost.ratios.get(arm.name)) for cost in (trade_off.distinct if trade_off else ()))
     costs = {
-        cost.key: RecordedCost(label=cost.label, ratio=ratio.mean, low=_end(ratio.low), high=_end(ratio.high))
+        cost.key: RecordedCost(label=cost.label, ratio=ratio.mean, low=end(ratio.low), high=end(ratio.high))
         for cost, ratio in ratios
         if ratio is not None
     }
@@ -243,19 +244,9 @@ def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, .
     )
 
 
-def interval(value: Estimate | None, p: float | None = None) -> RecordedInterval | None:
-    if value is None:
-        return None
-    return RecordedInterval(mean=value.mean, low=_end(value.low), high=_end(value.high), p=p)
-
-
 def _compute(summary: StudySummary, arm: str) -> RecordedInterval | None:
     found = summary.effective_compute.get(arm)
-    return None if found is None else RecordedInterval(mean=found.value, low=found.low or None, high=_end(found.high))
-
-
-def _end(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    return None if found is None else RecordedInterval(mean=found.value, low=found.low or None, high=end(found.high))
 
 
 def _difference(found: Comparison) -> RecordedInterval | None:
@@ -263,7 +254,7 @@ def _difference(found: Comparison) -> RecordedInterval | None:
 
 
 def _detectable(found: Comparison) -> float | None:
-    return _end(found.detectable.value) if found.detectable else None
+    return end(found.detectable.value) if found.detectable else None
 
 
 def _tuning(study: StudyDocument, arm: str) -> Iterator[RecordedTrial]:

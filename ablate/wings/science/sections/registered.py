@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
+from typing import ClassVar, Self
 
 from reports.judge.findings.study_summary import StudySummary
+from reports.judge.reading.collected import Collected
+from reports.page.sections import Section
 from reports.page.wording.words import moment
 from store.documents import StudyRegistration
 
 MOST = 5
 """Most changes listed."""
+
+
+class Registered(Section):
+    """Registration of the study."""
+
+    place: ClassVar[int] = 0
+
+    @classmethod
+    def summarise(cls, data: Collected) -> Self | None:
+        return cls() if data.study.registrations else None
+
+    def notes(self, summary: StudySummary) -> Iterator[str]:
+        yield line(summary)
 
 
 def line(summary: StudySummary) -> str:

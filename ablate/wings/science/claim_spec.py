@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, PositiveFloat, field_validator, model_validator
 
-from ablate.study.handbook import handbook
+from ablate.wings.science.handbook import handbook
 from store.documents.claims import COSTS, LOSS, MEASURES, Expectation, Sizes
 from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec, is_off
@@ -18,7 +18,7 @@ Name = Annotated[str, Field(min_length=1)]
 class ClaimSpec(Spec):
     """A claim that the study tests: an arm is better, worse, the same or stalls, or arms stand in an order."""
 
-    claim: Name | None = None
+    claim: Name | None = Field(default=None, json_schema_extra=lambda schema: schema.update(enum=[*handbook(), None]))
     """Its id in the handbook (`ablate claims`), which supplies a source and conditions that are not given here."""
     arm: Name | None = None
     """The arm, or the factor of a design, that the claim is about."""

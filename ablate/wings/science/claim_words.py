@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
-from reports.judge.claims.judged_claim import JudgedClaim
+from ablate.wings.science.judged_claim import JudgedClaim
+from ablate.wings.science.statements import origin, statement
 from reports.judge.reach.outcomes import NEAR
 from reports.judge.statistics.estimates import Estimate
 from reports.page.wording import words
-from store.documents.claims import COSTS, LOSS, origin, statement
+from store.documents.claims import COSTS, LOSS
 
 INTRODUCTION = (
     "Stated in the study before it ran, unless marked otherwise. A claim holds or does not hold within a factor of"

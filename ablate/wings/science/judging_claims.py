@@ -11,15 +11,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from reports.judge.claims.evidence import ClaimEvidence, evidence
-from reports.judge.claims.judged_claim import JudgedClaim
+from ablate.wings.science.evidence import ClaimEvidence, evidence
+from ablate.wings.science.judged_claim import JudgedClaim
+from ablate.wings.science.statements import size
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import why_withheld
 from reports.judge.reach.outcomes import outcome_at
 from reports.judge.sentences import Prose
 from reports.judge.verdicts import Outcome, Verdict
 from store.documents import StudyClaim
-from store.documents.claims import COSTS, LOSS, size
+from store.documents.claims import COSTS, LOSS
 
 GRAVITY: tuple[Outcome, ...] = ("does not hold", "not tested", "cannot tell", "holds")
 """Precedence of outcomes among the pairs of an order: the first that occurs decides."""

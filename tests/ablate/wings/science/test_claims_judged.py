@@ -13,10 +13,11 @@ import pytest
 from scipy import stats
 
 import reports
-from reports.judge.claims.judged_claim import JudgedClaim
-from reports.judge.claims.judging import judge_claims
+from ablate.wings.science.claim_words import line
+from ablate.wings.science.judged_claim import JudgedClaim
+from ablate.wings.science.judging_claims import judge_claims
+from ablate.wings.science.sections.claims import outcomes
 from reports.judge.findings.study_summary import StudySummary
-from reports.page.wording.claim_words import line
 from store import Store
 from store.documents import StudyClaim
 from tests.reports.factory import Arm, StudyOf, typical
@@ -128,9 +129,9 @@ def test_the_pair_that_decides_an_order_is_named(known: StudySummary) -> None:
 
 def test_without_a_margin_no_two_losses_are_the_same(known: StudySummary, tmp_path: Path) -> None:
     summary = reports.summarise(study_of([claim("near", "same"), claim("near", "better")]).write(tmp_path / "with"))
-    assert [each.outcome for each in summary.claims] == ["holds", "does not hold"]
+    assert [each.outcome for each in outcomes(summary)] == ["holds", "does not hold"]
     without = study_of([claim("near", "same"), claim("near", "better")], margin=None)
-    same, better = reports.summarise(without.write(tmp_path / "without")).claims
+    same, better = outcomes(reports.summarise(without.write(tmp_path / "without")))
     assert (same.outcome, better.outcome) == ("cannot tell", "cannot tell")
     assert "no margin" in same.reason
 
@@ -143,7 +144,7 @@ def test_a_difference_that_may_be_smaller_than_the_margin_does_not_contradict_a_
         assert {arm.verdict for arm in found.arms if arm.name in ("far", "high")} == (
             {"no difference"} if outcome == "holds" else {"better", "worse"}
         )
-        assert {each.outcome for each in found.claims} == {outcome}, margin
+        assert {each.outcome for each in outcomes(found)} == {outcome}, margin
 
 
 def test_nothing_is_tested_before_all_runs_have_ended_at_smoke_and_in_pilots(
@@ -152,14 +153,14 @@ def test_nothing_is_tested_before_all_runs_have_ended_at_smoke_and_in_pilots(
     stated = [claim("far", "better"), claim("far", "stalls"), claim(order=("far", "base"))]
     arms = [Arm("base", BASE, steps=4), Arm("far", [*ARMS["far"][:3], None], steps=4)]
     missing = reports.summarise(StudyOf(arms, claims=stated, measured=False).write(tmp_path))
-    assert {each.outcome for each in missing.claims} == {"not tested"}
-    assert all("1 of 8 runs" in each.reason for each in missing.claims)
+    assert {each.outcome for each in outcomes(missing)} == {"not tested"}
+    assert all("1 of 8 runs" in each.reason for each in outcomes(missing))
     for changes in ({"scale": "smoke"}, {"pilot": True}):
         folder = tmp_path / str(changes)
         document = study_of(stated).document().model_copy(update=changes)
         path = study_of(stated).write(folder)
         Store.of_study(path).study(document.name, "cpu").write(document)
-        assert {each.outcome for each in reports.summarise(path).claims} == {"not tested"}
+        assert {each.outcome for each in outcomes(reports.summarise(path))} == {"not tested"}
 
 
 def test_an_arm_stalls_if_all_its_seeds_fail(tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_an_arm_stalls_if_all_its_seeds_fail(tmp_path: Path) -> None:
         claim("gone", "worse"),
         claim("gone", "better"),
     ]
-    found = reports.summarise(StudyOf(arms, claims=stated, measured=False).write(tmp_path)).claims
+    found = outcomes(reports.summarise(StudyOf(arms, claims=stated, measured=False).write(tmp_path)))
     assert [each.outcome for each in found] == ["does not hold", "holds", "cannot tell", "holds", "does not hold"]
     assert [each.reason for each in found[:3]] == ["all 4 seeds trained", "all 4 seeds failed", "1 of 4 seeds failed"]
 
@@ -259,9 +260,9 @@ def test_accuracies_are_compared_seed_by_seed(tmp_path: Path) -> None:
         claim("like", "same", measure="accuracy"),
         claim("good", "worse", "like", measure="accuracy"),
     ]
-    found = reports.summarise(StudyOf(arms, claims=stated, results=results, measured=False).write(tmp_path)).claims
-    outcomes = ["holds", "does not hold", "holds", "cannot tell", "does not hold"]
-    assert [each.outcome for each in found] == outcomes, [each.reason for each in found]
+    found = outcomes(reports.summarise(StudyOf(arms, claims=stated, results=results, measured=False).write(tmp_path)))
+    expected = ["holds", "does not hold", "holds", "cannot tell", "does not hold"]
+    assert [each.outcome for each in found] == expected, [each.reason for each in found]
     plain = stats.ttest_1samp(np.subtract(ACCURACIES["good"], ACCURACIES["base"]), 0).confidence_interval(1 - 0.05 / 5)
     assert found[0].effect is not None
     assert (found[0].effect.low, found[0].effect.high) == pytest.approx((plain.low, plain.high))
@@ -276,7 +277,7 @@ def test_scores_of_evaluations_are_compared_with_the_baseline(tmp_path: Path) ->
         claim("double", "better", "pre", measure=pairs),
         claim("double", "better", "post", measure="heldout_pairs/f1"),
     ]
-    found = reports.summarise(replace(typical(), claims=stated).write(tmp_path)).claims
+    found = outcomes(reports.summarise(replace(typical(), claims=stated).write(tmp_path)))
     assert [each.outcome for each in found] == ["holds", "does not hold", "cannot tell", "not tested", "not tested"]
     assert found[0].effect is not None and found[1].effect is not None
     assert found[0].effect.mean == -found[1].effect.mean < 0
@@ -294,7 +295,7 @@ def test_page_notes_and_json_say_each_claim_with_its_outcome(tmp_path: Path) -> 
     assert "<cite>arXiv:2408.00118, 1 to 27 B &lt;b&gt;</cite>" in page
     assert "smallest detectable difference: " in page
     assert page.count("stated 2026-01-01") == 2 and page.count("edited after a result") == 1
-    first, second = (line(each) for each in summary.claims)
+    first, second = (line(each) for each in outcomes(summary))
     assert first.startswith("Claim: far: lower loss than base, by 0.02 nats [arXiv:2408.00118, 1 to 27 B <b>]: holds (")
     assert second.endswith("; stated 2026-01-01, edited after a result.")
     assert [first, second] == [note for note in reports.notes(summary) if note.startswith("Claim")]

@@ -1,6 +1,6 @@
 """Claims of the handbook: statements of courses, surveys and papers about transformers, and their tests here.
 
-`ablate.study.handbook` reads them from `studies/claims`; the atlas shows them.
+`ablate.wings.science.handbook` reads them from `studies/claims`; the atlas shows them.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 import ablate
 import reports
 from ablate.cli import main
+from ablate.wings.science import result_files
 from ablate.wings.science.atlas import study_files
 from reports.judge.errors import ReportError
 from reports.judge.findings.losses import ArmLosses, judge, noise_of
@@ -70,7 +71,7 @@ def test_a_recorded_command_names_plugins_from_where_the_study_is_named(study: P
 
 def test_what_is_read_is_written_again_to_the_byte(study: Path, tmp_path: Path) -> None:
     path = ablate.record_result(study, tmp_path)
-    assert files.as_text(files.read(path)) == path.read_text(encoding="utf-8")
+    assert result_files.as_text(files.read(path)) == path.read_text(encoding="utf-8")
     assert json.loads(path.read_text(encoding="utf-8"))["format"] == 1
 
 
@@ -85,16 +86,16 @@ def test_a_large_result_gives_up_points_of_its_curves_and_no_more(tmp_path: Path
     arms = [Arm(f"arm_with_a_long_name_{n}", (2.3 + 0.01 * rng.standard_normal(3)).tolist()) for n in range(40)]
     study = StudyOf(arms, measured=False).write(tmp_path / "runs")
     path = ablate.record_result(study, tmp_path)
-    assert path.stat().st_size <= files.MOST_BYTES
+    assert path.stat().st_size <= result_files.MOST_BYTES
     many = files.read(path)
     assert len(many.arms) == 40 and all(len(arm.seeds) == 3 for arm in many.arms)
     with pytest.raises(ReportError, match=r"more than 60,000 bytes: 400 arms are too many"):
-        files.write(many.model_copy(update={"arms": many.arms * 10}), tmp_path)
+        result_files.write(many.model_copy(update={"arms": many.arms * 10}), tmp_path)
 
 
 def test_curves_are_thinned_to_their_ends(study: Path, tmp_path: Path) -> None:
     found = files.read(ablate.record_result(study, tmp_path))
-    thin = files.with_curves(found, 3).arms[0].curve
+    thin = result_files.with_curves(found, 3).arms[0].curve
     assert len(thin.steps) == len(thin.loss) <= 3
     assert (thin.steps[-1], thin.loss[-1]) == (found.arms[0].curve.steps[-1], found.arms[0].curve.loss[-1])
 
@@ -169,8 +170,8 @@ def test_shipped_results_are_whole_and_small(path: Path) -> None:
     assert path.name == f"{found.name}.json"
     file = study_files()[found.study]
     assert file.is_file()
-    assert path.stat().st_size <= files.MOST_BYTES
-    assert files.as_text(found) == path.read_text(encoding="utf-8")
+    assert path.stat().st_size <= result_files.MOST_BYTES
+    assert result_files.as_text(found) == path.read_text(encoding="utf-8")
     assert found.commit and found.machine and found.command.startswith(f"ablate run {file.relative_to(ROOT)}")
     assert not Store(ROOT / "studies").exists
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from ablate.study.claim_spec import ClaimSpec
+from ablate.wings.science.claim_spec import ClaimSpec
 from store.documents import StudyPublished, StudyPublishedRow
 from store.documents.claims import Expectation, Sizes
 from zoo.settings.axis import Spec, is_off

@@ -13,14 +13,14 @@ from typing import get_args
 import pytest
 
 from ablate.cli import main
-from ablate.planning.claims import study_claims
 from ablate.study.complaints import StudyError
-from ablate.study.handbook import FOLDER, handbook
 from ablate.study.reading import load_study
 from ablate.study.written import shipped
 from ablate.wings.science.atlas import known_sources
+from ablate.wings.science.handbook import FOLDER, handbook
+from ablate.wings.science.handbook_claim import Answer, HandbookClaim
+from ablate.wings.science.stated import claims_of, study_claims
 from store.documents import StudyClaim
-from store.documents.handbook import Answer, HandbookClaim
 from tests.test_imports import ROOT
 
 ENTRIES = list(handbook().values())
@@ -64,7 +64,7 @@ def test_papers_are_named_by_identifiers_that_can_exist() -> None:
 
 def stated() -> Iterator[tuple[str, StudyClaim]]:
     for study in known_sources().studies:
-        yield from ((study.name, claim) for claim in study.claims)
+        yield from ((study.name, claim) for claim in claims_of(study.sections, study.baseline))
 
 
 def test_claims_of_shipped_studies_are_in_the_handbook_and_the_handbook_knows_their_studies() -> None:
@@ -122,7 +122,7 @@ def test_the_guide_has_the_counts() -> None:
 
 def test_a_damaged_file_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = "\n  claim: A is b.\n  grade: must tie\n  why_not: c\n"
-    monkeypatch.setattr("ablate.study.handbook.FOLDER", tmp_path)
+    monkeypatch.setattr("ablate.wings.science.handbook.FOLDER", tmp_path)
     (tmp_path / "one.yaml").write_text(f"a-b:{whole}a-c:{whole}  sauce: d\n", encoding="utf-8")
     with pytest.raises(StudyError, match=r"one\.yaml:9:10: a-c\.sauce: unknown key \(did you mean 'source'\?\)"):
         handbook.__wrapped__()

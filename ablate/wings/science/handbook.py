@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from ablate.study.complaints import Problem, StudyError, complaints
 from ablate.study.written import SHIPPED
-from ablate.study.yamlfile import YamlDocument, parse_shipped, read_text
-from store.documents.handbook import HandbookClaim
+from ablate.study.yamlfile import YamlDocument, read_yaml
+from ablate.wings.science.handbook_claim import HandbookClaim
 from zoo.vocabulary import says
 
 FOLDER = SHIPPED / "claims"
@@ -25,7 +25,7 @@ def handbook() -> Mapping[str, HandbookClaim]:
     """Every entry by its id, topic by topic. Raises StudyError for a damaged file."""
     entries: dict[str, HandbookClaim] = {}
     for path in sorted(FOLDER.glob("*.yaml")):
-        document = parse_shipped(read_text(path), str(path))
+        document = read_yaml(path)
         for name in document.data:
             if name in entries:
                 where = f"given twice (also in {entries[name].topic})"
