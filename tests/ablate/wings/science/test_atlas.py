@@ -18,6 +18,7 @@ import pytest
 from ablate.api.recorded import RESULTS
 from ablate.cli import main
 from ablate.wings.catalogue.model_table import COLUMNS
+from ablate.wings.science import result_files
 from ablate.wings.science.atlas import gathered, known_sources, study_files
 from ablate.wings.science.cards import Card, cards
 from ablate.wings.science.findings import MOST_WORDS, findings, findings_files, picture, words_in
@@ -33,7 +34,6 @@ from ablate.wings.science.variants import variants_in
 from reports.judge.errors import ReportError
 from reports.page.html.ranking import ranked
 from reports.page.summarising import summarise_study as summarise
-from reports.results import files
 from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
 from store.documents import StudyClaim
 from store.files import write_texts
@@ -390,7 +390,7 @@ def test_the_command_takes_stores_folders_and_files(
     arms = (Arm("pre", [2.31, 2.30, 2.29]), Arm("post", [2.41, 2.42, 2.38]))
     StudyOf(arms, name="mine").write(tmp_path / "runs")
     assert main(["report", str(tmp_path / "runs")]) == 0
-    file = files.write(judged(result, "does not hold"), tmp_path / "results")
+    file = result_files.write(judged(result, "does not hold"), tmp_path / "results")
     capsys.readouterr()
     out = tmp_path / "sites" / "site"
     assert main(["atlas", str(tmp_path / "runs"), str(file), "--out", str(out), "--json"]) == 0

@@ -19,7 +19,7 @@ from ablate.study.written import shipped
 from ablate.wings.science.atlas import known_sources
 from ablate.wings.science.handbook import FOLDER, handbook
 from ablate.wings.science.handbook_claim import Answer, HandbookClaim
-from ablate.wings.science.stated import claims_of, study_claims
+from ablate.wings.science.stated import study_claims
 from store.documents import StudyClaim
 from tests.test_imports import ROOT
 
@@ -64,7 +64,7 @@ def test_papers_are_named_by_identifiers_that_can_exist() -> None:
 
 def stated() -> Iterator[tuple[str, StudyClaim]]:
     for study in known_sources().studies:
-        yield from ((study.name, claim) for claim in claims_of(study.sections, study.baseline))
+        yield from ((study.name, claim) for claim in study.claims)
 
 
 def test_claims_of_shipped_studies_are_in_the_handbook_and_the_handbook_knows_their_studies() -> None:
