@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ablate.api.logs import logs
     from ablate.api.planning import plan
     from ablate.api.preparing import prepare
-    from ablate.api.reporting import Exported, export_report, record_result, report
+    from ablate.api.reporting import Exported, export_report, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
     from ablate.api.starting import new
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from ablate.wings.science.atlas import atlas as atlas
     from ablate.wings.science.claims import HandbookClaim as HandbookClaim
     from ablate.wings.science.claims import claims as claims
+    from ablate.wings.science.recording import record_result as record_result
     from ablate.wings.science.registering import Registration as Registration
     from ablate.wings.science.registering import register as register
     from ablate.wings.science.replicating import Replication as Replication
@@ -112,7 +113,6 @@ _HOME = {
     "plan": "ablate.api.planning",
     "plug_in": "ablate.plugins",
     "prepare": "ablate.api.preparing",
-    "record_result": "ablate.api.reporting",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
     "study_schema": "ablate.study.schema",
@@ -147,7 +147,6 @@ __all__ = [
     "plan",
     "plug_in",
     "prepare",
-    "record_result",
     "report",
     "run",
     "study_schema",

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from reports.page.wording.summary_json import documents
     from reports.results.files import read as read_result
     from reports.results.files import size_of
-    from reports.results.storing import record_result, results_of_store
 
 # Lazy, so that `import reports` is cheap.
 _HOME = {
@@ -35,11 +34,9 @@ _HOME = {
     "notebook_cell": "reports.page.html.ranking:render_cell",
     "read_result": "reports.results.files:read",
     "record_look": "reports.page.html.page",
-    "record_result": "reports.results.storing",
     "render": "reports.page.html.page:render_study",
     "render_other": "reports.page.html.site",
     "render_site": "reports.page.html.site",
-    "results_of_store": "reports.results.storing",
     "sentence": "reports.page.wording.finding_words",
     "size_of": "reports.results.files",
     "step_words": "reports.judge.findings.next_steps",
@@ -61,11 +58,9 @@ __all__ = [
     "rates",
     "read_result",
     "record_look",
-    "record_result",
     "render",
     "render_other",
     "render_site",
-    "results_of_store",
     "sentence",
     "size_of",
     "step_words",
@@ -100,8 +95,7 @@ def rates(summary: StudySummary) -> str:
 def notes(summary: StudySummary) -> list[str]:
     """Lines that the table and the headline leave out; for a run without verdicts, only where its baseline stands among
     simple models and why it has no speeds."""
-    from reports.page.wording import answers, claim_words, cost_words, method_words, reference_words  # noqa: PLC0415
-    from reports.page.wording.registration_words import line as registered  # noqa: PLC0415
+    from reports.page.wording import answers, cost_words, method_words, reference_words  # noqa: PLC0415
     from reports.page.wording.title_words import small_print  # noqa: PLC0415
     from store.documents.study import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
 
@@ -109,10 +103,10 @@ def notes(summary: StudySummary) -> list[str]:
     if summary.study.scale not in UNJUDGED:
         found = [
             small_print(summary),
-            registered(summary),
+            *answers.notes(summary),
             *answers.beside(summary),
             *contrasts(summary),
-            *map(claim_words.line, summary.claims),
+            *(line for each in summary.sections.values() for line in each.in_terminal(summary)),
             *withheld(summary),
             method_words.detectable(summary),
             method_words.look(summary),

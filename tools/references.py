@@ -18,10 +18,11 @@ import ablate
 from ablate.data import Corpus, open_corpus
 from ablate.data.references import references
 from ablate.running.corpora import prepare_corpora, prepare_references
+from ablate.wings.science import result_files
+from ablate.wings.science.recording import with_references
 from reports.judge.reading.references import TextReferences
 from reports.results import files
 from reports.results.document import RecordedResult
-from reports.results.storing import with_references
 from store import Store
 
 
@@ -33,7 +34,7 @@ def main() -> None:
     for path in options.results:
         result = files.read(path)
         known = _references(result, Store(options.store))
-        files.write(with_references(result, known), path.parent)
+        result_files.write(with_references(result, known), path.parent)
         base = known.get(result.baseline)
         print(f"{result.name}: {base.read if base else 'no text'}")
 

@@ -130,7 +130,7 @@ class Prospects:
     @property
     def compares_arms(self) -> bool:
         """Whether arms are compared one by one; False for a search and a factorial design."""
-        return not (self.asked.is_search_alone or self.asked.screen)
+        return not (self.asked.is_search_alone or self.asked.factors)
 
     @property
     def unjudged(self) -> str | None:

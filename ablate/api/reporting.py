@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -74,30 +73,6 @@ def export_report(path: str | Path, directory: str | Path) -> Exported:
         example = (Store("STORE") if kind == "search" else Store(folder)).study("NAME", "cpu").path
         raise AblateError(f"{path} is a {kind}: export a study instead, such as {example}")
     return Exported(*reports.export_study(folder, directory))
-
-
-def record_result(path: str | Path, directory: str | Path | None = None, notes: Sequence[str] = ()) -> Path:
-    """Record a study's result as a small file to commit: losses, differences, verdicts, claims, costs and conditions.
-
-    Args:
-        path: a study's folder in a store.
-        directory: the folder for the file; None: `results` in the folder of the study's file.
-        notes: what a reader should know beside the numbers; if empty, the notes of an earlier file are kept.
-
-    Returns:
-        The file, `<study>@<scale>.json`.
-
-    Raises:
-        AblateError: `path` is not a study, it has no result, or its study has no file and no directory is given.
-
-    Example:
-        >>> ablate.record_result("runs/studies/norm_placement-cpu", notes=["The machine ran other programs, too."])
-        PosixPath('studies/results/norm_placement@cpu.json')
-    """
-    folder, kind = reported(path)
-    if kind != "study":
-        raise AblateError(f"{path} is a {kind}: only a study's result can be recorded")
-    return reports.record_result(folder, None if directory is None else Path(directory), notes)
 
 
 def reported(path: str | Path) -> tuple[Path, Kind]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from pydantic import JsonValue
 
@@ -21,56 +21,15 @@ from ablate.running.context import RunContext, open_context
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
-from ablate.study.promoting import confirming, refuse_edited, write_study
 from ablate.study.reading import load_study
 from ablate.study.sections import AutoSeeds
 from ablate.study.study import Study
 from ablate.study.written import Sets
-from ablate.study.yamlfile import StudyMap
-from reports.judge.findings.study_summary import StudySummary
 from store.documents.shell import plugin_options
 from store.documents.study import ScaleForecast
 from store.errors import AblateError, ArgumentError
-from zoo.settings.edits import merge
+from store.extensions import added_to
 from zoo.settings.registry import plugin_files
-
-# Write the study that confirms a screen's findings: the factors that lowered the loss, alone and together.
-
-SEEDS = 5
-TOGETHER = "together"
-
-
-def refuse_promotion(study: Study, path: str | Path) -> None:
-    """Raise ArgumentError if the study has no design, or the file would replace the study or somebody's edits."""
-    if study.screen is None:
-        raise ArgumentError("promote", f"{study.name} has no design: only a screen of factors has effects to confirm")
-    if study.path is not None and Path(path).resolve() == study.path.resolve():
-        raise ArgumentError("promote", "is the study's own file: name another", str(path))
-    refuse_edited(Path(path))
-
-
-def promote_effects(study: Study, summary: StudySummary, path: str | Path) -> Path | None:
-    """Write the confirming study; None if no effect has the verdict `better`.
-
-    An interaction with that verdict becomes an arm with all its factors. The seeds follow those of the screen.
-    """
-    survivors = [each.effect.factors for each in summary.effects if each.verdict == "better"]
-    if not survivors:
-        return None
-    arms = {"+".join(factors): _edits(study, factors) for factors in survivors}
-    every = [name for name in study.sections.factors if any(name in factors for factors in survivors)]
-    if "+".join(every) not in arms:
-        arms[TOGETHER] = _edits(study, every)
-    first = 1 + max(run.seed for arm in summary.study.arms for run in arm.runs)
-    question = f"Do the effects that the screen {study.name} found hold with fresh seeds?"
-    comment = f"Effects that lowered the loss in the screen {study.name}, at scale {study.scale}, with other seeds."
-    document = confirming(study, question, arms, range(first, first + SEEDS))
-    return write_study(Path(path), comment, document)
-
-
-def _edits(study: Study, factors: list[str] | tuple[str, ...]) -> StudyMap:
-    nothing: Any = {}
-    return dict(reduce(merge, (study.sections.factors[name] for name in factors), nothing))
 
 
 @documented(RunOptions.__annotations__)
@@ -134,8 +93,11 @@ def run(
         raise ArgumentError("report", "`seeds: auto` judges the seeds that it has: name the seeds", report)
     if not report and promote is not None:
         raise ArgumentError("report", "`promote` needs verdicts", report)
-    if promote is not None:
-        refuse_promotion(chosen, promote)
+    promoters = [importlib.import_module(name) for name in added_to(__name__)] if promote is not None else []
+    if promote is not None and not promoters:
+        raise ArgumentError("promote", "needs the ability to judge effects, which this installation lacks")
+    for each in promoters:
+        each.refuse_promotion(chosen, promote)
     place = context.store.study(chosen.name, chosen.scale)
     before, folder = place.read(), place.path
     refuse_namesake(chosen, before, context.store)
@@ -157,7 +119,7 @@ def run(
     if runner.outcome is None or not report:
         return StudyResult.of(runner, None, None)
     summary = reports.summarise(folder, context.store)
-    promoted = None if promote is None else promote_effects(chosen, summary, promote)
+    promoted = next((each.promote(chosen, summary, promote) for each in promoters), None)
     return StudyResult.of(runner, summary, reports.render(folder, summary), promoted)
 
 

@@ -7,18 +7,17 @@ runs/studies/norm_placement-cpu, of a search, or of a whole store, such as runs 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ablate.commands import DONE, OptionError, add_json, add_store, print_json
+from store.extensions import added_to
 
 if TYPE_CHECKING:
     from store.documents import JsonObject
-
-BESIDE = Path()
-"""Value of --record if no folder is given."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,22 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="also write figures as SVG (needs Chromium), and tables as Markdown and LaTeX",
     )
-    parser.add_argument(
-        "--record",
-        metavar="DIR",
-        nargs="?",
-        type=Path,
-        const=BESIDE,
-        help="also write the study's result as a small file to commit (default: results/ beside the study's file)",
-    )
-    parser.add_argument(
-        "--note",
-        dest="notes",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="with --record: what a reader should know about this result (may be repeated)",
-    )
+    for each in _others():
+        each.configure(parser)
     add_json(parser)
 
 
@@ -56,17 +41,14 @@ def run(options: argparse.Namespace) -> int:
     import ablate
     from ablate.api.reporting import reported
 
-    if options.notes and options.record is None:
-        raise OptionError("--note needs --record")
+    others = [each for each in _others() if each.wanted(options)]
     if options.path is None and not Path(options.store).exists():
         raise OptionError(f"there is no store {options.store}/ yet: `ablate run STUDY` creates one")
     options.path = options.path or Path(options.store)
-    if options.record is not None and options.export:
-        raise OptionError("--record cannot be combined with --export")
     if not options.path.exists() or options.path.is_file():
         options.path = _folder_of(options)
-    if options.record is not None:
-        return _record(options)
+    for each in others:
+        return int(each.run(options))
     if options.export:
         return _export(options)
     folder, kind = reported(options.path)
@@ -85,6 +67,11 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _others() -> list[Any]:
+    """Modules that write something else, too: `configure(parser)`, `wanted(options)` and `run(options)`."""
+    return [importlib.import_module(name) for name in added_to(__name__)]
+
+
 def _folder_of(options: argparse.Namespace) -> Path:
     """The folder of the study with this name or file; a file that is no study, such as its page, stays as it is."""
     from ablate.api.named import named_folder
@@ -100,18 +87,6 @@ def _document(folder: Path, kind: str, page: Path) -> JsonObject:
     if kind != "study":
         return {"index" if kind == "store" else "report": str(page)}
     return ablate.StudyResult.stored(folder).document()
-
-
-def _record(options: argparse.Namespace) -> int:
-    import ablate
-
-    page = ablate.report(options.path)
-    written = ablate.record_result(options.path, None if options.record is BESIDE else options.record, options.notes)
-    if options.json:
-        print_json({"report": str(page), "recorded": str(written)})
-    else:
-        print(page, written, sep="\n")
-    return DONE
 
 
 def _export(options: argparse.Namespace) -> int:

@@ -6,14 +6,15 @@ and finds their results in the store.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
+from typing import Literal
 
 from ablate.planning.grid import grid
 from ablate.planning.known_rates import NO_STARTS, Starts
-from ablate.planning.ladder import Axis, axis, refuse_unlike
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.trials import Batches, IllegalSpaceError, Legal, Settings, Stalls, Tuned, sampled
 from ablate.study.arms import Arm
@@ -23,6 +24,7 @@ from ablate.study.tune_spec import BELOW, FINE, Pass, TuneSpec, rates_alone, rat
 from reports.judge.verdicts import looks
 from store.documents import SearchStart, StudyLook
 from store.documents.tuning import RATE
+from store.extensions import added_to
 
 UNTUNED = ("measure", "evals", "probes")
 """Sections that tuning runs omit."""
@@ -34,6 +36,10 @@ StallsAbove = Callable[[ArmPlan], float]
 """Arm, whose data are prepared → loss above which a run of it has stalled; infinite if there is no threshold."""
 StartsOf = Callable[[Study, Plan], Starts]
 """A study and its plan before tuning → where the searches of its arms begin."""
+
+
+Axis = Literal["size", "length"]
+"""Property in which a rung is smaller than the last: length if it has the same models, else size."""
 
 
 class UnfinishedError(Exception):
@@ -70,6 +76,13 @@ class RungStudy:
     tunings: tuple[Tuning, ...] = ()
     axis: Axis | None = None
     """Property in which the rung is smaller than the last; None for the last."""
+
+
+def axis(rung: Study, last: Study) -> Axis | None:
+    """The axis of a rung; None for the last rung itself."""
+    if rung.rung == last.rung:
+        return None
+    return "length" if rung.has_models_of(last) else "size"
 
 
 @dataclass(frozen=True)
@@ -109,7 +122,8 @@ def campaign(
 ) -> Stages:
     """The stages of a study. Raises StudyError, and UnfinishedError if a result that determines the next is missing."""
     rungs = *study.smaller, study
-    refuse_unlike(rungs, plan)
+    for name in added_to(__name__):
+        importlib.import_module(name).refuse_unlike(rungs, plan)
     tuned = yield from _tuned(rungs, plan, losses, stalls_above, starts)
     schedule = looks(study.auto_seeds.start, study.auto_seeds.cap) if study.auto_seeds else ()
     study, tunings = tuned[-1]

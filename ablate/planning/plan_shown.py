@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import CampaignOutcome, RungStudy
-from ablate.planning.claims import study_claims
 from ablate.planning.known_rates import NO_STARTS, Starts
 from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
-from ablate.planning.study_document import NO_CORPORA, Corpora, design_document, epochs, study_arm, study_rates
-from ablate.study.design_spec import Screen, named
+from ablate.planning.study_document import NO_CORPORA, Corpora, epochs, study_arm, study_rates
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
 from ablate.training.execution import Execution
 from ablate.training.refusals import refusal
 from evals.costs.machine import Speed
 from store.documents import JsonObject
-from store.documents.claims import origin, statement
-from store.documents.design import structure
 from store.documents.study_arm import taught_by
 from store.documents.tuning import trials, untuned
+from store.extensions import added_to
 from zoo.settings.edits import expand
 from zoo.settings.explain import yaml
 
@@ -34,8 +32,6 @@ NOT_FORESEEN: MemoryNeeds = MappingProxyType({})
 
 PLANNED = {"data", "cache_bytes", "identity", "runs"}
 """Fields of an arm that `ablate plan --json` omits."""
-UNSAID = {"identity", "other_identity"}
-"""Fields of an effect that `ablate plan --json` omits."""
 
 
 def plan_json(
@@ -74,7 +70,6 @@ def plan_json(
         return (planned(arm, of_rung.get(arm.name)) for arm in rung.plan.arms)
 
     study = outcome.plan.study
-    design = design_document(study.screen, tuple(map(study_arm, outcome.plan.arms))) if study.screen else None
     return {
         "study": study.name,
         "scale": study.scale,
@@ -83,8 +78,7 @@ def plan_json(
         "brought": to_jsonable_python(study.brought),
         "budget": study.budget.model_dump(exclude_none=True),
         "utilisation": UTILISATION,
-        "design": design.model_dump(mode="json", exclude={"effects": {"__all__": UNSAID}}) if design else None,
-        "claims": [claim.model_dump(mode="json", exclude={"planned", "edited"}) for claim in study_claims(study, "")],
+        **{key: value for each in _more() for key, value in each.plan_json(outcome.plan).items()},
         "runs": [
             {"digest": run.digest, "arm": run.arm, "seed": run.seed, "reused": bool(done and done[run.digest])}
             for rung in outcome.rungs
@@ -97,6 +91,11 @@ def plan_json(
             if rung.plan.study.rung
         ],
     }
+
+
+def _more() -> list[ModuleType]:
+    """What wings add: `plan_json(plan)`, fields of the document, and `remarks(study)`."""
+    return [importlib.import_module(name) for name in added_to(__name__)]
 
 
 def _seconds(arm: ArmPlan, speed: Speed | None) -> float | None:
@@ -158,13 +157,10 @@ def refusal_lines(arms: Iterable[ArmPlan], execution: Execution) -> Iterator[str
 
 
 def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[str]:
-    """Remarks below a plan's table: the design, claims, teachers, valid but probably unintended settings, tuning,
+    """Remarks below a plan's table: those of wings, teachers, valid but probably unintended settings, tuning,
     and seeds whose number depends on results."""
-    if study.screen is not None:
-        yield from design_lines(study.screen, tuned=study.tune is not None)
-    for claim in study_claims(study, ""):
-        source = f" ({origin(claim)})" if origin(claim) else ""
-        yield f"claim: {statement(claim)}{source}"
+    for each in _more():
+        yield from each.remarks(study)
     for arm in study.arms:
         if arm.teacher:
             yield f"arm {arm.name}: {taught_by(arm.teacher.arm or str(arm.teacher.checkpoint))}"
@@ -185,16 +181,6 @@ def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[s
             yield f"{name}, on which other arms depend, is tuned before them and trained in full for each tuning seed"
     if auto := study.auto_seeds:
         yield f"seeds: from {auto.start} to {auto.cap}, as many as every arm needs for a verdict"
-
-
-def design_lines(screen: Screen, *, tuned: bool) -> Iterator[str]:
-    """Lines on the design: the estimated effects, and those that are aliased."""
-    yield f"Design. {structure(len(screen.factors), len(screen.runs), screen.design.resolution)}"
-    yield f"Effects, judged together: {', '.join(map(named, screen.effects))}."
-    if aliased := screen.design.alias_text():
-        yield f"Aliased: {'; '.join(aliased)}."
-    if tuned:
-        yield f"Error of effects: from the {screen.spare} contrasts without an effect, because each run is tuned."
 
 
 def _start_texts(starts: Starts) -> Iterator[str]:

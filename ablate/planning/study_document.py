@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import CampaignOutcome, Tuning, TuningPass
-from ablate.planning.claims import study_claims
 from ablate.planning.foresight import is_pilot
 from ablate.planning.identity import run_identity, without_rate
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.study.budget_spec import Budget
-from ablate.study.design_spec import Screen
-from ablate.study.factorial import Effect
 from ablate.study.reading import next_scale
 from ablate.study.study import Study
 from ablate.training.objectives.next_token import NextToken
@@ -27,9 +25,7 @@ from store.documents import (
     SpentBudget,
     StudyArm,
     StudyContrast,
-    StudyDesign,
     StudyDocument,
-    StudyEffect,
     StudyObjective,
     StudyPass,
     StudyRates,
@@ -41,6 +37,7 @@ from store.documents import (
 )
 from store.documents.length import undertrained
 from store.documents.tuning import RATE
+from store.extensions import added_to
 from zoo.settings.identity import digest_of
 from zoo.settings.registry import plugin_files
 
@@ -55,7 +52,7 @@ def study_document(outcome: CampaignOutcome, created: datetime | None = None) ->
     found = (convention(arm.spec) for arm in plan.arms)
     conventions = tuple(dict.fromkeys(sentence for sentence in found if sentence is not None))
     objective = study.train.objective
-    return StudyDocument(
+    document = StudyDocument(
         name=study.name,
         scale=study.scale,
         path=str(study.path.resolve()) if study.path else None,
@@ -70,9 +67,7 @@ def study_document(outcome: CampaignOutcome, created: datetime | None = None) ->
         budget=spent_budget(study.budget),
         matched=study.budget.matched,
         contrasts=tuple(StudyContrast(arm=arm, other=other) for arm, other in study.contrasts),
-        claims=study_claims(study, now.date().isoformat()),
         caveats=study.caveats,
-        published=study.sections.published.published(study.baseline) if study.sections.published else None,
         margin=study.sections.margin,
         pilot=is_pilot(plan),
         per="byte" if study.own_tokenizers else "token" if objective.kind == "next_token" else "target",
@@ -80,7 +75,6 @@ def study_document(outcome: CampaignOutcome, created: datetime | None = None) ->
         conventions=conventions,
         created=now.isoformat(timespec="seconds"),
         arms=arms,
-        design=design_document(study.screen, arms) if study.screen else None,
         measure=plan.measure_digest,
         evals=plan.evals_digest,
         looks=outcome.looks,
@@ -97,6 +91,9 @@ def study_document(outcome: CampaignOutcome, created: datetime | None = None) ->
             if len(outcome.rungs) > 1
         ),
     )
+    for name in added_to(__name__):
+        document = document.model_copy(update=importlib.import_module(name).fields(study, document))
+    return document
 
 
 def spent_budget(budget: Budget) -> SpentBudget:
@@ -170,34 +167,6 @@ def study_arm(arm: ArmPlan) -> StudyArm:
         identity_at_any_rate=digest_of(without_rate(found)),
         runs=tuple(StudyRun(digest=run.digest, seed=run.seed) for run in arm.runs),
     )
-
-
-def design_document(screen: Screen, arms: Sequence[StudyArm]) -> StudyDesign:
-    """The factorial design in the study's document. arms: one per run of the design."""
-    return StudyDesign(
-        factors=screen.factors,
-        resolution=screen.design.resolution,
-        correction=screen.correction,
-        effects=tuple(_effect(screen, effect, arms) for effect in screen.effects),
-    )
-
-
-def _effect(screen: Screen, effect: Effect, arms: Sequence[StudyArm]) -> StudyEffect:
-    levels = screen.design.contrast(effect)
-    high = [arm for arm, level in zip(arms, levels, strict=True) if level > 0]
-    low = [arm for arm, level in zip(arms, levels, strict=True) if level < 0]
-    return StudyEffect(
-        factors=effect,
-        aliases=screen.aliases(effect),
-        arms=tuple(arm.name for arm in high),
-        identity=_identity(high),
-        other_identity=_identity(low),
-    )
-
-
-def _identity(arms: Sequence[StudyArm]) -> str:
-    """Order-independent identity of several arms; as long as theirs, so as to match an earlier version's ledger."""
-    return digest_of(sorted(arm.identity for arm in arms), max(len(arm.identity) for arm in arms))
 
 
 # Training length of arms, and reference losses of their text, for plan, terminal and report.

@@ -12,7 +12,6 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from ablate.planning.campaign import CampaignOutcome, Stage, Stages
-from ablate.planning.claims import with_dates
 from ablate.planning.durations import busy_line, duration, speed_for
 from ablate.planning.plan_shown import refusal_lines
 from ablate.planning.study_document import length_lines, prepared, study_document
@@ -170,19 +169,19 @@ class StudyRunner:
             document = document.model_copy(update=more)
             folder = self.store.study(self.study.name, self.study.scale)
             for name in added_to(__name__):
-                document = importlib.import_module(name).completed(document, self.study, folder)
-            self._before = with_dates(
-                document,
-                self._before,
-                # Whether a run had a result before this command.
-                lambda digest: not self.to_train.get(digest, False) and self.store.outcome(digest) is not None,
-            )
-            folder.write(self._before)
+                complete = importlib.import_module(name).completed
+                document = complete(document, self.study, folder, self._before, self._had_result)
+            self._before = document
+            folder.write(document)
             prepare_references(stage.outcome.plan, self.store)
             for line in length_lines(stage.outcome.plan, prepared(self.store, stage.outcome.plan)):
                 progress.say(line)
         if todo := [self.context.request(plan, run.identity) for plan, run in runs.values() if missing[run.digest]]:
             self._run(stage, todo, missing, progress)
+
+    def _had_result(self, digest: str) -> bool:
+        """Whether a run had a result before this command."""
+        return not self.to_train.get(digest, False) and self.store.outcome(digest) is not None
 
     def _foreseen(self, document: StudyDocument, trains: bool) -> ScaleForecast | None:
         """Forecast of the duration at the next scale: the stored one of the same study, else a new one if there is

@@ -9,20 +9,17 @@ from pathlib import Path
 from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import DataError
 from ablate.data.sources import TextSource
-from ablate.data.sources._synthetic import SyntheticSource
 from ablate.data.tokenizers._loaded import LocalTokenizer
 from ablate.data.tokenizers.bytes import BytesTokenizer, byte_tokenizer
 from ablate.data.tokenizers.file import FileTokenizer
 from ablate.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from ablate.study.arms import DATA, START, TEACHER, TRAIN, Arm, ArmBuilder, tuning_edit
-from ablate.study.claim_spec import ClaimSpec
 from ablate.study.complaints import Problem, StudyError
-from ablate.study.layers import Origins, Target, common_length
+from ablate.study.layers import Origins, common_length
 from ablate.study.sections import StartSpec, StudySections
 from ablate.study.tune_spec import TuneSpec
 from ablate.training.lora import check_lora
 from store.documents import Caveat
-from store.documents.claims import ACCURACY, MEASURES
 from zoo.conversion import check_conversion
 from zoo.errors import SpecError, did_you_mean
 from zoo.spec import ModelSpec
@@ -30,7 +27,6 @@ from zoo.spec import ModelSpec
 REMEDY = "set `tune: off` if learning rates are part of the question, `tune: carried` if they were tuned earlier"
 
 DEPENDS = "starts from, or is taught by, another arm"
-IN_A_DESIGN = "in a design, `arm` must be a factor and `expect` better, worse or same, without `against` or `order`"
 
 
 def tuning_problems(builder: ArmBuilder, tune: TuneSpec, arms: Sequence[Arm]) -> Iterator[Problem]:
@@ -224,61 +220,12 @@ def _conversion_problems(builder: ArmBuilder, arm: Arm, source: ModelSpec, name:
         yield builder.origins.problem(arm.target, f"cannot start from {name}: {error}")
 
 
-Complaint = tuple[Target, str]
-"""A setting inside `claims`, `caveats` or `published`, and what is wrong with it."""
-
-
-def claim_problems(sections: StudySections, arms: Sequence[str]) -> Iterator[Complaint]:
-    """Problems of claims and caveats, which name factors of a design, or else `arms`, and of the published table."""
-    for place, claim in enumerate(sections.claims):
-        for setting, reason in _problems(sections, claim, arms):
-            yield ("claims", str(place), *setting), reason
+def caveat_problems(origins: Origins, sections: StudySections, known: Sequence[str], noun: str) -> Iterator[Problem]:
+    """Caveats and labels of arms, or of factors, that the study does not have. known: names of its arms or factors."""
     for place, caveat in enumerate(sections.caveats):
-        known, noun = _known(sections, arms)
         if isinstance(caveat, Caveat) and caveat.arm is not None and caveat.arm not in known:
             reason = f"unknown {noun} '{caveat.arm}'" + did_you_mean(caveat.arm, known)
-            yield ("caveats", str(place), "arm"), reason
-    known, noun = _known(sections, arms)
+            yield origins.problem(("caveats", str(place), "arm"), reason)
     for name in sections.labels:
         if name not in known:
-            yield ("labels", name), f"unknown {noun} '{name}'" + did_you_mean(name, known)
-    table = sections.published
-    if table is not None and sections.design:
-        yield ("published",), "cannot be combined with `design`: a published table needs arms"
-        return
-    for place, row in enumerate(table.rows if table else ()):
-        for key, arm in (("arm", row.arm), ("against", row.against)):
-            if arm is not None and arm not in arms:
-                yield ("published", "rows", str(place), key), f"unknown arm '{arm}'" + did_you_mean(arm, arms)
-
-
-def _known(sections: StudySections, arms: Sequence[str]) -> tuple[Sequence[str], str]:
-    """Names that claims and caveats may have, and their noun."""
-    return (tuple(sections.factors), "factor") if sections.design else (arms, "arm")
-
-
-def _problems(sections: StudySections, claim: ClaimSpec, arms: Sequence[str]) -> Iterator[Complaint]:
-    known, noun = _known(sections, arms)
-    for setting, name in claim.named:
-        if name not in known:
-            yield setting, f"unknown {noun} '{name}'" + did_you_mean(name, known)
-    if sections.design and (claim.order or claim.against is not None or claim.expect == "stalls"):
-        yield (), IN_A_DESIGN
-    elif not sections.design and claim.expect != "stalls" and claim.arm == (claim.against or sections.baseline):
-        yield (), f"compares {claim.arm} with itself"
-    if reason := _unmeasured(sections, claim.measure):
-        yield ("measure",), reason
-
-
-def _unmeasured(sections: StudySections, measure: str) -> str | None:
-    """Why no scale of the study has this measure; None if one may: scales can leave evaluations out."""
-    is_made = isinstance(sections.data, SyntheticSource)
-    if measure == ACCURACY and not is_made:
-        return "text has no answers: there is no accuracy"
-    task = measure.rpartition("/")[0]
-    if measure in MEASURES or sections.evals is None:
-        return None
-    tasks = (*sections.evals.scored(), *([sections.data.source] if is_made else []))
-    if not tasks or task.startswith(tasks):  # a group has tasks that begin with its name
-        return None
-    return f"the study does not evaluate '{task}'" + (did_you_mean(task, tasks) or f": one of {', '.join(tasks)}")
+            yield origins.problem(("labels", name), f"unknown {noun} '{name}'" + did_you_mean(name, known))

@@ -12,7 +12,7 @@ from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data.sources import DataSource
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.study.arm_problems import (
-    claim_problems,
+    caveat_problems,
     lora_problems,
     optimizer_problems,
     seed_problems,
@@ -22,8 +22,6 @@ from ablate.study.arm_problems import (
 )
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
 from ablate.study.complaints import Problem, StudyError, complaints
-from ablate.study.design_runs import design_runs
-from ablate.study.design_spec import FEWEST_SPARE, DesignError, Screen, screen
 from ablate.study.grid import cells
 from ablate.study.layering import together
 from ablate.study.layers import Layer, Origins, Target
@@ -38,7 +36,9 @@ from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
 from zoo.settings.edits import Edits, flatten
 
-NOT_IN_A_DESIGN = "cannot be combined with a design, whose runs are made from factors at one size: leave this out"
+ARMS = "ablate.study.arms"
+"""Place of wings that make arms from other keys than `arms`: `arms(reader, tree, sections, builder, base)` returns
+them, with the names by which they are judged, or None."""
 COMPLETE = (
     "with a top-level budget in flops, tokens or seconds, no scale supplies it: "
     "write `scales: {cpu: {budget: …}}` instead"
@@ -60,15 +60,16 @@ class RungReader:
     def study(self) -> Study:
         """The study at this rung. Raises StudyError."""
         tree = self._with_tokenizer(together(self.layers, StudySections.model_fields))
-        self.problems += self._name_problems(tree, "arms", "arm")
-        self.problems += self._name_problems(tree, "factors", "factor")
+        self.problems += self.name_problems(tree, "arms", "arm")
         if tree.get("ladder") and (self.rung is None or any("ladder" in layer.nested for layer in self.own[2:])):
             reason = "must be a map of rungs in the file or in a scale; --set cannot edit it"
             self.problems.append(self.origins.problem(("ladder",), reason, at_key=True))
         sections = self._sections(tree)
         builder = self._builder(tree, sections.data if sections else StdlibSource())
-        chosen = self._screen(tree, sections) if tree.get("design") or tree.get("factors") else None
-        arms = self._arms(tree, sections, builder, chosen)
+        base = self._base(tree, builder)
+        makers = (importlib.import_module(name).arms for name in added_to(ARMS))
+        made = next(filter(None, (arms(self, tree, sections, builder, base) for arms in makers)), None)
+        arms, factors = made or (self._arms(tree, sections, builder, base), ())
         if builder is not None and sections is not None and not self.problems:
             is_compared = len(arms) > 1 or not tree.get("search")
             tune = sections.tune if isinstance(sections.tune, TuneSpec) and is_compared else None
@@ -76,11 +77,12 @@ class RungReader:
                 self.problems += tuning_problems(builder, tune, arms)
                 given = sections.seeds if isinstance(sections.seeds, tuple) else ()
                 self.problems += seed_problems(self.origins, tune, given)
+            names = [arm.name for arm in arms]
             for name in added_to(__name__):
-                self.problems += importlib.import_module(name).problems(builder, sections)
-            self.problems += self._contrast_problems(sections, [arm.name for arm in arms])
-            for target, reason in claim_problems(sections, [arm.name for arm in arms]):
-                self.problems.append(self.origins.problem(target, reason))
+                self.problems += importlib.import_module(name).problems(builder, sections, names, factors)
+            self.problems += self._contrast_problems(sections, names)
+            known = (factors, "factor") if factors else (names, "arm")
+            self.problems += caveat_problems(self.origins, sections, *known)
             self.problems += lora_problems(builder, arms)
             self.problems += optimizer_problems(builder, arms)
             for found in (start_problems, teacher_problems):
@@ -98,7 +100,7 @@ class RungReader:
             origins=self.origins,
             builder=builder,
             budget_share=None if self.share is None else f"ladder.{self.rung}",
-            screen=chosen,
+            factors=factors,
             rung=self.rung,
             shipped=self.shipped,
             brought=self._brought(tree),
@@ -114,7 +116,8 @@ class RungReader:
                 self.problems.append(self.origins.problem(target, f"{reason}{why}", kind=kind))
         return None
 
-    def _name_problems(self, tree: StudyMap, section: str, noun: str) -> Iterator[Problem]:
+    def name_problems(self, tree: StudyMap, section: str, noun: str) -> Iterator[Problem]:
+        """Problems of the names in a section: how they are spelled, and those that only scales or edits have."""
         written = self.document.data.get(section)
         names = list(written) if isinstance(written, Mapping) else []
         first = self.own[0].nested.get(section)
@@ -134,28 +137,6 @@ class RungReader:
                 if name not in known and (similar or not may_add):
                     yield self.origins.problem((section, name), f"unknown {noun}{similar}", at_key=True)
 
-    def _screen(self, tree: StudyMap, sections: StudySections | None) -> Screen | None:
-        """The design of the study; None if it has problems, which are recorded."""
-        unlike = [key for key in ("arms", "grid", "contrasts", "search", "ladder") if tree.get(key)]
-        self.problems += [self.origins.problem((key,), NOT_IN_A_DESIGN, at_key=True) for key in unlike]
-        if sections is None or unlike:
-            return None
-        if sections.design is None:
-            self.problems.append(self.origins.problem(("factors",), "need a design: {factorial: full}", at_key=True))
-            return None
-        try:
-            chosen = screen(sections.design, tuple(sections.factors))
-        except DesignError as error:
-            self.problems.append(self.origins.problem(("design", *error.setting), error.reason))
-            return None
-        if isinstance(sections.tune, TuneSpec) and chosen.spare < FEWEST_SPARE:
-            reason = (
-                f"the noise of tuning is estimated from contrasts without an effect, of which the design has"
-                f" {chosen.spare} and needs {FEWEST_SPARE}: use more runs, or set `tune: off`"
-            )
-            self.problems.append(self.origins.problem(("design", "factorial"), reason))
-        return chosen
-
     def _contrast_problems(self, sections: StudySections, names: Sequence[str]) -> Iterator[Problem]:
         seen = set[frozenset[str]]()
         for place, contrast in enumerate(sections.contrasts):
@@ -174,21 +155,22 @@ class RungReader:
             if reason is not None:
                 yield self.origins.problem(("contrasts", str(place)), f"'{contrast}': {reason}")
 
-    def _arms(
-        self, tree: StudyMap, sections: StudySections | None, builder: ArmBuilder | None, chosen: Screen | None
-    ) -> list[Arm]:
+    def _base(self, tree: StudyMap, builder: ArmBuilder | None) -> Arm | None:
+        """The baseline; None if it has problems, which are recorded."""
         if builder is None or not isinstance(tree.get("arms", {}), Mapping):
-            return []
+            return None
         try:
-            base = builder.build(tree.get("baseline", "base"), (), ("base",))
+            return builder.build(tree.get("baseline", "base"), (), ("base",))
         except StudyError as error:
             self.problems += error.problems
+            return None
+
+    def _arms(
+        self, tree: StudyMap, sections: StudySections | None, builder: ArmBuilder | None, base: Arm | None
+    ) -> list[Arm]:
+        if builder is None or base is None:
             return []
-        if chosen is not None:
-            arms, problems = design_runs(builder, base, self._named_edits(tree, "factors"), chosen)
-            self.problems += problems
-            return arms
-        edits = self._named_edits(tree, "arms")
+        edits = self.named_edits(tree, "arms")
         plain, problems = builder.build_all(base, edits)
         self.problems += problems
         has_arms = any(tree.get(key) for key in ("arms", "grid", "search"))
@@ -200,7 +182,8 @@ class RungReader:
         self.problems += problems
         return crossed
 
-    def _named_edits(self, tree: StudyMap, section: str) -> dict[str, list[Edit]]:
+    def named_edits(self, tree: StudyMap, section: str) -> dict[str, list[Edit]]:
+        """The edits of every arm, or of whatever a section names."""
         written = tree.get(section) or {}
         return {name: self._edits((section, name)) for name, inner in written.items() if isinstance(inner, Mapping)}
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ablate.study.complaints import Problem
 from ablate.study.layers import Layer
-from ablate.study.sections import NAME, StudySections, is_share
+from ablate.study.sections import NAME, StudySections
 from ablate.study.shipped_scales import WHOLE, ShippedScale, offered
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument
 from store.documents.study import FORMER_SCALES, SCALES
+from store.extensions import added_to
 from zoo.errors import did_you_mean
 from zoo.settings.edits import expand
 
@@ -21,9 +23,17 @@ LACKED = {"base.preset": "small", "budget": "{tokens: 1e8}"}
 """Settings that a scale needs if it is not based on a shipped one, with example values."""
 FIRST_JUDGED = "cpu"
 """The smallest shipped scale with verdicts."""
-RUNG_SECTIONS = ("base", "budget", "train")
-"""Sections that may differ between the rungs of a ladder: losses on other text, or of other arms, would not form one
-curve."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A rung of a ladder; without a name, the whole study."""
+
+    name: str | None = None
+    keys: Keys = ()
+    """Keys of its edits in the document; empty for none."""
+    share: float | None = None
+    """Its share of the budget, if it gives nothing else."""
 
 
 @dataclass(frozen=True)
@@ -71,72 +81,43 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
     lacking = _lacking(document)
     if scale in lacking:
         return [Rungs((), problems)]
-    found = _ladder(written, scale)
+    found = _rungs(written, scale)
     asked = replace(found, problems=(*problems, *found.problems))
     own = [_now(document, name) for name, edits in _own(document).items() if isinstance(edits, Mapping)]
     others = dict.fromkeys(name for name in own if name != scale and name not in {*_misspelt(document), *lacking})
     shipped = offered(document).get(scale)
     if shipped and shipped.over and not others:  # else the settings that it overrides would go unchecked
         others = {FIRST_JUDGED: None}
-    return [asked, *(_ladder(replace(written, sets=()), other) for other in others)]
+    return [asked, *(_rungs(replace(written, sets=()), other) for other in others)]
 
 
-def _ladder(written: Written, scale: str) -> Rungs:
-    # Rungs that are neither edits nor a share are refused elsewhere.
-    root = _ladder_root(written.document, scale)
-    ladder = _at(written.document, root) if root else None
-    edits = ladder.items() if isinstance(ladder, Mapping) else ()
-    rungs = {name: each for name, each in edits if isinstance(each, Mapping) or is_share(each)}
-    every = [_at_rung(written, scale, *rung) for rung in rungs.items()] or [_at_rung(written, scale, None, {})]
-    return Rungs(tuple(every), tuple(_ladder_problems(written.document, scale)))
+def _rungs(written: Written, scale: str) -> Rungs:
+    document = written.document
+    makers = (importlib.import_module(name) for name in added_to(__name__))
+    found = [maker.rungs(document, _edits_of(document, scale)) for maker in makers]
+    listed = [rung for rungs, _ in found for rung in rungs] or [Rung()]
+    every = tuple(_layers(written, scale, rung) for rung in listed)
+    return Rungs(every, tuple(problem for _, problems in found for problem in problems))
 
 
-def _at_rung(written: Written, scale: str, rung: str | None, edits: Mapping[str, Any] | float) -> Layers:
+def _layers(written: Written, scale: str, rung: Rung) -> Layers:
     document = written.document
     file, later = Layer(document, without=frozenset({"scales"})), list[Layer]()
     own = _edits_of(document, scale)
-    if isinstance(_at(document, own), Mapping):
-        later.append(Layer(document, own))
-    if rung is not None and isinstance(edits, Mapping):
-        later.append(Layer(document, (*_ladder_root(document, scale), rung)))
+    later += [Layer(document, own)] if isinstance(at(document, own), Mapping) else []
+    later += [Layer(document, rung.keys)] if rung.keys else []
     later += written.sets
     shipped = offered(document).get(scale)
     under, over = shipped.around([file, *later]) if shipped else ([], [])
-    share = None if isinstance(edits, Mapping) else edits
-    return Layers(written, scale, rung, (*under, file, *over, *later), share, shipped)
+    return Layers(written, scale, rung.name, (*under, file, *over, *later), rung.share, shipped)
 
 
-def _ladder_root(document: YamlDocument, scale: str) -> Keys:
-    """Keys of the ladder in the document; a scale's own replaces the study's. Empty if there is none."""
-    roots: tuple[Keys, ...] = ((*_edits_of(document, scale), "ladder"), ("ladder",))
-    return next((root for root in roots if _at(document, root) is not None), ())
-
-
-def _at(document: YamlDocument, root: Keys) -> Any:
+def at(document: YamlDocument, root: Keys) -> Any:
+    """The value at a path; None if there is none."""
     here = document.data
     for key in root:
         here = here.get(key) if isinstance(here, Mapping) else None
     return here
-
-
-def _ladder_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
-    """Problems of the ladder itself; its edits are checked with the sections that they edit."""
-    root = _ladder_root(document, scale)
-    ladder = _at(document, root) if root else None
-    for name, edits in ladder.items() if isinstance(ladder, Mapping) else ():
-        where = ".".join(map(str, (*root, name)))
-        if not NAME.fullmatch(str(name)):
-            yield Problem(document.keys[*root, name], where, NAMING)
-        for key in edits if isinstance(edits, Mapping) else ():
-            if key.partition(".")[0] not in RUNG_SECTIONS:
-                reason = f"a rung may edit only {', '.join(RUNG_SECTIONS[:-1])} and {RUNG_SECTIONS[-1]}"
-                yield Problem(document.keys[*root, name, key], f"{where}.{key}", reason)
-    if isinstance(ladder, Mapping) and len(ladder) == 1:
-        yield Problem(document.values[root], ".".join(map(str, root)), "a ladder needs two or more rungs")
-    elif isinstance(ladder, Mapping) and ladder and is_share(list(ladder.values())[-1]):
-        last = (*root, list(ladder)[-1])
-        reason = "arms are compared at the last rung, which must have the whole budget: end with, e.g., full: {}"
-        yield Problem(document.values[last], ".".join(map(str, last)), reason)
 
 
 def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:

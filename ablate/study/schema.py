@@ -14,9 +14,9 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from ablate.study.arms import SECTIONS
 from ablate.study.complaints import Schema, members
-from ablate.study.handbook import handbook
 from ablate.study.sections import NAME, StudySections
 from ablate.study.shipped_scales import shipped_scales
+from ablate.study.yamlfile import StudyMap
 from zoo.presets import names, sized_names
 from zoo.spec import ModelSpec
 
@@ -46,7 +46,6 @@ def study_schema() -> Schema:
     schemas, shared = models_json_schema([(spec, "validation") for spec in specs], schema_generator=_Generator)
     definitions = shared["$defs"]
     sections = definitions["StudySections"]
-    definitions["ClaimSpec"]["properties"]["claim"]["enum"] = [*handbook(), None]
     model_edits, *of_arms = (_edits([schemas[spec, "validation"]], definitions) for spec in specs[1:])
     beside = dict(zip(SECTIONS, of_arms, strict=True))
     own = {path: schema for section, edits in beside.items() for path, schema in _below(section, edits).items()}
@@ -56,10 +55,11 @@ def study_schema() -> Schema:
         "checkpoint": {"type": "string", "description": CHECKPOINT},
     }
     base = _object({**named, **model_edits["properties"]}, _free(model_edits))
-    texts = {key: sections["properties"].pop(key)["description"] for key in ("base", "arms", "factors", "grid")}
+    maps = [key for key, field in StudySections.model_fields.items() if field.annotation == dict[str, StudyMap]]
+    texts = {key: sections["properties"].pop(key)["description"] for key in ("base", *maps, "grid")}
     study = _edits([sections], definitions)
     properties, patterns = study["properties"], dict(_free(study))
-    for key, edits in (("base", base), ("arms", _named(arm)), ("factors", _named(arm)), ("grid", _grid(arm))):
+    for key, edits in {"base": base, **dict.fromkeys(maps, _named(arm)), "grid": _grid(arm)}.items():
         properties |= _below(key, {**edits, "description": texts[key]})
         patterns |= _free_below(key, edits)
     scale = _object(properties, patterns)

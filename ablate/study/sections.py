@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -23,8 +23,6 @@ from pydantic import (
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.data.spec import DataSpec
 from ablate.study.budget_spec import Budget
-from ablate.study.claim_spec import ClaimSpec
-from ablate.study.design_spec import DesignSpec
 from ablate.study.layering import (
     LayerRule,
     by_path,
@@ -33,7 +31,6 @@ from ablate.study.layering import (
     replaced,
     replaced_but_for_matching,
 )
-from ablate.study.published_spec import PublishedTable
 from ablate.study.space import RESERVED_SEEDS
 from ablate.study.tune_spec import Tune, TuneSpec
 from ablate.study.yamlfile import StudyMap
@@ -169,24 +166,6 @@ class TeacherSpec(Spec):
         return self
 
 
-def _rung(value: Any) -> Any:
-    """A rung: edits, or a share of the budget with the same model. Raises ValueError."""
-    if isinstance(value, Mapping) or is_share(value):
-        return value
-    raise ValueError(f"must be a map of edits, or a share of the budget between 0 and 1, not {yaml(value)}")
-
-
-def is_share(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number between 0 and 1."""
-    return isinstance(value, float) and 0 < value < 1
-
-
-Rung = Annotated[
-    StudyMap | float,
-    BeforeValidator(_rung),
-    WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}]}),
-]
-
 DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
 """Map into which edits such as `train.optimizer.momentum` are merged: the kind, without which they have no meaning."""
 
@@ -226,18 +205,11 @@ class OwnSections(Spec):
         Field(default={})
     )
     """Values per path: every arm is trained with every combination."""
-    factors: dict[str, StudyMap] = Field(default={})
-    """Factors by name, each given as edits of the base by path, which a `design` combines."""
-    design: DesignSpec | None = None
-    """Combinations of the factors to train, instead of arms, and effects to estimate."""
     seeds: Seeds = AutoSeeds()
     """Number of seeds, or a list of them, or `auto`: as many as it takes to settle every arm, from 3 to 12."""
     tune: Tune = TuneSpec()
     """Settings that each arm tunes for itself before it is compared: `auto`, its learning rate; `off`, nothing;
     `carried`, nothing, since the file has rates that were tuned earlier; or a map."""
-    ladder: Annotated[dict[str, Rung], LayerRule(replaced)] = Field(default={})
-    """Smaller models and shorter runs of the same question, each by edits of base, budget and train, or by a share of
-    the budget. The last one is compared."""
     data: Annotated[DataSpec, LayerRule(merged_within_source)] = StdlibSource()
     """Text or synthetic task that models are trained and validated on: a map with `source`, or only the source's
     name."""
@@ -247,15 +219,11 @@ class OwnSections(Spec):
     """Amount of training that every arm gets: one of `flops`, `tokens`, `seconds` and `tokens_per_parameter`."""
     contrasts: Annotated[tuple[Contrast, ...], Field(strict=False)] = ()
     """More comparisons between two arms, as `swiglu - geglu`: judged together with those against the baseline."""
-    claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = Field(default=(), exclude_if=is_off)
-    """Expected outcomes of the arms, with their sources: the report says which of them hold."""
     caveats: Annotated[tuple[Caveat | Annotated[str, Field(min_length=1)], ...], Field(strict=False)] = Field(
         default=(), exclude_if=is_off
     )
     """Sentences that the result must not be read without, shown wherever it is: `{arm: lion, text: …}`, or a text alone
     if about the whole result."""
-    published: Annotated[PublishedTable | None, LayerRule(replaced)] = Field(default=None, exclude_if=is_off)
-    """A published table that the study replicates: figures of its arms, each of which is a claim."""
     margin: PositiveFloat | None = None
     """The smallest loss difference that matters, in nats per token: one shown to be smaller is *no difference*."""
     pilot: bool | None = None

@@ -15,7 +15,7 @@ from typing import Any
 from ablate.data.sources import TextSource
 from ablate.study.budget_spec import ABSOLUTE
 from ablate.study.layers import Layer
-from ablate.study.yamlfile import YamlDocument, parse_shipped
+from ablate.study.yamlfile import YamlDocument, parse_yaml
 from evals.spec import EvalSpec
 from store.documents.study import SCALES
 from zoo.settings.axis import variants
@@ -72,7 +72,7 @@ def offered(document: YamlDocument) -> Mapping[str, ShippedScale]:
 def _read(name: str) -> ShippedScale:
     file = resources.files("ablate").joinpath("scales", f"{name}.yaml")
     text = file.read_text(encoding="utf-8")
-    document = parse_shipped(text, f"ablate/scales/{name}.yaml")
+    document = parse_yaml(text, f"ablate/scales/{name}.yaml")
     evals = document.data.get("evals", {})
     for key in evals.keys() - EvalSpec.model_fields.keys():  # of an evaluation that is not installed
         del evals[key]

@@ -10,9 +10,7 @@ from typing import Any
 from ablate.data.sources import DataSource
 from ablate.study.arms import Arm, ArmBuilder
 from ablate.study.budget_spec import Budget
-from ablate.study.claim_spec import ClaimSpec
 from ablate.study.complaints import Problem, StudyError
-from ablate.study.design_spec import Screen
 from ablate.study.layers import Origins
 from ablate.study.sections import AutoSeeds, StudySections
 from ablate.study.shipped_scales import ShippedScale
@@ -40,8 +38,8 @@ class Study:
     """Whether the study sets the model's vocabulary size; otherwise it is the tokenizer's."""
     origins: Origins = field(repr=False, compare=False)
     builder: ArmBuilder = field(repr=False, compare=False)
-    screen: Screen | None = None
-    """The factorial design whose runs are the arms; None if arms are compared one by one."""
+    factors: tuple[str, ...] = ()
+    """Names by whose effects its arms are judged together; empty if arms are compared one by one."""
     budget_share: str | None = None
     """Path of the setting that makes the budget a share of the study's; None if it is the whole."""
     rung: str | None = None
@@ -97,12 +95,6 @@ class Study:
     def contrasts(self) -> tuple[tuple[str, str], ...]:
         """Declared comparisons besides those with the baseline: (arm, other arm)."""
         return tuple((arm, other) for arm, other in (each.split(" - ") for each in self.sections.contrasts))
-
-    @property
-    def claims(self) -> tuple[ClaimSpec, ...]:
-        """Expectations of the arms: the claims of the study, then the rows of its published table."""
-        published = self.sections.published
-        return (*self.sections.claims, *(published.claims(self.baseline) if published else ()))
 
     @property
     def caveats(self) -> tuple[Caveat, ...]:

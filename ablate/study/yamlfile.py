@@ -2,10 +2,6 @@
 
 ruamel.yaml scans, parses and composes; this module resolves the types of plain scalars (YAML 1.2.2, §10.3.2) and
 records positions. So `1e-3` is a float, `off` and `2001-01-01` are strings, and a key given twice is an error.
-
-Shipped files are composed by libyaml, seventeen times as fast. It reads YAML 1.1, which has other rules for line
-breaks, tabs and byte-order marks, so users' own studies are left to ruamel.yaml. A test compares the two on every
-shipped file.
 """
 
 from __future__ import annotations
@@ -13,11 +9,9 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -115,23 +109,6 @@ def parse_yaml(text: str, source: str) -> YamlDocument:
     return _Reading(source).document(node)
 
 
-def parse_shipped(text: str, source: str) -> YamlDocument:
-    """Parse the text of a shipped file, in C if PyYAML was built with libyaml."""
-    loader = _loader_in_c()
-    return parse_yaml(text, source) if loader is None else _Reading(source).document(loader(text).get_single_node())
-
-
-@cache
-def _loader_in_c() -> Any:
-    """PyYAML's C loader, with the types of YAML 1.2; None if it was built without libyaml."""
-    if not yaml.__with_libyaml__:
-        return None
-    loader: Any = type("Loader", (yaml.CBaseLoader,), {})
-    for tag, pattern, first in PLAIN_SCALARS:
-        loader.add_implicit_resolver(type_prefix + tag, re.compile(f"^(?:{pattern})$"), first)
-    return loader
-
-
 def _compose(text: str, source: str) -> Node | None:
     reader = YAML(typ="safe", pure=True)
     reader.Resolver = _CoreSchema
@@ -173,7 +150,7 @@ def _error(place: Place, reason: str, path: str = "") -> StudyError:
 
 def is_empty(node: Node) -> bool:
     """Whether a value is missing. Parsers give it the position of the next token."""
-    return isinstance(node, ScalarNode | yaml.ScalarNode) and str(node.tag) == type_prefix + "null" and not node.value
+    return isinstance(node, ScalarNode) and str(node.tag) == type_prefix + "null" and not node.value
 
 
 class _Reading:
@@ -202,14 +179,14 @@ class _Reading:
         return value
 
     def parts(self, node: Node, path: Keys) -> Any:
-        if isinstance(node, MappingNode | yaml.MappingNode):
+        if isinstance(node, MappingNode):
             return self.mapping(node, path)
-        if isinstance(node, SequenceNode | yaml.SequenceNode):
+        if isinstance(node, SequenceNode):
             self.refuse_tag(node, path, "seq")
             found = [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
             self.values |= {(*path, i): self.place(node) for i, item in enumerate(node.value) if is_empty(item)}
             return found
-        assert isinstance(node, ScalarNode | yaml.ScalarNode)  # the only remaining kind of node
+        assert isinstance(node, ScalarNode)  # the only remaining kind of node
         return self.scalar(node, path)
 
     def mapping(self, node: MappingNode, path: Keys) -> StudyMap:
@@ -237,8 +214,8 @@ class _Reading:
         """Contents of merge keys `<<: *a` and `<<: [*a, *b]`: the first map that has a key wins."""
         together: StudyMap = {}
         for node in nodes:
-            for each in node.value if isinstance(node, SequenceNode | yaml.SequenceNode) else [node]:
-                if not isinstance(each, MappingNode | yaml.MappingNode):
+            for each in node.value if isinstance(node, SequenceNode) else [node]:
+                if not isinstance(each, MappingNode):
                     raise self.error(each, (*path, "<<"), "must be a map, or a list of maps")
                 inner = _Reading(self.source)
                 inner.nodes, inner.depth = self.nodes, self.depth
@@ -255,7 +232,7 @@ class _Reading:
                 del places[known]
 
     def key(self, node: Node, path: Keys) -> str:
-        if not isinstance(node, ScalarNode | yaml.ScalarNode):
+        if not isinstance(node, ScalarNode):
             raise self.error(node, path, "a key must be text, not a list or a map")
         return str(node.value)
 

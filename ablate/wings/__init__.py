@@ -12,15 +12,24 @@ place in the core that asks for them (`store.extensions`). Each place says what 
 | place | what the wing has there |
 |---|---|
 | `ablate.api.browsing` | `search_found(folder)`: a search's document |
+| `ablate.api.running` | what `run --promote` writes: `refuse_promotion(study, path)`, `promote(study, summary, path)` |
 | `ablate.api.study_plan` | `plan_lines(study, base, speed, at_once)` on what is planned besides the arms |
 | `ablate.api.evaluating` | `imported_first`, which makes a run of a checkpoint's folder |
 | `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
+| `ablate.commands.report` | what else it writes: `configure`, `wanted`, `run` |
+| `ablate.planning.campaign` | `refuse_unlike(rungs, plan)`, which raises StudyError for rungs that cannot be compared |
 | `ablate.planning.checks` | `check(study)`, which raises StudyError for sections that exclude each other |
+| `ablate.planning.plan_shown` | `plan_json(plan)`, fields of a plan, and `remarks(study)` below its table |
+| `ablate.planning.study_document` | `fields(study, document)` to add to a study's document |
 | `ablate.running.engines` | engines, one per file |
-| `ablate.running.stages` | `completed(document, study, folder)`: a study's document, before it is written |
-| `ablate.study.rung_reader` | `problems(builder, sections)` of its keys |
+| `ablate.running.stages` | `completed(document, study, folder, before, had_result)`: a study's document |
+| `ablate.study.arms` | `arms(reader, tree, sections, builder, base)` from other keys, and what judges them |
+| `ablate.study.rung_reader` | `problems(builder, sections, arms, factors)` of its keys, given names of arms |
+| `ablate.study.scales` | `rungs(document, scale)`: smaller studies of the same question, with problems |
 | `ablate.study.sections` | `KEYS`: a spec whose fields are more keys of a study |
 | `ablate.tracking` | trackers, one per file |
+| `reports.judge.findings.summary` | `judge_effects(data)`, of studies whose arms are not compared one by one |
+| `reports.page.wording` | the words on such effects (`effect_words`) |
 | `reports.page.sections` | sections of a study's page, one per file |
 | `reports.page.html.site` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """

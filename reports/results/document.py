@@ -6,15 +6,19 @@ link a result to variants of the zoo.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
 from reports.judge.verdicts import Outcome, Verdict
 from store.documents import Caveat, Part, References, StudyClaim
 from store.documents._document import is_none
+
+if TYPE_CHECKING:
+    from reports.judge.statistics.estimates import Estimate
 
 Range: TypeAlias = tuple[float, float]
 
@@ -229,6 +233,20 @@ Plain: TypeAlias = Mapping[str, Any]
 
 NAMING = ("kind", "source")
 """Keys whose value names the part that contains them."""
+
+
+def interval(value: Estimate | None, p: float | None = None) -> RecordedInterval | None:
+    if value is None:
+        return None
+    return RecordedInterval(mean=value.mean, low=end(value.low), high=end(value.high), p=p)
+
+
+def end(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def range_of(values: Sequence[float]) -> Range:
+    return float(min(values)), float(max(values))
 
 
 def parts_of(data: Plain) -> frozenset[str]:

@@ -6,21 +6,6 @@ from typing import Literal
 
 from store.documents._document import Part
 
-ALIASING = {
-    3: "main effects are aliased with two-factor interactions",
-    4: "main effects are clear of two-factor interactions, which are aliased with each other",
-}
-CLEAR = "main effects and two-factor interactions are clear of each other"
-ROMAN = {3: "III", 4: "IV", 5: "V", 6: "VI", 7: "VII", 8: "VIII"}
-
-
-def structure(factors: int, runs: int, resolution: int | None) -> str:
-    """`A fraction of resolution IV, 16 of 64 combinations of 6 factors: main effects are clear of …`."""
-    if resolution is None:
-        return f"All {runs} combinations of {factors} factors: no effects are aliased."
-    size = f"{runs} of {2**factors} combinations of {factors} factors"
-    return f"A fraction of resolution {ROMAN.get(resolution, resolution)}, {size}: {ALIASING.get(resolution, CLEAR)}."
-
 
 class StudyEffect(Part):
     """An effect that a design estimates: the mean loss of half of its runs minus that of the other half."""

@@ -13,7 +13,6 @@ import pytest
 from ablate.cli import main
 from ablate.data import DataIdentity
 from ablate.data.sources import TextSource
-from ablate.planning.claims import study_claims
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
@@ -23,6 +22,7 @@ from ablate.study.schema import study_schema
 from ablate.study.study import Study
 from ablate.study.written import Written, read_study
 from ablate.study.yamlfile import parse_yaml
+from ablate.wings.science.stated import study_claims
 from ablate.wings.search.space_check import check_space
 from ablate.wings.search.trial_runner import StudyTrialRunner
 from store import Store

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from ablate.study.complaints import StudyError
-from ablate.study.yamlfile import parse_shipped, parse_yaml, read_yaml
-from tests.test_imports import ROOT
+from ablate.study.yamlfile import parse_yaml, read_yaml
 
 
 @pytest.mark.parametrize(
@@ -131,20 +128,3 @@ def test_a_missing_file_a_folder_and_a_huge_file(tmp_path: Path) -> None:
         read_yaml(huge)
     with pytest.raises(StudyError, match="too large for a study: at most 1000000 bytes"):
         read_yaml(Path("/dev/zero"))
-
-
-SHIPPED = [*ROOT.glob("studies/**/*.yaml"), *ROOT.glob("ablate/**/*.yaml")]
-
-
-@pytest.mark.skipif(not yaml.__with_libyaml__, reason="PyYAML was built without libyaml")
-def test_files_that_ship_are_read_alike_in_c() -> None:
-    assert len(SHIPPED) > 60
-    for path in SHIPPED:
-        text = path.read_text(encoding="utf-8")
-        assert dataclasses.astuple(parse_shipped(text, "f")) == dataclasses.astuple(parse_yaml(text, "f")), path
-
-
-def test_types_are_those_of_yaml_1_2_in_c_too() -> None:
-    text = "a: [1e-3, off, 2001-01-01, 0o17, 017, ~, .inf, true, 1_000]\nb: &b {x: 1}\nc: {<<: *b, y: ''}\n"
-    assert parse_shipped(text, "f") == parse_yaml(text, "f")
-    assert parse_shipped(text, "f").data["a"] == [0.001, "off", "2001-01-01", 15, 17, None, math.inf, True, "1_000"]

@@ -109,7 +109,9 @@ ELSEWHERE = {
     ),
     r"docs/(plugins|howto_block)\.md: ablate zoo --check (maxnorm|sine)": "tests/ablate/test_plugins.py",
     r"docs/adding_a_mixer\.md: ablate zoo --check tied": "tests/guides/test_adding_a_mixer.py",
-    r"docs/comparisons\.md: ablate run studies/(screening|confirm)\.yaml": "tests/ablate/test_promoting.py",
+    r"docs/comparisons\.md: ablate run studies/(screening|confirm)\.yaml": (
+        "tests/ablate/wings/designs/test_promoting.py"
+    ),
     r"docs/checkpoints\.md: lm-eval": "tests/zoo/hf/test_remote.py",
     r"docs/checkpoints_taken\.md: ablate (data|plan|run|import|eval) .*(c4|cats)\.yaml": (
         "tests/neighbours/test_walk.py"
@@ -118,7 +120,7 @@ ELSEWHERE = {
     r"docs/evaluation\.md: python -m evals (fetch|lm-eval)": "tests/evals/harness/test_lm_eval_model.py",
     r"docs/atlas\.md: ablate run studies/norm_placement\.yaml": "tests/ablate/wings/science/test_atlas.py",
     r"docs/atlas\.md: ablate (report|atlas)": "tests/ablate/wings/science/test_atlas.py",
-    r"docs/atlas\.md: ablate claims": "tests/ablate/test_handbook.py",
+    r"docs/atlas\.md: ablate claims": "tests/ablate/wings/science/test_handbook.py",
     r"docs/search\.md: ablate (plan|search|run|report) small": "tests/guides/test_search.py",
     r"docs/agents\.md: ablate judge": "tests/ablate/wings/campaign/test_judge.py",
     r"docs/sharing\.md: ablate (pack|merge)": "tests/ablate/wings/archive/test_packing.py",

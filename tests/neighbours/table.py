@@ -181,6 +181,6 @@ SURROUNDINGS = [
         f"{PLACES}test_a_study_runs_beside_files_named_like_packages",
     ),
     *exact("closed streams", f"{PLACES}test_a_refusal_is_said_where_output_is_closed"),
-    *exact("files written into the current folder", "tests/ablate/test_promoting.py"),
+    *exact("files written into the current folder", "tests/ablate/wings/designs/test_promoting.py"),
 ]
 NEIGHBOURS = [*CHECKPOINTS, *ADAPTERS, *TEXT, *PIECES_OF_TEXT, *EVALUATIONS, *SURROUNDINGS]

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import reports
-from reports.judge.designs.contrasts import EffectTest
+from ablate.wings.designs.contrasts import EffectTest
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.noise import study_noise
 from reports.judge.findings.study_summary import StudySummary

@@ -13,7 +13,7 @@ from scipy import stats
 
 import reports
 from ablate.api.frames import arms_frame
-from reports.judge.claims.evidence import evidence
+from ablate.wings.science.evidence import evidence
 from reports.judge.findings.study_summary import StudySummary
 from reports.page.html.page import render_page
 from reports.page.html.templating import coded

@@ -1,8 +1,8 @@
 """Every kind of interval that a report prints contains the truth in 95 % of studies, or more where it is for several.
 
 Simulated elsewhere: variance components (`statistics/test_crossed`), differences with failures
-(`statistics/test_stalled`), effects of designs (`statistics/test_screening`), ties (`statistics/test_simultaneous`,
-`test_verdicts`), what tuning adds (`test_tuned`), differences of whole studies
+(`statistics/test_stalled`), effects of designs (`wings/designs/test_screening`), ties
+(`statistics/test_simultaneous`, `test_verdicts`), what tuning adds (`test_tuned`), differences of whole studies
 (`tests/ablate/test_no_effect`). Losses by position have standard errors and ranges, no intervals.
 """
 

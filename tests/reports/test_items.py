@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 
 import reports
-from reports.judge.claims.evidence import UNDECIDED
+from ablate.wings.science.evidence import UNDECIDED
+from ablate.wings.science.sections.claims import outcomes
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collect import collect
 from reports.judge.scores import ItemDifference, _over_items, item_differences
@@ -22,8 +23,8 @@ from reports.page.sections import draw
 from reports.page.sections.items import verdict
 from store import Store
 from store.documents import LedgerRecord
+from tests.ablate.wings.science.test_claims_judged import claim
 from tests.reports.factory import Arm, StudyOf, arm_documents, typical
-from tests.reports.test_claims import claim
 
 Rows = list[dict[str, Any]]
 
@@ -232,13 +233,13 @@ def test_equal_answers_differ_by_no_more_than_items_that_were_not_asked_can(tmp_
     most = stats.binomtest(0, item.items, alternative="less").proportion_ci(0.95).high
     assert (item.difference, item.p) == (0.0, None)
     assert (item.low, item.high) == pytest.approx((-most, most))
-    (outcome,) = summary.claims
+    (outcome,) = outcomes(summary)
     assert outcome.outcome == "holds"
     stricter = StudyOf(study.arms, claims=[claim("arm", "same", "base", measure="heldout_pairs/acc", by=most / 2)])
-    (outcome,) = reports.summarise(stricter.write(tmp_path / "stricter")).claims
+    (outcome,) = outcomes(reports.summarise(stricter.write(tmp_path / "stricter")))
     assert outcome.outcome == "cannot tell"
     alone = [Arm("base", [2.4], steps=4), Arm("arm", [2.4], steps=4)]
-    (outcome,) = reports.summarise(StudyOf(alone, claims=[alike]).write(tmp_path / "alone")).claims
+    (outcome,) = outcomes(reports.summarise(StudyOf(alone, claims=[alike]).write(tmp_path / "alone")))
     assert (outcome.outcome, outcome.reason) == ("cannot tell", UNDECIDED)
 
 

@@ -13,24 +13,25 @@ import pytest
 import reports
 from ablate.api.recorded import RESULTS
 from ablate.cli import main
-from ablate.planning.claims import study_claims
-from ablate.study.claim_spec import ClaimSpec
-from ablate.study.handbook import handbook
 from ablate.study.reading import load_study
-from ablate.wings.science import beside
+from ablate.wings.science import beside, result_files
 from ablate.wings.science.atlas import gathered, known_sources, study_files
 from ablate.wings.science.cards import cards
+from ablate.wings.science.claim_spec import ClaimSpec
+from ablate.wings.science.claim_words import line
 from ablate.wings.science.counting_signs import counted
 from ablate.wings.science.findings import findings
+from ablate.wings.science.handbook import handbook
+from ablate.wings.science.recording import result_of
 from ablate.wings.science.registering import registered_content
+from ablate.wings.science.sections.claims import outcomes
 from ablate.wings.science.site import atlas_pages
 from ablate.wings.science.sources import Sources
+from ablate.wings.science.stated import study_claims
 from reports.judge.reach import kept_signs
 from reports.judge.reach.kept_signs import Conditions, Group, Growth, KeptSigns, kept_sign
 from reports.judge.reach.outcomes import outcome_at
-from reports.page.wording.claim_words import line
 from reports.results import files
-from reports.results.storing import result_of
 from store import StudyFolder
 from store.documents import StudyClaim
 from tests.reports.factory import Arm, StudyOf
@@ -62,7 +63,7 @@ def test_only_within_a_factor_of_four_of_its_source_is_a_claim_confirmed_or_cont
     sizes: tuple[float, ...], agrees: str, differs: str, tmp_path: Path
 ) -> None:
     claims = [stated("better", *sizes), stated("worse", *sizes), stated("same", *sizes)]
-    found = reports.summarise(StudyOf(ARMS, claims=claims, measured=False).write(tmp_path)).claims
+    found = outcomes(reports.summarise(StudyOf(ARMS, claims=claims, measured=False).write(tmp_path)))
     assert [each.outcome for each in found] == [agrees, differs, differs]
 
 
@@ -70,7 +71,7 @@ def test_every_place_says_the_size_and_the_words_of_one_function(tmp_path: Path)
     folder = StudyOf(ARMS, claims=[stated("worse", 2.2e8), stated("better")], measured=False).write(tmp_path)
     summary = reports.summarise(folder)
     far, unknown = "differs at 750 k parameters (published at 220 M)", "agrees at 750 k parameters"
-    assert line(summary.claims[0]).startswith(f"Claim: far: higher loss than base: {far} (−0.0998 ")
+    assert line(outcomes(summary)[0]).startswith(f"Claim: far: higher loss than base: {far} (−0.0998 ")
     page = reports.render(folder, summary).read_text(encoding="utf-8")
     assert f"</svg>{far}</span>" in page and f"</svg>{unknown}</span>" in page
     assert 'class="differs"' in page and 'class="agrees"' in page and "does-not-hold" not in page.partition("<body>")[2]
@@ -223,7 +224,7 @@ def test_caveats_travel_from_the_study_to_every_place(tmp_path: Path, capsys: py
     ]
     recorded = result_of(folder)
     assert recorded.caveats == study.caveats
-    read = files.read(files.write(recorded, tmp_path / "results"))
+    read = files.read(result_files.write(recorded, tmp_path / "results"))
     made = atlas_pages([read], Sources())
     for path in ("index.html", f"results/{read.name}.html"):
         assert "Short runs." in made[path] and "Caveat (double): Of one depth." in made[path]

@@ -19,6 +19,7 @@ from ablate.wings.science.atlas import gathered
 from ablate.wings.science.cards import cards
 from ablate.wings.science.findings import findings, picture, unclaimed
 from ablate.wings.science.readme import with_tables
+from ablate.wings.science.recording import with_references
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.references import text_references
 from reports.page.wording import answers, title_words
@@ -26,7 +27,6 @@ from reports.page.wording.reference_words import AMONG, PAIR, baseline_line, pai
 from reports.page.wording.short_answer import MOST_WORDS
 from reports.results import files
 from reports.results.document import RecordedResult
-from reports.results.storing import with_references
 from store import Store
 from store.documents import References
 from tests.documents import text_meta_of

@@ -238,7 +238,7 @@ def test_a_gpu_that_heat_slows_is_warned_of(tmp_path: Path, slowed_by: dict[str,
 def test_utilisation_is_of_what_was_measured_and_of_what_is_published(published: float | None, shown: str) -> None:
     means = {"matmul_flops_per_second": 2.4e9, "published_flops_per_second": published}
     spread = {name: SimpleNamespace(mean=value) for name, value in means.items() if value is not None}
-    arm = SimpleNamespace(training_speed=40.0, flops_per_token=6e6, means=spread)
+    arm = SimpleNamespace(training_speed=40.0, planned=SimpleNamespace(flops_per_token=6e6), means=spread)
     assert ARM_MEASURES["model FLOP utilisation"](arm) == shown  # type: ignore[arg-type]
 
 

@@ -200,7 +200,7 @@ def _arms(store: Store, studied: Studied, text: Text) -> Iterator[ModelPoint]:
         if arm.bits_per_byte is not None and known[corpora[arm.name]] == text:
             name = f"{summary.study.name}: {arm.name}"
             speed = arm.means.get("decode_tokens_per_second")
-            costs = (arm.budget.parameters, arm.kv_bytes_per_token, 1000 / speed.mean if speed else None)
+            costs = (arm.planned.parameters, arm.planned.kv_bytes_per_token, 1000 / speed.mean if speed else None)
             yield ModelPoint(name, studied.link, False, arm.bits_per_byte, costs)
 
 

@@ -5,5 +5,8 @@ from __future__ import annotations
 from ablate.wings import Wing
 
 WING = Wing(
-    commands=("find",), needs=("ablate/wings/catalogue",), groups={"find": "ask"}, face={"finding": ("Found", "find")}
+    commands=("find",),
+    needs=("ablate/wings/catalogue", "ablate/wings/science"),
+    groups={"find": "ask"},
+    face={"finding": ("Found", "find")},
 )

@@ -13,10 +13,10 @@ from pydantic import BaseModel
 
 from ablate.commands import COMMANDS
 from ablate.study.budget_spec import Budget
-from ablate.study.handbook import matching
 from ablate.study.sections import StudySections
 from ablate.study.written import read_study, shipped
 from ablate.wings.catalogue.catalogue import OF_ARMS, WHOLES, catalogued, named_values
+from ablate.wings.science.handbook import matching
 from zoo.presets import names as presets
 from zoo.presets import preset
 from zoo.settings.descriptions import descriptions

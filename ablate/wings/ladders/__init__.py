@@ -4,4 +4,11 @@ from __future__ import annotations
 
 from ablate.wings import Wing
 
-WING = Wing(adds={"reports.page.sections": "sections"})
+WING = Wing(
+    adds={
+        "ablate.planning.campaign": "planned",
+        "ablate.study.scales": "asked",
+        "ablate.study.sections": "keys",
+        "reports.page.sections": "sections",
+    }
+)

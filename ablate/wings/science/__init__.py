@@ -12,8 +12,17 @@ WING = Wing(
     face={
         "atlas": ("atlas",),
         "claims": ("HandbookClaim", "claims"),
+        "recording": ("record_result",),
         "registering": ("Registration", "register"),
         "replicating": ("Replication", "replicate"),
     },
-    adds={"ablate.running.stages": "registering"},
+    adds={
+        "ablate.commands.report": "commands._record",
+        "ablate.planning.plan_shown": "stated",
+        "ablate.planning.study_document": "stated",
+        "ablate.running.stages": "registering",
+        "ablate.study.rung_reader": "asked",
+        "ablate.study.sections": "keys",
+        "reports.page.sections": "sections",
+    },
 )

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import reports
 from ablate.api.recorded import RESULTS
-from ablate.planning.claims import stated
 from ablate.plugins import check_groups
-from ablate.study.claim_spec import ClaimSpec
-from ablate.study.handbook import handbook
 from ablate.study.written import SHIPPED, read_study, shipped
 from ablate.wings.catalogue.catalogue import catalogued, settings_of
 from ablate.wings.catalogue.model_table import published_model
 from ablate.wings.catalogue.published import text
+from ablate.wings.science.claim_spec import ClaimSpec
 from ablate.wings.science.findings import findings_files
+from ablate.wings.science.handbook import handbook
 from ablate.wings.science.papers import FOLDER, papers
 from ablate.wings.science.readme import tables_file
+from ablate.wings.science.recording import results_of_store
 from ablate.wings.science.site import atlas_pages, report_paths
 from ablate.wings.science.sources import CatalogueEntry, Sources, StatedStudy, VariantSetting
+from ablate.wings.science.stated import stated
 from reports.results.document import Plain, RecordedResult
 from store import Store
 from store.errors import ArgumentError
@@ -88,7 +89,7 @@ def gathered(sources: Sequence[str | Path]) -> tuple[tuple[RecordedResult, ...],
 
 def _results_of(source: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
     if Store(source).exists:
-        yield from reports.results_of_store(source)
+        yield from results_of_store(source)
     elif source.is_file():
         yield reports.read_result(source), None
     elif source.is_dir():

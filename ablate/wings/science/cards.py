@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ablate.wings.science.sources import StatedStudy, year_of
+from ablate.wings.science.statements import size, statement
 from ablate.wings.science.topics import topics_of
 from reports.judge.reach.outcomes import distance, outcome_at
 from reports.judge.reading.inputs import Inputs
@@ -21,7 +22,7 @@ from reports.page.wording.reference_words import pair_note
 from reports.results.document import RecordedArm, RecordedInterval, RecordedResult, parts_of
 from reports.results.files import size_and_length
 from store.documents import StudyClaim
-from store.documents.claims import COSTS, LOSS, size, statement
+from store.documents.claims import COSTS, LOSS
 
 Standing = Outcome | Literal["depends", "not run", "needs a GPU", "measured"]
 """Outcome of a claim over all its results: `depends` if it holds or agrees in some, and not in others. `measured` marks

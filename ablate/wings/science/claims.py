@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ablate.study.handbook import matching
-from store.documents.handbook import HandbookClaim
+from ablate.wings.science.handbook import matching
+from ablate.wings.science.handbook_claim import HandbookClaim
 
 __all__ = ["HandbookClaim", "claims"]
 

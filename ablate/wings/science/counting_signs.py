@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ablate.wings.science import result_files
 from reports.judge.reach.kept_signs import GROUPS, Conditions, Group, Growth, KeptSign, KeptSigns, kept_sign
 from reports.judge.statistics.estimates import Floats
 from reports.results import files
@@ -44,7 +45,7 @@ def counted(result: RecordedResult) -> KeptSigns:
 
 def _group(pairs: Floats) -> Group:
     kept = int((pairs[:, 0] * pairs[:, 1] > 0).sum())
-    return Group(least=files.rounded(abs(float(pairs[0, 0]))), pairs=len(pairs), kept=kept)
+    return Group(least=result_files.rounded(abs(float(pairs[0, 0]))), pairs=len(pairs), kept=kept)
 
 
 def of_result(result: RecordedResult) -> dict[str, KeptSign]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ablate.wings.science.cards import Card, CardRow
+from ablate.wings.science.sections.claims import MARKS
 from reports.page.html.ranked import RING, SHAPES, Axis
-from reports.page.sections.claims import MARKS
 from reports.page.wording import words
 from reports.results.document import RecordedInterval
 

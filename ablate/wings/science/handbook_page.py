@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from ablate.wings.science.cards import Card
-from store.documents.handbook import Answer, Grade, HandbookClaim, Literature
+from ablate.wings.science.handbook_claim import Answer, Grade, HandbookClaim, Literature
 
 FILTERS: Mapping[str, tuple[str, ...]] = {
     "standing": get_args(Literature),

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ablate.study.written import SHIPPED, read_study
 from store.errors import ArgumentError
 from zoo.errors import did_you_mean
-
-if TYPE_CHECKING:
-    from ablate.study.study import Study
 
 FOLDER = SHIPPED / "papers"
 ARXIV = re.compile(r"(?:arXiv:)?(\d{4}\.\d{4,5})(?:v\d+)?", re.IGNORECASE)
@@ -43,23 +39,3 @@ def _table(path: Path) -> Any:
     if found is None:
         raise ArgumentError("paper", "needs a section `published`, the table to replicate", str(path))
     return found
-
-
-def foretold(study: Study, detectable: float | None) -> Iterator[str]:
-    """Lines on a study's power for its table: how many of the published differences it will probably detect.
-
-    detectable: the difference that it detects with 80 % probability; None if unknown.
-    """
-    table = study.sections.published
-    if table is None:
-        return
-    rows = table.published(study.baseline).rows
-    sizes = [abs(row.difference) for row in rows if row.difference is not None and row.expect in ("better", "worse")]
-    if not table.nats or not sizes:
-        yield f"{table.source}: {len(rows)} rows to compare; the paper has no differences in nats"
-        return
-    shown = " to ".join(dict.fromkeys(f"{size:.3g}" for size in (min(sizes), max(sizes))))
-    yield f"{table.source}: {len(rows)} rows to compare, of which {len(sizes)} differ, by {shown} nats"
-    if detectable is not None:
-        seen = sum(size >= detectable for size in sizes)
-        yield f"{seen} of these {len(sizes)} differences will probably be detected (80 % power)"

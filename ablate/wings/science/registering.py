@@ -7,7 +7,7 @@ the content is part of the runs' digests.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +23,8 @@ from ablate.study.arms import Arm
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from ablate.wings.science.keys import claims_of
+from ablate.wings.science.stated import with_dates
 from reports.judge.noise.power import ALPHA, FIRST_SHARE
 from reports.judge.verdicts import looks
 from store import Store, StudyFolder, write_text
@@ -42,7 +44,7 @@ LONGEST = 60
 def registered_content(study: Study) -> JsonObject:
     """The registered data of a study."""
     content = to_jsonable_python(study.sections.model_dump(include=SECTIONS))
-    content["claims"] = to_jsonable_python(study.claims)  # even if there are none
+    content["claims"] = to_jsonable_python(claims_of(study.sections, study.baseline))  # even if there are none
     content |= {"name": study.name, "scale": study.scale, "rules": _rules(study)}
     content["arms"] = {arm.name: _arm(arm) for arm in study.arms}
     if study.smaller:
@@ -76,9 +78,15 @@ def registration(study: Study, now: datetime | None = None) -> RegistrationRecor
     return RegistrationRecord(at=instant(now), sha256=checksum_of(content), content=content)
 
 
-def completed(document: StudyDocument, study: Study, folder: StudyFolder) -> StudyDocument:
-    """The document with its study's registrations, and the changes since each."""
-    records = folder.registrations.records()
+def completed(
+    document: StudyDocument,
+    study: Study,
+    folder: StudyFolder,
+    before: StudyDocument | None,
+    had_result: Callable[[str], bool],
+) -> StudyDocument:
+    """The document with the dates of its claims, its study's registrations, and the changes since each."""
+    document, records = with_dates(document, before, had_result), folder.registrations.records()
     if not records:
         return document
     content = registered_content(study)

@@ -15,11 +15,12 @@ from ablate.api.running import run
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.study.written import Sets
+from ablate.wings.science import claim_words
+from ablate.wings.science.judged_claim import JudgedClaim
 from ablate.wings.science.papers import find_paper
-from reports.judge.claims.judged_claim import JudgedClaim
+from ablate.wings.science.sections.claims import outcomes
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.noise.power import power_at
-from reports.page.wording import claim_words
 from store.documents import JsonObject, StudyPublished, StudyPublishedRow
 
 HEADER = ("row", "published", "their difference", "ours", "", "power", "why")
@@ -83,7 +84,7 @@ def replicated(summary: StudySummary) -> tuple[ReplicatedRow, ...]:
     table = summary.study.published
     if table is None:
         return ()
-    judged = summary.claims[len(summary.claims) - len(table.rows) :]
+    judged = outcomes(summary)[len(outcomes(summary)) - len(table.rows) :]
     pairs = zip(table.rows, judged, strict=True)
     return tuple(ReplicatedRow(row, each, _power(summary, row, each) if table.nats else None) for row, each in pairs)
 

@@ -18,13 +18,13 @@ from ablate.wings.science.cards import STANDINGS, Card, cards, conditions_of
 from ablate.wings.science.forest import forest
 from ablate.wings.science.handbook_page import answers, choices, rows
 from ablate.wings.science.result_pages import ranked_result
+from ablate.wings.science.sections.claims import MARKS
 from ablate.wings.science.sources import ARXIV, Sources, year_of
 from ablate.wings.science.topics import TOPICS
 from ablate.wings.science.variants import by_axis, variant_pages, variants_in
 from reports.judge.reach.outcomes import NEAR
 from reports.page.html.ranked import RING, SHAPES
 from reports.page.html.templating import coded, render_plain, source
-from reports.page.sections.claims import MARKS
 from reports.results.document import RecordedResult
 
 OWN = Path(__file__).parent / "templates"

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ablate.wings.catalogue.model_table import PublishedModel
+from ablate.wings.science.handbook_claim import HandbookClaim
 from reports.results.document import Plain
 from store.documents import StudyClaim
-from store.documents.handbook import HandbookClaim
 
 ARXIV = re.compile(r"arXiv:(\d\d)(\d\d)\.\d{4,5}")
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ablate.data.sources._synthetic import SyntheticSource
 from ablate.planning.plan import ArmPlan
@@ -18,7 +18,9 @@ from evals.costs.machine import Speed
 from store.documents.study import UNJUDGED
 
 
-def problems(builder: ArmBuilder, sections: StudySections) -> Iterator[Problem]:
+def problems(
+    builder: ArmBuilder, sections: StudySections, arms: Sequence[str], factors: Sequence[str]
+) -> Iterator[Problem]:
     """Problems of a search's space."""
     asked: SearchSpec | None = getattr(sections, "search", None)
     if asked is not None:

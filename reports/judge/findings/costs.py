@@ -18,7 +18,7 @@ from reports.judge.findings.judging import Pair
 from reports.judge.reading.collected import Collected
 from reports.judge.statistics.costs import judge
 from reports.judge.statistics.estimates import Estimate
-from store.documents import CostPoint, CostsDocument, StudyArm, StudyDesign
+from store.documents import CostPoint, CostsDocument, StudyArm
 from store.documents.costs import CROWDED, FEWEST_PROCESSES, Work
 from store.documents.study import UNJUDGED
 
@@ -112,28 +112,6 @@ def _untimed(data: Collected) -> dict[tuple[str, Work], str]:
 def _why(cannot: Mapping[tuple[str, Work], str], pair: Pair, work: Work) -> tuple[str, str] | None:
     """The first arm of the pair that cannot be timed, and why."""
     return next(((arm, cannot[arm, work]) for arm in pair if (arm, work) in cannot), None)
-
-
-def effect_costs(data: Collected, design: StudyDesign) -> dict[str, ArmCosts]:
-    """Ratios of costs for each factor of a design; interactions have none."""
-    arms = {arm.name: arm for arm in data.study.arms}
-    effects = {effect.name: set(effect.arms) for effect in design.effects if len(effect.factors) == 1}
-    weights = {
-        name: {arm: 1 / len(high) if arm in high else -1 / (len(arms) - len(high)) for arm in arms}
-        for name, high in effects.items()
-    }
-    ratios = judged_ratios(data, weights)
-    sizes = {name: arm.kv_bytes_per_token for name, arm in arms.items()}
-    logs = {name: math.log(size) for name, size in sizes.items() if size}
-    return {
-        name: ArmCosts(
-            training=ratios.get((name, "training")),
-            decoding=ratios.get((name, "decoding")),
-            memory=ratios.get((name, MEMORY)),
-            kv_ratio=math.exp(sum(own[arm] * log for arm, log in logs.items())) if len(logs) == len(arms) else None,
-        )
-        for name, own in weights.items()
-    }
 
 
 def judged_ratios(data: Collected, contrasts: Mapping[Name, Mapping[str, float]]) -> dict[tuple[Name, str], Estimate]:

@@ -230,7 +230,7 @@ def training_seconds(summary: StudySummary, seeds: int, factor: float = 1.0, *, 
 def missing_seconds(summary: StudySummary) -> float | None:
     """Time for the runs that have not ended, each from its start."""
     pace = _seconds_per_flop(summary)
-    return None if pace is None else pace * sum(len(arm.missing) * arm.budget.flops for arm in summary.arms)
+    return None if pace is None else pace * sum(len(arm.missing) * arm.planned.flops for arm in summary.arms)
 
 
 def _seconds_per_flop(summary: StudySummary) -> float | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar, Self, TypeVar, get_args
 
 import polars as pl
 
-from reports.judge.claims.judged_claim import JudgedClaim
 from reports.judge.findings.comparison import Comparison, Judgement, seeds_needed
 from reports.judge.noise import Noise
 from reports.judge.noise.moderated import Odd
@@ -21,7 +22,7 @@ from reports.judge.scores import ItemDifference
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.statistics.interval import Interval
 from reports.judge.verdicts import Verdict
-from store.documents import JsonObject, LedgerRecord, LedgerTest, StudyDocument, StudyEffect
+from store.documents import JsonObject, LedgerRecord, LedgerTest, StudyArm, StudyDocument, StudyEffect
 
 Shown = TypeVar("Shown", bound="SectionSummary")
 
@@ -63,35 +64,15 @@ class MeanScore:
 
 
 @dataclass(frozen=True)
-class ArmBudget:
-    """Planned budget of one run of an arm.
-
-    `train_seconds` is the mean time that runs took, `allowed_seconds` their limit if the budget is in seconds.
-    """
-
-    tokens: int
-    steps: int
-    flops: float
-    parameters: int
-    train_seconds: float | None
-    allowed_seconds: float | None
-
-
-@dataclass(frozen=True)
 class ArmSummary:
     """One arm over the `seeds` that trained. `comparison` is None for the baseline.
 
     Text has bits per byte. Synthetic tasks have an accuracy and, if the lowest possible loss is known, an `excess`
     above it in nats per token.
 
-    `edits` are the arm's own; `tuned` are settings chosen by tuning, and `matching` those that match the baseline's
-    parameters.
     """
 
-    name: str
-    edits: tuple[tuple[str, str], ...]
-    tuned: tuple[tuple[str, str], ...]
-    matching: tuple[tuple[str, str], ...]
+    planned: StudyArm
     seeds: tuple[int, ...]
     stalled: tuple[int, ...]
     diverged: tuple[int, ...]
@@ -104,18 +85,23 @@ class ArmSummary:
     """Seeds of the same arm in other studies of the store, which its mean loss includes."""
     outlier: Odd | None
     """A seed far from the others."""
-    kv_bytes_per_token: float | None
-    cache_bytes: tuple[tuple[int, int], ...]
-    parameters_embedding: int
-    parameters_non_embedding: int
-    flops_per_token: float
-    budget: ArmBudget
+    train_seconds: float | None
+    """Mean time that its runs took."""
     scores: tuple[MeanScore, ...]
     items: tuple[ItemDifference, ...]
     comparison: Comparison | None
     verdict: Verdict
     withheld: str | None
     """Reason for a missing verdict."""
+
+    @property
+    def name(self) -> str:
+        return self.planned.name
+
+    @cached_property
+    def edits(self) -> tuple[tuple[str, str], ...]:
+        """The arm's own edits, by path, as JSON."""
+        return as_json(self.planned.edits)
 
     @property
     def loss(self) -> Estimate | None:
@@ -160,6 +146,11 @@ class NoiseSummary:
     ahead: Noise | None = None
 
 
+def as_json(edits: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Edits by path, each as JSON."""
+    return tuple((path, json.dumps(value)) for path, value in edits.items())
+
+
 class SectionSummary(SectionReader, ABC):
     """Findings of one section of the report; `reports.page.sections` defines its figures."""
 
@@ -199,6 +190,14 @@ class SectionSummary(SectionReader, ABC):
         """Effective compute of arms, as far as it knows it."""
         return {}
 
+    def notes(self, summary: StudySummary) -> Iterator[str]:
+        """Lines in small print below the answer, on the page and in a terminal."""
+        yield from ()
+
+    def in_terminal(self, summary: StudySummary) -> Iterator[str]:
+        """Lines for a terminal, where the section itself is not shown."""
+        yield from ()
+
     @classmethod
     def in_json(cls, summary: StudySummary) -> JsonObject:
         """Fields that it adds to the output of `ablate run --json`."""
@@ -233,8 +232,6 @@ class StudySummary:
     unmeasured: str | None
     grouped: frozenset[str]
     sections: Mapping[str, SectionSummary]
-    claims: tuple[JudgedClaim, ...] = ()
-    """Outcomes of the study's claims, in its order."""
     inputs: Inputs = NO_INPUTS
     """Training data, vocabularies and contexts of the arms."""
     references: Mapping[str, TextReferences] = field(default_factory=dict)

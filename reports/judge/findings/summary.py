@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,8 +13,6 @@ import numpy as np
 import polars as pl
 from scipy import special  # scipy.stats takes seconds to load
 
-from reports.judge.claims.judging import judge_claims
-from reports.judge.designs.factorial_effects import judge_effects
 from reports.judge.errors import ReportError
 from reports.judge.findings import warnings
 from reports.judge.findings.comparison import Comparison, Judgement
@@ -22,7 +20,6 @@ from reports.judge.findings.costs import StudyCosts, study_costs
 from reports.judge.findings.judging import Pair, late_margins
 from reports.judge.findings.noise import StudyNoise, noise_of
 from reports.judge.findings.study_summary import (
-    ArmBudget,
     ArmSummary,
     EffectSummary,
     MeanScore,
@@ -40,6 +37,7 @@ from reports.judge.statistics.estimates import Estimate, combined_stderr, estima
 from reports.judge.verdicts import ALPHA, Verdict
 from store.documents import StudyArm
 from store.documents.costs import CROWDED
+from store.extensions import added_to
 from store.result_columns import NUMBERS
 
 SPEEDS = ("tokens_per_second", "mfu", "mfu_published", "matmul_flops_per_second")
@@ -58,7 +56,9 @@ def summarise(data: Collected, sections: Sequence[type[SectionSummary]] = ()) ->
     data = comparable(data)
     costs, noise = study_costs(data), noise_of(data)
     judged = _judged(data, costs, noise)
-    arms, effects = _arms(data, judged, costs, noise), judge_effects(data)
+    arms = _arms(data, judged, costs, noise)
+    judges = [importlib.import_module(name).judge_effects for name in added_to(__name__)]
+    effects = tuple(each for judge in judges for each in judge(data))
     found = {each.name(): each.summarise(data) for each in sections}
     plain = StudySummary(
         study=data.study,
@@ -85,7 +85,7 @@ def summarise(data: Collected, sections: Sequence[type[SectionSummary]] = ()) ->
         sections={name: section for name, section in found.items() if section is not None},
     )
     known = {name: section.judged(data, plain) for name, section in plain.sections.items()}
-    return replace(plain, claims=judge_claims(plain), sections=known)
+    return replace(plain, sections=known)
 
 
 def _late_margin(data: Collected, judged: Mapping[Pair, Judgement]) -> Iterator[str]:
@@ -165,13 +165,9 @@ def _arm(
     if beside := [loss for losses in shared.values() for loss in losses.values() if math.isfinite(loss)]:
         means["loss"] = estimate([*finished["loss"].to_list(), *beside])
     seconds = finished["train_seconds"].drop_nulls().to_list()
-    took = sum(seconds) / len(seconds) if seconds else None
     untested: Verdict = "baseline" if name == data.study.baseline else "not compared"  # a run of a design
     return ArmSummary(
-        name=name,
-        edits=_edits(arm.edits),
-        tuned=_edits(arm.tuned),
-        matching=_edits(arm.matching),
+        planned=arm,
         seeds=tuple(finished["seed"]),
         stalled=tuple(runs.filter(status="stalled")["seed"]),
         diverged=tuple(runs.filter(status="diverged")["seed"]),
@@ -180,22 +176,13 @@ def _arm(
         training_speed=training_speed,
         shared={study: tuple(seed for seed, loss in of.items() if math.isfinite(loss)) for study, of in shared.items()},
         outlier=None,
-        kv_bytes_per_token=arm.kv_bytes_per_token,
-        cache_bytes=tuple((each.context, each.bytes) for each in arm.cache_bytes),
-        parameters_embedding=arm.parameters_embedding,
-        parameters_non_embedding=arm.parameters_non_embedding,
-        flops_per_token=arm.flops_per_token,
-        budget=ArmBudget(arm.tokens, arm.steps, arm.flops, arm.parameters, took, data.study.budget.seconds),
+        train_seconds=sum(seconds) / len(seconds) if seconds else None,
         scores=_scores(data, name),
         items=items,
         comparison=judged.comparison if judged else None,
         verdict=judged.verdict if judged else never_trained(runs) or untested,
         withheld=judged.withheld if judged else None,
     )
-
-
-def _edits(edits: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    return tuple((path, json.dumps(value)) for path, value in edits.items())
 
 
 def _scores(data: Collected, arm: str) -> tuple[MeanScore, ...]:

@@ -19,14 +19,11 @@ from reports.page.summarising import summarise_study
 from reports.page.wording import (
     answers,
     arm_names,
-    claim_words,
     cost_words,
-    effect_words,
     input_words,
     method_words,
     rate_words,
     reference_words,
-    registration_words,
     tables,
     title_words,
     words,
@@ -44,15 +41,12 @@ WORDS = {
     for module in (
         words,
         answers,
-        claim_words,
-        effect_words,
         cost_words,
         arm_names,
         input_words,
         method_words,
         rate_words,
         reference_words,
-        registration_words,
         tables,
     )
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import json
 import re
 import zlib
@@ -15,10 +16,14 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from store.extensions import added_to
+
 FIGURES = ("rows.js", "stamp.js", "labels.js", "figures.js")
 """Scripts of every page with figures."""
 STYLES = ("palette.css", "report.css", "ranked.css", "claims.css")
 """Styles of every page; later ones take precedence."""
+SECTIONS = "reports.page.sections"
+"""Package of sections, and place of those that wings add."""
 MOST_ROWS = 200
 """Most rows of a long table that a page has as HTML."""
 
@@ -26,9 +31,10 @@ MOST_ROWS = 200
 @cache
 def environment(own: Path | None = None) -> Environment:
     """Templates by name: those of the folder `own`, and those beside this file."""
-    shared = PackageLoader("reports.page.html")
+    # a section of a wing has its template beside it
+    wings = [Path(place).parent for name in added_to(SECTIONS) for place in importlib.import_module(name).__path__]
     found = Environment(
-        loader=ChoiceLoader([FileSystemLoader(own), shared]) if own else shared,
+        loader=ChoiceLoader([FileSystemLoader([*([own] if own else []), *wings]), PackageLoader("reports.page.html")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

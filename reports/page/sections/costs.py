@@ -69,7 +69,11 @@ class Costs(Section):
             yield f"{arm}: {kind} was not measured at {where} ({points['reason'][0]})."
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        declared = {arm.name: arm.cache_bytes for arm in summary.arms if arm.cache_bytes}
+        declared = {
+            arm.name: tuple((each.context, each.bytes) for each in arm.cache_bytes)
+            for arm in summary.study.arms
+            if arm.cache_bytes
+        }
         cached = [curve for curve in self.curves if curve.kind == "cache"]
         smallest = min((curve.batch or 1 for curve in cached), default=1)  # smallest batch measured
         allocated = {

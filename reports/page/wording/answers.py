@@ -50,8 +50,7 @@ def in_full(summary: StudySummary) -> str:
     """The answer with every arm, the quantities matched, and its qualifiers."""
     if said := _unanswered(summary):
         return said
-    design = summary.study.design
-    said = finding_words.headline(summary) if design is None else effect_words.headline(summary, design)
+    said = effect_words().headline(summary) if summary.effects else finding_words.headline(summary)
     return _qualified(summary, said)
 
 
@@ -67,6 +66,12 @@ def beside(summary: StudySummary) -> Iterator[str]:
     yield from map(str, summary.study.caveats)
     yield from filter(None, [f"{kept_signs.sentence(kept)} {kept_signs.limits(kept.values())}".strip()])
     yield from qualifiers(summary)
+
+
+def notes(summary: StudySummary) -> Iterator[str]:
+    """Lines in small print below the answer."""
+    for each in summary.sections.values():
+        yield from each.notes(summary)
 
 
 def qualifiers(summary: StudySummary) -> Iterator[str]:
@@ -114,7 +119,7 @@ def findings(summary: StudySummary) -> Iterator[ArmAnswer]:
     """One answer per arm, the baseline first, then by verdict; for a design, one per effect."""
     for each in sorted(summary.effects, key=_rank):
         gloss = arm_names.of_effect(summary, each.effect)
-        yield ArmAnswer(each.effect.name, Prose(effect_words.sentence(summary, each)), gloss)
+        yield ArmAnswer(each.effect.name, Prose(effect_words().sentence(summary, each)), gloss)
     if summary.effects:
         return
     for arm in sorted(summary.arms, key=lambda arm: (arm.name != summary.baseline, _rank(arm))):
@@ -127,9 +132,15 @@ def _rank(found: ArmSummary | EffectSummary) -> int:
 
 def closing_table(summary: StudySummary) -> Rows:
     """Rows of text for a terminal, header first."""
-    return effect_words.closing_table(summary).lines if summary.effects else tables.closing_table(summary)
+    return effect_words().closing_table(summary).lines if summary.effects else tables.closing_table(summary)
+
+
+def effect_table(summary: StudySummary) -> Table:
+    """All findings on each effect."""
+    found: Table = effect_words().table(summary)
+    return found
 
 
 def compact_table(summary: StudySummary) -> Table:
     """Table for a paper: one row per arm, or per effect of a design."""
-    return effect_words.closing_table(summary) if summary.effects else tables.compact_table(summary)
+    return effect_words().closing_table(summary) if summary.effects else tables.compact_table(summary)

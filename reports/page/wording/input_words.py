@@ -91,7 +91,7 @@ def terms(summary: StudySummary, arm: ArmSummary) -> str:
     if source is None:
         return matched(summary)
     base = next(other for other in summary.arms if other.name == summary.baseline)
-    share = 100 * arm.budget.tokens / base.budget.tokens
+    share = 100 * arm.planned.tokens / base.planned.tokens
     return f"after {share:.3g} % of the baseline’s tokens, on top of the training of {json.loads(source)}"
 
 

@@ -57,15 +57,14 @@ def detectable(summary: StudySummary) -> str:
 
 def method(summary: StudySummary) -> str:
     """Method of the verdicts, in words."""
-    design = summary.study.design
-    parts = _compared(summary) if design is None else list(effect_words.method(summary, design))
+    parts = list(effect_words().method(summary)) if summary.effects else _compared(summary)
     if summary.study.objective is not None:
         kind, counts = summary.study.objective.kind, summary.study.objective.counts
         bytes_ = "bits per byte are over the bytes of these"
         parts.insert(0, f"The loss is that of the objective {kind}, a mean over {counts}; {bytes_}.")
     if summary.study.looks:
         looks = ", ".join(str(look.seeds) for look in summary.study.looks)
-        who = "Effects" if design else "Arms"
+        who = "Effects" if summary.effects else "Arms"
         parts.append(
             f"{who} may be judged several times, at {looks} seeds; these looks share the 5 % error rate, and arms that "
             f"the seeds left would settle with a chance below {100 * FUTILE:.0f} % get no more."

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 
 from pydantic import JsonValue
-from pydantic_core import to_jsonable_python
 
-from reports.judge.claims.judged_claim import JudgedClaim
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.costs import ArmCosts
-from reports.judge.findings.study_summary import ArmSummary, EffectSummary, MeanScore, StudySummary
+from reports.judge.findings.study_summary import ArmSummary, EffectSummary, MeanScore, StudySummary, as_json
 from reports.judge.reach.kept_signs import of_summary
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.statistics.interval import Interval, ends_as_json
 from reports.page.sections import sections
 from reports.page.wording.reference_words import standing
-from store.documents import JsonObject, StudyClaim
+from store.documents import JsonObject
 
 
 def documents(summary: StudySummary) -> JsonObject:
@@ -33,23 +31,8 @@ def documents(summary: StudySummary) -> JsonObject:
             for arm in summary.arms
         ],
         "effects": [{**_effect(each), "sign_kept": signs.get(each.effect.name)} for each in summary.effects],
-        "claims": [claim_document(each) for each in summary.claims],
         "caveats": [{"text": each.text, "arm": each.arm} for each in summary.study.caveats],
         **{key: value for each in sections().values() for key, value in each.in_json(summary).items()},
-    }
-
-
-def claim_document(found: JudgedClaim) -> JsonObject:
-    """A claim with all its fields, and its outcome."""
-    effect = found.effect
-    low, high = (effect and ends_as_json(effect.low, effect.high)) or (None, None)
-    return {
-        **{name: to_jsonable_python(getattr(found.claim, name)) for name in StudyClaim.model_fields},
-        "outcome": found.outcome,
-        "parameters": list(found.parameters),
-        "effect": {"mean": effect.mean, "low": low, "high": high} if effect else None,
-        "seen": found.seen,
-        "reason": found.reason,
     }
 
 
@@ -76,8 +59,8 @@ def _arm(arm: ArmSummary) -> JsonObject:
     return {
         "name": arm.name,
         "edits": _settings(arm.edits),
-        "tuned": _settings(arm.tuned),
-        "matching": _settings(arm.matching),
+        "tuned": _settings(as_json(arm.planned.tuned)),
+        "matching": _settings(as_json(arm.planned.matching)),
         "seeds": list(arm.seeds),
         "stalled": list(arm.stalled),
         "diverged": list(arm.diverged),
@@ -90,9 +73,9 @@ def _arm(arm: ArmSummary) -> JsonObject:
         "tokens_per_second": arm.training_speed,
         "peak_memory_bytes": _mean(arm.means.get("peak_memory_bytes")),
         "costs": _costs(arm.comparison.costs if arm.comparison else None),
-        "kv_bytes_per_token": arm.kv_bytes_per_token,
-        "parameters": arm.budget.parameters,
-        "flops_per_token": arm.flops_per_token,
+        "kv_bytes_per_token": arm.planned.kv_bytes_per_token,
+        "parameters": arm.planned.parameters,
+        "flops_per_token": arm.planned.flops_per_token,
         "evals": _scores(arm.scores),
         "verdict": arm.verdict,
         **_difference(arm.comparison),

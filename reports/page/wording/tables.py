@@ -9,7 +9,7 @@ from typing import Any, Literal
 import polars as pl
 
 from reports.judge.findings.comparison import Comparison
-from reports.judge.findings.study_summary import ArmBudget, ArmSummary, StudySummary
+from reports.judge.findings.study_summary import ArmSummary, StudySummary, as_json
 from reports.page.wording import cost_words, failure_words, finding_words, reference_words, words
 from reports.page.wording.table import Columns, Rows, Table
 from store.documents.costs import CROWDED
@@ -34,7 +34,7 @@ def closing_table(summary: StudySummary) -> Rows:
         "above floor": lambda arm: words.plus_minus(arm.excess),
         "tokens/s": lambda arm: words.whole(arm.training_speed),
         "peak memory": peak_memory,
-        "KV bytes/token": lambda arm: words.whole(arm.kv_bytes_per_token),
+        "KV bytes/token": lambda arm: words.whole(arm.planned.kv_bytes_per_token),
         "failed": lambda arm: failure_words.failed(arm) or words.NONE,
         "verdict": lambda arm: finding_words.verdict(summary, arm),
     }
@@ -92,7 +92,7 @@ def arms_table(summary: StudySummary) -> Table:
         "more seeds to settle it": lambda arm: words.whole(arm.seeds_needed),
         "among n-gram models": lambda arm: reference_words.standing(summary, arm.name) or words.NONE,
         **ARM_MEASURES,
-        "KV cache (bytes/token)": lambda arm: words.whole(arm.kv_bytes_per_token),
+        "KV cache (bytes/token)": lambda arm: words.whole(arm.planned.kv_bytes_per_token),
         "attention backend": lambda arm: backends.get(arm.name, words.NONE),
         "seeds": _seed_count,
     }
@@ -113,30 +113,28 @@ def _seed_count(arm: ArmSummary) -> str:
 
 def budgets_table(summary: StudySummary) -> Table:
     """Budget of each arm per run, and its deviation from the baseline."""
-    base = next(arm for arm in summary.arms if arm.name == summary.baseline).budget
+    base = next(arm for arm in summary.arms if arm.name == summary.baseline).planned
     columns: Columns[ArmSummary] = {
         "arm": lambda arm: arm.name,
-        "FLOPs": lambda arm: _against(words.large(arm.budget.flops), arm.budget.flops, base.flops),
-        "tokens": lambda arm: _against(words.count(arm.budget.tokens), arm.budget.tokens, base.tokens),
-        "steps": lambda arm: words.whole(arm.budget.steps),
-        "parameters": lambda arm: words.count(arm.parameters_non_embedding),
+        "FLOPs": lambda arm: _against(words.large(arm.planned.flops), arm.planned.flops, base.flops),
+        "tokens": lambda arm: _against(words.count(arm.planned.tokens), arm.planned.tokens, base.tokens),
+        "steps": lambda arm: words.whole(arm.planned.steps),
+        "parameters": lambda arm: words.count(arm.planned.parameters_non_embedding),
         "total parameters": lambda arm: _against(
-            words.count(arm.budget.parameters), arm.budget.parameters, base.parameters
+            words.count(arm.planned.parameters), arm.planned.parameters, base.parameters
         ),
         # without a comparison: a run's time does not show which arm is faster, since other work may have slowed it
-        "train time": lambda arm: words.seconds(arm.budget.train_seconds),
+        "train time": lambda arm: words.seconds(arm.train_seconds),
     }
-    if base.allowed_seconds:
-        against = f"train time against {words.seconds(base.allowed_seconds)}"
-        columns = {**columns, against: lambda arm: _off_time(arm.budget)}
+    if allowed := summary.study.budget.seconds:
+        against = f"train time against {words.seconds(allowed)}"
+        columns = {**columns, against: lambda arm: _off_time(arm.train_seconds, allowed)}
     return Table.of(summary.arms, columns)
 
 
-def _off_time(budget: ArmBudget) -> str:
+def _off_time(seconds: float | None, allowed: float) -> str:
     """Deviation of the mean run from its allowed time: `+1.2 %`."""
-    if not budget.train_seconds or not budget.allowed_seconds:
-        return words.NONE
-    return f"{words.signed(100 * (budget.train_seconds / budget.allowed_seconds - 1), 1)} %"
+    return f"{words.signed(100 * (seconds / allowed - 1), 1)} %" if seconds else words.NONE
 
 
 def _against(text: str, value: float | None, base: float | None) -> str:
@@ -202,8 +200,8 @@ def edits_table(summary: StudySummary) -> Table:
         for arm in summary.arms
         for edits, origin in (
             (arm.edits or (("(none)", ""),), "the arm"),
-            (arm.tuned, "tuning"),
-            (arm.matching, "matching parameters"),
+            (as_json(arm.planned.tuned), "tuning"),
+            (as_json(arm.planned.matching), "matching parameters"),
         )
         for path, value in edits
     )
@@ -249,7 +247,7 @@ def _share(arm: ArmSummary, ceiling: str) -> str:
     peak = mean_of(arm, ceiling)
     if arm.training_speed is None or not peak:
         return words.NONE
-    return f"{100 * arm.training_speed * arm.flops_per_token / peak:.1f} %"
+    return f"{100 * arm.training_speed * arm.planned.flops_per_token / peak:.1f} %"
 
 
 def peak_memory(arm: ArmSummary) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reports.judge.findings.study_summary import RANKS, ArmSummary, StudySummary
+from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate
 from reports.page.wording import cost_words, words
@@ -52,22 +52,11 @@ def verdicts(summary: StudySummary) -> str:
     for arm in summary.arms:
         if arm.comparison is not None:
             by.setdefault(settled(arm), []).append(arm.name)
-    said = (f"{_few(names)} {verdict}" for verdict, names in by.items())
+    said = (f"{few(names)} {verdict}" for verdict, names in by.items())
     return f"Loss against {summary.baseline}: {'; '.join(said)}"
 
 
-def effects(summary: StudySummary) -> str:
-    """`Effects on the loss: qkv_bias (−0.017 ± 0.014 nats) better; 7 effects inconclusive`."""
-    by: dict[str, list[str]] = {}
-    for each in sorted(summary.effects, key=lambda each: RANKS.index(each.verdict)):
-        said = f" ({words.difference(each.comparison).replace(' (', ' [').replace(')', ']')})"
-        named = each.effect.name + said * (each.verdict in ("better", "worse"))
-        by.setdefault(SETTLED.get(each.verdict, each.verdict), []).append(named)
-    parts = (f"{_few(names, 'effects')} {verdict}" for verdict, names in by.items())
-    return f"Effects on the loss: {'; '.join(parts)}"
-
-
-def _few(names: list[str], what: str = "arms") -> str:
+def few(names: list[str], what: str = "arms") -> str:
     return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} {what}"
 
 

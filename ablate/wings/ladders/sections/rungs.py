@@ -22,8 +22,7 @@ from reports.page.figures.drawing import ArmStyle, Drawing, blank
 from reports.page.sections import Section
 from reports.page.wording import words
 from reports.page.wording.table import frame_table
-from reports.results.document import RecordedRung
-from reports.results.storing import interval, range_of
+from reports.results.document import RecordedRung, interval, range_of
 from store.documents import JsonObject
 
 DASHES = {"size": "solid", "length": "dot"}

@@ -61,7 +61,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _plan(options: argparse.Namespace) -> int:
     import ablate
-    from ablate.wings.science.papers import find_paper, foretold
+    from ablate.wings.science.papers import find_paper
+    from ablate.wings.science.stated import foretold
 
     settings = given(options, "scale", "sets", "store", "device", *SETTINGS)
     plan = ablate.plan(find_paper(options.paper), **settings)

@@ -27,6 +27,7 @@ from ablate.cli import main
 from ablate.running.request import scratch
 from ablate.wings.archive import joining
 from ablate.wings.archive.archive_file import MANIFEST
+from ablate.wings.science.sections.claims import outcomes
 from store import Store, StoreError, StudyFolder, checksum, files, jsonfile
 from store.documents import GpuState, LedgerRecord, MergedRecord, PackDocument, StudyDocument
 from store.seals import Chain
@@ -76,7 +77,7 @@ def without_clock(root: Path) -> dict[str, Any]:
         "arms": arms.select(kept).rows(),
         "contrasts": contrasts.rows(),
         "ledger": ledger.rows(),
-        "claims": summary.claims,
+        "claims": outcomes(summary),
         "noise": summary.noise,
     }
 

@@ -15,6 +15,7 @@ from ablate.wings.ladders import rung_words
 from ablate.wings.ladders.rungs import Change, changes
 from ablate.wings.ladders.sections.ladder import Ladder
 from ablate.wings.ladders.sections.rungs import Rungs
+from ablate.wings.science.recording import result_of
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import REPEATED
 from reports.judge.reading.collect import collect
@@ -23,7 +24,6 @@ from reports.page.figures.drawing import looks
 from reports.page.html.page import render_page
 from reports.page.summarising import summarise_study
 from reports.page.wording import answers, finding_words
-from reports.results.storing import result_of
 from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_tuned import Curve, tune

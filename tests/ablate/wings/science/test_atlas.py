@@ -18,11 +18,14 @@ import pytest
 from ablate.api.recorded import RESULTS
 from ablate.cli import main
 from ablate.wings.catalogue.model_table import COLUMNS
+from ablate.wings.science import result_files
 from ablate.wings.science.atlas import gathered, known_sources, study_files
 from ablate.wings.science.cards import Card, cards
 from ablate.wings.science.findings import MOST_WORDS, findings, findings_files, picture, words_in
 from ablate.wings.science.forest import axis_over, forest, ratio_ticks
+from ablate.wings.science.handbook_claim import HandbookClaim
 from ablate.wings.science.readme import tables_file, with_tables
+from ablate.wings.science.recording import result_of
 from ablate.wings.science.result_pages import ranked_result
 from ablate.wings.science.site import atlas_pages
 from ablate.wings.science.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
@@ -31,11 +34,8 @@ from ablate.wings.science.variants import variants_in
 from reports.judge.errors import ReportError
 from reports.page.html.ranking import ranked
 from reports.page.summarising import summarise_study as summarise
-from reports.results import files
 from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
-from reports.results.storing import result_of
 from store.documents import StudyClaim
-from store.documents.handbook import HandbookClaim
 from store.files import write_texts
 from tests.reports.browsing import no_chromium, visit, wait_until
 from tests.reports.factory import Arm, StudyOf
@@ -390,7 +390,7 @@ def test_the_command_takes_stores_folders_and_files(
     arms = (Arm("pre", [2.31, 2.30, 2.29]), Arm("post", [2.41, 2.42, 2.38]))
     StudyOf(arms, name="mine").write(tmp_path / "runs")
     assert main(["report", str(tmp_path / "runs")]) == 0
-    file = files.write(judged(result, "does not hold"), tmp_path / "results")
+    file = result_files.write(judged(result, "does not hold"), tmp_path / "results")
     capsys.readouterr()
     out = tmp_path / "sites" / "site"
     assert main(["atlas", str(tmp_path / "runs"), str(file), "--out", str(out), "--json"]) == 0

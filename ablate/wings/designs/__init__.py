@@ -1,0 +1,18 @@
+"""Factorial designs: two-level factors of a study, screened by runs of which each informs every effect."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(
+    adds={
+        "ablate.study.sections": "keys",
+        "ablate.study.arms": "asked",
+        "ablate.planning.study_document": "planned",
+        "ablate.planning.plan_shown": "planned",
+        "ablate.api.running": "promotion",
+        "reports.judge.findings.summary": "factorial_effects",
+        "reports.page.wording": "effect_words",
+        "reports.page.sections": "sections",
+    }
+)

@@ -1,0 +1,127 @@
+"""Outcomes of the claims that a study states. Pure.
+
+If the study judges a pair of arms, its verdict decides. The size that a claim names (`by`) decides only if no
+difference was found; an interval that excludes it then contradicts the claim. *The same* means a difference within the
+margin, so a difference that is shown, but may be within the margin, contradicts nothing. A difference that was not
+found and could have been missed is *cannot tell*; one that the study does not judge is *not tested*.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ablate.wings.science.evidence import ClaimEvidence, evidence
+from ablate.wings.science.judged_claim import JudgedClaim
+from ablate.wings.science.statements import size
+from reports.judge.findings.study_summary import StudySummary
+from reports.judge.findings.verdicts import why_withheld
+from reports.judge.reach.outcomes import outcome_at
+from reports.judge.sentences import Prose
+from reports.judge.verdicts import Outcome, Verdict
+from store.documents import StudyClaim
+from store.documents.claims import COSTS, LOSS
+
+GRAVITY: tuple[Outcome, ...] = ("does not hold", "not tested", "cannot tell", "holds")
+"""Precedence of outcomes among the pairs of an order: the first that occurs decides."""
+SAME_MEASURED = 1.02
+"""Largest factor between measured costs that count as the same."""
+NO_MARGIN = "the study states no margin, so it cannot show that two losses are the same"
+NO_SIZE = "the claim does not state which difference counts as none (`by`)"
+
+Decision = tuple[Outcome, str]
+
+SETTLED: dict[Verdict, Decision] = {
+    "better": ("holds", "the study finds the difference"),
+    "worse": ("does not hold", "the study finds the opposite"),
+    "cannot tell": ("cannot tell", ""),
+    "no verdict": ("not tested", ""),
+}
+"""Outcome by the verdict on the arm expected to be ahead. If the reason is empty, the evidence's reason is used."""
+
+
+def judge_claims(summary: StudySummary) -> tuple[JudgedClaim, ...]:
+    """The outcome of each claim at the size of the study's models, in the order of the study."""
+    found = (_judge(summary, claim) for claim in summary.study.claims)
+    return tuple(replace(each, outcome=outcome_at(each.outcome, each.parameters, each.claim.sizes)) for each in found)
+
+
+def _judge(summary: StudySummary, claim: StudyClaim) -> JudgedClaim:
+    if claim.expect == "stalls":
+        outcome, reason = _stalls(summary, str(claim.arm))
+        return JudgedClaim(claim, outcome, None, None, Prose(reason), summary.study.parameters)
+    return min(
+        (_judge_pair(summary, claim, *pair) for pair in claim.pairs), key=lambda each: GRAVITY.index(each.outcome)
+    )
+
+
+def _judge_pair(summary: StudySummary, claim: StudyClaim, arm: str, against: str | None) -> JudgedClaim:
+    found = evidence(summary, arm, against, claim.measure)
+    if claim.expect == "same":
+        outcome, reason = _same(found, claim)
+    elif claim.expect == "worse":
+        outcome, reason = _ahead(found.swapped(), claim)
+    else:
+        outcome, reason = _ahead(found, claim)
+    named = f"{arm} against {against}: " if claim.order else ""
+    return JudgedClaim(claim, outcome, found.effect, found.seen, Prose(named + reason), summary.study.parameters)
+
+
+def _ahead(found: ClaimEvidence, claim: StudyClaim) -> Decision:
+    """Whether the arm is ahead, as claimed. found: evidence seen from the arm that the claim expects to be ahead."""
+    if found.verdict in SETTLED:
+        outcome, reason = SETTLED[found.verdict]
+        return outcome, reason or found.reason
+    by = _by(claim)
+    if by is not None and found.ahead is not None and found.ahead[1] < by:
+        return "does not hold", f"the interval excludes {size(claim)}"
+    if found.verdict == "no difference" and (by is None or (found.alike is not None and by >= found.alike)):
+        return "does not hold", "the study finds no difference"
+    return "cannot tell", "no difference was found, and one as large as claimed may have been missed"
+
+
+def _same(found: ClaimEvidence, claim: StudyClaim) -> Decision:
+    if found.reason:
+        return SETTLED[found.verdict][0], found.reason
+    if claim.measure == LOSS and found.verdict == "no difference":
+        return "holds", "the study finds no difference"
+    largest = _counts_as_none(found, claim)
+    if found.ahead is not None and largest is not None:
+        return _within(*found.ahead, largest)
+    if found.verdict in ("better", "worse"):
+        return "does not hold", "the study finds a difference"
+    return "cannot tell", NO_MARGIN if claim.measure == LOSS else NO_SIZE
+
+
+def _counts_as_none(found: ClaimEvidence, claim: StudyClaim) -> float | None:
+    """Largest difference that counts as none; for losses, the study's margin."""
+    if claim.measure == LOSS:
+        return found.alike
+    return _by(claim) or (math.log(SAME_MEASURED) if claim.measure in COSTS else None)
+
+
+def _within(low: float, high: float, largest: float) -> Decision:
+    """Whether an interval lies entirely within the differences that count as none, or entirely outside them."""
+    if -largest <= low and high <= largest:
+        return "holds", "the interval lies within the differences that count as none"
+    if low > largest or high < -largest:
+        return "does not hold", "the study finds a larger difference"
+    return "cannot tell", "the interval lies only partly within the differences that count as none"
+
+
+def _stalls(summary: StudySummary, name: str) -> Decision:
+    arm = next(each for each in summary.arms if each.name == name)
+    if reason := why_withheld(summary.study, summary.runs):
+        return "not tested", reason
+    if arm.failed == 0:
+        return "does not hold", f"all {len(arm.seeds)} seeds trained"
+    if arm.seeds:
+        return "cannot tell", f"{arm.failed} of {arm.failed + len(arm.seeds)} seeds failed"
+    return "holds", f"all {arm.failed} seeds failed"
+
+
+def _by(claim: StudyClaim) -> float | None:
+    """The claimed size on the scale of `ClaimEvidence.ahead`."""
+    if claim.by is None:
+        return None
+    return math.log(claim.by) if claim.measure in COSTS else claim.by

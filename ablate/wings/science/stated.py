@@ -1,0 +1,104 @@
+"""Claims in plans and in a study's document: the date each was stated, and whether results were known by then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from ablate.planning.plan import Plan
+from ablate.study.study import Study
+from ablate.wings.science.claim_spec import ClaimSpec
+from ablate.wings.science.handbook import handbook
+from ablate.wings.science.keys import claims_of, published_table
+from ablate.wings.science.statements import origin, statement
+from store.documents import JsonObject, StudyClaim, StudyDocument
+
+PUBLISHED = ("source", "where", "sizes")
+"""Fields that a claim takes from the handbook unless the study sets them."""
+
+
+def study_claims(study: Study, planned: str) -> tuple[StudyClaim, ...]:
+    """The claims of a study first planned on the date `planned`."""
+    screens = bool(study.factors)
+    return tuple(
+        stated(each, study.baseline, planned, screens=screens) for each in claims_of(study.sections, study.baseline)
+    )
+
+
+def fields(study: Study, document: StudyDocument) -> Mapping[str, object]:
+    """Fields of the study's document."""
+    table = published_table(study.sections)
+    published = table.published(study.baseline) if table else None
+    return {"claims": study_claims(study, document.created[:10]), "published": published}
+
+
+def plan_json(plan: Plan) -> JsonObject:
+    """Fields of `ablate plan --json`."""
+    return {
+        "claims": [each.model_dump(mode="json", exclude={"planned", "edited"}) for each in study_claims(plan.study, "")]
+    }
+
+
+def remarks(study: Study) -> Iterator[str]:
+    """Remarks below a plan's table."""
+    for claim in study_claims(study, ""):
+        source = f" ({origin(claim)})" if origin(claim) else ""
+        yield f"claim: {statement(claim)}{source}"
+
+
+def foretold(study: Study, detectable: float | None) -> Iterator[str]:
+    """Lines on a study's power for its table: how many of the published differences it will probably detect.
+
+    detectable: the difference that it detects with 80 % probability; None if unknown.
+    """
+    table = published_table(study.sections)
+    if table is None:
+        return
+    rows = table.published(study.baseline).rows
+    sizes = [abs(row.difference) for row in rows if row.difference is not None and row.expect in ("better", "worse")]
+    if not table.nats or not sizes:
+        yield f"{table.source}: {len(rows)} rows to compare; the paper has no differences in nats"
+        return
+    shown = " to ".join(dict.fromkeys(f"{size:.3g}" for size in (min(sizes), max(sizes))))
+    yield f"{table.source}: {len(rows)} rows to compare, of which {len(sizes)} differ, by {shown} nats"
+    if detectable is not None:
+        seen = sum(size >= detectable for size in sizes)
+        yield f"{seen} of these {len(sizes)} differences will probably be detected (80 % power)"
+
+
+def stated(spec: ClaimSpec, baseline: str, planned: str, *, screens: bool) -> StudyClaim:
+    """A claim completed from the study and the handbook.
+
+    screens: whether the study screens factors, whose claims compare with no other arm.
+    """
+    compared = spec.arm is not None and spec.expect != "stalls" and not screens
+    against = (spec.against or baseline) if compared else None
+    entry = handbook().get(spec.claim or "")
+    published = {name: getattr(spec, name) or getattr(entry or spec, name) for name in PUBLISHED}
+    return StudyClaim(**{**spec.model_dump(), **published, "against": against, "planned": planned})
+
+
+def with_dates(study: StudyDocument, before: StudyDocument | None, had_result: Callable[[str], bool]) -> StudyDocument:
+    """The document, with claims dated as in `before`, the document that it replaces.
+
+    A claim new to it is `edited` if results could have suggested it: any run of `before` had a result, or every arm
+    that the claim names did.
+
+    had_result: whether the run of a digest had a result before the present planning.
+    """
+    known = {} if before is None else {_key(each): each for each in before.claims}
+    began = before is not None and any(had_result(run.digest) for arm in before.arms for run in arm.runs)
+    ended = {arm.name for arm in study.arms if any(had_result(run.digest) for run in arm.runs)}
+
+    def dated(claim: StudyClaim) -> StudyClaim:
+        if (kept := known.get(_key(claim))) is not None:
+            return claim.model_copy(update={"planned": kept.planned, "edited": kept.edited})
+        named = {name for pair in claim.pairs for name in pair if name is not None}
+        arms = {arm.name for arm in study.arms} if study.design else named
+        return claim.model_copy(update={"edited": began or arms <= ended})
+
+    return study.model_copy(update={"claims": tuple(map(dated, study.claims))})
+
+
+def _key(claim: StudyClaim) -> str:
+    """The judged content of a claim; a change of its handbook entry or source alone does not make another claim."""
+    return claim.model_dump_json(exclude={"planned", "edited", "claim", *PUBLISHED})
