@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.handbook import handbook
-from ablate.study.study import Study
 from store.documents import StudyClaim, StudyDocument
+
+if TYPE_CHECKING:
+    from ablate.study.study import Study
 
 PUBLISHED = ("source", "where", "sizes")
 """Fields that a claim takes from the handbook unless the study sets them."""

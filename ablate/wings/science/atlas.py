@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import reports
 from ablate.api.recorded import RESULTS
@@ -13,9 +13,8 @@ from ablate.plugins import check_groups
 from ablate.study.claim_spec import ClaimSpec
 from ablate.study.handbook import handbook
 from ablate.study.written import SHIPPED, read_study, shipped
-from ablate.wings.catalogue.catalogue import catalogued, settings_of
-from ablate.wings.catalogue.model_table import published_model
-from ablate.wings.catalogue.published import text
+from ablate.wings.catalogue.model_table import published_model, text
+from ablate.wings.catalogue.shipped import catalogue
 from ablate.wings.science.findings import findings_files
 from ablate.wings.science.papers import FOLDER, papers
 from ablate.wings.science.readme import tables_file
@@ -25,8 +24,9 @@ from reports.results.document import Plain, RecordedResult
 from store import Store
 from store.errors import ArgumentError
 from store.files import write_texts
-from zoo.presets import names
-from zoo.settings.descriptions import descriptions
+
+if TYPE_CHECKING:
+    from ablate.wings.catalogue.catalogue import CataloguedPart
 
 
 def atlas(
@@ -100,10 +100,11 @@ def _results_of(source: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
 def known_sources() -> Sources:
     """The shipped studies as written, the catalogue, the published models, and the handbook."""
     check_groups()
+    known = catalogue()
     return Sources(
         tuple(map(_stated, shipped())),
-        tuple(_entries()),
-        tuple(map(published_model, names())),
+        tuple(_entries(known["variants"])),
+        tuple(map(published_model, known["presets"])),
         tuple(handbook().values()),
     )
 
@@ -128,13 +129,12 @@ def _arms_in(layer: Plain) -> Iterator[tuple[str, Plain]]:
         yield from ((path, {path: None}) for path in values or {})
 
 
-def _entries() -> Iterator[CatalogueEntry]:
-    for axis, of in catalogued().items():
-        for name, (documented, cls) in of.items():
-            docs = descriptions(cls)
-            settings = ((key, _shown(value), docs.get(key, "")) for key, value in settings_of(cls).items())
+def _entries(variants: Mapping[str, Sequence[CataloguedPart]]) -> Iterator[CatalogueEntry]:
+    for axis, of in variants.items():
+        for each in of:
+            settings = ((key, _shown(found["default"]), found["doc"]) for key, found in each["settings"].items())
             yield CatalogueEntry(
-                axis, name, inspect.getdoc(documented) or "", tuple(VariantSetting(*each) for each in settings)
+                axis, each["name"], each["documentation"], tuple(VariantSetting(*row) for row in settings)
             )
 
 
