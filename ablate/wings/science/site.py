@@ -22,10 +22,10 @@ from ablate.wings.science.sources import ARXIV, Sources, year_of
 from ablate.wings.science.topics import TOPICS
 from ablate.wings.science.variants import by_axis, variant_pages, variants_in
 from reports.judge.reach.outcomes import NEAR
+from reports.judge.sentences import prefixed_range
 from reports.page.html.ranked import RING, SHAPES
 from reports.page.html.templating import coded, render_plain, source
 from reports.page.sections.claims import MARKS
-from reports.page.wording.words import large
 from reports.results.document import RecordedResult
 
 OWN = Path(__file__).parent / "templates"
@@ -157,7 +157,7 @@ def counts(found: Iterable[Card]) -> dict[str, int]:
 def _sizes(results: Iterable[RecordedResult]) -> str:
     """`9.1 k to 180 k`: parameters of the smallest and the largest model; empty without results."""
     found = [size for result in results for size in result.setting.parameters]
-    return " to ".join(dict.fromkeys(large(each) for each in (min(found), max(found)))) if found else ""
+    return prefixed_range((min(found), max(found))) if found else ""
 
 
 def _result(result: RecordedResult, found: Iterable[Card], shared: Mapping[str, object]) -> str:
