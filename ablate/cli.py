@@ -25,7 +25,7 @@ UNREAD = 141
 
 EXAMPLES = """examples:
   ablate run studies/norm_placement.yaml                  train, measure, evaluate, report
-  ablate run studies/norm_placement.yaml --scale smoke    seconds: shows that everything works
+  ablate run studies/norm_placement.yaml --scale smoke    a minute: shows that everything works
   ablate plan studies/gqa_groups.yaml --on h100           what would run, and what it would cost
   ablate zoo llama3                                       one model, in full
 

@@ -29,6 +29,8 @@ FOLDERS = {
     "trackers",
 }
 """Top-level folders that are not of runs."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,39}")
+"""Names of studies, arms and scales, which occur in file names, in edits by path, and in tables."""
 DIGEST = re.compile(r"[0-9A-Za-z_]+(-[0-9A-Za-z_]+)*")
 
 

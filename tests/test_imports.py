@@ -130,6 +130,9 @@ def heavy_after(command: str, store: Path) -> set[str]:
         ("claims norm", set()),
         ("replicate", set()),
         ("zoo", set()),
+        ("zoo presets", set()),
+        ("new STORE/mine", set()),
+        pytest.param("atlas --out STORE", {"polars", "scipy"}, marks=pytest.mark.slow),
         ("plan norm_placement --scale cpu --store STORE", {"torch", "scipy", "tokenizers"}),
     ],
 )

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 from importlib import resources
 from pathlib import Path
 
-from ablate.study.schema import study_schema
-from ablate.study.sections import NAME
 from store.errors import ArgumentError
-
-SCHEMA_FILE = "study.schema.json"
-"""Name of the schema file, to which the first line of a new study refers editors."""
+from store.paths import NAME
 
 
 def new(study: str | Path) -> Path:
-    """Write a commented study that runs as is, with the JSON Schema that editors use to complete and check it.
+    """Write a commented study that runs as is.
 
     Args:
-        study: the name of the new study, or its path. No existing file is overwritten, except the schema.
+        study: the name of the new study, or its path. No existing file is overwritten.
 
     Returns:
         The path of the study.
@@ -43,5 +38,4 @@ def new(study: str | Path) -> Path:
             file.write(text.replace("FILE", os.fspath(path)))
     except FileExistsError:
         raise ArgumentError("study", f"{path} exists already") from None
-    path.with_name(SCHEMA_FILE).write_text(json.dumps(study_schema(), ensure_ascii=False), encoding="utf-8")
     return path

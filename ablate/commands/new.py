@@ -1,7 +1,7 @@
 """Write a commented starter study that runs as is.
 
-NAME is a name or a path: ablate new gated_ffn writes gated_ffn.yaml, and next to it study.schema.json, which editors
-with a YAML language server use to complete and check the study.
+NAME is a name or a path: ablate new gated_ffn writes gated_ffn.yaml. With the schema of --schema, editors complete and
+check it.
 """
 
 from __future__ import annotations

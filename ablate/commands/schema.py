@@ -1,9 +1,9 @@
 """Print the JSON Schema of study files, for completion and checking in editors.
 
-For example, run ablate schema study.schema.json and begin a study in the same folder with
+For example, run ablate new --schema study.schema.json and begin a study in the same folder with
 # yaml-language-server: $schema=study.schema.json
 (VS Code's YAML extension, Neovim and others read that line). The schema covers every variant and setting of this
-installation.
+installation, plug-ins included.
 """
 
 from __future__ import annotations

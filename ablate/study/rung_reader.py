@@ -26,12 +26,13 @@ from ablate.study.grid import cells
 from ablate.study.layering import together
 from ablate.study.layers import Layer, Origins, Target
 from ablate.study.scales import NAMING, Layers
-from ablate.study.sections import DEFAULT_TRAIN, NAME, StudySections
+from ablate.study.sections import DEFAULT_TRAIN, StudySections
 from ablate.study.study import Study
 from ablate.study.tune_spec import TuneSpec
 from ablate.study.yamlfile import StudyMap
 from ablate.training.spec import TrainSpec
 from store.extensions import added_to
+from store.paths import NAME
 from zoo.errors import SpecError, did_you_mean
 from zoo.presets import preset
 from zoo.settings.edits import Edits, flatten

@@ -9,12 +9,13 @@ from typing import Any
 
 from ablate.study.complaints import Problem
 from ablate.study.layers import Layer
-from ablate.study.sections import NAME, StudySections
+from ablate.study.sections import StudySections
 from ablate.study.shipped_scales import WHOLE, ShippedScale, offered
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument
 from store.documents.study import FORMER_SCALES, SCALES
 from store.extensions import added_to
+from store.paths import NAME
 from zoo.errors import did_you_mean
 from zoo.settings.edits import expand
 

@@ -14,9 +14,10 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from ablate.study.arms import SECTIONS
 from ablate.study.complaints import Schema, members
-from ablate.study.sections import NAME, StudySections
+from ablate.study.sections import StudySections
 from ablate.study.shipped_scales import shipped_scales
 from ablate.study.yamlfile import StudyMap
+from store.paths import NAME
 from zoo.presets import names, sized_names
 from zoo.spec import ModelSpec
 

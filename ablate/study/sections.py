@@ -40,11 +40,9 @@ from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
 from store.documents import Caveat
 from store.extensions import added_to
+from store.paths import NAME
 from zoo.settings.axis import Spec, is_off
 from zoo.settings.explain import yaml
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]{0,39}")
-"""Names of arms and scales, which occur in file names, in edits by path, and in tables."""
 
 LARGEST_SEED = 2**63 - 1
 MOST_SEEDS = 100_000

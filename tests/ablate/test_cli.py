@@ -15,7 +15,7 @@ from ablate.cli import COMMANDS, main
 from ablate.commands import FOLDED, grouped, print_prose, print_table, unfolded
 from ablate.study.schema import study_schema
 from ablate.wings.catalogue.catalogue import whole_catalogue
-from ablate.wings.catalogue.commands._whole_catalogue import FIRST
+from ablate.wings.catalogue.commands.zoo import FIRST
 from zoo.block_spec import BlockSpec
 from zoo.presets import names
 
@@ -106,6 +106,7 @@ def test_presets_say_what_is_in_them(capsys):
     assert set(llama3) == {
         "name", "year", "norm", "placement", "topology", "position", "activation", "attention", "experts", "tricks",
         "parameters", "published_parameters", "active_parameters", "published_active_parameters", "source",
+        "assumed", "note", "parts",
     }  # fmt: skip
     mixtral = rows["mixtral_8x7b"]
     assert mixtral["active_parameters"] == pytest.approx(mixtral["published_active_parameters"], rel=0.01)

@@ -65,6 +65,7 @@ def test_every_page_of_the_documentation_can_be_reached() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # two installations of PyTorch
 @pytest.mark.skipif(
     "ABLATE_TEST_INDEX" not in os.environ, reason="installs PyTorch: set ABLATE_TEST_INDEX=1 to allow it"
 )

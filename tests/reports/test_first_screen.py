@@ -92,7 +92,7 @@ def test_arms_that_match_are_not_said_to_cost_the_same_if_one_is_slower(tmp_path
     study = study_of([2.4, 2.4, 2.4], margin=0.1)
     arms = [replace(arm, speed=3500.0) if place == slow else arm for place, arm in enumerate(study.arms)]
     said = answers.headline(reports.summarise(replace(study, arms=arms).write(tmp_path)))
-    assert said.endswith(f"match arm_0 to within 0.1 nats, training takes 14 % longer for arm_{slow}.")
+    assert said.endswith(f"match arm_0 to within 0.1 nats; training takes 14 % longer for arm_{slow}.")
 
 
 STUCK = [5.99] * SEEDS

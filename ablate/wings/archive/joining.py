@@ -16,12 +16,12 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from ablate.study.sections import NAME
 from ablate.wings.archive.file_checks import Check, run_folders
 from store.documents import MergedRecord, PackDocument, ResultDocument, StudyDocument
 from store.documents.registered import checksum_of
 from store.files import StoreError, move
 from store.folders import StudyFolder
+from store.paths import NAME
 from store.store import Store
 
 DETERMINED = {

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from ablate.commands import BAD_INPUT
-from ablate.study.sections import NAME
 from ablate.study.written import shipped
 from store.errors import ArgumentError
+from store.paths import NAME
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer

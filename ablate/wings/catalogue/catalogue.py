@@ -14,12 +14,14 @@ from ablate.plugins import check_groups
 from ablate.study.sections import StartSpec, TeacherSpec
 from ablate.training.lora import LoraSpec
 from ablate.training.spec import TrainSpec
-from ablate.wings.catalogue.published import Row, preset_row
+from ablate.wings.catalogue.model_table import Row
+from ablate.wings.catalogue.published import preset_row
 from evals.evaluations import evaluations
 from zoo.block_spec import BlockSpec
 from zoo.decode import BeamSearch, Sampling, Speculation, beam_search, generate, lookahead, speculate
 from zoo.presets import names, preset
 from zoo.settings.axis import Spec, Variant, variants
+from zoo.settings.descriptions import descriptions
 from zoo.settings.registry import plugins
 from zoo.spec import ModelSpec
 
@@ -75,7 +77,7 @@ def whole_catalogue() -> WholeCatalogue:
         python -m ablate.wings.catalogue.catalogue > ablate/wings/catalogue/catalogue.json
     """
     check_groups()
-    known = {axis: [entry(name, of) for name, (of, _) in each.items()] for axis, each in catalogued().items()}
+    known = {axis: [_in_full(name, *of) for name, of in each.items()] for axis, each in catalogued().items()}
     return {"variants": known, "presets": [preset_row(preset(name)) for name in names()]}
 
 
@@ -94,15 +96,27 @@ def _axes_below(package: str) -> Iterator[str]:
             yield from _axes_below(name)
 
 
+class Setting(TypedDict):
+    default: Any
+    """As plain data; `required` for a setting without one."""
+    doc: str
+
+
 class DocumentedPart(TypedDict):
     name: str
     doc: str
+    """The first paragraph."""
     paper: str | None
     plugin: NotRequired[str]
 
 
+class CataloguedPart(DocumentedPart):
+    documentation: str
+    settings: dict[str, Setting]
+
+
 class WholeCatalogue(TypedDict):
-    variants: dict[str, list[DocumentedPart]]
+    variants: dict[str, list[CataloguedPart]]
     """By axis."""
     presets: list[Row]
 
@@ -117,6 +131,12 @@ def entry(name: str, documented: Any) -> DocumentedPart:
     )
     origin = next((str(each) for each in plugins() if each.module == documented.__module__), None)
     return {**found, "plugin": origin} if origin else found
+
+
+def _in_full(name: str, documented: Any, cls: type[Spec]) -> CataloguedPart:
+    docs = descriptions(cls)
+    settings = {key: Setting(default=value, doc=docs.get(key, "")) for key, value in settings_of(cls).items()}
+    return {**entry(name, documented), "documentation": inspect.getdoc(documented) or "", "settings": settings}
 
 
 def settings_of(cls: type[Spec]) -> dict[str, object]:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from ablate.readable import large
-from ablate.wings.catalogue.published import assumed_columns, preset_row, shown_tricks, text
-from reports.results.document import parts_of
-from zoo.presets import preset
+from zoo.settings.axis import Spec
 
+Row: TypeAlias = dict[str, Any]
+"""A preset's values, as `ablate zoo --json` prints them."""
+PATHS = {
+    "norm": "block.norm.kind",
+    "placement": "block.norm_placement.kind",
+    "topology": "block.topology",
+    "position": "block.mixer.position.kind",
+    "activation": "block.ffn.kind",
+    "attention": "block.mixer.kv_heads",
+}
+"""The columns of a row that name a part, with the part's path in a spec."""
+IN_COLUMNS = ("kv_heads=", "experts=", "shared_experts=", "top_k=")
+"""Prefixes of the tricks that the columns of attention and experts show."""
 COLUMNS = {
     "name": "model",
     "year": "year",
@@ -50,17 +62,15 @@ class PublishedModel:
         return self.values["name"]
 
 
-def published_model(name: str) -> PublishedModel:
-    """A preset's row in the table of published models."""
-    chosen = preset(name)
-    row = preset_row(chosen) | {"published": chosen.published_parameters}
-    row["tricks"] = shown_tricks(row)
-    values = {key: large(value) if key in ("parameters", "published") else text(value) for key, value in row.items()}
+def published_model(row: Row) -> PublishedModel:
+    """The row in the table of published models."""
+    counts = {"parameters": large(row["parameters"]), "published": large(row["published_parameters"])}
+    shown = {**row, **counts, "tricks": _shown_tricks(row)}
     return PublishedModel(
-        values=values,
-        parts=parts_of(chosen.spec.dump() if chosen.buildable else chosen.parts),
-        assumed=frozenset(assumed_columns(chosen)),
-        note=" ".join((chosen.note or "").split()),
+        values={key: text(shown[key]) for key in COLUMNS},
+        parts=frozenset(row["parts"]),
+        assumed=frozenset(_assumed_columns(row)),
+        note=" ".join((row["note"] or "").split()),
     )
 
 
@@ -90,3 +100,34 @@ def as_markdown(models: Sequence[PublishedModel]) -> str:
     table = "\n".join(f"| {' | '.join(each.replace('|', '&#124;') for each in line)} |" for line in lines)
     notes = [f"- {model.name}: {model.note}" for model in oldest_first(models) if model.note]
     return "\n".join(["# Published models", "", LEGEND, "", table, "", "## Notes", "", *notes, ""])
+
+
+def _assumed_columns(row: Row) -> Iterator[str]:
+    """The columns whose values the source does not state."""
+    for column, path in PATHS.items():
+        if any(path == assumed or path.startswith(f"{assumed}.") for assumed in row["assumed"]):
+            yield column
+
+
+def _shown_tricks(row: Row) -> list[str]:
+    """The tricks of a row that no other column shows; `top_k` without experts is one, that of sparse attention."""
+    return [
+        trick
+        for trick in row["tricks"]
+        if not trick.startswith(IN_COLUMNS) or (trick.startswith("top_k=") and not row["experts"])
+    ]
+
+
+def text(value: Any) -> str:
+    """A value for display: a part by its kind, True as `yes`, None as nothing."""
+    if isinstance(value, Spec):
+        return str(getattr(value, "kind", value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(text, value))
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) and value > 9999 else str(value)

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import zoo
+from ablate.wings.catalogue.model_table import PATHS, Row, text
+from reports.results.document import parts_of
 from zoo.presets import Preset
 from zoo.settings.axis import Spec
 from zoo.settings.field_tags import Fact, names_with
-
-PATHS = {
-    "norm": "block.norm.kind",
-    "placement": "block.norm_placement.kind",
-    "topology": "block.topology",
-    "position": "block.mixer.position.kind",
-    "activation": "block.ffn.kind",
-    "attention": "block.mixer.kv_heads",
-}
-"""The columns of a row that name a part, with the part's path in a spec."""
-IN_COLUMNS = ("kv_heads=", "experts=", "shared_experts=", "top_k=")
-"""Prefixes of the tricks that the columns of attention and experts show."""
-Row: TypeAlias = dict[str, Any]
-"""A preset's values, by column."""
 
 
 def preset_row(preset: Preset) -> Row:
@@ -40,15 +28,9 @@ def preset_row(preset: Preset) -> Row:
         "active_parameters": cost.params_active if cost else None,
         "published_active_parameters": preset.published_active_parameters,
         "source": preset.source,
-    }
-
-
-def assumed_columns(preset: Preset) -> set[str]:
-    """The columns of a preset's row whose values its source does not state."""
-    return {
-        column
-        for column, path in PATHS.items()
-        if any(path == assumed or path.startswith(f"{assumed}.") for assumed in preset.assumed)
+        "assumed": list(preset.assumed),
+        "note": preset.note,
+        "parts": sorted(parts_of(preset.spec.dump() if preset.buildable else preset.parts)),
     }
 
 
@@ -113,15 +95,6 @@ def _experts(ffn: Any) -> str:
     return f"{ffn.experts}, top {ffn.top_k}{shared}"
 
 
-def shown_tricks(row: Row) -> list[str]:
-    """The tricks of a row that no other column shows; `top_k` without experts is one, that of sparse attention."""
-    return [
-        trick
-        for trick in row["tricks"]
-        if not trick.startswith(IN_COLUMNS) or (trick.startswith("top_k=") and not row["experts"])
-    ]
-
-
 def _tricks(spec: zoo.ModelSpec) -> list[str]:
     """Settings that are not the default, except sizes; with the number of layers if only some have the setting."""
     model = [_trick(*setting) for setting in _chosen(spec)]
@@ -160,18 +133,3 @@ def _changed(part: Spec) -> Iterator[tuple[str, Any]]:
         value = getattr(part, name)
         if value != field.get_default(call_default_factory=True):
             yield name, value
-
-
-def text(value: Any) -> str:
-    """A value for display: a part by its kind, True as `yes`, None as nothing."""
-    if isinstance(value, Spec):
-        return str(getattr(value, "kind", value))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(text, value))
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return f"{value:,}" if isinstance(value, int) and value > 9999 else str(value)

@@ -7,9 +7,9 @@ from typing import Any
 
 from ablate.study.complaints import Problem
 from ablate.study.scales import NAMING, Rung, at
-from ablate.study.sections import NAME
 from ablate.study.yamlfile import Keys, YamlDocument
 from ablate.wings.ladders.keys import is_share
+from store.paths import NAME
 
 RUNG_SECTIONS = ("base", "budget", "train")
 """Sections that may differ between the rungs of a ladder: losses on other text, or of other arms, would not form one

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import reports
 from ablate.api.recorded import RESULTS
 from ablate.plugins import check_groups
 from ablate.study.written import SHIPPED, read_study, shipped
-from ablate.wings.catalogue.catalogue import catalogued, settings_of
-from ablate.wings.catalogue.model_table import published_model
-from ablate.wings.catalogue.published import text
+from ablate.wings.catalogue.model_table import published_model, text
+from ablate.wings.catalogue.shipped import catalogue
 from ablate.wings.science.claim_spec import ClaimSpec
 from ablate.wings.science.findings import findings_files
 from ablate.wings.science.handbook import handbook
@@ -21,13 +20,13 @@ from ablate.wings.science.readme import tables_file
 from ablate.wings.science.recording import results_of_store
 from ablate.wings.science.site import atlas_pages, report_paths
 from ablate.wings.science.sources import CatalogueEntry, Sources, StatedStudy, VariantSetting
-from ablate.wings.science.stated import stated
 from reports.results.document import Plain, RecordedResult
 from store import Store
 from store.errors import ArgumentError
 from store.files import write_texts
-from zoo.presets import names
-from zoo.settings.descriptions import descriptions
+
+if TYPE_CHECKING:
+    from ablate.wings.catalogue.catalogue import CataloguedPart
 
 
 def atlas(
@@ -101,10 +100,11 @@ def _results_of(source: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
 def known_sources() -> Sources:
     """The shipped studies as written, the catalogue, the published models, and the handbook."""
     check_groups()
+    known = catalogue()
     return Sources(
         tuple(map(_stated, shipped())),
-        tuple(_entries()),
-        tuple(map(published_model, names())),
+        tuple(_entries(known["variants"])),
+        tuple(map(published_model, known["presets"])),
         tuple(handbook().values()),
     )
 
@@ -115,7 +115,7 @@ def _stated(name: str) -> StatedStudy:
     layers = [data, *(data.get("scales") or {}).values()]
     arms = {arm: edits for layer in reversed(layers) for arm, edits in _arms_in(layer)}
     specs = (ClaimSpec.model_validate(each) for layer in layers for each in layer.get("claims") or ())
-    claims = (stated(each, data["baseline"], planned="", screens="factors" in data) for each in specs)
+    claims = (each.stated(data["baseline"], planned="", screens="factors" in data) for each in specs)
     source, labels = data.get("source") or "", data.get("labels") or {}
     return StatedStudy(name, data["question"], source, arms, tuple(claims), data.get("needs"), labels)
 
@@ -129,13 +129,12 @@ def _arms_in(layer: Plain) -> Iterator[tuple[str, Plain]]:
         yield from ((path, {path: None}) for path in values or {})
 
 
-def _entries() -> Iterator[CatalogueEntry]:
-    for axis, of in catalogued().items():
-        for name, (documented, cls) in of.items():
-            docs = descriptions(cls)
-            settings = ((key, _shown(value), docs.get(key, "")) for key, value in settings_of(cls).items())
+def _entries(variants: Mapping[str, Sequence[CataloguedPart]]) -> Iterator[CatalogueEntry]:
+    for axis, of in variants.items():
+        for each in of:
+            settings = ((key, _shown(found["default"]), found["doc"]) for key, found in each["settings"].items())
             yield CatalogueEntry(
-                axis, name, inspect.getdoc(documented) or "", tuple(VariantSetting(*each) for each in settings)
+                axis, each["name"], each["documentation"], tuple(VariantSetting(*row) for row in settings)
             )
 
 

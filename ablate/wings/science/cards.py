@@ -89,6 +89,11 @@ class Card:
         return (*claim.order, *filter(None, (claim.arm, claim.against))) if claim else ()
 
     @property
+    def brief(self) -> str:
+        """The title, with arms under their names, for where there is no room for their labels."""
+        return statement(_in_words(self.claim, {})) if self.claim else self.title
+
+    @property
     def year(self) -> int | None:
         return year_of(self.source)
 

@@ -8,11 +8,15 @@ from typing import Annotated, Self
 from pydantic import Field, PositiveFloat, field_validator, model_validator
 
 from ablate.wings.science.handbook import handbook
+from store.documents import StudyClaim
 from store.documents.claims import COSTS, LOSS, MEASURES, Expectation, Sizes
 from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec, is_off
 
 Name = Annotated[str, Field(min_length=1)]
+
+PUBLISHED = ("source", "where", "sizes")
+"""Fields that a claim takes from the handbook unless the study sets them."""
 
 
 class ClaimSpec(Spec):
@@ -89,3 +93,14 @@ class ClaimSpec(Spec):
                 yield (setting,), name
         for place, name in enumerate(self.order):
             yield ("order", str(place)), name
+
+    def stated(self, baseline: str, planned: str, *, screens: bool) -> StudyClaim:
+        """The claim, completed from the study and the handbook.
+
+        screens: whether the study screens factors, whose claims compare with no other arm.
+        """
+        compared = self.arm is not None and self.expect != "stalls" and not screens
+        against = (self.against or baseline) if compared else None
+        entry = handbook().get(self.claim or "")
+        published = {name: getattr(self, name) or getattr(entry or self, name) for name in PUBLISHED}
+        return StudyClaim(**{**self.model_dump(), **published, "against": against, "planned": planned})

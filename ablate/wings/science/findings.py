@@ -144,7 +144,7 @@ def _studies(own: Sequence[Card], answers: bool) -> Iterator[str]:
 def _rows(card: Card) -> Iterator[str]:
     for row in card.rows:
         effect = said(row.effect, card.is_ratio)
-        what = card.title if card.claim else row.label
+        what = card.brief if card.claim else row.label
         at = row.label if card.claim else card.results[0].scale
         study, outcome = _linked(card.study, card.results[0]), f"*{row.told}*{f' {effect}' if effect else ''}"
         outcome += f" ({row.note})" if row.note else ""
@@ -168,7 +168,7 @@ STYLE = "text{font:12px system-ui,sans-serif;fill:#1e2227}.muted{fill:#5d6670}re
 def picture(found: Sequence[Card]) -> str:
     """All recorded effects on the loss, one row each, as SVG."""
     rows = [
-        (f"{card.study}: {row.label if card.claim is None else card.title}", row)
+        (f"{card.study}: {row.label if card.claim is None else card.brief}", row)
         for card in unclaimed(found)
         if not card.is_ratio
         for row in card.rows

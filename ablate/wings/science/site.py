@@ -23,6 +23,7 @@ from ablate.wings.science.sources import ARXIV, Sources, year_of
 from ablate.wings.science.topics import TOPICS
 from ablate.wings.science.variants import by_axis, variant_pages, variants_in
 from reports.judge.reach.outcomes import NEAR
+from reports.judge.sentences import prefixed_range
 from reports.page.html.ranked import RING, SHAPES
 from reports.page.html.templating import coded, render_plain, source
 from reports.results.document import RecordedResult
@@ -48,6 +49,7 @@ def atlas_pages(
         "signs": signs,
         "beside": beside,
         "near": f"{NEAR:g}",
+        "labels": {study.name: study.labels for study in sources.studies},
         "shape": lambda standing: SHAPE_OF.get(standing, RING),
         "links": lambda card: [
             (name, known[axis, name]) for axis, name in sorted(variants_in(card.parts) & set(known))
@@ -63,6 +65,8 @@ def atlas_pages(
             shared,
             results=results,
             counts=counts(found),
+            outcomes=[each for each in STANDINGS if any(each == card.standing for card in found)],
+            sizes=_sizes(results),
             answered=by_topic([card for card in found if card.results]),
             unanswered=by_study([card for card in found if not card.results]),
             topics=[topic for topic in TOPICS if any(topic in card.topics for card in found)],
@@ -105,6 +109,10 @@ class StudyCards:
     cards: tuple[Card, ...]
 
     @property
+    def study(self) -> str:
+        return self.cards[0].study
+
+    @property
     def size(self) -> int:
         return len(self.cards)
 
@@ -141,9 +149,15 @@ def by_topic(found: Iterable[Card]) -> dict[str, list[StudyCards]]:
 
 
 def counts(found: Iterable[Card]) -> dict[str, int]:
-    """Number of cards by standing, in the order of `STANDINGS`."""
-    known = Counter(card.standing for card in found)
+    """Number of claims by standing, in the order of `STANDINGS`."""
+    known = Counter(card.standing for card in found if card.claim is not None)
     return {standing: known[standing] for standing in STANDINGS if known[standing]}
+
+
+def _sizes(results: Iterable[RecordedResult]) -> str:
+    """`9.1 k to 180 k`: parameters of the smallest and the largest model; empty without results."""
+    found = [size for result in results for size in result.setting.parameters]
+    return prefixed_range((min(found), max(found))) if found else ""
 
 
 def _result(result: RecordedResult, found: Iterable[Card], shared: Mapping[str, object]) -> str:

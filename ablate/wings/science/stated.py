@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from ablate.planning.plan import Plan
-from ablate.study.study import Study
-from ablate.wings.science.claim_spec import ClaimSpec
-from ablate.wings.science.handbook import handbook
+from ablate.wings.science.claim_spec import PUBLISHED
 from ablate.wings.science.keys import claims_of, published_table
 from ablate.wings.science.statements import origin, statement
 from store.documents import JsonObject, StudyClaim, StudyDocument
 
-PUBLISHED = ("source", "where", "sizes")
-"""Fields that a claim takes from the handbook unless the study sets them."""
+if TYPE_CHECKING:
+    from ablate.planning.plan import Plan
+    from ablate.study.study import Study
 
 
 def study_claims(study: Study, planned: str) -> tuple[StudyClaim, ...]:
     """The claims of a study first planned on the date `planned`."""
     screens = bool(study.factors)
     return tuple(
-        stated(each, study.baseline, planned, screens=screens) for each in claims_of(study.sections, study.baseline)
+        each.stated(study.baseline, planned, screens=screens) for each in claims_of(study.sections, study.baseline)
     )
 
 
@@ -63,18 +62,6 @@ def foretold(study: Study, detectable: float | None) -> Iterator[str]:
     if detectable is not None:
         seen = sum(size >= detectable for size in sizes)
         yield f"{seen} of these {len(sizes)} differences will probably be detected (80 % power)"
-
-
-def stated(spec: ClaimSpec, baseline: str, planned: str, *, screens: bool) -> StudyClaim:
-    """A claim completed from the study and the handbook.
-
-    screens: whether the study screens factors, whose claims compare with no other arm.
-    """
-    compared = spec.arm is not None and spec.expect != "stalls" and not screens
-    against = (spec.against or baseline) if compared else None
-    entry = handbook().get(spec.claim or "")
-    published = {name: getattr(spec, name) or getattr(entry or spec, name) for name in PUBLISHED}
-    return StudyClaim(**{**spec.model_dump(), **published, "against": against, "planned": planned})
 
 
 def with_dates(study: StudyDocument, before: StudyDocument | None, had_result: Callable[[str], bool]) -> StudyDocument:

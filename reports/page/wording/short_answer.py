@@ -128,13 +128,13 @@ def _with(compared: Sequence[Judgement], *verdicts: str) -> list[Judgement]:
 
 
 def _cost(told: Judgement, none: str = "no measurable") -> str:
-    """`, training takes 10 % longer`: the first clear change; `, at no measurable cost`; or `, with the same peak
+    """`; training takes 10 % longer`: the first clear change; `, at no measurable cost`; or `, with the same peak
     memory`, if some costs were not measured. Times are ratios, as in the figure."""
-    costs, clear = told.comparison.costs, []
+    costs = told.comparison.costs
     for what, speed in (("training", costs.training), ("decoding", costs.decoding)):
         if speed is not None and speed.excludes(1) and abs(change := 100 * (1 / speed.mean - 1)) >= LEAST:
-            clear.append(f"{what} takes {abs(change):.0f} % {'longer' if change > 0 else 'less time'}")
-    if clear := [*clear, *sure_changes(replace(costs, training=None, decoding=None))]:
+            return f"; {what} takes {abs(change):.0f} % {'longer' if change > 0 else 'less time'}"
+    if clear := list(sure_changes(replace(costs, training=None, decoding=None))):
         return f", {clear[0]}"
     if all_measured(costs):
         return f", at {none} cost" if none else ""

@@ -9,7 +9,6 @@ from typing import Any
 
 import zoo
 from ablate.commands import OptionError, print_json, print_table
-from ablate.readable import large
 from ablate.wings.catalogue.catalogue import (
     OF_ARMS,
     TAGS,
@@ -22,37 +21,13 @@ from ablate.wings.catalogue.catalogue import (
 )
 from ablate.wings.catalogue.commands._building_blocks import names as building_blocks
 from ablate.wings.catalogue.commands._building_blocks import show_block
-from ablate.wings.catalogue.model_table import ASSUMED, COLUMNS, as_csv, as_markdown, published_model
+from ablate.wings.catalogue.model_table import text
 from ablate.wings.catalogue.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
-from ablate.wings.catalogue.published import assumed_columns, preset_row, shown_tricks, text
+from ablate.wings.catalogue.published import preset_row
 from zoo.errors import did_you_mean
 from zoo.presets import Preset, names, preset, shrunk, sized_names
 from zoo.settings.descriptions import descriptions
 from zoo.vocabulary import nearest
-
-
-def show_presets(form: str, as_json: bool) -> int:
-    """Show the published models, in the table the oldest first."""
-    presets = [preset(name) for name in names()]
-    if as_json:
-        print_json([preset_row(chosen) for chosen in presets])
-    elif form == "table":
-        shown = map(_shown, sorted(presets, key=lambda chosen: chosen.year))
-        print_table([tuple(COLUMNS.values()), *shown], text_columns=list(COLUMNS).index("parameters"))
-        print("* assumed: not in the source. Parameters are counted from the spec;")
-        print("published counts are those of the source.")
-    else:
-        print({"markdown": as_markdown, "csv": as_csv}[form]([published_model(name) for name in names()]), end="")
-    return 0
-
-
-def _shown(chosen: Preset) -> list[str]:
-    """A preset's row in the table."""
-    row, assumed = preset_row(chosen), assumed_columns(chosen)
-    row["published"], row["tricks"] = row["published_parameters"], shown_tricks(row)
-    for column in ("parameters", "published"):
-        row[column] = large(row[column])
-    return [text(row[column]) + ASSUMED * (column in assumed) for column in COLUMNS]
 
 
 def show_one(name: str, small: bool, as_json: bool) -> int:
@@ -140,8 +115,6 @@ def _show_preset(chosen: Preset, small: bool, as_json: bool) -> int:
     model = chosen.spec.dump() if chosen.buildable else chosen.parts
     document = {
         **preset_row(chosen),
-        "assumed": chosen.assumed,
-        "note": chosen.note,
         "buildable": chosen.buildable,
         "costs": costs_of(chosen.spec) if chosen.buildable else None,
         "model": model,

@@ -11,7 +11,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from ablate.commands import OptionError, add_json
+from ablate.commands import DONE, OptionError, add_json, print_json, print_line, print_table
+
+FIRST = ("mixers", "ffns", "norms", "residuals", "positions", "positions.scalings", "sparsities", "parts")
+"""Axes that are listed first: the parts of a model."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,14 +55,52 @@ def run(options: argparse.Namespace) -> int:
         from ablate.wings.catalogue.commands._catalogue import show_matrix
 
         return show_matrix(options.matrix, options.json)
-    if options.name is None and options.format == "table":
-        from ablate.wings.catalogue.commands._whole_catalogue import show_all
-
-        return show_all(options.json)
-    from ablate.wings.catalogue.commands._catalogue import show_one, show_presets
-
     if options.name == "presets":
-        return show_presets(options.format, options.json)
+        return _show_presets(options.format, options.json)
+    if options.name is None and options.format == "table":
+        return _show_all(options.json)
     if options.format != "table":
         raise OptionError("--format needs `ablate zoo presets`")
+    from ablate.wings.catalogue.commands._catalogue import show_one
+
     return show_one(options.name, options.small, options.json)
+
+
+def _show_all(as_json: bool) -> int:
+    from ablate.wings.catalogue.shipped import catalogue
+
+    found = catalogue()
+    if as_json:
+        print_json(found)
+        return DONE
+    variants = found["variants"]
+    for axis in sorted(variants, key=lambda axis: FIRST.index(axis) if axis in FIRST else len(FIRST)):
+        print(axis)
+        width = max(len(each["name"]) for each in variants[axis])
+        for each in variants[axis]:
+            plugin = f"(plug-in {each['plugin']}) " if "plugin" in each else ""
+            print_line(f"  {each['name']:{width}}  {plugin}{each['doc']}")
+        print()
+    print(f"`ablate zoo presets` lists {len(found['presets'])} published models.")
+    print("`ablate zoo NAME` shows a variant or a preset in full; for `model`, `block`,")
+    print("`train`, `lora`, `start` or `teacher` its settings; for a setting the parts that")
+    print("have it; for a name of zoo.building_blocks its signature and documentation.")
+    return DONE
+
+
+def _show_presets(form: str, as_json: bool) -> int:
+    """Show the published models, in the table the oldest first."""
+    from ablate.wings.catalogue.model_table import COLUMNS, as_csv, as_markdown, published_model, rows
+    from ablate.wings.catalogue.shipped import catalogue
+
+    presets = catalogue()["presets"]
+    models = [published_model(row) for row in presets]
+    if as_json:
+        print_json(presets)
+    elif form == "table":
+        print_table([tuple(COLUMNS.values()), *rows(models)], text_columns=list(COLUMNS).index("parameters"))
+        print("* assumed: not in the source. Parameters are counted from the spec;")
+        print("published counts are those of the source.")
+    else:
+        print({"markdown": as_markdown, "csv": as_csv}[form](models), end="")
+    return DONE

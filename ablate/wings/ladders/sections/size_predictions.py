@@ -46,7 +46,7 @@ class SizePredictionsSection(Section):
         """Accuracy of the second largest size, as a sentence."""
         size, last, found = self.found.sizes[-2], self.found.sizes[-1], self.found.predictions[-1]
         share, accuracy = _share(size, last), percent(found.accuracy)
-        text = f"Size {size.size}, at {share} of the compute, orders {accuracy} of pairs of arms"
+        text = f"At {share} of the compute, size {size.size} orders {accuracy} of pairs"
         return f"{text} as {last.size} does{_repeats(last)}."
 
     def introduction(self, summary: StudySummary) -> str:
@@ -211,7 +211,7 @@ def _repeats(last: SizeOrder) -> str:
     """Agreement of single seeds at the last size, in words: their noise limits every prediction."""
     if last.repeatability is None:
         return ""
-    return f"; two single seeds of {last.size} agree on {100 * last.repeatability:.0f} %"
+    return f"; seeds agree on {100 * last.repeatability:.0f} %"
 
 
 def percent(found: Interval) -> str:

@@ -41,7 +41,8 @@ def run(options: argparse.Namespace) -> int:
         from zoo.errors import did_you_mean
 
         said = ", ".join(words)
-        raise OptionError(f"no claim contains {said}{did_you_mean(said, (each.id for each in ablate.claims()))}")
+        near = did_you_mean(said, (each.id for each in ablate.claims()))
+        raise OptionError(f"no claim contains {said}{near or f'; `ablate find {said}` searches everything else'}")
     if options.json:
         own = [{"answer": each.answer, "commands": list(each.commands)} for each in found]
         print_json([{**each.model_dump(mode="json"), **more} for each, more in zip(found, own, strict=True)])

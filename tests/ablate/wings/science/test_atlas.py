@@ -34,6 +34,7 @@ from ablate.wings.science.variants import variants_in
 from reports.judge.errors import ReportError
 from reports.page.html.ranking import ranked
 from reports.page.summarising import summarise_study as summarise
+from reports.page.wording import short_answer
 from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
 from store.documents import StudyClaim
 from store.files import write_texts
@@ -400,7 +401,7 @@ def test_the_command_takes_stores_folders_and_files(
         "tables": None,
     }
     index = (out / "index.html").read_text(encoding="utf-8")
-    assert "post against pre" in index and "double: lower loss than pre, by 0.02 nats" in index
+    assert "post against pre" in index and "lower loss than norm before attention and FFN, by 0.02 nats" in index
     (link,) = re.findall(r'href="([^"]+)">report<', index)
     assert (out / link).resolve() == (tmp_path / "runs" / "studies" / "mine-cpu" / "report.html").resolve()
     assert main(["atlas", str(tmp_path / "absent"), "--out", str(out)]) == 2
@@ -475,4 +476,12 @@ def test_arms_are_called_what_their_study_labels_them(sources: Sources) -> None:
     titles = {card.title for card in found if card.study == "attention_scale" and card.claim}
     first = "1/√d in the first weights of the queries: the same loss as 1/√d on the scores and √D on the embeddings"
     assert first in titles
+    assert "in queries: the same loss as scaled" in {card.brief for card in found}
     assert not any(name in card.title for card in found if card.claim for name in card.names if "_" in name)
+
+
+def test_recorded_answers_are_short() -> None:
+    results, _ = gathered([RESULTS])
+    assert {
+        result.name: result.answer for result in results if len(result.answer.split()) > short_answer.MOST_WORDS
+    } == {}

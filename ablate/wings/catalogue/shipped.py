@@ -1,4 +1,4 @@
-"""The whole catalogue of the zoo, from a file that ships, so that listing it loads no torch."""
+"""The catalogue from a file that ships, so that listing what can be named loads no torch and builds no model."""
 
 from __future__ import annotations
 
@@ -9,46 +9,23 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.commands import DONE, print_json, print_line
 from zoo.settings.registry import plugins
 
 if TYPE_CHECKING:
     from ablate.wings.catalogue.catalogue import WholeCatalogue
 
-FIRST = ("mixers", "ffns", "norms", "residuals", "positions", "positions.scalings", "sparsities", "parts")
-"""Axes that are listed first: the parts of a model."""
 KIND = re.compile(r'^    kind: Literal\["(\w+)"\]', re.MULTILINE)
 """Declaration of a variant's name."""
 
 
-def show_all(as_json: bool) -> int:
-    found = _catalogue()
-    if as_json:
-        print_json(found)
-        return DONE
-    variants = found["variants"]
-    for axis in sorted(variants, key=lambda axis: FIRST.index(axis) if axis in FIRST else len(FIRST)):
-        print(axis)
-        width = max(len(each["name"]) for each in variants[axis])
-        for each in variants[axis]:
-            plugin = f"(plug-in {each['plugin']}) " if "plugin" in each else ""
-            print_line(f"  {each['name']:{width}}  {plugin}{each['doc']}")
-        print()
-    print(f"`ablate zoo presets` lists {len(found['presets'])} published models.")
-    print("`ablate zoo NAME` shows a variant or a preset in full; for `model`, `block`,")
-    print("`train`, `lora`, `start` or `teacher` its settings; for a setting the parts that")
-    print("have it; for a name of zoo.building_blocks its signature and documentation.")
-    return DONE
-
-
-def _catalogue() -> WholeCatalogue:
+def catalogue() -> WholeCatalogue:
     """The file that ships; made afresh if there are plug-ins, or variants that it does not have."""
     shipped = resources.files("ablate.wings.catalogue").joinpath("catalogue.json")
     found: WholeCatalogue = json.loads(shipped.read_text(encoding="utf-8"))
     known = {axis: {each["name"] for each in entries} for axis, entries in found["variants"].items()}
     if not plugins() and all(_has_all_of(names, axis) for axis, names in known.items()):
         return found
-    from ablate.wings.catalogue.catalogue import whole_catalogue
+    from ablate.wings.catalogue.catalogue import whole_catalogue  # noqa: PLC0415 (loads torch)
 
     return whole_catalogue()
 
