@@ -49,6 +49,13 @@ class Flight:
     is_cut: bool = False
     """Whether the pruner ended a run before it had its score."""
 
+    def report(self, value: float, step: int) -> None:
+        """Report a value of the open trial to the pruner, unless an interrupted command did."""
+        assert self.trial is not None
+        stored = self.trial.study.get_trials(deepcopy=False)[self.number].intermediate_values
+        if step not in stored:
+            self.trial.report(value, step)
+
 
 class Search:
     """Search loop of one command: runs until the storage has trials that cost as much as the search asks for."""
@@ -150,7 +157,7 @@ class Search:
         if not self.spec.prunes_seeds or flight.trial is None:
             return False
         left = [request for request in flight.job.requests if request.missing()]
-        self._report_seeds(flight, flight.trial)
+        self._report_seeds(flight)
         if not left:
             return False
         if REPEATS not in flight.trial.user_attrs and flight.trial.should_prune():
@@ -160,7 +167,7 @@ class Search:
         self._again.append(left[0])
         return True
 
-    def _report_seeds(self, flight: Flight, trial: optuna.Trial) -> None:
+    def _report_seeds(self, flight: Flight) -> None:
         """Report the scores of ended seeds to the pruner. Steps are the seeds, so that trials are compared in pairs."""
         for request in flight.job.requests[flight.reported :]:
             values = self.lab.values(replace(flight.job, requests=(request,)))
@@ -168,7 +175,7 @@ class Search:
                 return
             flight.reported += 1
             if math.isfinite(values[0]):
-                trial.report(values[0], request.identity.seed)
+                flight.report(values[0], request.identity.seed)
 
     def _retry(self, flight: Flight, event: Event) -> None:
         if flight.tries < TRIES:
@@ -199,7 +206,7 @@ class Search:
     def _hopeless(self, flight: Flight, trial: optuna.Trial) -> bool:
         curve = self.lab.curve(flight.job)
         for step in range(flight.reported, len(curve)):
-            trial.report(curve[step], step + 1)
+            flight.report(curve[step], step + 1)
             flight.reported = step + 1
             if step + 1 >= flight.job.wait and trial.should_prune():
                 return True
@@ -222,7 +229,7 @@ class Search:
             raise RuntimeError(f"trial {flight.number} ended without results")
         self.done[flight.rung][flight.number] = values
         if flight.trial is not None:
-            self._report_rest(flight, flight.trial)
+            self._report_rest(flight)
             flight.trial.set_user_attr("runs", list(flight.job.digests))
             # Excess over the limits on measurements: the sampler penalises it, and the best trials must have none.
             beyond = self.lab.beyond(flight.job)
@@ -238,13 +245,13 @@ class Search:
         self.say(f"trial {flight.number}{repeats}{share}: {shown}")
         self.after_trial()
 
-    def _report_rest(self, flight: Flight, trial: optuna.Trial) -> None:
+    def _report_rest(self, flight: Flight) -> None:
         """Report the rest of the curve of a trial that was not pruned, with which the pruner compares other trials."""
         if self.spec.pruning() is None or self.spec.prunes_seeds:
             return
         for step, loss in enumerate(self.lab.curve(flight.job)[flight.reported :], start=flight.reported + 1):
             if math.isfinite(loss):
-                trial.report(loss, step)
+                flight.report(loss, step)
 
     # Fidelity
 
