@@ -323,7 +323,7 @@ def test_runs_of_another_machine_are_marked(labs: dict[str, Path], study: Path, 
     for digest in theirs.runs():
         result, losses = theirs.read_result(digest), theirs.read_losses(digest)
         assert result is not None and losses is not None
-        environment = result.environment.model_copy(update={"device": "another processor"})
+        environment = result.environment.model_copy(update={"device": "another\nprocessor"})
         theirs.write_result(result.model_copy(update={"environment": environment}), losses)
     archive = packed(theirs.root, tmp_path / "theirs.zip")
     here = shutil.copytree(labs["a"], tmp_path / "runs")
