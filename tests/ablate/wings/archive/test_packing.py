@@ -27,7 +27,7 @@ from ablate.cli import main
 from ablate.running.request import scratch
 from ablate.wings.archive import joining
 from ablate.wings.archive.archive_file import MANIFEST
-from store import Store, StoreError, StudyFolder, checksum, files, jsonfile
+from store import Store, StoreError, StudyFolder, checksum, files, jsonfile, seals
 from store.documents import GpuState, LedgerRecord, MergedRecord, PackDocument, StudyDocument
 from store.seals import Chain
 from tests.ablate.test_seals import files_of_at_most
@@ -252,6 +252,22 @@ def test_a_full_disk_is_named_when_a_log_of_the_store_grows(
         assert main(["merge", str(of_b), "--store", str(here.root)]) == 2
     assert str(here.merged_log.path) in capsys.readouterr().err
     assert here.merged_log.path.stat().st_size == size and list(ablate.check(here.root)) == []
+
+
+def test_the_list_of_merged_runs_is_read_as_often_whatever_their_number(
+    of_b: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read for each run, it made a check quadratic."""
+    found = ablate.merge(of_b, store=tmp_path / "runs")
+    read: list[str] = []
+    monkeypatch.setattr(seals, "read_regular", lambda path: read.append(path.name) or files.read_regular(path))
+    times = []
+    for run in found.new[:3]:
+        read.clear()
+        assert list(ablate.check(tmp_path / "runs")) == []
+        times.append(read.count("merged.ndjson"))
+        shutil.rmtree(tmp_path / "runs" / run)
+    assert times[0] == times[1] == times[2] > 0
 
 
 def test_a_study_whose_every_run_failed_is_no_older_version_s(labs: dict[str, Path], tmp_path: Path) -> None:
