@@ -29,7 +29,24 @@ LONG = settings(max_examples=2000, deadline=None, suppress_health_check=QUIET)
 BUSY = ("run", "search", "serve", "bench")
 """Commands that train, measure or wait, whatever they are given: they get odd studies and values alone."""
 
-NAMES = ["", "-", "--", "~", "..", "/", "/dev/null", "no_such", "é\u202e", "\x1b[2J\r\x9bm", "x" * 3000, "a b", "*", "[", "%s", "{}"]
+NAMES = [
+    "",
+    "-",
+    "--",
+    "~",
+    "..",
+    "/",
+    "/dev/null",
+    "no_such",
+    "é\u202e",
+    "\x1b[2J\r\x9bm",
+    "x" * 3000,
+    "a b",
+    "*",
+    "[",
+    "%s",
+    "{}",
+]
 NUMBERS = ["-1", "0", "1e999", "nan", "99999999999999999999", "0x10", "1_000", "٣", "auto"]
 NUMBERS += ["1e20", "-1e20", "9" * 400, str(2**63), str(2**63 - 1), "pairs=99999999999999999999"]
 EDITS = [

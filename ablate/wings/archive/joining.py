@@ -33,8 +33,8 @@ DETERMINED = {
 """Fields of a result that follow from the run's digest. The others measure the machine and the moment."""
 
 CELL = re.compile(rf"{NAME.pattern}(\+\w+=[^<>;&|`$\"\x00-\x1f\x7f-\x9f]*)?")
-"""Names of arms, with the settings of a grid's cell: `post+lr=0.001+wd=0`. The first setting's text includes the rest: a
-group for each would be tried in every combination, which a stranger's name can make endless."""
+"""Names of arms, with the settings of a grid's cell: `post+lr=0.001+wd=0`. The first setting's text includes the rest:
+a group for each would be tried in every combination, which a stranger's name can make endless."""
 
 
 @dataclass

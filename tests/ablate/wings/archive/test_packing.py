@@ -475,7 +475,16 @@ POISONED: dict[str, tuple[Callable[[Members], None], str]] = {
             edited("study.json", lambda fields, name=name: fields["arms"][-1].update(name=name)),
             "is no name of an arm",
         )
-        for name in ("two; touch X", "<script>", "two\x1b[31m", "two\n", "two+lr=$(id)")
+        for name in (
+            "two; touch X",
+            "<script>",
+            "two\x1b[31m",
+            "two\n",
+            "two+lr=$(id)",
+            "two+lr=\x1b[2J",
+            "two+lr=1\r",
+            f"two{'+a=1' * 40}<",
+        )
     },
     "scale": (edited("study.json", lambda fields: fields.update(next_scale="gpu; touch X")), "is no name of a scale"),
     "unknown field": (edited("run.json", lambda fields: fields.update(evil=1)), "evil: unknown field"),
