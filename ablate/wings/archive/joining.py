@@ -82,6 +82,8 @@ def _verify_run(incoming: Store, digest: str) -> None:
     run, result = incoming.read_run(digest), incoming.read_result(digest)
     if run is None or result is None:
         raise StoreError(f"{incoming.run_dir(digest)}: run.json or result.json is missing")
+    _check_time(incoming.result_path(digest), "started", result.started)
+    _check_time(incoming.result_path(digest), "finished", result.finished)
     losses = incoming.read_losses(digest)
     if result.loss is not None and losses:
         mean = sum(each.nats for each in losses) / sum(each.targets for each in losses)

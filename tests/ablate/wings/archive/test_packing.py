@@ -487,6 +487,8 @@ POISONED: dict[str, tuple[Callable[[Members], None], str]] = {
         )
     },
     "scale": (edited("study.json", lambda fields: fields.update(next_scale="gpu; touch X")), "is no name of a scale"),
+    "number": (edited("result.json", lambda fields: fields.update(tokens=10**30)), "has more than 64 bits"),
+    "time": (edited("result.json", lambda fields: fields.update(started="yesterday")), "is not an ISO 8601 time"),
     "unknown field": (edited("run.json", lambda fields: fields.update(evil=1)), "evil: unknown field"),
     "unsealed": (
         lambda members: members.update(
