@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,6 +33,8 @@ EXPECTED = {
 }
 """Descriptions of the expected value, by pydantic's type of error."""
 OTHER_VERSION = "the file is intact, but another version of ablate wrote it: use that version"
+EXCEEDS = "a whole number has more than 64 bits"
+_LONG = re.compile(rb"\d{19}")
 LONGEST = 60
 """Most characters of a wrong value that a message shows."""
 
@@ -74,15 +77,33 @@ def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | Non
         raise StoreError(f"{path}: {reason}: {OTHER_VERSION if is_sealed else remedy}") from error
     if "version" not in document.model_fields_set:
         raise StoreError(f"{path}: {_unknown_version(None)}: {remedy}")
+    if _exceeds_64_bits(document, body):
+        raise StoreError(f"{path}: {EXCEEDS}: {remedy}")
     return document
 
 
 def record(line: bytes, model: type[AnyPart], where: str, remedy: str) -> AnyPart:
     """One parsed line of a log. Raises StoreError, which names it as `where`, if it does not fit the model."""
     try:
-        return model.model_validate_json(line)
+        found = model.model_validate_json(line)
     except ValidationError as error:
         raise StoreError(f"{where}: {_reason(error.errors(include_url=False))}: {remedy}") from error
+    if _exceeds_64_bits(found, line):
+        raise StoreError(f"{where}: {EXCEEDS}: {remedy}")
+    return found
+
+
+def _exceeds_64_bits(part: Part, text: bytes) -> bool:
+    """Whether a whole number does not fit the columns of a frame. Few texts have so many digits in a row."""
+
+    def exceeds(value: object) -> bool:
+        if isinstance(value, Mapping):
+            return any(map(exceeds, value.values()))
+        if isinstance(value, list | tuple):
+            return any(map(exceeds, value))
+        return isinstance(value, int) and not -(2**63) <= value < 2**63
+
+    return _LONG.search(text) is not None and exceeds(part.model_dump())
 
 
 def write(path: Path, document: Document, place: str | None = None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from types import NoneType
 from typing import TYPE_CHECKING, Generic, TypeVar, get_args, get_type_hints
 
@@ -141,7 +142,8 @@ def together(logs: Sequence[LogFile[Line]], only: Collection[str] = ()) -> tuple
     return found, counts
 
 
-def columns_of(model: type[Part]) -> dict[str, type]:
+@cache
+def columns_of(model: type[Part]) -> Mapping[str, type]:
     hints = get_type_hints(model)
     return {
         name: next(kind for kind in (int, float, str) if kind in (hints[name], *get_args(hints[name])))

@@ -6,7 +6,7 @@ For a hundred thousand runs, parsing a document each takes far longer than all f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, cached_property, partial
 
 import numpy as np
@@ -76,7 +76,7 @@ class RunTables:
         return found
 
 
-def _listed(columns: dict[str, type]) -> Schema:
+def _listed(columns: Mapping[str, type]) -> Schema:
     return {name: pl.List(TYPES[kind]) for name, kind in columns.items()}
 
 

@@ -26,7 +26,7 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 
 from ablate.data.tokenizers.bytes import byte_tokenizer
-from store import Store
+from store import Store, checksum, jsonfile
 from tests.ablate.test_odd_commands import said_by
 
 QUIET = list(HealthCheck)
@@ -77,6 +77,27 @@ def zipped_again(path: Path, content: bytes) -> None:
             new.writestr("folder/file", content)
 
 
+OBEYED = "\x1b]0;x\x07\r\x9b2J\u202e"
+
+
+def obeyed(path: Path, content: bytes) -> None:
+    """A document whose every text, and one key, has what a terminal obeys, with a checksum that fits; of a file that is
+    none, its text and such an end."""
+
+    def changed(value: object) -> object:
+        if isinstance(value, dict):
+            return {OBEYED: 1} | {key: changed(each) for key, each in value.items()}
+        return [changed(each) for each in value] if isinstance(value, list) else f"{value}{OBEYED}"
+
+    try:
+        known = json.loads(checksum.unsealed_json(content).body)
+    except ValueError:
+        path.write_bytes(content + OBEYED.encode())
+        return
+    text = json.dumps(changed(known), indent=1) + "\n"
+    path.write_text(checksum.sealed_json(text, jsonfile.place_of(path)) if isinstance(known, dict) else text)
+
+
 WITHOUT_END = {"type": "Split", "pattern": {"Regex": r"(\w+\s?)+[^\w\s]"}, "behavior": "Isolated", "invert": False}
 """A tokenizer's expression that backtracks until the library panics."""
 
@@ -118,6 +139,7 @@ HOSTILE: dict[str, Hostile] = {
     "catastrophic expression": edited(
         lambda known: {**known, "pre_tokenizer": WITHOUT_END} if isinstance(known, dict) else known
     ),
+    "obeyed by a terminal": obeyed,
     "zipped again": zipped_again,
     "shard of streaming": written(struct.pack("<III", 1, 16, 20) + b"\xff{}text"),
     "saved dataset": written(b"\xff\xff\xff\xff\xa8\0\0\0\x10\0\0\0"),

@@ -7,6 +7,7 @@ import importlib
 import io
 import os
 import shutil
+import unicodedata
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -28,7 +29,24 @@ LONG = settings(max_examples=2000, deadline=None, suppress_health_check=QUIET)
 BUSY = ("run", "search", "serve", "bench")
 """Commands that train, measure or wait, whatever they are given: they get odd studies and values alone."""
 
-NAMES = ["", "-", "--", "~", "..", "/", "/dev/null", "no_such", "é\u202e", "x" * 3000, "a b", "*", "[", "%s", "{}"]
+NAMES = [
+    "",
+    "-",
+    "--",
+    "~",
+    "..",
+    "/",
+    "/dev/null",
+    "no_such",
+    "é\u202e",
+    "\x1b[2J\r\x9bm",
+    "x" * 3000,
+    "a b",
+    "*",
+    "[",
+    "%s",
+    "{}",
+]
 NUMBERS = ["-1", "0", "1e999", "nan", "99999999999999999999", "0x10", "1_000", "٣", "auto"]
 NUMBERS += ["1e20", "-1e20", "9" * 400, str(2**63), str(2**63 - 1), "pairs=99999999999999999999"]
 EDITS = [
@@ -117,14 +135,18 @@ def contents(folder: Path) -> set[tuple[str, int]]:
 
 
 def said_by(line: list[str]) -> tuple[Any, str]:
-    """Status, and what a command wrote to standard error."""
+    """Status, and what a command wrote to standard error. Nothing that it prints is obeyed by a terminal."""
     error = io.StringIO()
-    nothing, taken = (io.TextIOWrapper(io.BytesIO()) for _ in range(2))  # with bytes below, as files have
+    below = io.BytesIO()
+    nothing, taken = (io.TextIOWrapper(bytes_) for bytes_ in (io.BytesIO(), below))  # with bytes below, as files have
     with redirect_stdout(taken), redirect_stderr(error), patch("sys.stdin", nothing):
         try:
             status = cli.main(line)
         except SystemExit as end:
             status = end.code
+    taken.flush()
+    printed = error.getvalue() + below.getvalue().decode()
+    assert all(each.isprintable() or each in "\n\t" or unicodedata.category(each) == "Zs" for each in printed), line
     return status, error.getvalue()
 
 

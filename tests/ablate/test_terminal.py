@@ -48,7 +48,7 @@ def test_arms_of_a_table_and_its_path_are_shown(
     json_asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "losses.csv"
-    name = "two\x1b[31m\u202e"
+    name = "two\x1b[31m\u202e\nablate: forged"
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = [["pre", i, 4.1 + i / 100] for i in range(4)] + [[name, i, 4.3 + i / 90] for i in range(4)]
         csv.writer(file).writerows([["arm", "seed", "loss"], *rows])
@@ -56,4 +56,4 @@ def test_arms_of_a_table_and_its_path_are_shown(
     assert main(["compare", f"{path}\x1b[31m"]) == 2
     out, err = capsys.readouterr()
     assert "\x1b" not in out + err and "\u202e" not in out + err
-    assert "\\u001b[31m" in out and "\\u001b[31m" in err
+    assert "\\u001b[31m" in out and "\\u001b[31m" in err and "\nablate: forged" not in out

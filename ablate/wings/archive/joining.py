@@ -32,8 +32,9 @@ DETERMINED = {
 }
 """Fields of a result that follow from the run's digest. The others measure the machine and the moment."""
 
-CELL = re.compile(rf"{NAME.pattern}(\+\w+=[^<>;&|`$\"\n]*)*")
-"""Names of arms, with the settings of a grid's cell: `post+lr=0.001`."""
+CELL = re.compile(rf"{NAME.pattern}(\+\w+=[^<>;&|`$\"\x00-\x1f\x7f-\x9f]*)?")
+"""Names of arms, with the settings of a grid's cell: `post+lr=0.001+wd=0`. The first setting's text includes the rest:
+a group for each would be tried in every combination, which a stranger's name can make endless."""
 
 
 @dataclass
@@ -81,6 +82,8 @@ def _verify_run(incoming: Store, digest: str) -> None:
     run, result = incoming.read_run(digest), incoming.read_result(digest)
     if run is None or result is None:
         raise StoreError(f"{incoming.run_dir(digest)}: run.json or result.json is missing")
+    _check_time(incoming.result_path(digest), "started", result.started)
+    _check_time(incoming.result_path(digest), "finished", result.finished)
     losses = incoming.read_losses(digest)
     if result.loss is not None and losses:
         mean = sum(each.nats for each in losses) / sum(each.targets for each in losses)

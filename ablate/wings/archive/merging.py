@@ -124,7 +124,8 @@ def _machines(store: Store, digests: Iterable[str]) -> dict[str, int]:
     for digest in digests:
         if result := store.read_result(digest):
             by = result.environment
-            machine = f"{by.device}, {by.platform}, torch {by.torch}, ablate {by.ablate}"
+            # Words of the archive's author, who could write further lines of a report.
+            machine = " ".join(f"{by.device}, {by.platform}, torch {by.torch}, ablate {by.ablate}".split())
             found[machine] = found.get(machine, 0) + 1
     return found
 

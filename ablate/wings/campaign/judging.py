@@ -23,6 +23,8 @@ from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.study.promoting import Edits, changes, proposal, refuse_unfair
 from ablate.study.reading import load_study
+from ablate.study.scales import NAMING
+from ablate.study.sections import NAME
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.wings.campaign.campaign_page import render_campaign
@@ -163,7 +165,13 @@ def judge(
     study = load_study(base, scale, sets, device=context.device, needs_arms=False)
     edits = _edits(study, change, arm)
     refuse_unfair(edits)
-    named = campaign or f"{study.name}-{study.scale}"
+    usual = f"{study.name}-{study.scale}"
+    named = campaign or usual
+    if named != usual and not NAME.fullmatch(named):
+        raise ArgumentError("campaign", NAMING, named)
+    proposal(
+        study, "base", edits, (), [FIRST_SEED]
+    )  # a change that cannot be built is refused before a lock is written
     path = context.store.campaign_path(named)
     try:
         with held(path.with_suffix(".lock"), blocking=False):

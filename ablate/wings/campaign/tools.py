@@ -148,7 +148,11 @@ def _below_here(argument: str, path: str) -> str:
         named = Path(path).resolve().relative_to(here)
         every = here.glob(re.sub(r"\{(arm|seed|size)\}", "*", str(named))) if set("{*?[") & set(path) else ()
         found = [named, *(each.relative_to(here) for each in every)]
-        found += [(here / each).resolve().relative_to(here) for each in found]
+        # Of a folder, a log in it is read, or one in a folder of it.
+        links = [
+            link for each in found for below in ("*", "*/*") for link in (here / each).glob(below) if link.is_symlink()
+        ]
+        found += [path.resolve().relative_to(here) for path in (*map(here.joinpath, found), *links)]
     except (ValueError, OSError, RuntimeError):  # elsewhere; not a path; links in a circle
         raise _refusal(f"{argument}: {path!r} is not below the working folder") from None
     if path == "-" or any(part.startswith(".") for each in found for part in each.parts):

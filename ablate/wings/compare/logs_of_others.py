@@ -196,7 +196,7 @@ def _as_regex(pattern: str) -> str:
         name = part.strip("{}")
         if part != name:
             # As much as possible is the arm's name: `no-skip-s0` is `no-skip`, and not `no`.
-            text += f"(?P={name})" if name in seen else f"(?P<{name}>[^/]+{'' if name == 'arm' else '?'})"
+            text += f"(?P={name})" if name in seen else f"(?P<{name}>[^/\n]+{'' if name == 'arm' else '?'})"
             seen.add(name)
         else:
             text += "[^/]*" if part == "*" else re.escape(part)

@@ -151,7 +151,7 @@ def _word(cell: object) -> str:
         raise ValueError("is empty: every run needs an arm and a seed")
     if isinstance(cell, Iterable) and not isinstance(cell, str):
         raise ValueError(f"expected a number or a word, not {reprlib.repr(cell)}")
-    return str(cell).strip()
+    return " ".join(str(cell).strip().splitlines())  # a second line would be printed as if it were ours
 
 
 def _seed(cell: object) -> str:

@@ -28,7 +28,7 @@ from ablate.running.request import scratch
 from ablate.wings.archive import joining
 from ablate.wings.archive.archive_file import MANIFEST
 from ablate.wings.science.sections.claims import outcomes
-from store import Store, StoreError, StudyFolder, checksum, files, jsonfile
+from store import Store, StoreError, StudyFolder, checksum, files, jsonfile, seals
 from store.documents import GpuState, LedgerRecord, MergedRecord, PackDocument, StudyDocument
 from store.seals import Chain
 from tests.ablate.test_seals import files_of_at_most
@@ -255,6 +255,22 @@ def test_a_full_disk_is_named_when_a_log_of_the_store_grows(
     assert here.merged_log.path.stat().st_size == size and list(ablate.check(here.root)) == []
 
 
+def test_the_list_of_merged_runs_is_read_as_often_whatever_their_number(
+    of_b: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read for each run, it made a check quadratic."""
+    found = ablate.merge(of_b, store=tmp_path / "runs")
+    read: list[str] = []
+    monkeypatch.setattr(seals, "read_regular", lambda path: read.append(path.name) or files.read_regular(path))
+    times = []
+    for run in found.new[:3]:
+        read.clear()
+        assert list(ablate.check(tmp_path / "runs")) == []
+        times.append(read.count("merged.ndjson"))
+        shutil.rmtree(tmp_path / "runs" / run)
+    assert times[0] == times[1] == times[2] > 0
+
+
 def test_a_study_whose_every_run_failed_is_no_older_version_s(labs: dict[str, Path], tmp_path: Path) -> None:
     """Its page compares nothing, so that it is in no ledger."""
     here = Store(shutil.copytree(labs["a"], tmp_path / "runs"))
@@ -324,7 +340,7 @@ def test_runs_of_another_machine_are_marked(labs: dict[str, Path], study: Path, 
     for digest in theirs.runs():
         result, losses = theirs.read_result(digest), theirs.read_losses(digest)
         assert result is not None and losses is not None
-        environment = result.environment.model_copy(update={"device": "another processor"})
+        environment = result.environment.model_copy(update={"device": "another\nprocessor"})
         theirs.write_result(result.model_copy(update={"environment": environment}), losses)
     archive = packed(theirs.root, tmp_path / "theirs.zip")
     here = shutil.copytree(labs["a"], tmp_path / "runs")
@@ -460,9 +476,20 @@ POISONED: dict[str, tuple[Callable[[Members], None], str]] = {
             edited("study.json", lambda fields, name=name: fields["arms"][-1].update(name=name)),
             "is no name of an arm",
         )
-        for name in ("two; touch X", "<script>", "two\x1b[31m", "two\n", "two+lr=$(id)")
+        for name in (
+            "two; touch X",
+            "<script>",
+            "two\x1b[31m",
+            "two\n",
+            "two+lr=$(id)",
+            "two+lr=\x1b[2J",
+            "two+lr=1\r",
+            f"two{'+a=1' * 40}<",
+        )
     },
     "scale": (edited("study.json", lambda fields: fields.update(next_scale="gpu; touch X")), "is no name of a scale"),
+    "number": (edited("result.json", lambda fields: fields.update(tokens=10**30)), "has more than 64 bits"),
+    "time": (edited("result.json", lambda fields: fields.update(started="yesterday")), "is not an ISO 8601 time"),
     "unknown field": (edited("run.json", lambda fields: fields.update(evil=1)), "evil: unknown field"),
     "unsealed": (
         lambda members: members.update(

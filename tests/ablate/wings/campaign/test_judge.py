@@ -158,6 +158,10 @@ def test_what_cannot_be_judged_is_one_line(path: Path, tmp_path: Path, capsys: p
     assert "did you mean 'layernorm'" in capsys.readouterr().err
     assert judged(path, tmp_path, "--arm", "slo") == 2
     assert "no arm of that name (did you mean 'slow'?)" in capsys.readouterr().err
+    for name in ("--check", "x\nforged", "../x"):
+        assert judged(path, tmp_path, "--change", "n_layers=2", f"--campaign={name}") == 2
+        assert "a name must be letters, digits" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
     assert judged(path, tmp_path, "--change", "n_layers=2", budget="0s") == 2
     assert "too short: 3 seeds of base and proposal at cpu take about" in capsys.readouterr().err
     assert judged(path, tmp_path, "--change", "n_layers=2", budget="soon") == 2

@@ -102,6 +102,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (here / ".env").write_text("secret=1", encoding="utf-8")
     (here / "notes.txt").write_text("secret", encoding="utf-8")
     (here / "link.yaml").symlink_to(tmp_path / "outside.yaml")
+    (here / "log").mkdir()
+    (here / "log" / "trainer_state.json").symlink_to(tmp_path / "outside.yaml")
     (here / "plugin.py").write_text("open('executed', 'w').close()", encoding="utf-8")
     (here / ".git").mkdir()
     (here / ".git" / "key.json").write_text('{"key": "secret"}', encoding="utf-8")
@@ -137,7 +139,7 @@ def test_a_study_that_is_no_study_below_the_working_folder_is_refused_unread(pat
             "{arm}.yaml",
             "{arm}/key.json",
         ),
-        *("*/key.json", "{arm}*", "[.]git/config", "{arm}/{seed}.json"),
+        *("log/{arm}", "l{arm}g", "*/key.json", "{arm}*", "[.]git/config", "{arm}/{seed}.json"),
     ],
 )
 def test_losses_elsewhere_are_refused_unread(path: str, folder: Path) -> None:
@@ -173,7 +175,7 @@ def test_text_of_a_client_is_no_option(name: str, folder: Path) -> None:
         found = called(folder / "runs", tool, **arguments)
         assert found.is_error and name in found.content[0].text, found
     called(folder / "runs", "claims", words=name)  # -h is a part of words
-    assert {path.name for path in folder.iterdir()} == {".env", ".git", "notes.txt", "link.yaml", "plugin.py"}
+    assert {path.name for path in folder.iterdir()} == {".env", ".git", "log", "notes.txt", "link.yaml", "plugin.py"}
 
 
 def test_options_of_every_command_are_text_to_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,6 +68,26 @@ def test_an_interrupted_search_goes_on_and_repeats_nothing(storage: str, tmp_pat
     assert not any(lab.jobs[digest][0] in first for digest in later.ran)
 
 
+@pytest.mark.parametrize("seeds", [1, 4])
+def test_an_interrupted_trial_tells_the_pruner_each_value_once(
+    seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """optuna warns of a value that is told again, and tests fail at a warning."""
+    monkeypatch.setattr("ablate.wings.search.search.WATCH_SECONDS", 0.0)
+    study, storage = study_of(tmp_path), InMemoryStorage()
+    spec = spec_of(study, pruner="median" if seeds == 1 else "wilcoxon", seeds=seeds, trials=6, sampler="random")
+    lab = Known(study, bowl, seeds=seeds)
+    with pytest.raises(KeyboardInterrupt):
+        search(lab, spec, tmp_path, engine=Instant(until=3, deaf=True), storage=storage)
+    told = {
+        trial.number: trial.intermediate_values for trial in storage.get_all_trials(0) if trial.state.name == "RUNNING"
+    }
+    assert any(told.values())
+    found, _ = search(lab, spec, tmp_path, engine=Instant(deaf=True), storage=storage)
+    assert all(found.trials[number].intermediate_values.items() >= values.items() for number, values in told.items())
+    assert all(trial.state.is_finished() for trial in found.trials)
+
+
 def test_a_trial_of_a_command_that_lives_is_left_alone(tmp_path: Path) -> None:
     storage = open_storage(None, SearchFolder(tmp_path))
     study = optuna.create_study(storage=storage)
