@@ -24,7 +24,6 @@ from ablate.running.progress import Wanted
 from ablate.study.promoting import Edits, changes, proposal, refuse_unfair
 from ablate.study.reading import load_study
 from ablate.study.scales import NAMING
-from ablate.study.sections import NAME
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.wings.campaign.campaign_page import render_campaign
@@ -40,6 +39,7 @@ from store import write_text
 from store.documents import JsonObject, ProposalOutcome, ProposalRecord, ProposalTest
 from store.errors import ArgumentError
 from store.files import held
+from store.paths import NAME
 from zoo.errors import did_you_mean
 
 BUDGET = 20 * 60.0
