@@ -107,10 +107,7 @@ def _arm_row(arm: ArmSummary) -> dict[str, object]:
         "stalled": list(arm.stalled),
         "diverged": list(arm.diverged),
         "missing": list(arm.missing),
-        **{
-            name: json.dumps({path: json.loads(value) for path, value in getattr(arm, name)})
-            for name in ("edits", "tuned", "matching")
-        },
+        **{name: json.dumps(dict(getattr(arm.planned, name))) for name in ("edits", "tuned", "matching")},
     }
 
 

@@ -24,7 +24,10 @@ from zoo.settings.identity import digest_of
 
 REPLACED = ("question", "baseline", "arms", "seeds")
 UNEDITED = "# The next --promote replaces this file unless it was edited ({digest})."
-DROPPED = (*REPLACED, "search", "tune", "grid", "ladder", "factors", "design", "contrasts", "claims", "caveats")
+DROPPED = (
+    *REPLACED,
+    *("search", "tune", "grid", "ladder", "factors", "design", "contrasts", "claims", "caveats", "labels", "published"),
+)
 
 
 def confirming(

@@ -47,7 +47,6 @@ def started(place: str, folder: Path, *words: str) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, cwd=folder, env=environment, check=False)
 
 
-@pytest.mark.slow
 def test_a_study_runs_beside_files_named_like_packages(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SHADOWING:
         (study.parent / name).parent.mkdir(exist_ok=True)

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import polars as pl
 
@@ -84,7 +84,7 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
     Raises:
         ArgumentError: nothing matches, a file cannot be read, or no run of an arm has the metric.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     without: dict[str, ArgumentError] = {}
     for (arm, seed, size), path, log in _logs(pattern):
         last = _last(log, path, metric)
