@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+gc.disable()  # until tests are collected: a quarter of that time went to searches among objects that all stay
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of what tests start, too: threads that wait for each other's core spin
 
 settings.register_profile("clockless", suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -24,6 +25,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.filterwarnings("default"))
     items.sort(key=lambda item: item.get_closest_marker("processes") is None)
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -163,7 +163,7 @@ def test_runs_that_share_a_program_of_several_graphs_all_say_so(warned):
     assert [told[:25] for told in warned] == ["not compiled as one graph"] * 2
 
 
-@pytest.mark.parametrize("compared", [True, False])
+@pytest.mark.parametrize("compared", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_arm_of_several_graphs_is_not_compared_in_speed(compared, monkeypatch, tmp_path, identity, corpus):
     """A budget in seconds still asks for its time, which is that of its runs."""
     monkeypatch.setattr("ablate.training.session.compiled", partial(compiled, backend="eager"))

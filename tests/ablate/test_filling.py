@@ -224,6 +224,7 @@ def said(capsys: pytest.CaptureFixture[str], lab: Lab, kind: str, *arguments: st
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["masked", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOWLY_LEARNT)])
 def test_what_was_learnt_by_heart_is_put_back(kind: str, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     """Windows of 24 tokens lose four at their end to the one span that they have; masks are anywhere."""

@@ -180,6 +180,7 @@ def test_where_nothing_will_be_judged_nothing_is_promised(
         assert not any(arm.length.undertrained for arm in longer.planned)
 
 
+@pytest.mark.slow
 def test_a_plan_of_a_suggested_command_predicts_what_the_suggestion_says(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

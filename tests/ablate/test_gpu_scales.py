@@ -136,6 +136,7 @@ def test_a_study_fits_a_gpu_and_its_scale(name: str, scale: str) -> None:
     assert any("differ in their attention kernels" in note for note in found.notes()) == (len(kernels) > 1)
 
 
+@pytest.mark.slow
 def test_scans_are_said_to_be_counted_as_written_out() -> None:
     found = ablate.plan_on("mixers", "h100", scale="gpu-minutes", sets={"base.n_layers": 1})
     ours = {arm.name: arm.work.attention for arm in found.arms if arm.work}

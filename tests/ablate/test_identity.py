@@ -65,6 +65,7 @@ def test_values_that_digests_leave_out_are_pinned(pinned: dict[str, dict[str, An
     assert found == pinned["first defaults"]
 
 
+@pytest.mark.slow
 def test_a_setting_added_to_every_spec_changes_no_digest(pinned: dict[str, dict[str, Any]]) -> None:
     out = subprocess.run([sys.executable, "-c", ADDED], capture_output=True, text=True, check=True).stdout
     found = json.loads(out)

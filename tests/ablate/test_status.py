@@ -110,7 +110,10 @@ def test_bash_completes_a_study() -> None:
     assert done.stdout.split() == [name for name in shipped() if name.startswith("norm_p")]
 
 
-@pytest.mark.parametrize("command", ["", "--help", "list", "status", "claims norm", "zoo", "zoo llama3", "plan --help"])
+OFTEN, SELDOM = ("", "list", "zoo llama3"), ("--help", "status", "claims norm", "zoo", "plan --help")
+
+
+@pytest.mark.parametrize("command", [*OFTEN, *(pytest.param(each, marks=pytest.mark.slow) for each in SELDOM)])
 def test_a_reader_that_left_gets_no_message(command: str, tmp_path: Path) -> None:
     """The reader has ended before anything is written."""
     line = f"{sys.executable} -m ablate {command} | true; exit ${{PIPESTATUS[0]}}"

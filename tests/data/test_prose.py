@@ -130,6 +130,7 @@ def test_a_share_to_hold_out_is_refused() -> None:
         parse({"source": "prose", "validation_fraction": 0.2})
 
 
+@pytest.mark.slow
 def test_a_later_edition_is_another_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = identify(parse("prose")).digest
     assert (

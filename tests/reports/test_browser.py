@@ -42,7 +42,7 @@ def hostile_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return reports.render(HOSTILE_STUDY.write(tmp_path_factory.mktemp("hostile")))
 
 
-@pytest.mark.parametrize("width", [390, 1280, 2560])
+@pytest.mark.parametrize("width", [390, 1280, pytest.param(2560, marks=pytest.mark.slow)])
 def test_every_figure_is_drawn_and_nothing_overflows(browser: playwright.Browser, report: Path, width: int) -> None:
     found = visit(browser, report, width)
     for drawn in found.page.evaluate(DRAWN):

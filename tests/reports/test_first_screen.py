@@ -217,7 +217,13 @@ FIRST = """() => {
 @no_chromium
 @pytest.mark.parametrize(
     ("arms", "width"),
-    [(2, 390), (2, 1920), (8, 390), (8, 1280), (40, 1280), pytest.param(40, 390, marks=pytest.mark.slow)],
+    [
+        (2, 390),
+        (2, 1920),
+        (8, 390),
+        (8, 1280),
+        *(pytest.param(40, width, marks=pytest.mark.slow) for width in (390, 1280)),
+    ],
 )
 def test_the_first_screen_in_a_browser(browser: playwright.Browser, tmp_path: Path, arms: int, width: int) -> None:
     draw = np.random.default_rng(arms)
@@ -316,7 +322,10 @@ NAMES = """() => {
 @no_chromium
 @pytest.mark.parametrize(
     ("arms", "width", "least"),
-    [(8, 390, 3), (8, 1280, 8), (40, 390, 2), pytest.param(40, 1280, 6, marks=pytest.mark.slow)],
+    [
+        *((8, 390, 3), (8, 1280, 8)),
+        *(pytest.param(40, width, least, marks=pytest.mark.slow) for width, least in ((390, 2), (1280, 6))),
+    ],
 )
 def test_names_in_the_trade_off_plane_cover_nothing(
     browser: playwright.Browser, tmp_path: Path, arms: int, width: int, least: int

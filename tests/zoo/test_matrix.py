@@ -183,6 +183,7 @@ def test_the_document_says_what_the_pairs_say() -> None:
     assert {"all"} <= refused and not refused & {"causal", "attention", "mamba2"}
 
 
+@pytest.mark.slow
 def test_a_cache_is_refused_where_a_model_refuses_it() -> None:
     kept = ("mixer", "mixer.window", "mixer.position", "mixer.sparsity", "canon", "pattern", "visible", "encoder")
     for option in itertools.chain(*(matrix.axes()[axis] for axis in kept)):  # what a cache holds depends on these

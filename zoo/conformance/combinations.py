@@ -144,7 +144,7 @@ def _with(axis: str, row: Row, strength: int) -> list[Met]:
 
 
 @functools.cache
-def opening(times: int = 2, share: float = 0.8) -> int:
+def opening(times: int = 2, share: float = 0.7) -> int:
     """Number of leading rows of the pairwise array needed for every choice to occur `times` times and for `share` of
     the combinable pairs of `paired` choices to be covered."""
     wanted = Counter(dict.fromkeys(itertools.chain(*choices().values()), times))

@@ -64,6 +64,7 @@ def document() -> dict[str, Any]:
     return plain_of(measure(model_of(), quick(KINDS), text_of(200)))
 
 
+@pytest.mark.slow
 def test_every_kind_is_measured_at_every_point(document: dict[str, Any]) -> None:
     json.dumps(document, allow_nan=False)
     assert list(document["caches"]) == LABELS

@@ -108,6 +108,7 @@ def test_every_family_has_a_published_config() -> None:
     assert {json.loads((PUBLISHED / f"{name}.json").read_text())["model_type"] for name in NAMES} >= set(families())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::zoo.errors.ConversionWarning")
 @pytest.mark.filterwarnings("ignore:.rope_scaling. is deprecated:FutureWarning")
 def test_a_model_goes_to_its_own_family_or_to_a_plainer_one(tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ def test_losses_are_judged_as_on_the_command_line(
     assert scores.structured_content["contrasts"][0]["verdict"] == "better"
 
 
+@pytest.mark.slow
 def test_a_proposal_that_cannot_be_judged_is_an_error_of_one_line(tmp_path: Path) -> None:
     found = called(tmp_path, "judge", study="norm_placement", change="seeds=3", scale="smoke")
     assert found.is_error

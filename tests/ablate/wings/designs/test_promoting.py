@@ -134,6 +134,7 @@ def test_a_search_keeps_an_edited_study_and_trains_nothing(tmp_path: Path, capsy
     assert load_study(promoted, "cpu").seeds == (0, 1, 2)
 
 
+@pytest.mark.slow
 def test_rates_alone_are_not_promoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The study would have no arms."""
     study, store = toy_study(tmp_path, "{}"), tmp_path / "runs"

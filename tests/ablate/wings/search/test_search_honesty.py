@@ -42,6 +42,7 @@ def at_random(study: Study) -> Callable[[int], list[float]]:
     return cache(lambda trials: lowest(study, "random", trials, RANDOM_SEEDS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "trials", "searches"), SAMPLERS)
 def test_every_sampler_beats_random_at_equal_trials(
     sampler: str, trials: int, searches: int, study: Study, at_random: Callable[[int], list[float]]
