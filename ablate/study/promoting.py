@@ -22,11 +22,10 @@ from store.errors import ArgumentError
 from zoo.settings.edits import merge
 from zoo.settings.identity import digest_of
 
-REPLACED = ("question", "baseline", "arms", "seeds")
 UNEDITED = "# The next --promote replaces this file unless it was edited ({digest})."
 DROPPED = (
-    *REPLACED,
-    *("search", "tune", "grid", "ladder", "factors", "design", "contrasts", "claims", "caveats", "labels", "published"),
+    *("question", "baseline", "arms", "seeds", "search", "tune", "grid", "ladder", "factors", "design"),
+    *("contrasts", "claims", "caveats", "labels", "published"),
 )
 
 

@@ -22,7 +22,6 @@ class TrainingData(Protocol):
     @property
     def eos(self) -> int | None:
         """Id before each document and after the last; None if the data are examples."""
-        ...
 
     def widths(self, context: int) -> tuple[int, ...]: ...
 

@@ -32,10 +32,6 @@ class Event:
     error: str | None = None
 
 
-def nothing() -> None:
-    """Default no-op callback."""
-
-
 class Engine(Protocol):
     """Executes requests in workers."""
 
@@ -60,7 +56,7 @@ class Engine(Protocol):
         ...
 
     def run(
-        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = nothing
+        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = lambda: None
     ) -> Generator[Event | None, None, None]:
         """Yield events as they happen, and in between None, at least twice a second where possible.
 

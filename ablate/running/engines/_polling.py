@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from ablate.running.engines import Event, nothing
+from ablate.running.engines import Event
 from ablate.running.request import Request
 from store import Store
 from store.claims import Watch
@@ -58,7 +58,7 @@ class Polling(ABC):
         return self.at_once
 
     def run(
-        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = nothing
+        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = lambda: None
     ) -> Generator[Event | None, None, None]:
         waiting, looked = _Waiting(requests), 0.0
         with self.opened():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 
 from ablate.machine.environment import device_name
-from ablate.running.engines import Engine, Event, nothing
+from ablate.running.engines import Engine, Event
 from ablate.running.engines.local import device_here
 from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
@@ -31,7 +31,7 @@ class InProcess:
         return device_name(self.device)
 
     def run(
-        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = nothing
+        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = lambda: None
     ) -> Generator[Event | None, None, None]:
         for request in requests:
             if request is None:

@@ -48,6 +48,8 @@ VALIDATES = re.compile(
     r"(?:.* )?(?:validate|validation|valid|val|evaluate|evaluation|eval) (step|iter|iteration|epoch)", re.I
 )
 """The first name of a line that is about validation: `validate step: 20  loss: 3.1`."""
+AT = re.compile(r"(.+) (?:at|after) (step|iter|iteration|epoch)", re.IGNORECASE)
+"""A name, then its counter: `validation loss at step 500: 3.86`."""
 BARE = "n/N"
 FORMATS = "JSON, JSON lines, CSV, TSV, text, event files of TensorBoard, and any of the text files as .gz"
 UNREAD = (
@@ -241,7 +243,7 @@ def _text(path: Path) -> Log:
     """A record per line, of the names on it; the second of two equal names has that added. A counter without a name, as
     in `[500/10000]`, is called `n/N`."""
     log: Log = []
-    prefix, is_first = "", True
+    prefix, is_first, awaited = "", True, ""
     parts = VALUE.split(COLOURS.sub("", _content(path)))
     for before, mark, value, after in zip(parts[::3], parts[1::3], parts[2::3], parts[3::3], strict=False):
         is_new, name, worded = _named_in(before, mark)
@@ -249,13 +251,17 @@ def _text(path: Path) -> Log:
         if is_new or worded or not log:
             log.append({})
         if is_new:
-            prefix, is_first = "", True
-        if name is None:
+            prefix, is_first, awaited = "", True, ""
+        if name is None and awaited and before.strip() in (":", "="):
+            name, awaited = awaited, ""
+        elif name is None:
             if not COUNTED.match(after):
                 continue
             name = BARE
         elif is_first and (counter := VALIDATES.fullmatch(name)):
             name, prefix = counter[1], "val "
+        elif said := AT.fullmatch(name):
+            awaited, name = said[1], said[2]
         else:
             name = prefix + name
         is_first = False

@@ -328,6 +328,8 @@ LINES = {
         3.5,
         10,
     ),
+    "validation loss at step 20: 3.5": (3.5, 20),
+    "INFO val loss after step 20 = 3.5, lr 1e-3": (3.5, 20),
     "{'eval_loss': 3.5, 'step': 20}": (3.5, 20),
     "{'eval_loss': '3.5', 'step': '20'}": (3.5, 20),  # as transformers 5 prints it
     "trainer INFO validate step: 20  loss: 3.5": (3.5, 20),
