@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import optuna
 
-from ablate.running.engines import Event, nothing
+from ablate.running.engines import Event
 from ablate.running.request import Request
 from ablate.study.reading import load_study
 from ablate.study.study import Study
@@ -117,7 +117,7 @@ class Instant:
         """After so many runs the command is interrupted."""
 
     def run(
-        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = nothing
+        self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = lambda: None
     ) -> Iterator[Event | None]:
         busy: list[str] = []
         waiting = iter(requests)
