@@ -94,7 +94,7 @@ def plan_json(
 
 
 def _more() -> list[ModuleType]:
-    """What wings add: `plan_json(plan)`, fields of the document, and `remarks(study)`."""
+    """Modules of wings that have `plan_json(plan)`, fields of the document, and `remarks(study)`."""
     return [importlib.import_module(name) for name in added_to(__name__)]
 
 

@@ -169,9 +169,8 @@ def judge(
     named = campaign or usual
     if named != usual and not NAME.fullmatch(named):
         raise ArgumentError("campaign", NAMING, named)
-    proposal(
-        study, "base", edits, (), [FIRST_SEED]
-    )  # a change that cannot be built is refused before a lock is written
+    # A change that cannot be built is refused before a lock is written.
+    proposal(study, "base", edits, (), [FIRST_SEED])
     path = context.store.campaign_path(named)
     try:
         with held(path.with_suffix(".lock"), blocking=False):

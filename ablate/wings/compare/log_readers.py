@@ -272,8 +272,8 @@ def _text(path: Path) -> Log:
 
 @lru_cache(2**14)  # lines of one kind have the same text between their values
 def _named_in(before: str, mark: str) -> tuple[bool, str | None, Log]:
-    """Of the text before a value: whether a line begins in it, the name at its end, and records of names whose values
-    are words."""
+    """Findings in the text before a value: whether a line begins there, the name at its end, and records of names
+    whose values are words."""
     lines = f"{before}{mark}|".splitlines()
     line = lines[-1][:-1]
     names = (NAME.fullmatch(line, start.start()) for start in re.finditer("(?<![A-Za-z_])[A-Za-z_]", line))
