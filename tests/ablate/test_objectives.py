@@ -76,7 +76,7 @@ def test_documents_apart_score_as_each_alone() -> None:
 @pytest.mark.parametrize(
     ("arms", "data", "why"),
     [
-        ("{state: {block.mixer: mamba2}}", "", "does not support documents apart (train.objective): the mixer mamba2"),
+        ("{state: {block.mixer: mamba2}}", "", "train.objective: `documents: apart` does not support the mixer mamba2"),
         (
             "{gelu: {block.ffn: gelu}}",
             "{source: mqar}",

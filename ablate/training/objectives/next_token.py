@@ -33,7 +33,7 @@ class NextToken(Objective):
             reason = f"the objective next_token needs a causal model, but visible is {model.visible}"
             raise SpecError("visible", f"{reason}: set train.objective to {fitting}")
         if self.documents == "apart" and (found := unsupported(model, Operation.DOCUMENTS)):
-            raise SpecError(found[0].path, f"does not support documents apart (train.objective): {found[0]}")
+            raise SpecError("", f"`documents: apart` does not support {found[0]}")
 
     def batch(self, windows: Windows, vocabulary: int, rng: np.random.Generator, eos: int) -> Batch:
         batch = Batch.next_token(windows)
