@@ -17,7 +17,7 @@ WING = Wing(
         "ablate.study.rung_reader": "asked",
         "ablate.planning.checks": "asked",
         "ablate.api.study_plan": "asked",
-        "ablate.api.browsing": "pages",
+        "ablate.open": "pages",
         "reports.page.html.site": "pages",
     },
 )

@@ -24,11 +24,11 @@ from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Lines, Wanted, teller
 from ablate.running.request import Request
 from ablate.study.complaints import Place, Problem, StudyError
-from ablate.study.promoting import refuse_edited
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Count
+from ablate.wings.promoting import refuse_edited
 from ablate.wings.search.asking import IMPORTED, ROUNDING, cost_of
 from ablate.wings.search.base_rate import BASE_RATE, tuned_rate
 from ablate.wings.search.confirming import confirmation
