@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ablate.api.reporting import Exported, export_report, report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
-    from ablate.api.study_plan import StudyPlan
     from ablate.checkpoints import CheckpointError
     from ablate.plugins import plug_in
     from ablate.running.engines import EngineError
     from ablate.running.rehearsing import CalibrationError
     from ablate.running.stages import Failure
+    from ablate.running.study_plan import StudyPlan
     from ablate.study.complaints import Problem, StudyError
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
@@ -100,7 +100,7 @@ _HOME = {
     "StoreError": "store",
     "Study": "ablate.study.study",
     "StudyError": "ablate.study.complaints",
-    "StudyPlan": "ablate.api.study_plan",
+    "StudyPlan": "ablate.running.study_plan",
     "StudyResult": "ablate.api.result",
     "Verdict": "ablate.api.result",
     "export_report": "ablate.api.reporting",

@@ -12,7 +12,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | place | what the wing has there |
 |---|---|
 | `ablate.api.running` | what `run --promote` writes: `refuse_promotion(study, path)`, `promote(study, summary, path)` |
-| `ablate.api.study_plan` | `plan_lines(study, base, speed, at_once)` on what is planned besides the arms |
+| `ablate.running.study_plan` | `plan_lines(study, base, speed, at_once)` on what is planned besides the arms |
 | `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
 | `ablate.commands.report` | what else it writes: `configure`, `wanted`, `run` |
 | `ablate.planning.campaign` | `refuse_unlike(rungs, plan)`, which raises StudyError for rungs that cannot be compared |

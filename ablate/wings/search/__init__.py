@@ -16,7 +16,7 @@ WING = Wing(
         "ablate.study.sections": "keys",
         "ablate.study.rung_reader": "asked",
         "ablate.planning.checks": "asked",
-        "ablate.api.study_plan": "asked",
+        "ablate.running.study_plan": "asked",
         "ablate.open": "pages",
         "reports.page.html.site": "pages",
     },
