@@ -17,7 +17,7 @@ from ablate.names import warn_of_clashes
 
 if TYPE_CHECKING:
     from ablate.api.planning import plan
-    from ablate.api.reporting import Exported, export_report, report
+    from ablate.api.reporting import report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
     from ablate.checkpoints import CheckpointError
@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from ablate.wings.foretell.scaling import scale_up as scale_up
     from ablate.wings.generate.generating import Generated as Generated
     from ablate.wings.generate.generating import generate as generate
+    from ablate.wings.paper.exporting import Exported as Exported
+    from ablate.wings.paper.exporting import export_report as export_report
     from ablate.wings.prepare.preparing import prepare as prepare
     from ablate.wings.prepare.starting import new as new
     from ablate.wings.science.atlas import atlas as atlas
@@ -93,7 +95,6 @@ _HOME = {
     "CheckpointError": "ablate.checkpoints",
     "DataError": "store.errors",
     "EngineError": "ablate.running.engines",
-    "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",
     "Problem": "ablate.study.complaints",
     "ReportError": "reports.judge.errors",
@@ -103,7 +104,6 @@ _HOME = {
     "StudyPlan": "ablate.running.study_plan",
     "StudyResult": "ablate.api.result",
     "Verdict": "ablate.api.result",
-    "export_report": "ablate.api.reporting",
     "load_study": "ablate.study.reading",
     "plan": "ablate.api.planning",
     "plug_in": "ablate.plugins",
@@ -119,7 +119,6 @@ __all__ = [
     "CheckpointError",
     "DataError",
     "EngineError",
-    "Exported",
     "Failure",
     "Problem",
     "ReportError",
@@ -130,7 +129,6 @@ __all__ = [
     "StudyResult",
     "Verdict",
     "__version__",
-    "export_report",
     "load_study",
     "plan",
     "plug_in",
