@@ -16,8 +16,7 @@ from pydantic_core import to_jsonable_python
 from ablate.planning.study_document import spent_budget
 from ablate.readable import now
 from ablate.wings.search.asking import BEYOND, IMPORTED, REPEATS, counts_of_illegal, seeds_of
-from ablate.wings.search.base_rate import BASE_RATE, base_at
-from ablate.wings.search.confirming import confirmation, confirmed
+from ablate.wings.search.controls import BASE_RATE, base_at, confirmation, confirmed
 from ablate.wings.search.history import base_on_axes
 from ablate.wings.search.ranking import best_first, fronts
 from ablate.wings.search.samplers import chosen_sampler, ended
@@ -117,7 +116,9 @@ def scores_of(study: optuna.Study, done: TrialScores) -> dict[int, tuple[float, 
 
 def _trial(lab: StudyTrialRunner, trial: FrozenTrial, done: TrialScores, best: bool) -> TrialRecord:
     reached = tuple(finite(values[trial.number]) for values in done if trial.number in values)
-    state = _state(trial, whole=len(reached) == len(done))
+    state: TrialState = "pruned" if trial.state == optuna.trial.TrialState.PRUNED else "failed"
+    if trial.state == optuna.trial.TrialState.COMPLETE:
+        state = "finished" if len(reached) == len(done) else "short"
     return TrialRecord(
         number=trial.number,
         state=state,
@@ -138,13 +139,6 @@ def _trial(lab: StudyTrialRunner, trial: FrozenTrial, done: TrialScores, best: b
 
 def distribution_of(spread: BaseDistribution) -> Distribution:
     return Distribution.model_validate_json(distribution_to_json(spread))
-
-
-def _state(trial: FrozenTrial, whole: bool) -> TrialState:
-    """State of a trial that has ended. whole: whether it had the full budget."""
-    if trial.state == optuna.trial.TrialState.COMPLETE:
-        return "finished" if whole else "short"
-    return "pruned" if trial.state == optuna.trial.TrialState.PRUNED else "failed"
 
 
 def write_tables(document: SearchDocument, folder: SearchFolder) -> None:
