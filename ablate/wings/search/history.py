@@ -6,6 +6,7 @@ the trials that are still legal, and nothing is trained twice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -114,6 +115,8 @@ def _imported(lab: StudyTrialRunner, study: optuna.Study, run: RunDocument) -> b
             distributions={path: lab.space.axes[path].distribution for path in params},
             user_attrs={IMPORTED: True, "runs": list(job.digests), **({BEYOND: over} if over else {})},
             constraints=beyond or None,
+            # trials are pruned against the curves of those before them
+            intermediate_values={i: loss for i, loss in enumerate(lab.curve(job), start=1) if math.isfinite(loss)},
         )
         study.add_trial(trial)
         return True

@@ -49,11 +49,14 @@ class Flight:
     is_cut: bool = False
     """Whether the pruner ended a run before it had its score."""
 
-    def report(self, loss: float, step: int) -> None:
-        """Report a loss to the pruner, unless it is known."""
-        if self.trial is not None and step not in self.told and math.isfinite(loss):
-            self.trial.report(loss, step)
-            self.told.add(step)
+    def report(self, loss: float, step: int) -> bool:
+        """Report a loss to the pruner, unless it is known. Returns whether it is news."""
+        self.reported = step
+        if self.trial is None or step in self.told or not math.isfinite(loss):
+            return False
+        self.trial.report(loss, step)
+        self.told.add(step)
+        return True
 
 
 class Search:
@@ -156,17 +159,19 @@ class Search:
         self._broken = len(self.failed) >= FIRST_FAILURES and not any(self.done)
 
     def _prune(self, engine: Engine) -> None:
-        """Report the curves of running trials to the pruner, and end the trials that it gives up."""
+        """Report the curves of running trials to the pruner, and end the trials that it gives up.
+
+        Repeats are not pruned: the mean over the seeds of their settings would lack the bad ones.
+        """
         if self.spec.pruning() is None:
             return
         for flight in self.flights:
             trial, job = flight.trial, flight.job
-            if trial is None or flight.pruned:
+            if trial is None or flight.pruned or REPEATS in trial.user_attrs:
                 continue
             for step, loss in enumerate(self.lab.curve(job)[flight.reported :], start=flight.reported + 1):
-                flight.report(loss, step)
-                flight.reported = step
-                if job.wait <= step < job.validations and trial.should_prune():
+                is_news = flight.report(loss, step)
+                if is_news and job.wait <= step < job.validations and trial.should_prune():
                     flight.pruned = True
                     engine.stop(job.digests[0])
                     break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Count
-from ablate.wings.search.asking import IMPORTED, ROUNDING, cost_of
+from ablate.wings.search.asking import IMPORTED, cost_of
 from ablate.wings.search.controls import BASE_RATE, confirmation, tuned_rate
 from ablate.wings.search.history import base_params, begin
 from ablate.wings.search.pages import search_found
@@ -226,8 +225,8 @@ class _StudySearch:
         if imported := begin(self.lab, trials, owner):
             notice += f"; {imported} runs of the store count as trials of this space"
         known = [trial for trial in trials.get_trials(deepcopy=False) if ended(trial)]
-        done = math.floor(cost_of(trial for trial in known if IMPORTED not in trial.user_attrs) + ROUNDING)
-        progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
+        done = cost_of(trial for trial in known if IMPORTED not in trial.user_attrs)
+        progress.say(f"{self.spec.trials} trials, {done:.3g} of them done already{notice}")
         for warning in self.spec.warnings(control.validations):
             progress.say(warning)
         name, train = self.study.baseline, partial(self._train, engine)
