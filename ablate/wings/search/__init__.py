@@ -13,7 +13,7 @@ WING = Wing(
         "storage": ("StorageError",),
     },
     adds={
-        "ablate.study.sections": "keys",
+        "ablate.study.sections": "search_spec",
         "ablate.study.rung_reader": "asked",
         "ablate.planning.checks": "asked",
         "ablate.running.study_plan": "asked",

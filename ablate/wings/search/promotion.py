@@ -14,7 +14,7 @@ from ablate.study.study import Study
 from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import StudyMap
 from ablate.wings.promoting import confirming, write_study
-from ablate.wings.search.base_rate import BASE_RATE
+from ablate.wings.search.controls import BASE_RATE
 from ablate.wings.search.ranking import best_first
 from ablate.wings.search.repair import middle, repaired
 from ablate.wings.search.search import Search
