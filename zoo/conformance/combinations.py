@@ -113,10 +113,10 @@ class _Unmet:
                 self.left.pop(some | {option}, None)
             self._lacks[some] -= options
 
-    def gains(self, row: Collection[AxisOption], candidates: Collection[AxisOption]) -> Counter[AxisOption]:
-        """Number of unmet sets that each candidate would complete; all candidates are on one other axis."""
-        options = set(candidates)
-        return Counter(itertools.chain.from_iterable(self._lacks[some] & options for some in self._all_but_one(row)))
+    def gains(self, row: Collection[AxisOption], candidates: Iterable[AxisOption]) -> dict[AxisOption, int]:
+        """Number of unmet sets that each candidate would complete, times `strength` − 1: each set is met as often."""
+        options, fewest = set(row), [frozenset(some) for some in itertools.combinations(row, self._fewer - 1)]
+        return {each: sum(len(self._lacks[some | {each}] & options) for some in fewest) for each in candidates}
 
     def _all_but_one(self, row: Collection[AxisOption]) -> Iterator[Met]:
         return map(frozenset, itertools.combinations(row, self._fewer))
@@ -174,12 +174,7 @@ def _partners(option: AxisOption) -> frozenset[AxisOption]:
 
 @functools.cache
 def _conflict(chosen: Met) -> str | None:
-    return _conflict_of(frozenset(option for option in chosen if option.edits))
-
-
-@functools.cache
-def _conflict_of(chosen: Met) -> str | None:
-    return matrix.conflict(*chosen)
+    return matrix.conflict(*(option for option in chosen if option.edits))
 
 
 def _as_a_whole(row: Collection[AxisOption], option: AxisOption) -> bool:
