@@ -9,11 +9,13 @@ Case = TypeVar("Case")
 
 
 def assert_all(check: Callable[[Case], object], cases: Iterable[Case]) -> None:
-    """Run a check on every case. The message names all that fail."""
-    failed = []
+    """Run a check on every case. Raises the errors of all that fail, each with a note that names its case."""
+    errors = []
     for case in cases:
         try:
             check(case)
         except Exception as error:  # whatever a test may raise
-            failed.append(f"{case}: {error!r}")
-    assert not failed, "\n".join(failed)
+            error.add_note(f"case: {case}")
+            errors.append(error)
+    if errors:
+        raise ExceptionGroup(f"{len(errors)} cases fail", errors)

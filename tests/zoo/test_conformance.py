@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections import Counter
@@ -68,12 +69,6 @@ def with_all_choices() -> Iterator[int]:
 THOROUGH = frozenset(with_all_choices())
 
 
-@pytest.fixture(scope="module", params=OPENING, ids=digest)
-def subject(request: pytest.FixtureRequest) -> CheckSubject:
-    """Module-scoped subject of a spec, so that pytest runs all tests of a spec in a row."""
-    return CheckSubject(SPECS[request.param], request.param in THOROUGH)
-
-
 def test_four_in_five_pairs_meet_by_default_and_the_others_in_the_slow_suite() -> None:
     """Of choices that are `paired`. And every choice is tried by default with two specs, and with one thoroughly."""
     times = Counter(option for number in OPENING for option in ROWS[number].values())
@@ -89,15 +84,12 @@ def test_four_in_five_pairs_meet_by_default_and_the_others_in_the_slow_suite() -
 EVERYWHERE = [check for check in CHECKS if check is not checks.kinds_of_cache]
 
 
-@pytest.mark.parametrize("check", [pytest.param(check, id=check.__name__) for check in EVERYWHERE])
-def test_a_model_conforms(subject: CheckSubject, check: Callable[[CheckSubject], None]) -> None:
-    check(subject)
-
-
-@pytest.mark.parametrize("subject", sorted(THOROUGH), ids=digest, indirect=True)
-def test_a_kind_of_cache_keeps_what_it_says(subject: CheckSubject) -> None:
-    """One kind for each of these specs, all of them in the slow suite."""
-    checks.kind_of_cache(subject, some_kind(subject.spec))
+@pytest.mark.parametrize("number", OPENING, ids=digest)
+def test_a_model_conforms(number: int) -> None:
+    """With one kind of cache if it is tried thoroughly; the slow suite tries all of them."""
+    subject = CheckSubject(SPECS[number], number in THOROUGH)
+    kind = functools.partial(checks.kind_of_cache, kind=some_kind(subject.spec))
+    assert_all(lambda check: check(subject), [*EVERYWHERE, *([kind] if subject.thorough else [])])
 
 
 def some_kind(spec: zoo.ModelSpec) -> dict[str, object]:
