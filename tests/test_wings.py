@@ -64,10 +64,21 @@ def may_import(path: Path) -> list[str]:
     return [*needs, *(name for name in WINGS if ROOT / name in path.parents)]
 
 
-def ablate(place: Path, *words: str) -> str:
+IN_TWO_PROCESSES = """
+import sys
+from ablate.cli import main
+from ablate.running import rehearsing
+
+rehearsing.PROCESSES = 2
+sys.exit(main())
+"""
+"""The command, which times arms against each other in two processes: each takes seconds to start."""
+
+
+def ablate(place: Path, *words: str, start: Sequence[str] = ("-m", "ablate")) -> str:
     environment = {**os.environ, "PYTHONPATH": str(place)}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "ablate", *words],
+        [sys.executable, "-P", *start, *words],
         capture_output=True, text=True, check=False, cwd=place, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -93,7 +104,8 @@ def test_without_any_one_wing_a_study_is_planned(name: str, tmp_path: Path) -> N
 @pytest.mark.processes
 def test_the_core_alone_runs_a_study(tmp_path: Path) -> None:
     place = without(WINGS, tmp_path)
-    found = json.loads(ablate(place, "run", *plain(place), "--engine", "inprocess", "--json"))
+    command = ("run", *plain(place), "--engine", "inprocess", "--json")
+    found = json.loads(ablate(place, *command, start=("-c", IN_TWO_PROCESSES)))
     assert found["trained"] > 0 and found["failed"] == 0
     assert (place / found["report"]).is_file()
     assert {arm["name"] for arm in found["arms"]} >= {"pre", "post", "double"}
