@@ -64,21 +64,10 @@ def may_import(path: Path) -> list[str]:
     return [*needs, *(name for name in WINGS if ROOT / name in path.parents)]
 
 
-IN_TWO_PROCESSES = """
-import sys
-from ablate.cli import main
-from ablate.running import rehearsing
-
-rehearsing.PROCESSES = 2
-sys.exit(main())
-"""
-"""The command, which times arms against each other in two processes: each takes seconds to start."""
-
-
-def ablate(place: Path, *words: str, start: Sequence[str] = ("-m", "ablate")) -> str:
+def ablate(place: Path, *words: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(place)}
     done = subprocess.run(
-        [sys.executable, "-P", *start, *words],
+        [sys.executable, "-P", "-m", "ablate", *words],
         capture_output=True, text=True, check=False, cwd=place, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -104,8 +93,7 @@ def test_without_any_one_wing_a_study_is_planned(name: str, tmp_path: Path) -> N
 @pytest.mark.processes
 def test_the_core_alone_runs_a_study(tmp_path: Path) -> None:
     place = without(WINGS, tmp_path)
-    command = ("run", *plain(place), "--engine", "inprocess", "--json")
-    found = json.loads(ablate(place, *command, start=("-c", IN_TWO_PROCESSES)))
+    found = json.loads(ablate(place, "run", *plain(place), "--engine", "inprocess", "--json"))
     assert found["trained"] > 0 and found["failed"] == 0
     assert (place / found["report"]).is_file()
     assert {arm["name"] for arm in found["arms"]} >= {"pre", "post", "double"}
