@@ -82,7 +82,7 @@ def load_study(
         problems += studies_at(other)[1]
     if problems:
         found = {(problem.place, problem.path): problem for problem in reversed(problems)}
-        raise StudyError(with_homes(found.values()))
+        raise StudyError(_with_home(each) if each.kind == "unknown_key" else each for each in found.values())
     return replace(studies[-1], smaller=tuple(map(loss_alone, studies[:-1])))
 
 
@@ -145,11 +145,6 @@ COMMON = ("kind", "name", "source")
 """Names of settings that many parts have: too ambiguous for a hint."""
 
 
-def with_homes(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems; one about a key that is unknown in its section but known in another suggests the path there."""
-    return [_with_home(each) if each.kind == "unknown_key" else each for each in problems]
-
-
 @functools.cache
 def _paths() -> tuple[str, ...]:
     """Paths of all settings of sections. Cached, since the schema takes longer than the study."""
@@ -157,6 +152,7 @@ def _paths() -> tuple[str, ...]:
 
 
 def _with_home(problem: Problem) -> Problem:
+    """The problem of an unknown key; if another section has the key, it suggests the path there."""
     said = re.fullmatch(r"unknown key(?: \(did you mean '(.*)'\?\)|: one of .*)?", problem.reason)
     root = r"(?:scales\.[^.]+\.)?(?:(base|arms\.[^.]+|search\.space)\.)?"
     place = re.fullmatch(root + r"((?:\w+\.)*)(\w+)", problem.path)

@@ -35,7 +35,7 @@ def legal(strength: int, axes: tuple[str, ...]) -> frozenset[Met]:
         frozenset(chosen)
         for some in itertools.combinations(axes, strength)
         for chosen in itertools.product(*(choices()[axis] for axis in some))
-        if _conflict(frozenset(chosen)) is None
+        if matrix.conflict(*chosen) is None
     )
 
 
@@ -108,7 +108,7 @@ class _Unmet:
 
     def meet(self, row: Collection[AxisOption]) -> None:
         options = set(row)
-        for some in self._all_but_one(row):
+        for some in map(frozenset, itertools.combinations(row, self._fewer)):
             for option in self._lacks[some] & options:
                 self.left.pop(some | {option}, None)
             self._lacks[some] -= options
@@ -117,9 +117,6 @@ class _Unmet:
         """Number of unmet sets that each candidate would complete, times `strength` − 1: each set is met as often."""
         options, fewest = set(row), [frozenset(some) for some in itertools.combinations(row, self._fewer - 1)]
         return {each: sum(len(self._lacks[some | {each}] & options) for some in fewest) for each in candidates}
-
-    def _all_but_one(self, row: Collection[AxisOption]) -> Iterator[Met]:
-        return map(frozenset, itertools.combinations(row, self._fewer))
 
 
 def _thin(rows: list[dict[str, AxisOption]], strength: int) -> None:
@@ -169,12 +166,7 @@ def _in_pairs(row: Collection[AxisOption], option: AxisOption) -> bool:
 @functools.cache
 def _partners(option: AxisOption) -> frozenset[AxisOption]:
     others = itertools.chain(*(of for axis, of in choices().items() if axis != option.axis))
-    return frozenset(other for other in others if _conflict(frozenset((option, other))) is None)
-
-
-@functools.cache
-def _conflict(chosen: Met) -> str | None:
-    return matrix.conflict(*(option for option in chosen if option.edits))
+    return frozenset(other for other in others if matrix.conflict(option, other) is None)
 
 
 def _as_a_whole(row: Collection[AxisOption], option: AxisOption) -> bool:

@@ -95,7 +95,7 @@ def combine(chosen: Iterable[AxisOption]) -> ModelSpec:
 
 def conflict(*chosen: AxisOption) -> str | None:
     """Reason why choices cannot be combined; None if they can. Cached: covering arrays ask for it repeatedly."""
-    return _conflict(frozenset(chosen))
+    return _conflict(frozenset(option for option in chosen if option.edits))
 
 
 @cache
