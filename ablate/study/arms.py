@@ -288,7 +288,7 @@ class ArmBuilder:
         try:
             spec.model_validate(data)
         except ValidationError as error:
-            for path, reason, kind in complaints(error, data, spec.model_json_schema()):
+            for path, reason, kind in complaints(error, data, spec):
                 here = (section, *path)
                 found = [e for e in edits if common_length(e.path, here) == min(len(e.path), len(here))]
                 target = (*found[-1].target, *path[len(found[-1].path) - 1 :]) if found else _beside(edits[-1], here)

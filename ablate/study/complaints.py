@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from store import AblateError
@@ -27,8 +28,15 @@ class Complaint(NamedTuple):
     kind: Kind
 
 
-def complaints(error: ValidationError, data: Any, schema: Schema) -> Iterator[Complaint]:
-    """The problems of `data`, whose JSON Schema is `schema`."""
+@functools.cache
+def _schema_of(spec: type[BaseModel]) -> Schema:
+    """JSON Schema of a class. Cached, since it takes pydantic longer than all else that explains an error."""
+    return spec.model_json_schema()
+
+
+def complaints(error: ValidationError, data: Any, spec: type[BaseModel]) -> Iterator[Complaint]:
+    """The problems of `data`, which is not a valid `spec`."""
+    schema = _schema_of(spec)
     found: dict[tuple[tuple[str, ...], Kind], list[str]] = {}
     for details in explain.details_of(error):
         path = user_path(details["loc"], data, missing=details["type"] == "missing")

@@ -5,6 +5,7 @@ Every mistake is a `StudyError` whose lines say where the user wrote it and why 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -81,7 +82,7 @@ def load_study(
         problems += studies_at(other)[1]
     if problems:
         found = {(problem.place, problem.path): problem for problem in reversed(problems)}
-        raise StudyError(with_homes(found.values()))
+        raise StudyError(_with_home(each) if each.kind == "unknown_key" else each for each in found.values())
     return replace(studies[-1], smaller=tuple(map(loss_alone, studies[:-1])))
 
 
@@ -144,15 +145,14 @@ COMMON = ("kind", "name", "source")
 """Names of settings that many parts have: too ambiguous for a hint."""
 
 
-def with_homes(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems; one about a key that is unknown in its section but known in another suggests the path there."""
-    found = list(problems)
-    unknown = any(each.kind == "unknown_key" for each in found)
-    paths = [path for path in study_schema()["properties"] if path.split(".")[0] in SECTIONS] if unknown else []
-    return [_with_home(each, paths) if each.kind == "unknown_key" else each for each in found]
+@functools.cache
+def _paths() -> tuple[str, ...]:
+    """Paths of all settings of sections. Cached, since the schema takes longer than the study."""
+    return tuple(path for path in study_schema()["properties"] if path.split(".")[0] in SECTIONS)
 
 
-def _with_home(problem: Problem, paths: list[str]) -> Problem:
+def _with_home(problem: Problem) -> Problem:
+    """The problem of an unknown key; if another section has the key, it suggests the path there."""
     said = re.fullmatch(r"unknown key(?: \(did you mean '(.*)'\?\)|: one of .*)?", problem.reason)
     root = r"(?:scales\.[^.]+\.)?(?:(base|arms\.[^.]+|search\.space)\.)?"
     place = re.fullmatch(root + r"((?:\w+\.)*)(\w+)", problem.path)
@@ -166,7 +166,7 @@ def _with_home(problem: Problem, paths: list[str]) -> Problem:
         return problem
     # inside a part, only settings of the section around it are meant
     is_inside = len(around) > 1 or (around and section == "base")
-    home = home_of(key, [path for path in paths if path.split(".")[0] == section] if is_inside else paths)
+    home = home_of(key, [path for path in _paths() if path.split(".")[0] == section] if is_inside else _paths())
     if home is None or home == problem.path:
         return problem
     home = home.removeprefix("base.") if place[1] and place[1] != "base" else home

@@ -111,7 +111,7 @@ class RungReader:
         try:
             return StudySections.model_validate(tree)
         except ValidationError as error:
-            for path, reason, kind in complaints(error, tree, StudySections.model_json_schema()):
+            for path, reason, kind in complaints(error, tree, StudySections):
                 target = tuple(key for part in path for key in part.split("."))
                 why = f" ({COMPLETE})" if target == ("base",) and "base" not in tree and tree.get("budget") else ""
                 self.problems.append(self.origins.problem(target, f"{reason}{why}", kind=kind))

@@ -91,17 +91,17 @@ def test_a_plugin_is_a_variant_like_the_others(plugged: Path) -> None:
 
 OPERATIONS = """
 import json, sys
+from pathlib import Path
 import ablate
 
-ablate.plug_in(sys.argv[1])
+for path in sys.argv[1:]:
+    ablate.plug_in(path)
 import zoo
 from ablate.training.lora import LoraSpec, check_lora
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
 from zoo.conversion.widenable import check_specs
 
-model = zoo.load("small", **{"d_model": 32, "n_layers": 1, "block.mixer.head_dim": 8, "block.norm": "meannorm",
-                             "embedding_scale": "sqrt_d_model"})
 train = TrainSpec.model_validate({"width_transfer": {"base_width": 32}})
 
 
@@ -113,41 +113,40 @@ def refused(check, *arguments):
     return []
 
 
-print(json.dumps([*refusals(model, train), *refused(check_lora, model, LoraSpec()),
-                  *refused(check_specs, model, model)]))
+def all_refusals(norm):
+    edits = {"d_model": 32, "n_layers": 1, "block.mixer.head_dim": 8, "block.norm": norm}
+    model = zoo.load("small", **edits, embedding_scale="sqrt_d_model")
+    return [*refusals(model, train), *refused(check_lora, model, LoraSpec()), *refused(check_specs, model, model)]
+
+
+print(json.dumps({norm: all_refusals(norm) for norm in (Path(path).stem for path in sys.argv[1:])}))
 """
 
 
-def refusals_of(norm: str, folder: Path) -> list[str]:
-    """Reasons that width transfer, LoRA and growth by width give for a model with the plug-in, in a new process."""
-    path = folder / "meannorm.py"
-    path.write_text(norm, encoding="utf-8")
+def test_a_plugin_is_refused_by_operations_that_ask_unless_it_declares_them_and_told_why(tmp_path: Path) -> None:
+    """One without `supports` builds, and a study with it trains (below)."""
+    silent = NORM.replace("    supports: ClassVar[Operations] = EVERY_OPERATION\n", "")
+    assert silent != NORM
+    paths = {"silent": silent.replace('"meannorm"', '"silent"'), "meannorm": NORM}
+    for name, text in paths.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", OPERATIONS, str(path)],
-        cwd=folder,
+        [sys.executable, "-c", OPERATIONS, *(f"{name}.py" for name in paths)],
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,
     )
-    found: list[str] = json.loads(done.stdout)
-    return found
-
-
-def test_a_plugin_without_supports_is_refused_by_operations_that_ask_and_told_why(tmp_path: Path) -> None:
-    """It builds, and a study with it trains (below)."""
-    silent = NORM.replace("    supports: ClassVar[Operations] = EVERY_OPERATION\n", "")
-    assert silent != NORM
-    assert refusals_of(silent, tmp_path) == [
-        "does not support the norm meannorm, which declares no `supports`",
-        "train.lora: does not support the norm meannorm, which declares no `supports`: FLOPs of training with adapters "
-        "are not counted for it",
-        "block.norm: growth: width cannot widen meannorm, which declares no `supports`",
-    ]
-
-
-def test_a_plugin_that_declares_what_it_supports_is_not_refused(tmp_path: Path) -> None:
-    assert refusals_of(NORM, tmp_path) == []
+    assert json.loads(done.stdout) == {
+        "silent": [
+            "does not support the norm silent, which declares no `supports`",
+            "train.lora: does not support the norm silent, which declares no `supports`: FLOPs of training with "
+            "adapters are not counted for it",
+            "block.norm: growth: width cannot widen silent, which declares no `supports`",
+        ],
+        "meannorm": [],
+    }
 
 
 def test_a_name_that_is_taken_is_refused(plugged: Path, monkeypatch: pytest.MonkeyPatch) -> None:

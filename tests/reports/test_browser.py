@@ -43,7 +43,9 @@ def hostile_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("width", [390, 1280, pytest.param(2560, marks=pytest.mark.slow)])
-def test_every_figure_is_drawn_and_nothing_overflows(browser: playwright.Browser, report: Path, width: int) -> None:
+def test_every_figure_is_drawn_nothing_overflows_or_is_uploaded(
+    browser: playwright.Browser, report: Path, width: int
+) -> None:
     found = visit(browser, report, width)
     for drawn in found.page.evaluate(DRAWN):
         assert drawn["marks"] > 0, drawn
@@ -51,6 +53,9 @@ def test_every_figure_is_drawn_and_nothing_overflows(browser: playwright.Browser
     assert len(found.page.evaluate(DRAWN)) == 7
     assert found.page.evaluate("document.documentElement.scrollWidth") <= width
     assert found.page.evaluate(f"{WIDE} e.getBoundingClientRect().right > innerWidth + 1).length") == 0
+    titles = found.page.eval_on_selector_all(".modebar-btn", "all => all.map(e => e.dataset.title.toLowerCase())")
+    assert any("png" in title for title in titles)
+    assert not any(word in title for title in titles for word in ("cloud", "plotly", "studio", "share", "upload"))
     costs = found.page.locator("[data-figure=trade-off] select").first
     for option in costs.locator("option").all():
         costs.select_option(option.get_attribute("value"))
@@ -108,14 +113,6 @@ def test_inline_scripts_that_are_not_ours_do_not_run(browser: playwright.Browser
     found = visit(browser, spoiled)
     assert found.page.evaluate("window.injected") is None
     assert "Content Security Policy" in found.messages[0]
-    found.page.close()
-
-
-def test_the_toolbar_offers_no_upload(browser: playwright.Browser, report: Path) -> None:
-    found = visit(browser, report)
-    titles = found.page.eval_on_selector_all(".modebar-btn", "all => all.map(e => e.dataset.title.toLowerCase())")
-    assert any("png" in title for title in titles)
-    assert not any(word in title for title in titles for word in ("cloud", "plotly", "studio", "share", "upload"))
     found.page.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import reports
 from reports.page.summarising import summarise_study
-from tests.reports.browsing import no_chromium, visit, wait_until
+from tests.reports.browsing import Visit, no_chromium, visit, wait_until
 from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
 from tests.reports.searching import write_search
 
@@ -42,17 +43,22 @@ def report(folder: Path) -> Path:
     return reports.render(folder)
 
 
+@pytest.fixture(scope="module")
+def opened(browser: Any, report: Path) -> Iterator[Visit]:
+    """The report in one window, as it takes seconds to draw, for tests of different parts of it."""
+    found = visit(browser, report)
+    yield found
+    found.page.close()
+
+
 def choose(page: Any, figure: str, switch: str, text: str) -> None:
     page.locator(f".controls[data-figure={figure}] select[data-switch={switch}]").select_option(label=text)
     page.wait_for_timeout(40)
 
 
-def test_each_axis_can_be_switched_and_points_are_paired_ratios_and_differences(
-    browser: Any, folder: Path, report: Path
-) -> None:
+def test_each_axis_can_be_switched_and_points_are_paired_ratios_and_differences(opened: Visit, folder: Path) -> None:
     """Points equal those by hand: ratios are geometric means over the seeds that both have, differences those of the
     verdicts."""
-    found = visit(browser, report)
     runs = summarise_study(folder).runs.filter(status="finished")
     speeds = {arm: rows["tokens_per_second"].to_list() for (arm,), rows in runs.group_by("arm")}
     memory = {arm: rows["peak_memory_bytes"].to_list() for (arm,), rows in runs.group_by("arm")}
@@ -61,8 +67,8 @@ def test_each_axis_can_be_switched_and_points_are_paired_ratios_and_differences(
         ("peak memory in training", lambda arm, seed: memory[arm][seed] / memory["cheap"][seed]),
         ("FLOPs per token", lambda arm, seed: 4 / 6 if arm == "middle" else 1.0),
     ):
-        choose(found.page, "trade-off", "x", label)
-        points = {name: (x, y) for name, x, y, *_ in found.page.evaluate(POINTS)}
+        choose(opened.page, "trade-off", "x", label)
+        points = {name: (x, y) for name, x, y, *_ in opened.page.evaluate(POINTS)}
         assert points["cheap"] == (1, 0)
         for arm, seeds, difference in (("good", 2, -0.205), ("middle", 2, -0.105), ("bad", 1, 0.10)):
             expected = math.prod(ratio(arm, seed) for seed in range(seeds)) ** (1 / seeds)
@@ -73,16 +79,15 @@ def test_each_axis_can_be_switched_and_points_are_paired_ratios_and_differences(
             else:
                 assert x == pytest.approx(expected, rel=1e-5)
         title = "document.getElementById('trade-off').layout.xaxis.title.text"
-        assert found.page.evaluate(title) == f"{label}<br>relative to cheap · better ←"
-    choose(found.page, "trade-off", "y", "difference in heldout_pairs: acc")
-    assert {name for name, _, y, *_ in found.page.evaluate(POINTS) if y is not None} == {
+        assert opened.page.evaluate(title) == f"{label}<br>relative to cheap · better ←"
+    choose(opened.page, "trade-off", "y", "difference in heldout_pairs: acc")
+    assert {name for name, _, y, *_ in opened.page.evaluate(POINTS) if y is not None} == {
         "cheap",
         "good",
         "middle",
         "bad",
     }
-    assert found.messages == []
-    found.page.close()
+    assert opened.messages == []
 
 
 def test_an_arm_that_another_surely_beats_is_drawn_open(browser: Any, tmp_path: Path) -> None:
@@ -154,49 +159,56 @@ def test_all_studies_are_in_one_plane_and_the_address_keeps_what_is_chosen(brows
     page.close()
 
 
-def test_losses_can_be_drawn_against_tokens_flops_and_seconds(browser: Any, report: Path) -> None:
-    found = visit(browser, report)
+def test_losses_can_be_drawn_against_tokens_flops_and_seconds(opened: Visit) -> None:
     last = "document.getElementById('losses').data.filter(t => t.showlegend).map(t => t.x.at(-1))"
     per_step = {"training step": [1, 1, 1], "training tokens": [2048] * 3, "training time (s)": [0.5] * 3}
     per_step["training FLOPs"] = [2048 * flops for flops in (6e6, 6e6, 4e6)]
     for title, factors in per_step.items():
-        choose(found.page, "losses", "against", title)
-        assert found.page.evaluate(last)[:3] == pytest.approx([20 * factor for factor in factors], rel=1e-5)
+        choose(opened.page, "losses", "against", title)
+        assert opened.page.evaluate(last)[:3] == pytest.approx([20 * factor for factor in factors], rel=1e-5)
     raw = "document.getElementById('losses').data.filter(t => Array.isArray(t.meta)).map(t => t.visible ?? true)"
-    choose(found.page, "losses", "shown", "averages of 5 %")
-    assert not any(found.page.evaluate(raw))
-    choose(found.page, "losses", "shown", "raw")
-    assert all(found.page.evaluate(raw))
+    choose(opened.page, "losses", "shown", "averages of 5 %")
+    assert not any(opened.page.evaluate(raw))
+    choose(opened.page, "losses", "shown", "raw")
+    assert all(opened.page.evaluate(raw))
     own = "t.mode === 'markers' && !t.hovertemplate.includes('test part')"
     marks = f"document.getElementById('losses').data.filter(t => {own})"
-    assert sorted(found.page.evaluate(f"{marks}.map(t => [t.marker.symbol, t.y.length])")) == [
+    assert sorted(opened.page.evaluate(f"{marks}.map(t => [t.marker.symbol, t.y.length])")) == [
         ["triangle-down-open", 2],
         ["x", 1],
     ]
-    assert found.messages == []
-    found.page.close()
+    assert opened.messages == []
 
 
-def test_a_chosen_arm_stands_out_in_every_figure(browser: Any, report: Path) -> None:
-    found = visit(browser, report)
+def test_a_chosen_arm_stands_out_in_every_figure(opened: Visit) -> None:
     opacities = """([...document.querySelectorAll('.drawing')].flatMap(div => div.data
         .filter(t => t.legendgroup).map(t => [t.legendgroup, t.opacity ?? 1])))"""
-    before = found.page.evaluate(opacities)
-    found.page.check("#arms input[data-arm=good]")
-    wait_until(found.page, f"{opacities}.filter(([arm, o]) => arm !== 'good' && o > 0.1001).length === 0")
-    after = found.page.evaluate(opacities)
+    before = opened.page.evaluate(opacities)
+    opened.page.check("#arms input[data-arm=good]")
+    wait_until(opened.page, f"{opacities}.filter(([arm, o]) => arm !== 'good' && o > 0.1001).length === 0")
+    after = opened.page.evaluate(opacities)
     assert [pair for pair in after if pair[0] == "good"] == [pair for pair in before if pair[0] == "good"]
-    assert found.page.locator("tr.chosen").count() >= 3
-    found.page.locator("#losses .legendtoggle").nth(1).click()  # the legend takes it back
-    wait_until(found.page, "document.querySelectorAll('#arms input:checked').length === 0")
-    wait_until(found.page, f"JSON.stringify({opacities}) === JSON.stringify({before})".replace("'", '"'))
-    assert found.messages == []
-    found.page.close()
+    assert opened.page.locator("tr.chosen").count() >= 3
+    opened.page.locator("#losses .legendtoggle").nth(1).click()  # the legend takes it back
+    wait_until(opened.page, "document.querySelectorAll('#arms input:checked').length === 0")
+    wait_until(opened.page, f"JSON.stringify({opacities}) === JSON.stringify({before})".replace("'", '"'))
+    assert opened.messages == []
 
 
-def test_runs_are_sorted_filtered_and_downloaded(browser: Any, report: Path, folder: Path) -> None:
-    found = visit(browser, report)
-    page = found.page
+def test_a_run_has_an_address_of_its_own(opened: Visit) -> None:
+    opened.page.locator(".runs tbody a[href='#run-01ab00']").focus()
+    opened.page.keyboard.press("Enter")
+    wait_until(opened.page, "document.querySelector('#run-drawing .main-svg') !== null")
+    assert opened.page.text_content("#run-title") == "good, seed 0"
+    assert opened.page.evaluate("location.hash") == "#run-01ab00"
+    assert opened.page.evaluate("document.getElementById('run-drawing').data[0].x.length") == 20
+    opened.page.keyboard.press("Escape")
+    wait_until(opened.page, "location.hash === ''")
+    assert opened.messages == []
+
+
+def test_runs_are_sorted_filtered_and_downloaded(opened: Visit, folder: Path) -> None:
+    page = opened.page
     page.locator(".runs thead button", has_text="tokens/s").click()
     speeds = page.eval_on_selector_all(
         ".runs tbody tr", "rows => rows.map(r => Number(r.cells[9].textContent.replaceAll(',', '')))"
@@ -213,22 +225,7 @@ def test_runs_are_sorted_filtered_and_downloaded(browser: Any, report: Path, fol
     expected = summarise_study(folder).runs.filter(arm="good")
     assert sorted(row["loss"] for row in rows) == sorted(str(round(loss, 7)) for loss in expected["loss"])
     assert {row["digest"] for row in rows} == set(expected["digest"])
-    assert found.messages == []
-    page.close()
-
-
-def test_a_run_has_an_address_of_its_own(browser: Any, report: Path) -> None:
-    found = visit(browser, report)
-    found.page.locator(".runs tbody a").nth(2).focus()
-    found.page.keyboard.press("Enter")
-    wait_until(found.page, "document.querySelector('#run-drawing .main-svg') !== null")
-    assert found.page.text_content("#run-title") == "good, seed 0"
-    assert found.page.evaluate("location.hash") == "#run-01ab00"
-    assert found.page.evaluate("document.getElementById('run-drawing').data[0].x.length") == 20
-    found.page.keyboard.press("Escape")
-    wait_until(found.page, "location.hash === ''")
-    assert found.messages == []
-    found.page.close()
+    assert opened.messages == []
 
 
 def test_a_formula_in_a_name_is_text_in_a_spreadsheet(browser: Any, tmp_path: Path) -> None:

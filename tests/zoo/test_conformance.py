@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections import Counter
@@ -14,13 +15,14 @@ import pytest
 import torch
 
 import zoo
+from tests.many import assert_all
 from tests.zoo.worked_out import legal_pairs, rows_and_opening
 from zoo.conformance import checks
 from zoo.conformance.checking import conforms, notes_on
 from zoo.conformance.checks import CHECKS, KINDS
 from zoo.conformance.combinations import choices, covering, paired, random_model, random_tokens
 from zoo.conformance.flops import flops
-from zoo.conformance.matrix import AxisOption, combine
+from zoo.conformance.matrix import combine
 from zoo.conformance.subject import LENGTH, CheckSubject, ConformanceError
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
@@ -55,22 +57,16 @@ def digest(number: int) -> str:
     return SPECS[number].digest[:6]
 
 
-def with_new_choices() -> Iterator[int]:
-    """The specs that are the first to have some choice."""
-    met: set[AxisOption] = set()
-    for number in OPENING:
-        if not met.issuperset(ROWS[number].values()):
-            met.update(ROWS[number].values())
-            yield number
+def with_all_choices() -> Iterator[int]:
+    """Few specs that have every choice among them: greedily, always that with most choices that none has yet."""
+    left = set(itertools.chain(*choices().values()))
+    while left:
+        number = max(OPENING, key=lambda number: len(left.intersection(ROWS[number].values())))
+        left.difference_update(ROWS[number].values())
+        yield number
 
 
-THOROUGH = frozenset(with_new_choices())
-
-
-@pytest.fixture(scope="module", params=OPENING, ids=digest)
-def subject(request: pytest.FixtureRequest) -> CheckSubject:
-    """Module-scoped subject of a spec, so that pytest runs all tests of a spec in a row."""
-    return CheckSubject(SPECS[request.param], request.param in THOROUGH)
+THOROUGH = frozenset(with_all_choices())
 
 
 def test_four_in_five_pairs_meet_by_default_and_the_others_in_the_slow_suite() -> None:
@@ -88,15 +84,12 @@ def test_four_in_five_pairs_meet_by_default_and_the_others_in_the_slow_suite() -
 EVERYWHERE = [check for check in CHECKS if check is not checks.kinds_of_cache]
 
 
-@pytest.mark.parametrize("check", [pytest.param(check, id=check.__name__) for check in EVERYWHERE])
-def test_a_model_conforms(subject: CheckSubject, check: Callable[[CheckSubject], None]) -> None:
-    check(subject)
-
-
-@pytest.mark.parametrize("subject", sorted(THOROUGH), ids=digest, indirect=True)
-def test_a_kind_of_cache_keeps_what_it_says(subject: CheckSubject) -> None:
-    """One kind for each of these specs, all of them in the slow suite."""
-    checks.kind_of_cache(subject, some_kind(subject.spec))
+@pytest.mark.parametrize("number", OPENING, ids=digest)
+def test_a_model_conforms(number: int) -> None:
+    """With one kind of cache if it is tried thoroughly; the slow suite tries all of them."""
+    subject = CheckSubject(SPECS[number], number in THOROUGH)
+    kind = functools.partial(checks.kind_of_cache, kind=some_kind(subject.spec))
+    assert_all(lambda check: check(subject), [*EVERYWHERE, *([kind] if subject.thorough else [])])
 
 
 def some_kind(spec: zoo.ModelSpec) -> dict[str, object]:
@@ -104,13 +97,10 @@ def some_kind(spec: zoo.ModelSpec) -> dict[str, object]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", OTHERS)
-def test_a_model_of_the_other_rows_conforms(number: int) -> None:
-    """All checks run in one test, since even tests that are not run take time to collect."""
-    subject = CheckSubject(spec_of(number), thorough=True)
-    for check in EVERYWHERE:
-        check(subject)
-    checks.kind_of_cache(subject, some_kind(subject.spec))
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_models_of_the_other_rows_conform(part: int) -> None:
+    assert_all(lambda number: conforms(spec_of(number)), OTHERS[part::PARTS])
 
 
 @pytest.mark.slow

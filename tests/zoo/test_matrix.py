@@ -171,7 +171,8 @@ def test_edits_of_a_row_are_applied_whatever_their_order() -> None:
     assert matrix.combine((window, mla)).block.mixer.window == 5
 
 
-def test_the_document_says_what_the_pairs_say() -> None:
+def test_the_document_says_what_the_pairs_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix, "pairs", matrix_pairs)
     document = matrix.document()
     told = {(a, b, c, d): reason for reason, rows in document["conflicts"].items() for a, b, c, d in rows}
     of_pairs = {place: reason for place, reason in told.items() if place[2] != "cache"}

@@ -99,7 +99,7 @@ def test_a_shrunk_preset_learns(name: str) -> None:
     """16 steps on one batch: the loss falls. T5's, whose logits are scaled by 1/√D, falls slowest."""
     spec = presets.shrunk(name)
     model, tokens, given = zoo.build(spec).train(), random_tokens(spec, 2, 17), given_to(spec, 2, 16)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=True)
     losses = []
     torch.manual_seed(0)
     for _ in range(16):

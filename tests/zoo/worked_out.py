@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import tempfile
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,18 +33,30 @@ def legal_pairs() -> frozenset[frozenset[AxisOption]]:
 @cache
 def matrix_pairs() -> list[tuple[AxisOption, AxisOption, str | None]]:
     """`matrix.pairs()`."""
-    found = _once("pairs", lambda: [[*_names((a, b)), reason] for a, b, reason in matrix.pairs()])
-    return [(*_options((a, b)), reason) for a, b, reason in found]
+    return [(*_options((a, b)), reason) for a, b, reason in _covering()["pairs"]]
 
 
 @cache
 def _covering() -> dict[str, Any]:
-    def make() -> dict[str, Any]:
-        pairs = [_names(pair) for pair in legal(2, tuple(choices()))]  # of which `covering` is made
-        return {"rows": [_names(row.values()) for row in covering()], "opening": opening(), "legal": pairs}
-
-    found: dict[str, Any] = _once("covering", make)
+    """JSON that one process of a test run makes, and the others read."""
+    test_run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if test_run is None:
+        return _make()
+    shared = Path(tempfile.gettempdir()) / f"covering-{test_run}.json"
+    with FileLock(f"{shared}.lock"):
+        if not shared.exists():
+            shared.write_text(json.dumps(_make()), encoding="utf-8")
+    found: dict[str, Any] = json.loads(shared.read_text(encoding="utf-8"))
     return found
+
+
+def _make() -> dict[str, Any]:
+    return {
+        "rows": [_names(row.values()) for row in covering()],
+        "opening": opening(),
+        "legal": [_names(pair) for pair in legal(2, tuple(choices()))],
+        "pairs": [[*_names((a, b)), reason] for a, b, reason in matrix.pairs()],
+    }
 
 
 def _names(options: Any) -> list[str]:
@@ -63,15 +74,3 @@ def _named() -> dict[str, AxisOption]:
     named = {str(option): option for option in every}
     assert len(named) == len(every)
     return named
-
-
-def _once(what: str, make: Callable[[], Any]) -> Any:
-    """JSON that one process of a test run makes, and the others read."""
-    test_run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-    if test_run is None:
-        return make()
-    shared = Path(tempfile.gettempdir()) / f"{what}-{test_run}.json"
-    with FileLock(f"{shared}.lock"):
-        if not shared.exists():
-            shared.write_text(json.dumps(make()), encoding="utf-8")
-    return json.loads(shared.read_text(encoding="utf-8"))

@@ -35,7 +35,7 @@ def legal(strength: int, axes: tuple[str, ...]) -> frozenset[Met]:
         frozenset(chosen)
         for some in itertools.combinations(axes, strength)
         for chosen in itertools.product(*(choices()[axis] for axis in some))
-        if _conflict(frozenset(chosen)) is None
+        if matrix.conflict(*chosen) is None
     )
 
 
@@ -108,18 +108,15 @@ class _Unmet:
 
     def meet(self, row: Collection[AxisOption]) -> None:
         options = set(row)
-        for some in self._all_but_one(row):
+        for some in map(frozenset, itertools.combinations(row, self._fewer)):
             for option in self._lacks[some] & options:
                 self.left.pop(some | {option}, None)
             self._lacks[some] -= options
 
-    def gains(self, row: Collection[AxisOption], candidates: Collection[AxisOption]) -> Counter[AxisOption]:
-        """Number of unmet sets that each candidate would complete; all candidates are on one other axis."""
-        options = set(candidates)
-        return Counter(itertools.chain.from_iterable(self._lacks[some] & options for some in self._all_but_one(row)))
-
-    def _all_but_one(self, row: Collection[AxisOption]) -> Iterator[Met]:
-        return map(frozenset, itertools.combinations(row, self._fewer))
+    def gains(self, row: Collection[AxisOption], candidates: Iterable[AxisOption]) -> dict[AxisOption, int]:
+        """Number of unmet sets that each candidate would complete, times `strength` − 1: each set is met as often."""
+        options, fewest = set(row), [frozenset(some) for some in itertools.combinations(row, self._fewer - 1)]
+        return {each: sum(len(self._lacks[some | {each}] & options) for some in fewest) for each in candidates}
 
 
 def _thin(rows: list[dict[str, AxisOption]], strength: int) -> None:
@@ -169,17 +166,7 @@ def _in_pairs(row: Collection[AxisOption], option: AxisOption) -> bool:
 @functools.cache
 def _partners(option: AxisOption) -> frozenset[AxisOption]:
     others = itertools.chain(*(of for axis, of in choices().items() if axis != option.axis))
-    return frozenset(other for other in others if _conflict(frozenset((option, other))) is None)
-
-
-@functools.cache
-def _conflict(chosen: Met) -> str | None:
-    return _conflict_of(frozenset(option for option in chosen if option.edits))
-
-
-@functools.cache
-def _conflict_of(chosen: Met) -> str | None:
-    return matrix.conflict(*chosen)
+    return frozenset(other for other in others if matrix.conflict(option, other) is None)
 
 
 def _as_a_whole(row: Collection[AxisOption], option: AxisOption) -> bool:

@@ -94,7 +94,12 @@ def combine(chosen: Iterable[AxisOption]) -> ModelSpec:
 
 
 def conflict(*chosen: AxisOption) -> str | None:
-    """Reason why choices cannot be combined; None if they can."""
+    """Reason why choices cannot be combined; None if they can. Cached: covering arrays ask for it repeatedly."""
+    return _conflict(frozenset(option for option in chosen if option.edits))
+
+
+@cache
+def _conflict(chosen: frozenset[AxisOption]) -> str | None:
     try:
         combine(chosen)
     except SpecError as error:

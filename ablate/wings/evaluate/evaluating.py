@@ -146,7 +146,7 @@ def asked(settings: Mapping[str, object], model: ModelSpec, corpus: SyntheticCor
     except EvaluationError as error:
         raise _argument_error(error.path, error.reason) from error
     except ValidationError as error:
-        path, reason, _ = next(complaints(error, wanted, EvalSpec.model_json_schema()))
+        path, reason, _ = next(complaints(error, wanted, EvalSpec))
         raise _argument_error(".".join(path), reason) from error
 
 

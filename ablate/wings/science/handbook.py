@@ -39,7 +39,7 @@ def _entry(name: str, path: Path, document: YamlDocument) -> HandbookClaim:
     try:
         return HandbookClaim.model_validate(data)
     except ValidationError as error:
-        found = complaints(error, data, HandbookClaim.model_json_schema())
+        found = complaints(error, data, HandbookClaim)
         at = document.keys[(name,)]
         raise StudyError(
             Problem(document.values.get((name, *keys), at), ".".join((name, *keys)), reason, kind)
