@@ -11,11 +11,10 @@ import pytest
 import reports
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.curves import CurvePoint
-from reports.page.figures import Figure
-from reports.page.sections import galleries
+from reports.page.figures.base import Figure
+from reports.page.sections import galleries, summarise_study
 from reports.page.sections._probe_figures import SHOWN, WORDS, ProbeCurves
 from reports.page.sections.stability import Stability
-from reports.page.summarising import summarise_study
 from store import Store
 from store.documents import ProbeRecord
 from tests.reports.factory import HOSTILE, PROBE_LAYERS, SEEN, Arm, StudyOf, probe_value, shown

@@ -118,22 +118,19 @@ def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str
             for seed, loss in enumerate(trial.losses, start=1):
                 text = "diverged" if loss is None else words.signed(loss, 4).lstrip("+")
                 rows.append((each.arm, *map(str, trial.settings.values()), str(seed), text))
+    note = "Lines: expected loss near the best rate. Filled: the chosen rate, with the 95 % interval of the best rate."
+    if coarse:
+        note = "These runs only narrow the range: the best learning rate depends on the length."
+    elif any(len(each.found.chosen) > 1 for each, _ in shown):
+        note = "Lines: best over the other settings. Filled: the chosen value."
     return Figure(
         key="-".join(filter(None, ("tuning", path.replace(".", "-"), size, "first" * coarse))),
         title=title + (f" at size {size}" if size else ""),
-        note=f"Loss after tuning runs at {length}, on separate seeds (open points). {_note(shown, coarse)}",
+        note=f"Loss after tuning runs at {length}, on separate seeds (open points). {note}",
         alt="; ".join(f"{each.arm}: {each.found.chosen[path]}" for each, _ in shown),
         drawing=figure,
         table=frame_table(("arm", *found[0].found.chosen, "seed", f"loss ({unit})"), rows),
     )
-
-
-def _note(shown: Sequence[tuple[ArmTuning, StudyPass]], coarse: bool) -> str:
-    if coarse:
-        return "These runs only narrow the range: the best learning rate depends on the length."
-    if any(len(each.found.chosen) > 1 for each, _ in shown):
-        return "Lines: best over the other settings. Filled: the chosen value."
-    return "Lines: expected loss near the best rate. Filled: the chosen rate, with the 95 % interval of the best rate."
 
 
 def _draw(figure: Drawing, tuning: ArmTuning, at: StudyPass, path: str, look: ArmStyle) -> None:

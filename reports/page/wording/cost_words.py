@@ -91,7 +91,7 @@ def speed_change(ratio: Estimate | None, what: str = "") -> str:
     change, speed = 100 * (ratio.mean - 1), f"{what} speed".strip()
     if abs(change) < 0.1:
         return f"{SAME} {speed}"
-    if _is_noise(ratio):
+    if not ratio.excludes(1):
         return f"{NO_CHANGE} {speed}"
     return f"{what} {_percent(change)} {'faster' if change > 0 else 'slower'}".strip()
 
@@ -101,7 +101,7 @@ def change_of(cost: str, ratio: Estimate) -> str:
     what, is_time, where = cost.partition(TIME)
     if is_time:
         return speed_change(ratio.inverse(), what) + where
-    if _is_noise(ratio) or (cost.startswith("peak memory") and abs(ratio.mean - 1) < SAME_MEMORY):
+    if not ratio.excludes(1) or (cost.startswith("peak memory") and abs(ratio.mean - 1) < SAME_MEMORY):
         return f"{NO_CHANGE} {cost}"
     factor, word = (ratio.mean, "larger") if ratio.mean > 1 else (1 / ratio.mean, "smaller")
     if factor >= FACTORS:
@@ -116,7 +116,7 @@ def memory_change(ratio: Estimate | None) -> str:
         return ""
     if abs(ratio.mean - 1) < SAME_MEMORY:
         return f"{SAME} peak memory"
-    if _is_noise(ratio):
+    if not ratio.excludes(1):
         return f"{NO_CHANGE} peak memory"
     change = 100 * (ratio.mean - 1)
     return f"{_percent(change)} {'more' if change > 0 else 'less'} peak memory"
@@ -124,11 +124,6 @@ def memory_change(ratio: Estimate | None) -> str:
 
 def _percent(change: float) -> str:
     return f"{abs(change):.{0 if abs(change) >= 2 else 1}f} %"
-
-
-def _is_noise(ratio: Estimate) -> bool:
-    """Whether a ratio's interval contains 1. Declared costs are exact."""
-    return not ratio.excludes(1)
 
 
 def bytes_change(ratio: float | None, context: int | None = None) -> str:
