@@ -20,6 +20,7 @@ from reports.judge.reading.collect import collected
 from reports.judge.reading.documents import StudyDocuments
 from reports.page.figures.base import Figure
 from reports.page.figures.drawing import ArmStyle, looks
+from store import Store
 from store.extensions import added_to
 
 PACKAGES = ("reports.page.sections", "reports.page.evaluations")
@@ -69,12 +70,13 @@ def sections() -> dict[str, type[Section]]:
     return {section.name(): section for section in sorted(found, key=lambda section: (section.place, section.name()))}
 
 
-def summarise_study(study_dir: Path | str) -> StudySummary:
+def summarise_study(study_dir: Path | str, store: Store | None = None) -> StudySummary:
     """Intervals, paired differences and verdicts of the study in a store's folder, and the findings of every section.
+    store: if given, results that it has read are not read again.
 
     Raises ReportError if there is no study, or the runs must not be compared.
     """
-    return summarise_documents(StudyDocuments.of(study_dir))
+    return summarise_documents(StudyDocuments.of(study_dir, store))
 
 
 def summarise_documents(documents: StudyDocuments) -> StudySummary:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from reports.judge.findings.noise import StudyNoise, TunedChoice, study_noise
+from reports.judge.findings.noise import TunedChoice, study_noise
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.page.figures.base import Figure, short
@@ -83,19 +83,12 @@ class Tuning(Section):
 
 def tunings_of(data: Collected) -> tuple[ArmTuning, ...]:
     """Tunings of the study, or of every rung of its ladder."""
-    if not data.study.ladder:
-        tuning = data.study.tuning
-        return _tunings(tuning, study_noise(tuning, data.runs), None) if tuning else ()
-    runs = data.rungs
-    return tuple(
-        each
-        for rung in data.study.ladder
-        for each in _tunings(rung.tuning, study_noise(rung.tuning, runs.filter(rung=rung.name)), rung.name)
-    )
-
-
-def _tunings(found: Sequence[StudyTuning], noise: StudyNoise, size: str | None) -> tuple[ArmTuning, ...]:
-    return tuple(ArmTuning(size, each, noise.choices.get(each.arm)) for each in found)
+    sizes = [(rung.name, rung.tuning, data.rungs.filter(rung=rung.name)) for rung in data.study.ladder]
+    found = []
+    for size, tuning, runs in sizes or [(None, data.study.tuning, data.runs)]:
+        choices = study_noise(tuning, runs).choices if tuning else {}
+        found += [ArmTuning(size, each, choices.get(each.arm)) for each in tuning]
+    return tuple(found)
 
 
 def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str, ArmStyle], *, coarse: bool) -> Figure:

@@ -29,8 +29,8 @@ FACTORS = 1.5
 def costs(found: ArmCosts) -> str:
     """`training 3 % slower, 2× smaller KV cache, no measurable change in decoding speed or peak memory`, as far as
     known. Equal costs are omitted."""
-    changes = _changes(found)
-    return ", ".join(filter(None, [*_clear(changes), _joined(changes, NO_CHANGE, " or"), unknown_speed(found)]))
+    unsure = _joined(_changes(found), NO_CHANGE, " or")
+    return ", ".join(filter(None, [*sure_changes(found), unsure, unknown_speed(found)]))
 
 
 def clear_costs(found: ArmCosts) -> str:
@@ -71,17 +71,13 @@ def sure_costs(found: ArmCosts) -> str:
 
 def sure_changes(found: ArmCosts) -> list[str]:
     """The clear changes, one by one."""
-    return _clear(_changes(found))
+    return [said for said in _changes(found) if not said.startswith((NO_CHANGE, SAME))]
 
 
 def _changes(found: ArmCosts) -> list[str]:
     speeds = {"training": found.training, "decoding": found.decoding}
     changes = [speed_change(ratio, what) for what, ratio in speeds.items()]
     return list(filter(None, [*changes, memory_change(found.memory), bytes_change(found.kv_ratio, found.kv_context)]))
-
-
-def _clear(changes: Iterable[str]) -> list[str]:
-    return [said for said in changes if not said.startswith((NO_CHANGE, SAME))]
 
 
 def speed_change(ratio: Estimate | None, what: str = "") -> str:
