@@ -146,11 +146,11 @@ def _differences(passages: pl.DataFrame, baseline: str) -> Iterator[TokenDiffere
         for row, place in (divmod(place, width) for place in (*order[:CONTEXTS], *order[-CONTEXTS:])):
             before = "".join(pieces[row][max(0, place - BEFORE) : place])
             spots.append(Excerpt(before, pieces[row][place], float(difference[row, place])))
-        passages = (zip(pieces[place], difference[place].tolist(), strict=True) for place in shown)
+        texts = (zip(pieces[place], difference[place].tolist(), strict=True) for place in shown)
         yield TokenDifferences(
             arm=arm,
             seeds=seeds,
-            passages=tuple(map(tuple, passages)),
+            passages=tuple(map(tuple, texts)),
             parts=tuple(_parts(pieces, difference)),
             best=tuple(spot for spot in spots[:CONTEXTS] if spot.difference < 0),
             worst=tuple(spot for spot in spots[CONTEXTS:][::-1] if spot.difference > 0),

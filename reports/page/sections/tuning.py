@@ -83,9 +83,10 @@ class Tuning(Section):
 
 def tunings_of(data: Collected) -> tuple[ArmTuning, ...]:
     """Tunings of the study, or of every rung of its ladder."""
-    sizes = [(rung.name, rung.tuning, data.rungs.filter(rung=rung.name)) for rung in data.study.ladder]
-    found = []
-    for size, tuning, runs in sizes or [(None, data.study.tuning, data.runs)]:
+    study, found = data.study, list[ArmTuning]()
+    sizes: list[tuple[str | None, tuple[StudyTuning, ...]]] = [(rung.name, rung.tuning) for rung in study.ladder]
+    for size, tuning in sizes or [(None, study.tuning)]:
+        runs = data.runs if size is None else data.rungs.filter(rung=size)
         choices = study_noise(tuning, runs).choices if tuning else {}
         found += [ArmTuning(size, each, choices.get(each.arm)) for each in tuning]
     return tuple(found)
