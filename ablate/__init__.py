@@ -16,22 +16,16 @@ from ablate import wings as _wings
 from ablate.names import warn_of_clashes
 
 if TYPE_CHECKING:
-    from ablate.api.browsing import Runs
-    from ablate.api.browsing import open_store as open
-    from ablate.api.evaluating import Scores, evaluate
-    from ablate.api.logs import logs
     from ablate.api.planning import plan
-    from ablate.api.preparing import prepare
-    from ablate.api.reporting import Exported, export_report, report
+    from ablate.api.reporting import report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
-    from ablate.api.starting import new
-    from ablate.api.study_plan import StudyPlan
     from ablate.checkpoints import CheckpointError
     from ablate.plugins import plug_in
     from ablate.running.engines import EngineError
     from ablate.running.rehearsing import CalibrationError
     from ablate.running.stages import Failure
+    from ablate.running.study_plan import StudyPlan
     from ablate.study.complaints import Problem, StudyError
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
@@ -48,6 +42,9 @@ if TYPE_CHECKING:
     from ablate.wings.archive.merging import merge as merge
     from ablate.wings.archive.packing import Packed as Packed
     from ablate.wings.archive.packing import pack as pack
+    from ablate.wings.browse.browsing import Runs as Runs
+    from ablate.wings.browse.browsing import open as open
+    from ablate.wings.browse.logs import logs as logs
     from ablate.wings.campaign.judging import Judgement as Judgement
     from ablate.wings.campaign.judging import judge as judge
     from ablate.wings.compare.comparing import LossComparison as LossComparison
@@ -55,6 +52,8 @@ if TYPE_CHECKING:
     from ablate.wings.compare.comparison_page import write_comparison as write_comparison
     from ablate.wings.compare.pooling import StoresCompared as StoresCompared
     from ablate.wings.compare.pooling import compare_stores as compare_stores
+    from ablate.wings.evaluate.evaluating import Scores as Scores
+    from ablate.wings.evaluate.evaluating import evaluate as evaluate
     from ablate.wings.exchange.exporting import export as export
     from ablate.wings.exchange.importing import Imported as Imported
     from ablate.wings.exchange.importing import import_model as import_model
@@ -69,6 +68,10 @@ if TYPE_CHECKING:
     from ablate.wings.foretell.scaling import scale_up as scale_up
     from ablate.wings.generate.generating import Generated as Generated
     from ablate.wings.generate.generating import generate as generate
+    from ablate.wings.paper.exporting import Exported as Exported
+    from ablate.wings.paper.exporting import export_report as export_report
+    from ablate.wings.prepare.preparing import prepare as prepare
+    from ablate.wings.prepare.starting import new as new
     from ablate.wings.science.atlas import atlas as atlas
     from ablate.wings.science.claims import HandbookClaim as HandbookClaim
     from ablate.wings.science.claims import claims as claims
@@ -92,27 +95,18 @@ _HOME = {
     "CheckpointError": "ablate.checkpoints",
     "DataError": "store.errors",
     "EngineError": "ablate.running.engines",
-    "Exported": "ablate.api.reporting",
     "Failure": "ablate.running.stages",
     "Problem": "ablate.study.complaints",
     "ReportError": "reports.judge.errors",
-    "Runs": "ablate.api.browsing",
-    "Scores": "ablate.api.evaluating",
     "StoreError": "store",
     "Study": "ablate.study.study",
     "StudyError": "ablate.study.complaints",
-    "StudyPlan": "ablate.api.study_plan",
+    "StudyPlan": "ablate.running.study_plan",
     "StudyResult": "ablate.api.result",
     "Verdict": "ablate.api.result",
-    "evaluate": "ablate.api.evaluating",
-    "export_report": "ablate.api.reporting",
     "load_study": "ablate.study.reading",
-    "logs": "ablate.api.logs",
-    "new": "ablate.api.starting",
-    "open": "ablate.api.browsing:open_store",
     "plan": "ablate.api.planning",
     "plug_in": "ablate.plugins",
-    "prepare": "ablate.api.preparing",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
     "study_schema": "ablate.study.schema",
@@ -125,12 +119,9 @@ __all__ = [
     "CheckpointError",
     "DataError",
     "EngineError",
-    "Exported",
     "Failure",
     "Problem",
     "ReportError",
-    "Runs",
-    "Scores",
     "StoreError",
     "Study",
     "StudyError",
@@ -138,15 +129,9 @@ __all__ = [
     "StudyResult",
     "Verdict",
     "__version__",
-    "evaluate",
-    "export_report",
     "load_study",
-    "logs",
-    "new",
-    "open",
     "plan",
     "plug_in",
-    "prepare",
     "report",
     "run",
     "study_schema",
@@ -163,8 +148,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("ablate.machine.environment").project_version()
     if name not in _HOME:
         raise AttributeError(f"module 'ablate' has no attribute '{name}'")
-    module, _, attribute = _HOME[name].partition(":")
-    value = getattr(importlib.import_module(module), attribute or name)
+    value = getattr(importlib.import_module(_HOME[name]), name)
     if isinstance(value, FunctionType):
         from ablate.api.public import public  # noqa: PLC0415 (only functions need it)
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from reports.judge.findings.next_steps import next_steps, step_words
     from reports.judge.findings.study_summary import StudySummary
-    from reports.page.html.export import export_study
     from reports.page.html.page import record_look
     from reports.page.html.page import render_study as render
     from reports.page.html.ranking import render_cell as notebook_cell
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 # Lazy, so that `import reports` is cheap.
 _HOME = {
     "documents": "reports.page.wording.summary_json",
-    "export_study": "reports.page.html.export",
     "headline": "reports.page.wording.answers",
     "next_steps": "reports.judge.findings.next_steps",
     "notebook_cell": "reports.page.html.ranking:render_cell",
@@ -48,7 +46,6 @@ _HOME = {
 __all__ = [
     "contrasts",
     "documents",
-    "export_study",
     "figures_of",
     "headline",
     "next_steps",

@@ -4,13 +4,15 @@
 
 A line counts whatever it holds, as `wc -l` counts it. Tests are counted apart. A leaf is one variant, source, section
 or family in a file of its own, which nothing else names: a folder of leaves grows without making the rest harder to
-hold in mind.
+hold in mind. What leaves share is a leaf, too, unless the core imports it, or a leaf that every study begins with.
 """
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -26,11 +28,40 @@ LEAVES = (
 )
 
 
+BEGUN_WITH = (
+    "zoo/mixers/attention.py",
+    "zoo/ffns/gated.py",
+    "zoo/positions/rope.py",
+    "reports/page/sections/losses.py",
+)
+"""Leaves of the base model, and of every page."""
+FACE = "zoo/building_blocks.py"
+"""Names of the leaves' shared parts, for plug-ins; nothing imports it."""
+
+
 def kind_of(path: str) -> str:
-    """`wing`, `leaf` or `core`. Files whose names begin with `_` are shared by the leaves beside them."""
+    """`wing`, `leaf` or `core`."""
     if path.startswith(WINGS):
         return "wing"
-    return "leaf" if path.startswith(LEAVES) and not path.rpartition("/")[2].startswith("_") else "core"
+    return "leaf" if path == FACE or (path.startswith(LEAVES) and path not in shared_with_core()) else "core"
+
+
+@cache
+def shared_with_core() -> frozenset[str]:
+    """Files in folders of leaves that are no leaves: the registries, and what the core imports."""
+    paths = {path: _imported(path) for path, _ in files()}
+    found = {path for path in paths if path.startswith(LEAVES) and path.endswith("/__init__.py")}
+    known = {*found, *BEGUN_WITH, *(path for path in paths if not path.startswith((*WINGS, *LEAVES)) and path != FACE)}
+    while more := {each for path in known for each in paths[path] if "/_" in each and each.startswith(LEAVES)} - known:
+        found |= more
+        known |= more
+    return frozenset(found)
+
+
+def _imported(path: str) -> set[str]:
+    """Files of ours that a file imports names from."""
+    nodes = ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+    return {f"{node.module.replace('.', '/')}.py" for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
 
 
 def files() -> Iterator[tuple[str, int]]:

@@ -1,10 +1,10 @@
-"""Results, plans and summaries as flat polars frames: cells are numbers, text or lists of them."""
+"""Results and summaries as flat polars frames: cells are numbers, text or lists of them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import polars as pl
 
@@ -15,11 +15,6 @@ from reports.judge.reading.collect import RUNS
 from reports.judge.statistics.estimates import Estimate
 from reports.page.wording.summary_json import documents
 from store.result_columns import Schema
-
-if TYPE_CHECKING:
-    from ablate.planning.campaign import CampaignOutcome
-    from ablate.planning.memory import MemoryNeed
-    from evals.costs.machine import Speed
 
 INTERVALS = ("loss", "bits_per_byte", "accuracy", "excess", "peak_memory_bytes")
 """Means over seeds that have columns for their bounds, too."""
@@ -190,58 +185,3 @@ def scores_frame(arms: Iterable[ArmSummary]) -> pl.DataFrame:
 
 def runs_frame(summary: StudySummary | None) -> pl.DataFrame:
     return pl.DataFrame(schema=RUNS) if summary is None else summary.runs
-
-
-_TEXTS, _WHOLE = ("rung", "axis", "attention"), ("peak_memory_bytes", "microbatch")
-"""Columns that may be null in every row, so that their types cannot be inferred."""
-
-
-def frame_of_arms(
-    outcome: CampaignOutcome, speed: Speed, needs: Mapping[str | None, Mapping[str, MemoryNeed]]
-) -> pl.DataFrame:
-    """A row for each arm of each rung. needs: memory by rung and arm."""
-    rows = [
-        {
-            "arm": arm.name,
-            "rung": rung.plan.study.rung,
-            "axis": rung.axis,
-            "parameters": arm.parameters,
-            "parameters_embedding": arm.parameters_embedding,
-            "flops_per_token": float(arm.flops_per_token),
-            "steps": arm.steps,
-            "tokens": arm.tokens,
-            "tokens_per_parameter": arm.length.tokens_per_parameter,
-            "flops": float(arm.flops),
-            "kv_bytes_per_token": arm.kv_bytes_per_token,
-            "seconds": arm.estimated_seconds(speed),
-            "peak_memory_bytes": needs[rung.plan.study.rung][arm.name].peak_memory_bytes,
-            "microbatch": needs[rung.plan.study.rung][arm.name].microbatch,
-            "attention": needs[rung.plan.study.rung][arm.name].attention,
-            "runs": len(arm.runs),
-            **{f"{name}_differs_percent": differs for name, differs in arm.differs.items()},
-        }
-        for rung in outcome.rungs
-        for arm in rung.plan.arms
-    ]
-    kinds = {
-        **dict.fromkeys(_TEXTS, pl.String),
-        **dict.fromkeys(_WHOLE, pl.Int64),
-        "kv_bytes_per_token": pl.Float64,
-    }
-    return pl.DataFrame(rows, schema_overrides=kinds)
-
-
-def frame_of_runs(outcome: CampaignOutcome, done: Mapping[str, bool]) -> pl.DataFrame:
-    """A row for each run. done: whether the store has its result, by digest."""
-    rows = [
-        {
-            "digest": run.digest,
-            "arm": run.arm,
-            "seed": run.seed,
-            "rung": rung.plan.study.rung,
-            "reused": done[run.digest],
-        }
-        for rung in outcome.rungs
-        for run in rung.plan.runs
-    ]
-    return pl.DataFrame(rows, schema_overrides={"rung": pl.String})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -42,37 +41,6 @@ def report(path: str | Path) -> Path:
         store = folder if kind == "store" else Store.of_study(folder).root
         remedy = f"`ablate serve {shlex.quote(from_here(store))}` shows a store's pages without writing any"
         raise StoreError(f"{error.filename}: cannot be written ({error.strerror}): {remedy}") from error
-
-
-@dataclass(frozen=True)
-class Exported:
-    """The files that an export wrote, and the keys of figures left out because no Chromium was found."""
-
-    written: list[Path]
-    left_out: list[str]
-
-
-def export_report(path: str | Path, directory: str | Path) -> Exported:
-    """Write a study's figures as SVG, using an installed Chromium, and its tables as Markdown and LaTeX.
-
-    Args:
-        path: a study's folder in a store.
-        directory: where the files go.
-
-    Returns:
-        The files, and the figures left out if there is no Chromium.
-
-    Raises:
-        AblateError: `path` is not a study, or Chromium failed.
-
-    Example:
-        >>> ablate.export_report("runs/studies/norm_placement-cpu", "paper/figures").written
-    """
-    folder, kind = reported(path)
-    if kind != "study":
-        example = (Store("STORE") if kind == "search" else Store(folder)).study("NAME", "cpu").path
-        raise AblateError(f"{path} is a {kind}: export a study instead, such as {example}")
-    return Exported(*reports.export_study(folder, directory))
 
 
 def reported(path: str | Path) -> tuple[Path, Kind]:

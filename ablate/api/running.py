@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
-from pydantic import JsonValue
-
 import reports
-from ablate.api.planning import plan_in
-from ablate.api.prospects import Prospects
 from ablate.api.result import StudyResult
 from ablate.api.study_argument import StudyLike, refuse_code, refuse_namesake
 from ablate.machine.numerics import restored
-from ablate.planning.campaign import CampaignOutcome
-from ablate.running.context import RunContext, open_context
+from ablate.running.context import open_context
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.running.stages import StudyRunner
@@ -26,8 +20,7 @@ from ablate.study.sections import AutoSeeds
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from store.documents.shell import plugin_options
-from store.documents.study import ScaleForecast
-from store.errors import AblateError, ArgumentError
+from store.errors import ArgumentError
 from store.extensions import added_to
 from zoo.settings.registry import plugin_files
 
@@ -98,18 +91,10 @@ def run(
         raise ArgumentError("promote", "needs the ability to judge effects, which this installation lacks")
     for each in promoters:
         each.refuse_promotion(chosen, promote)
-    place = context.store.study(chosen.name, chosen.scale)
-    before, folder = place.read(), place.path
+    before = context.store.study(chosen.name, chosen.scale).read()
     refuse_namesake(chosen, before, context.store)
-    runner = StudyRunner(
-        chosen,
-        context,
-        before,
-        open_arms=lambda: reports.open_arms(folder),
-        foretell=lambda outcome: _foretold(context, chosen, outcome),
-        forecast=lambda scale, edits: _forecast(context, chosen, scale, edits),
-        blind=not report,
-    )
+    runner = StudyRunner(chosen, context, before, blind=not report)
+    folder = runner.folder.path
     try:
         runner.run()
     except KeyboardInterrupt:  # losses have been shown, which counts as a look
@@ -121,30 +106,3 @@ def run(
     summary = reports.summarise(folder, context.store)
     promoted = next((each.promote(chosen, summary, promote) for each in promoters), None)
     return StudyResult.of(runner, summary, reports.render(folder, summary), promoted)
-
-
-def _forecast(context: RunContext, study: Study, scale: str, edits: Mapping[str, JsonValue]) -> ScaleForecast | None:
-    """The estimated time at another scale. None on a GPU (whose memory the runs need), if runs are trained elsewhere,
-    and for a scale that is for a GPU, has a budget in seconds (every arm's step would be timed) or has no plan."""
-    if context.device != "cpu" or not context.engine.here or scale.startswith("gpu"):
-        return None
-    try:
-        there = load_study(replace(study, written=replace(study.written, sets=())), scale, edits)
-        if there.budget.given == "seconds":
-            return None
-        plan = plan_in(context, there)
-        tuning, training = (plan.at_once * seconds for seconds in (plan.time.tuning, plan.time.training))
-    except (AblateError, OSError, RuntimeError, MemoryError):  # must not end a run: a plan of that scale says why
-        return None
-    return ScaleForecast(scale=scale, tuning=tuning, training=training) if tuning + training else None
-
-
-def _foretold(context: RunContext, study: Study, outcome: CampaignOutcome | None) -> Iterator[str]:
-    """Lines on what the study will probably detect and, before tuning (without an outcome), on its total time."""
-    if outcome is not None:
-        yield from Prospects(outcome, context.store, study).lines()
-        return
-    plan = plan_in(context, study)
-    yield from plan.prospects.lines()
-    if context.engine.here:
-        yield f"the whole study, {plan.at_once} run{'s' * (plan.at_once > 1)} at once: {plan.time}"

@@ -16,36 +16,12 @@ from store import DEFAULT_STORE, AblateError
 if TYPE_CHECKING:
     from rich.table import Table
 
-OF_THE_CORE = (
-    "list",
-    "status",
-    "new",
-    "run",
-    "plan",
-    "data",
-    "eval",
-    "report",
-    "logs",
-    "schema",
-    "completion",
-)
+OF_THE_CORE = ("status", "run", "plan", "report")
 COMMANDS = {name: f"{__name__}.{name}" for name in OF_THE_CORE} | wings.commands()
 """Module of each command."""
-GROUPS = {
-    "ask": ("new", "plan"),
-    "run": ("run",),
-    "look": ("list", "report"),
-    "share": (),
-    "models": ("eval",),
-}
+GROUPS = {"ask": ("plan",), "run": ("run",), "look": ("status", "report"), "share": (), "models": ()}
 """Commands of the core by what they are for, in the order of the help. Wings say which group theirs belong to."""
-FOLDED = {
-    "status": ("list", "--running"),
-    "logs": ("report", "--log"),
-    "data": ("plan", "--data"),
-    "schema": ("new", "--schema"),
-    "completion": ("new", "--completion"),
-} | wings.folded()
+FOLDED = wings.folded()
 """Commands that the help does not list: the option of another command that does the same."""
 
 

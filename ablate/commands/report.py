@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +25,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--scale", help="the study's scale, if the store has it at several")
     add_store(parser)
-    parser.add_argument(
-        "--export",
-        metavar="DIR",
-        type=Path,
-        help="also write figures as SVG (needs Chromium), and tables as Markdown and LaTeX",
-    )
     for each in _others():
         each.configure(parser)
     add_json(parser)
@@ -42,6 +35,8 @@ def run(options: argparse.Namespace) -> int:
     from ablate.api.reporting import reported
 
     others = [each for each in _others() if each.wanted(options)]
+    if len(others) > 1:
+        raise OptionError(f"{' cannot be combined with '.join(each.OPTION for each in others)}")
     if options.path is None and not Path(options.store).exists():
         raise OptionError(f"there is no store {options.store}/ yet: `ablate run STUDY` creates one")
     options.path = options.path or Path(options.store)
@@ -49,8 +44,6 @@ def run(options: argparse.Namespace) -> int:
         options.path = _folder_of(options)
     for each in others:
         return int(each.run(options))
-    if options.export:
-        return _export(options)
     folder, kind = reported(options.path)
     # A reader without write access to the store still gets the numbers.
     reads_only = options.json and not os.access(folder, os.W_OK)
@@ -68,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _others() -> list[Any]:
-    """Modules that write something else, too: `configure(parser)`, `wanted(options)` and `run(options)`."""
+    """Modules that write something else, too: `OPTION`, `configure(parser)`, `wanted(options)` and `run(options)`."""
     return [importlib.import_module(name) for name in added_to(__name__)]
 
 
@@ -87,19 +80,3 @@ def _document(folder: Path, kind: str, page: Path) -> JsonObject:
     if kind != "study":
         return {"index" if kind == "store" else "report": str(page)}
     return ablate.StudyResult.stored(folder).document()
-
-
-def _export(options: argparse.Namespace) -> int:
-    import ablate
-
-    found = ablate.export_report(options.path, options.export)
-    if options.json:
-        print_json({"written": [str(path) for path in found.written], "left_out": found.left_out})
-    else:
-        print(*found.written, sep="\n")
-    if found.left_out:
-        print(
-            "ablate: no Chromium found, so figures were not exported: each can be saved from the report's toolbar",
-            file=sys.stderr,
-        )
-    return DONE

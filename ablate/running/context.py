@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ablate.data import DataError, prepare
-from ablate.machine.gpus import unlike_gpus
-from ablate.machine.numerics import enforce, unused_gpu
+from ablate.machine.apart import near
+from ablate.machine.gpus import alike_gpus, unlike_gpus
+from ablate.machine.numerics import Numerics, enforce, unused_gpu
 from ablate.machine.recent import recently
+from ablate.planning.durations import speed_for
 from ablate.planning.make_plan import identifying
+from ablate.planning.memory import Room
 from ablate.planning.plan import Plan
 from ablate.planning.planner import Planner
 from ablate.running.calibration import Calibration
@@ -19,8 +22,10 @@ from ablate.running.following import Progress
 from ablate.running.options import Options
 from ablate.running.progress import Wanted, open_progress, teller
 from ablate.running.request import Request
+from ablate.running.study_plan import StudyPlan
 from ablate.study.study import Study
 from ablate.tracking import check
+from evals.costs.machine import room_bytes
 from evals.costs.peaks import relative_error
 from store import Store
 from store.documents import RunDocument
@@ -68,6 +73,28 @@ class RunContext:
                 raise study.error("data", str(error)) from error
 
         return Calibration(self.store, self.engine, corpus, say=teller(self.progress))
+
+    def plan(self, asked: Study) -> StudyPlan:
+        """Plan a study for this device and engine, given the results in the store."""
+        planner = self.planner(asked, unread=True)
+        foreseen = planner.foreseen()
+        outcome = foreseen.outcome
+        numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
+        on_gpu = self.device == "cuda"
+        free = near(self.device, room_bytes, self.device, [gpu.number for gpu in alike_gpus()])
+        return StudyPlan(
+            outcome=outcome,
+            tuned=foreseen.tuned,
+            tuning=foreseen.tuning,
+            starts=foreseen.starts,
+            speed=speed_for([rung.plan for rung in outcome.rungs], numerics),
+            done={run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs},
+            store=self.store,
+            asked=asked,
+            execution=self.options,
+            room=Room(free, self.options.workers_per_gpu if on_gpu else self.engine.at_once, free=on_gpu),
+            at_once=self.engine.at_once,
+        )
 
     def request(self, plan: Plan, identity: RunDocument) -> Request:
         beside = self.options.workers_per_gpu - 1 if self.device == "cuda" else 0

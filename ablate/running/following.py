@@ -197,7 +197,7 @@ class Progress:
     def _references(self, digest: str) -> ReferenceLosses | None:
         """Reference losses of a run's text; None for synthetic tasks and for other objectives than the next token."""
         run = self.store.read_run(digest)
-        if run is None or "objective" in run.train:
+        if run is None or not run.predicts_next_token:
             return None
         corpus = self.store.data(run.data.digest)
         meta = corpus.read() if corpus.is_known else None

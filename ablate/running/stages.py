@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -11,9 +11,11 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+import reports
 from ablate.planning.campaign import CampaignOutcome, Stage, Stages
 from ablate.planning.durations import busy_line, duration, speed_for
 from ablate.planning.plan_shown import refusal_lines
+from ablate.planning.prospects import Prospects
 from ablate.planning.study_document import length_lines, prepared, study_document
 from ablate.readable import clock
 from ablate.running.context import RunContext
@@ -23,6 +25,7 @@ from ablate.running.engines import Event
 from ablate.running.following import Progress
 from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request, phases_after
+from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.tracking import Trackers
 from evals.costs.spec import PROCESSES
@@ -60,27 +63,14 @@ class Failure:
 class StudyRunner:
     """Runs a study, stage by stage.
 
-    before: the study's earlier document in the store. open_arms: called after a stage that trained seeds; returns the
-    arms that more seeds could settle. foretell: called before anything is trained, with the outcome, or None before
-    tuning; returns lines on what the study will probably detect. forecast: plans the study at another scale, with
-    edits, and returns its estimated duration. blind: whether to show no losses.
+    before: the study's earlier document in the store. blind: whether to show no losses.
     """
 
-    def __init__(
-        self,
-        study: Study,
-        context: RunContext,
-        before: StudyDocument | None,
-        open_arms: Callable[[], Sequence[str]],
-        foretell: Callable[[CampaignOutcome | None], Iterable[str]],
-        forecast: Callable[[str, Mapping[str, JsonValue]], ScaleForecast | None],
-        *,
-        blind: bool = False,
-    ) -> None:
+    def __init__(self, study: Study, context: RunContext, before: StudyDocument | None, *, blind: bool = False) -> None:
         self.study, self.context, self.store, self._before = study, context, context.store, before
+        self.folder = self.store.study(study.name, study.scale)
         self.planner = replace(context.planner(study), keeps_starts=True)
-        self._open_arms, self._foretell = open_arms, foretell
-        self._forecast, self._blind = forecast, blind
+        self._blind = blind
         self.to_train: dict[str, bool] = {}
         """Whether each run, by digest, was still to be trained when first encountered."""
         self.labels: dict[str, tuple[str, int]] = {}
@@ -109,22 +99,23 @@ class StudyRunner:
         """The next stage; None after the last."""
         try:
             # With `seeds: auto`, send the arms that more seeds could settle.
-            return stages.send(self._open_arms() if self.outcome is not None and self.outcome.looks else ())
+            looks = self.outcome is not None and self.outcome.looks
+            return stages.send(reports.open_arms(self.folder.path) if looks else ())
         except StopIteration:
             return None
 
     def _measure_costs(self, outcome: CampaignOutcome, progress: Progress) -> None:
         """Measure the arms' speeds against each other, while nothing else of the study runs."""
-        costing, folder = self._costing(outcome), self.store.study(self.study.name, self.study.scale)
+        costing = self._costing(outcome)
         if costing.digest is None:
             return
-        known = folder.read_costs(costing.digest)
+        known = self.folder.read_costs(costing.digest)
         if known is not None and not known.is_crowded:
             return
         seconds = outcome.plan.alternating_seconds
         progress.say(f"Measuring the arms' speeds against each other: {PROCESSES} processes, about {clock(seconds)}.")
         try:
-            costing.measure(folder)
+            costing.measure(self.folder)
         except CalibrationError as error:
             progress.say(str(error))
 
@@ -156,7 +147,7 @@ class StudyRunner:
         is_first = not any(self.to_train.values())
         self.to_train |= {d: "train" in phases for d, phases in missing.items() if d not in self.to_train}
         if trains := any("train" in phases for phases in missing.values()):
-            for line in self._foretell(stage.outcome) if is_first else ():
+            for line in self._foretold(stage.outcome) if is_first else ():
                 progress.say(line)
         progress.say(_reuse(stage.name, missing))
         if trains:
@@ -167,12 +158,11 @@ class StudyRunner:
             engine = "" if self.context.engine.here else self.context.options.of_engine
             more = {"costs": self._costing(stage.outcome).digest, "forecast": forecast, "engine": engine}
             document = document.model_copy(update=more)
-            folder = self.store.study(self.study.name, self.study.scale)
             for name in added_to(__name__):
                 complete = importlib.import_module(name).completed
-                document = complete(document, self.study, folder, self._before, self._had_result)
+                document = complete(document, self.study, self.folder, self._before, self._had_result)
             self._before = document
-            folder.write(document)
+            self.folder.write(document)
             prepare_references(stage.outcome.plan, self.store)
             for line in length_lines(stage.outcome.plan, prepared(self.store, stage.outcome.plan)):
                 progress.say(line)
@@ -190,6 +180,32 @@ class StudyRunner:
         if before is not None and before.forecast is not None and _asked(before) == _asked(document):
             return before.forecast
         return self._forecast(scale, document.edits_at(scale)) if trains and scale is not None else None
+
+    def _forecast(self, scale: str, edits: Mapping[str, JsonValue]) -> ScaleForecast | None:
+        """The estimated time at another scale. None on a GPU (whose memory the runs need), if runs are trained
+        elsewhere, and for a scale that is for a GPU, has a budget in seconds (every arm's step would be timed) or has
+        no plan."""
+        if self.context.device != "cpu" or not self.context.engine.here or scale.startswith("gpu"):
+            return None
+        try:
+            there = load_study(replace(self.study, written=replace(self.study.written, sets=())), scale, edits)
+            if there.budget.given == "seconds":
+                return None
+            plan = self.context.plan(there)
+            tuning, training = (plan.at_once * seconds for seconds in (plan.time.tuning, plan.time.training))
+        except (AblateError, OSError, RuntimeError, MemoryError):  # must not end a run: a plan of that scale says why
+            return None
+        return ScaleForecast(scale=scale, tuning=tuning, training=training) if tuning + training else None
+
+    def _foretold(self, outcome: CampaignOutcome | None) -> Iterator[str]:
+        """Lines on what the study will probably detect and, before tuning (without an outcome), on its total time."""
+        if outcome is not None:
+            yield from Prospects(outcome, self.store, self.study).lines()
+            return
+        plan = self.context.plan(self.study)
+        yield from plan.prospects.lines()
+        if self.context.engine.here:
+            yield f"the whole study, {plan.at_once} run{'s' * (plan.at_once > 1)} at once: {plan.time}"
 
     def _status(self, digest: str) -> Status:
         """Status of a run, cached once the run has ended: there may be a hundred thousand runs."""

@@ -7,16 +7,14 @@ A wing is a folder here. It is deleted as a folder, with its tests; nothing else
 
 `commands` are files of its folder `commands`, written as those of `ablate/commands`. `face` are the public names of
 `import ablate`, by the module of the wing that has them. `adds` are modules of the wing, or "" for its package, by the
-place in the core that asks for them (`store.extensions`). Each place says what it expects:
+place that asks for them (`store.extensions`). Each place says what it expects:
 
 | place | what the wing has there |
 |---|---|
-| `ablate.api.browsing` | `search_found(folder)`: a search's document |
 | `ablate.api.running` | what `run --promote` writes: `refuse_promotion(study, path)`, `promote(study, summary, path)` |
-| `ablate.api.study_plan` | `plan_lines(study, base, speed, at_once)` on what is planned besides the arms |
-| `ablate.api.evaluating` | `imported_first`, which makes a run of a checkpoint's folder |
+| `ablate.running.study_plan` | `plan_lines(study, base, speed, at_once)` on what is planned besides the arms |
 | `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
-| `ablate.commands.report` | what else it writes: `configure`, `wanted`, `run` |
+| `ablate.commands.report` | what else it writes: `OPTION`, `configure`, `wanted`, `run` |
 | `ablate.planning.campaign` | `refuse_unlike(rungs, plan)`, which raises StudyError for rungs that cannot be compared |
 | `ablate.planning.checks` | `check(study)`, which raises StudyError for sections that exclude each other |
 | `ablate.planning.plan_shown` | `plan_json(plan)`, fields of a plan, and `remarks(study)` below its table |
@@ -31,6 +29,8 @@ place in the core that asks for them (`store.extensions`). Each place says what 
 | `reports.judge.findings.summary` | `judge_effects(data)`, of studies whose arms are not compared one by one |
 | `reports.page.wording` | the words on such effects (`effect_words`) |
 | `reports.page.sections` | sections of a study's page, one per file |
+| `ablate.open` | `search_found(folder)`: a search's document |
+| `ablate.evaluate` | `imported_first`, which makes a run of a checkpoint's folder |
 | `reports.page.html.site` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """
 

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 import ablate
-from ablate.study.promoting import CHANGE
 from ablate.wings.campaign.proposals import kept, latest
+from ablate.wings.promoting import CHANGE
 from store import Store
 from store.documents import ProposalRecord
 

@@ -108,3 +108,9 @@ class RunDocument(Document):
     reads: HeldOutPart = Field(default="test", exclude_if=lambda part: part == "test")
     """The held-out part of the final loss and of evaluations: `tuning` in trials of `tune`, `judging` in those of a
     search, else `test`."""
+
+    @property
+    def predicts_next_token(self) -> bool:
+        """Whether its loss compares with those of n-gram models of its text."""
+        objective = self.train.get("objective")
+        return not isinstance(objective, dict) or objective["kind"] == "next_token"

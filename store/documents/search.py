@@ -82,7 +82,7 @@ class TrialRecord(Part):
     distributions: dict[str, Distribution]
     """Distribution of each parameter."""
     values: Values | None
-    """Scores at the whole budget; null if the trial did not reach it."""
+    """Scores at the whole budget, as means over the trials that repeat this one; null if it did not reach it."""
     reached: tuple[Values, ...]
     """Scores at each share of the budget that it reached."""
     curve: dict[str, float]
@@ -92,7 +92,7 @@ class TrialRecord(Part):
     error: str | None
     """Why the trial failed."""
     repeats: int | None = Field(default=None, exclude_if=is_none)
-    """Number of the first trial with the same settings, to which this one adds seeds; absent for that first trial."""
+    """Number of the first scored trial with the same settings, to which this one adds seeds; absent for that one."""
     imported: bool = Field(default=False, exclude_if=lambda imported: not imported)
     """Whether its runs were in the store when the search began, so that it cost nothing."""
     beyond: dict[str, float] = Field(default={}, exclude_if=lambda beyond: not beyond)

@@ -207,6 +207,11 @@ class StudyDocument(Document):
         return {*(run.digest for arm in arms for run in arm.runs), *(run for trial in trials for run in trial.runs)}
 
     @property
+    def predicts_next_token(self) -> bool:
+        """Whether its losses compare with those of n-gram models of its text."""
+        return self.objective is None or self.objective.kind.startswith("next_token")
+
+    @property
     def scale_after(self) -> str | None:
         """The scale to run next: `cpu` after a scale without verdicts, else `next_scale`."""
         return "cpu" if self.scale in UNJUDGED else self.next_scale

@@ -346,7 +346,7 @@ def test_a_suggested_command_has_the_plugins_of_the_command_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    new = importlib.import_module("ablate.commands.new")
+    new = importlib.import_module("ablate.wings.prepare.commands.new")
     new.run(argparse.Namespace(name="mine", plugin=["fox.py", "my norm.py"]))
     command = "ablate run mine.yaml --scale smoke --plugin fox.py --plugin 'my norm.py'"
     assert capsys.readouterr().out.splitlines()[-1] == f"try it: {command}"

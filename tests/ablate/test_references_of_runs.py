@@ -9,12 +9,12 @@ import pytest
 
 import ablate
 import reports
-from ablate.api.prospects import LikelyStanding
 from ablate.api.recorded import RESULTS
 from ablate.api.result import StudyResult
 from ablate.cli import main
 from ablate.data import Corpus, open_corpus
 from ablate.data.references import references
+from ablate.planning.prospects import LikelyStanding
 from ablate.wings.archive.file_checks import Check
 from store import Store
 from tests.ablate.toy import toy_study

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import zoo
-from evals import asking
+from ablate.wings.evaluate import asking
 from evals.conditions import Conditions
 from evals.evaluations import evaluations
 from evals.spec import EvalSettings, EvalSpec, EvaluationError

@@ -234,7 +234,7 @@ def reader(tmp_path: Path) -> Path:
     (tmp_path / "maxnorm.py").write_text(norm, encoding="utf-8")
     (uptrain, *_) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/checkpoints.md").read_text("utf-8"), re.DOTALL)
     (tmp_path / "uptrain.yaml").write_text(uptrain, encoding="utf-8")
-    study = (ROOT / "ablate/study/start.yaml").read_text(encoding="utf-8")
+    study = (ROOT / "ablate/wings/prepare/start.yaml").read_text(encoding="utf-8")
     (tmp_path / "study.yaml").write_text(
         re.sub(r"swiglu: \{.*\}\}", "max: {block.norm: maxnorm}", study), encoding="utf-8"
     )

@@ -15,6 +15,7 @@ import pytest
 import ablate
 import reports
 from ablate.api.recorded import RESULTS
+from ablate.training.objectives.next_token import NextToken
 from ablate.wings.science.atlas import gathered
 from ablate.wings.science.cards import cards
 from ablate.wings.science.findings import findings, picture, unclaimed
@@ -28,7 +29,7 @@ from reports.page.wording.short_answer import MOST_WORDS
 from reports.results import files
 from reports.results.document import RecordedResult
 from store import Store
-from store.documents import References
+from store.documents import References, StudyObjective
 from tests.documents import text_meta_of
 from tests.reports.factory import Arm, StudyOf, arm_documents
 
@@ -133,10 +134,16 @@ def test_without_references_nothing_is_said(tmp_path: Path) -> None:
 
 
 def test_another_objective_has_no_references(tmp_path: Path) -> None:
-    study = study_of(("pre", PRE), ("post", POST))
-    train = {"train": {"objective": {"kind": "masked"}}}
-    changed = StudyOf(study.arms, text=True, measured=False, references=TEXT, identities={("pre", 0): train})
-    assert set(reports.summarise(changed.write(tmp_path / "runs")).references) == {"post"}
+    """Next-token prediction of documents apart is no other."""
+    study = study_of(("pre", PRE), ("post", POST), ("double", POST))
+    objectives = {("pre", 0): {"kind": "masked"}, ("double", 0): {"kind": "next_token", "documents": "apart"}}
+    trains = {run: {"train": {"objective": objective}} for run, objective in objectives.items()}
+    changed = StudyOf(study.arms, text=True, measured=False, references=TEXT, identities=trains)
+    assert set(reports.summarise(changed.write(tmp_path / "runs")).references) == {"post", "double"}
+    document = study.document()
+    apart = document.model_copy(update={"objective": StudyObjective(kind=str(NextToken(documents="apart")), counts="")})
+    masked = document.model_copy(update={"objective": StudyObjective(kind="masked", counts="")})
+    assert [each.predicts_next_token for each in (document, apart, masked)] == [True, True, False]
 
 
 def test_references_are_of_as_many_tokens_as_an_arm_reads(tmp_path: Path) -> None:

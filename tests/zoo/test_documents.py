@@ -20,12 +20,15 @@ APART: list[dict[str, Any]] = [
     {"visible": "all"},
     {"visible": "prefix"},
     {"block.mixer.gate": "feature", "block.mixer.qk_norm": "rmsnorm"},
+    {"block.mixer.position.scaling": {"kind": "yarn", "factor": 4.0, "original_length": 4}},
 ]
 REFUSED: list[dict[str, Any]] = [
     *({"block.mixer": kind} for kind in ("mamba2", "moba", "nsa")),
     {"block.mixer.sparsity": "chunked"},
     {"block.mixer.conv": 3},
     {"block.canon": {}},
+    # frequencies that follow the longest document of a batch
+    {"block.mixer.position.scaling": {"kind": "dynamic", "factor": 4.0, "original_length": 4}},
 ]
 
 

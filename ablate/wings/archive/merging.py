@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.api.prospects import JudgedBefore
+from ablate.planning.prospects import JudgedBefore
 from ablate.readable import size_in_bytes
 from ablate.wings.archive.joining import merge as merge_stores
 from ablate.wings.archive.packing import unpacked

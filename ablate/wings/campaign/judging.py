@@ -21,7 +21,6 @@ from ablate.readable import now
 from ablate.running.context import open_context
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
-from ablate.study.promoting import Edits, changes, proposal, refuse_unfair
 from ablate.study.reading import load_study
 from ablate.study.scales import NAMING
 from ablate.study.study import Study
@@ -34,6 +33,7 @@ from ablate.wings.campaign.proposals import (
     kept,
     latest,
 )
+from ablate.wings.promoting import Edits, changes, proposal, refuse_unfair
 from reports.judge.noise.power import POWER
 from store import write_text
 from store.documents import JsonObject, ProposalOutcome, ProposalRecord, ProposalTest

@@ -16,7 +16,6 @@ from ablate.readable import clock
 from ablate.running.context import RunContext
 from ablate.running.options import PlanOptions, RunOptions
 from ablate.running.progress import Wanted
-from ablate.study.promoting import CHANGE, Edits, proposal
 from ablate.study.study import Study
 from ablate.wings.campaign.proposals import (
     LEAST_SEEDS,
@@ -30,6 +29,7 @@ from ablate.wings.campaign.proposals import (
     rule,
     tested,
 )
+from ablate.wings.promoting import CHANGE, Edits, proposal
 from store import Store
 from store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyDocument
 from store.errors import ArgumentError

@@ -19,11 +19,13 @@ KIND = re.compile(r'^    kind: Literal\["(\w+)"\]', re.MULTILINE)
 
 
 def catalogue() -> WholeCatalogue:
-    """The file that ships; made afresh if there are plug-ins, or variants that it does not have."""
+    """The file that ships; made afresh if there are plug-ins, or variants or presets that it does not have."""
     shipped = resources.files("ablate.wings.catalogue").joinpath("catalogue.json")
     found: WholeCatalogue = json.loads(shipped.read_text(encoding="utf-8"))
     known = {axis: {each["name"] for each in entries} for axis, entries in found["variants"].items()}
-    if not plugins() and all(_has_all_of(names, axis) for axis, names in known.items()):
+    presets = {path.stem for path in Path(str(resources.files("zoo").joinpath("presets"))).glob("*.yaml")}
+    is_whole = presets == {each["name"] for each in found["presets"]}
+    if not plugins() and is_whole and all(_has_all_of(names, axis) for axis, names in known.items()):
         return found
     from ablate.wings.catalogue.catalogue import whole_catalogue  # noqa: PLC0415 (loads torch)
 

@@ -6,6 +6,7 @@ from ablate.wings import Wing
 
 WING = Wing(
     commands=("import", "export"),
+    needs=("ablate/wings/evaluate",),
     face={"importing": ("Imported", "import_model"), "exporting": ("export",)},
-    adds={"ablate.api.evaluating": "import_request", "reports.page.html.site": "imports_shown"},
+    adds={"ablate.evaluate": "import_request", "reports.page.html.site": "imports_shown"},
 )

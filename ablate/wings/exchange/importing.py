@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.api.evaluating import Scores, evaluate
-from ablate.api.evaluating import asked as evaluations
 from ablate.api.public import Dtype
 from ablate.api.study_argument import StudyLike, refuse_code
 from ablate.checkpoints import Checkpoint
@@ -22,6 +20,8 @@ from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.study.written import Sets
 from ablate.training.execution import Count
+from ablate.wings.evaluate.evaluating import Scores, evaluate
+from ablate.wings.evaluate.evaluating import asked as evaluations
 from ablate.wings.exchange.import_request import ImportSettings, import_run, import_settings, remember_import
 from evals.conventions import Bos
 from store import Store

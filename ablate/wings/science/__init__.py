@@ -5,10 +5,10 @@ from __future__ import annotations
 from ablate.wings import Wing
 
 WING = Wing(
-    commands=("register", "atlas", "claims", "replicate", "ledger"),
+    commands=("register", "atlas", "claims", "replicate"),
     needs=("ablate/wings/catalogue",),
     groups={"claims": "ask", "replicate": "run", "atlas": "look"},
-    folded={"register": ("plan", "--register"), "ledger": ("report", "--ledger")},
+    folded={"register": ("plan", "--register")},
     face={
         "atlas": ("atlas",),
         "claims": ("HandbookClaim", "claims"),

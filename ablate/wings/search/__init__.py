@@ -13,11 +13,11 @@ WING = Wing(
         "storage": ("StorageError",),
     },
     adds={
-        "ablate.study.sections": "keys",
+        "ablate.study.sections": "search_spec",
         "ablate.study.rung_reader": "asked",
         "ablate.planning.checks": "asked",
-        "ablate.api.study_plan": "asked",
-        "ablate.api.browsing": "pages",
+        "ablate.running.study_plan": "asked",
+        "ablate.open": "pages",
         "reports.page.html.site": "pages",
     },
 )

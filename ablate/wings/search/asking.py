@@ -116,18 +116,25 @@ class Asking:
 
 
 def seeds_of(trials: Sequence[FrozenTrial]) -> dict[int, list[tuple[float, ...]]]:
-    """Scores of settings within the limits, keyed by the number of their first trial."""
-    found: dict[int, list[tuple[float, ...]]] = defaultdict(list)
-    beyond = {first_of(trial) for trial in trials if trial.user_attrs.get(BEYOND)}
+    """Scores of settings within the limits, keyed by the number that stands for them."""
+    found, settings = defaultdict[int, list[tuple[float, ...]]](list), representatives(trials)
+    beyond = {settings[trial.number] for trial in trials if trial.user_attrs.get(BEYOND)}
     for trial in trials:
-        if trial.state == TrialState.COMPLETE and first_of(trial) not in beyond:
-            found[first_of(trial)].append(tuple(trial.values))
+        if trial.state == TrialState.COMPLETE and settings[trial.number] not in beyond:
+            found[settings[trial.number]].append(tuple(trial.values))
     return found
 
 
-def first_of(trial: FrozenTrial) -> int:
-    """Number of the first trial with the same settings."""
-    return int(trial.user_attrs.get(REPEATS, trial.number))
+def representatives(trials: Iterable[FrozenTrial]) -> dict[int, int]:
+    """Number, by trial, of the first trial with the same settings that has a score; of the first if none has."""
+    groups = defaultdict[int, list[FrozenTrial]](list)
+    for trial in trials:
+        groups[trial.user_attrs.get(REPEATS, trial.number)].append(trial)
+    found: dict[int, int] = {}
+    for alike in groups.values():
+        stands = next((trial for trial in alike if trial.state == TrialState.COMPLETE), alike[0])
+        found |= {trial.number: stands.number for trial in alike}
+    return found
 
 
 def counts_of_illegal(study: optuna.Study) -> Counter[str]:

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
-from ablate.planning.plan import training_cost
+from ablate.planning.plan import ArmPlan, training_cost
 from ablate.study.arms import Arm
 from ablate.training.spec import TrainSpec
 from ablate.wings.search.search_constraints import CACHE
 from ablate.wings.search.search_space import number_at
 from zoo.costs import Cost
 from zoo.spec import ModelSpec
-
-
-class Costed(Protocol):
-    """A model, its training and its costs: an arm's plan, or a `Draft`."""
-
-    @property
-    def spec(self) -> ModelSpec: ...
-    @property
-    def train(self) -> TrainSpec: ...
-    @property
-    def cost(self) -> Cost: ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +36,7 @@ class Draft:
         return training_cost(self.train, self.spec, self.widths)
 
 
-def quantity(model: Costed, name: str) -> float | None:
+def quantity(model: ArmPlan | Draft, name: str) -> float | None:
     """A cost of a model, or the number at a path of its settings; None if there is none. An encoder's KV cache takes
     0 bytes."""
     match name:

@@ -6,7 +6,8 @@ the trials that are still legal, and nothing is trained twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -21,7 +22,7 @@ from ablate.wings.search.search_axes import AnyAxis, Choice, Ratio, label
 from ablate.wings.search.search_space import Params, SearchSpace, number_at, spread_of
 from ablate.wings.search.storage import Owner
 from ablate.wings.search.trial_runner import IllegalError, StudyTrialRunner
-from store.documents import JsonObject, RunDocument
+from store.documents import RunDocument
 from zoo.settings.edits import expand
 from zoo.spec import ModelSpec, parse
 
@@ -55,11 +56,8 @@ def base_params(lab: StudyTrialRunner) -> Params | None:
 def base_on_axes(lab: StudyTrialRunner) -> Params:
     """The base's value on every axis that has it."""
     base = lab.space.base
-    raw = _raw(base.model, base.train)
-    known = {
-        path: next(_values(axis, number_at(base.model, base.train, path), _at(raw, path), base.model.d_model), None)
-        for path, axis in lab.space.axes.items()
-    }
+    values = _finder(base.model, base.train)
+    known = {path: next(values(path, axis), None) for path, axis in lab.space.axes.items()}
     return {**{path: value for path, value in known.items() if value is not None}, **(_spelt(lab, base) or {})}
 
 
@@ -117,6 +115,8 @@ def _imported(lab: StudyTrialRunner, study: optuna.Study, run: RunDocument) -> b
             distributions={path: lab.space.axes[path].distribution for path in params},
             user_attrs={IMPORTED: True, "runs": list(job.digests), **({BEYOND: over} if over else {})},
             constraints=beyond or None,
+            # trials are pruned against the curves of those before them
+            intermediate_values={i: loss for i, loss in enumerate(lab.curve(job), start=1) if math.isfinite(loss)},
         )
         study.add_trial(trial)
         return True
@@ -125,40 +125,31 @@ def _imported(lab: StudyTrialRunner, study: optuna.Study, run: RunDocument) -> b
 
 def spellings(space: SearchSpace, model: ModelSpec, train: TrainSpec) -> Iterator[Params]:
     """Settings of a space that may yield a model and its training; callers have to build and compare them."""
-    raw = _raw(model, train)
-
-    def values(path: str, axis: AnyAxis) -> Iterator[Any]:
-        return _values(axis, number_at(model, train, path), _at(raw, path), model.d_model)
-
     try:
-        yield from islice(space.combinations(values), SPELLINGS)
+        yield from islice(space.combinations(_finder(model, train)), SPELLINGS)
     except StudyError:  # a part that the space's blocks do not have
         return
 
 
-def _raw(model: ModelSpec, train: TrainSpec) -> JsonObject:
-    return {**model.model_dump(mode="json"), "train": train.model_dump(mode="json")}
+def _finder(model: ModelSpec, train: TrainSpec) -> Callable[[str, AnyAxis], Iterator[Any]]:
+    """Function that finds the values of an axis, in optuna's representation, that may stand for what a model has."""
+    raw, width = {**model.model_dump(mode="json"), "train": train.model_dump(mode="json")}, model.d_model
 
+    def values(path: str, axis: AnyAxis) -> Iterator[Any]:
+        number: float | None = number_at(model, train, path)
+        part: Any = raw
+        if isinstance(axis, Choice):
+            for key in path.split("."):
+                part = part.get(key) if isinstance(part, dict) else None
+            yield from (label(value) for value in axis.choice if _may_be(value, number, part, width))
+        elif number is not None:
+            spread, found = spread_of(axis), number / width if isinstance(axis, Ratio) else number
+            steps = (found - spread.low) / (spread.step or 1)
+            is_on = spread.step is None or abs(steps - round(steps)) < 1e-6
+            if is_on and spread.low <= found <= spread.high:
+                yield found
 
-def _at(raw: Any, path: str) -> Any:
-    """The value at a path of plain data; None if there is none."""
-    for key in path.split("."):
-        raw = raw.get(key) if isinstance(raw, dict) else None
-    return raw
-
-
-def _values(axis: AnyAxis, number: float | None, part: Any, width: int) -> Iterator[Any]:
-    """Values of an axis, in optuna's representation, that may stand for a number or a part."""
-    if isinstance(axis, Choice):
-        yield from (label(value) for value in axis.choice if _may_be(value, number, part, width))
-        return
-    if number is None:
-        return
-    spread, found = spread_of(axis), number / width if isinstance(axis, Ratio) else number
-    steps = (found - spread.low) / (spread.step or 1)
-    is_on = spread.step is None or abs(steps - round(steps)) < 1e-6
-    if is_on and spread.low <= found <= spread.high:
-        yield found
+    return values
 
 
 def _may_be(value: Any, number: float | None, part: Any, width: int) -> bool:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ablate.study.complaints import StudyError
-from ablate.study.promoting import confirming, write_study
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import StudyMap
-from ablate.wings.search.base_rate import BASE_RATE
+from ablate.wings.promoting import confirming, write_study
+from ablate.wings.search.controls import BASE_RATE
 from ablate.wings.search.ranking import best_first
 from ablate.wings.search.repair import middle, repaired
 from ablate.wings.search.search import Search

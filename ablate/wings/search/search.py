@@ -8,7 +8,7 @@ so after a restart they are decided again and their runs are found in the store.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,11 +49,14 @@ class Flight:
     is_cut: bool = False
     """Whether the pruner ended a run before it had its score."""
 
-    def report(self, loss: float, step: int) -> None:
-        """Report a loss to the pruner, unless it is known."""
-        if self.trial is not None and step not in self.told and math.isfinite(loss):
-            self.trial.report(loss, step)
-            self.told.add(step)
+    def report(self, loss: float, step: int) -> bool:
+        """Report a loss to the pruner, unless it is known. Returns whether it is news."""
+        self.reported = step
+        if self.trial is None or step in self.told or not math.isfinite(loss):
+            return False
+        self.trial.report(loss, step)
+        self.told.add(step)
+        return True
 
 
 class Search:
@@ -95,6 +98,7 @@ class Search:
     # Proposals
 
     def _requests(self) -> Iterator[Request | None]:
+        """The next runs to start; None to wait for an event."""
         while not self._broken:
             if self._again:
                 yield self._again.pop()
@@ -105,17 +109,14 @@ class Search:
                     return
                 yield None
                 continue
-            yield from self._begin(flight)
-
-    def _begin(self, flight: Flight) -> Iterator[Request]:
-        flying = {digest for other in self.flights for digest in other.waiting}
-        missing = [request for request in flight.job.requests if request.missing()]
-        if not missing:
-            self._land(flight)
-            return
-        flight.waiting = {request.digest for request in missing}
-        self.flights.append(flight)
-        yield from (request for request in missing if request.digest not in flying)
+            missing = [request for request in flight.job.requests if request.missing()]
+            if not missing:
+                self._land(flight)
+                continue
+            flying = {digest for other in self.flights for digest in other.waiting}
+            flight.waiting = {request.digest for request in missing}
+            self.flights.append(flight)
+            yield from (request for request in missing if request.digest not in flying)
 
     def _next(self) -> Flight | None:
         while self._adopted:
@@ -123,14 +124,10 @@ class Search:
             if job := self.asking.again(trial):
                 known = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
                 return Flight(trial.number, job, 0, trial, told=set(known))
-        return self._promotion() or self._new()
-
-    def _new(self) -> Flight | None:
+        if promotion := self._promotion():
+            return promotion
         found = self.asking.next()
-        if found is None:
-            return None
-        trial, job = found
-        return Flight(trial.number, job, 0, trial)
+        return Flight(found[0].number, found[1], 0, found[0]) if found else None
 
     # Events
 
@@ -162,24 +159,22 @@ class Search:
         self._broken = len(self.failed) >= FIRST_FAILURES and not any(self.done)
 
     def _prune(self, engine: Engine) -> None:
-        """Report the curves of running trials to the pruner, and end the trials that it gives up."""
+        """Report the curves of running trials to the pruner, and end the trials that it gives up.
+
+        Repeats are not pruned: the mean over the seeds of their settings would lack the bad ones.
+        """
         if self.spec.pruning() is None:
             return
         for flight in self.flights:
-            if flight.trial is None or flight.pruned:
+            trial, job = flight.trial, flight.job
+            if trial is None or flight.pruned or REPEATS in trial.user_attrs:
                 continue
-            if self._hopeless(flight, flight.trial):
-                flight.pruned = True
-                engine.stop(flight.job.digests[0])
-
-    def _hopeless(self, flight: Flight, trial: optuna.Trial) -> bool:
-        curve = self.lab.curve(flight.job)
-        for step in range(flight.reported, len(curve)):
-            flight.report(curve[step], step + 1)
-            flight.reported = step + 1
-            if flight.job.wait <= step + 1 < flight.job.validations and trial.should_prune():
-                return True
-        return False
+            for step, loss in enumerate(self.lab.curve(job)[flight.reported :], start=flight.reported + 1):
+                is_news = flight.report(loss, step)
+                if is_news and job.wait <= step < job.validations and trial.should_prune():
+                    flight.pruned = True
+                    engine.stop(job.digests[0])
+                    break
 
     def _land(self, flight: Flight) -> None:
         """Record the scores, or the pruning, of a job whose runs have all ended."""
@@ -196,7 +191,9 @@ class Search:
             raise RuntimeError(f"trial {flight.number} ended without results")
         self.done[flight.rung][flight.number] = values
         if flight.trial is not None:
-            self._report_rest(flight)
+            if self.spec.pruning() is not None:  # the pruner compares others with the rest of this curve
+                for step, loss in enumerate(self.lab.curve(flight.job)[flight.reported :], start=flight.reported + 1):
+                    flight.report(loss, step)
             flight.trial.set_user_attr("runs", list(flight.job.digests))
             # Excess over the limits on measurements: the sampler penalises it, and the best trials must have none.
             beyond = self.lab.beyond(flight.job)
@@ -212,32 +209,22 @@ class Search:
         self.say(f"trial {flight.number}{repeats}{share}: {shown}")
         self.after_trial()
 
-    def _report_rest(self, flight: Flight) -> None:
-        """Report the rest of the curve of a trial that was not pruned, with which the pruner compares other trials."""
-        if self.spec.pruning() is None:
-            return
-        for step, loss in enumerate(self.lab.curve(flight.job)[flight.reported :], start=flight.reported + 1):
-            flight.report(loss, step)
-
     # Fidelity
 
     def _promotion(self) -> Flight | None:
-        """The next promotion: the best promotable trial, at the largest share that has one; None if there is none."""
+        """The next promotion, at the largest share that has one: of the trials that reached a share, the best
+        1/`factor` are promoted. None if there is none."""
         # Take over other commands' scores at the first share; those at larger shares are found in the store.
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
             self.done[0].setdefault(trial.number, tuple(trial.values))
+        if self.spec.fidelity is None:
+            return None
         for rung in reversed(range(len(self.spec.shares) - 1)):
             flying = {flight.number for flight in self.flights if flight.rung == rung + 1}
-            for number in self._promotable(rung):
+            reached = self.done[rung]
+            ranked = best_first(reached, list(self.spec.objectives.values()))
+            for number in ranked[: len(reached) // self.spec.fidelity.factor]:
                 if number not in self.done[rung + 1] and number not in flying and number not in self.failed:
                     params = self.study.get_trials(deepcopy=False)[number].params
                     return Flight(number, self.lab.job(params, self.spec.shares[rung + 1]), rung + 1, None)
         return None
-
-    def _promotable(self, rung: int) -> Sequence[int]:
-        """Numbers of the best 1/factor of the trials that reached a share, best first."""
-        fidelity = self.spec.fidelity
-        if fidelity is None:
-            return ()
-        reached = self.done[rung]
-        return best_first(reached, list(self.spec.objectives.values()))[: len(reached) // fidelity.factor]

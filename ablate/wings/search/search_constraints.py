@@ -106,9 +106,6 @@ class ParsedConstraint:
             return 0.0
         return max(self.gap(left, right), LEAST)
 
-    def holds(self, model: Quantity, base: Quantity) -> bool:
-        return self.distance(model, base) == 0
-
 
 def _relative(left: float, right: float) -> float:
     """Distance of two numbers, in units of the right one."""

@@ -15,9 +15,8 @@ from pydantic_core import to_jsonable_python
 
 from ablate.planning.study_document import spent_budget
 from ablate.readable import now
-from ablate.wings.search.asking import BEYOND, IMPORTED, REPEATS, counts_of_illegal, seeds_of
-from ablate.wings.search.base_rate import BASE_RATE, base_at
-from ablate.wings.search.confirming import confirmation, confirmed
+from ablate.wings.search.asking import BEYOND, IMPORTED, counts_of_illegal, representatives, seeds_of
+from ablate.wings.search.controls import BASE_RATE, base_at, confirmation, confirmed
 from ablate.wings.search.history import base_on_axes
 from ablate.wings.search.ranking import best_first, fronts
 from ablate.wings.search.samplers import chosen_sampler, ended
@@ -69,9 +68,11 @@ def search_document(
 ) -> SearchDocument:
     """Document of a search's results so far. has_ended: include the confirmation."""
     spec = lab.spec
-    scores, ways = scores_of(study, done), list(spec.objectives.values())
+    means, ways = means_of(study, done), list(spec.objectives.values())
+    scores = _finite(means)
     best = set(best_first(scores, ways)[:1] if len(ways) == 1 else next(iter(fronts(scores, ways)), []))
     trials = [trial for trial in study.get_trials(deepcopy=False) if ended(trial)]
+    settings = representatives(trials)
     # The base's scores with the trials' seeds, if trained; at its tuned rate, if known.
     job = base_at(lab, study.user_attrs.get(BASE_RATE))
     values = lab.values(job)
@@ -99,25 +100,47 @@ def search_document(
         constraints=tuple(spec.constraints),
         base=base,
         illegal=dict(counts_of_illegal(study).most_common()),
-        trials=tuple(_trial(lab, trial, done, trial.number in best) for trial in trials),
+        trials=tuple(
+            _trial(lab, trial, done, settings[trial.number], means.get(trial.number), trial.number in best)
+            for trial in trials
+        ),
         confirmed=confirmed(lab, confirmation(lab, study, scores)) if has_ended else (),
         journal=journal,
     )
 
 
 def scores_of(study: optuna.Study, done: TrialScores) -> dict[int, tuple[float, ...]]:
-    """Mean scores of settings within the limits that had the full budget, keyed by the number of their first trial.
-    Settings with a diverged run are left out."""
+    """The finite ones of `means_of`: settings with a diverged run are left out."""
+    return _finite(means_of(study, done))
+
+
+def means_of(study: optuna.Study, done: TrialScores) -> dict[int, tuple[float, ...]]:
+    """Mean scores of settings within the limits that had the full budget, keyed by the number that stands for them;
+    infinite if a run diverged."""
     trials = study.get_trials(deepcopy=False)
     found = seeds_of(trials)
     if len(done) > 1:
         found = {number: [values] for number, values in done[-1].items() if not trials[number].user_attrs.get(BEYOND)}
-    return {n: tuple(map(statistics.fmean, zip(*of, strict=True))) for n, of in found.items() if np.isfinite(of).all()}
+    return {number: tuple(map(statistics.fmean, zip(*values, strict=True))) for number, values in found.items()}
 
 
-def _trial(lab: StudyTrialRunner, trial: FrozenTrial, done: TrialScores, best: bool) -> TrialRecord:
+def _finite(means: Mapping[int, tuple[float, ...]]) -> dict[int, tuple[float, ...]]:
+    return {number: values for number, values in means.items() if np.isfinite(values).all()}
+
+
+def _trial(
+    lab: StudyTrialRunner,
+    trial: FrozenTrial,
+    done: TrialScores,
+    settings: int,
+    mean: tuple[float, ...] | None,
+    best: bool,
+) -> TrialRecord:
+    """settings: number of the trial that stands for its settings. mean: over their seeds, if it is this one."""
     reached = tuple(finite(values[trial.number]) for values in done if trial.number in values)
-    state = _state(trial, whole=len(reached) == len(done))
+    state: TrialState = "pruned" if trial.state == optuna.trial.TrialState.PRUNED else "failed"
+    if trial.state == optuna.trial.TrialState.COMPLETE:
+        state = "finished" if len(reached) == len(done) else "short"
     return TrialRecord(
         number=trial.number,
         state=state,
@@ -125,12 +148,12 @@ def _trial(lab: StudyTrialRunner, trial: FrozenTrial, done: TrialScores, best: b
         settings=to_jsonable_python(lab.space.settings(trial.params)),
         params=trial.params,
         distributions={path: distribution_of(each) for path, each in trial.distributions.items()},
-        values=reached[-1] if state == "finished" else None,
+        values=None if state != "finished" else reached[-1] if mean is None else finite(mean),
         reached=reached,
         curve={str(step): value for step, value in trial.intermediate_values.items()},
         runs=tuple(trial.user_attrs.get("runs", ())),
         error=trial.user_attrs.get("error"),
-        repeats=trial.user_attrs.get(REPEATS),
+        repeats=None if settings == trial.number else settings,
         imported=bool(trial.user_attrs.get(IMPORTED)),
         beyond=trial.user_attrs.get(BEYOND, {}),
     )
@@ -138,13 +161,6 @@ def _trial(lab: StudyTrialRunner, trial: FrozenTrial, done: TrialScores, best: b
 
 def distribution_of(spread: BaseDistribution) -> Distribution:
     return Distribution.model_validate_json(distribution_to_json(spread))
-
-
-def _state(trial: FrozenTrial, whole: bool) -> TrialState:
-    """State of a trial that has ended. whole: whether it had the full budget."""
-    if trial.state == optuna.trial.TrialState.COMPLETE:
-        return "finished" if whole else "short"
-    return "pruned" if trial.state == optuna.trial.TrialState.PRUNED else "failed"
 
 
 def write_tables(document: SearchDocument, folder: SearchFolder) -> None:

@@ -198,17 +198,14 @@ def edit_of(path: str, value: Any) -> Edit:
 def random_value(axis: AnyAxis, rng: np.random.Generator) -> Any:
     """A random value of an axis."""
     spread, kinds = axis.distribution, distributions()
-    if isinstance(spread, kinds.CategoricalDistribution):
-        return spread.choices[rng.integers(len(spread.choices))]
-    if not isinstance(spread, kinds.FloatDistribution | kinds.IntDistribution):
-        raise TypeError(f"unknown distribution {spread}")
-    if spread.log:
-        drawn = math.exp(rng.uniform(math.log(spread.low), math.log(spread.high)))
-        return round(drawn) if isinstance(spread, kinds.IntDistribution) else drawn
-    if spread.step is not None:
-        values = values_of(axis)
-        return values[rng.integers(len(values))]
-    return float(rng.uniform(spread.low, spread.high))
+    if isinstance(spread, kinds.FloatDistribution | kinds.IntDistribution):
+        if spread.log:
+            drawn = math.exp(rng.uniform(math.log(spread.low), math.log(spread.high)))
+            return round(drawn) if isinstance(spread, kinds.IntDistribution) else drawn
+        if spread.step is None:
+            return float(rng.uniform(spread.low, spread.high))
+    values = values_of(axis)
+    return values[rng.integers(len(values))]
 
 
 def spread_of(axis: AnyAxis) -> FloatDistribution | IntDistribution:

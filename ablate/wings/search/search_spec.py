@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from ablate.study.layering import LayerRule, space_by_path
 from ablate.study.space import BY_PATH, FIRST_SEED, distributions
 from ablate.wings.search.search_axes import Axis, Relative
 from ablate.wings.search.search_constraints import Constraint
@@ -198,3 +199,13 @@ def _is_continuous(axis: Axis) -> bool:
         return axis.step is None
     spread = axis.distribution
     return isinstance(spread, distributions().FloatDistribution) and spread.step is None
+
+
+class SearchKeys(Spec):
+    """Keys of a study."""
+
+    search: Annotated[SearchSpec | None, LayerRule(spelled=space_by_path)] = None
+    """Settings of the base that `ablate search` varies, and its objectives."""
+
+
+KEYS = SearchKeys

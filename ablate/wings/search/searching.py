@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,14 +23,13 @@ from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Lines, Wanted, teller
 from ablate.running.request import Request
 from ablate.study.complaints import Place, Problem, StudyError
-from ablate.study.promoting import refuse_edited
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Count
-from ablate.wings.search.asking import IMPORTED, ROUNDING, cost_of
-from ablate.wings.search.base_rate import BASE_RATE, tuned_rate
-from ablate.wings.search.confirming import confirmation
+from ablate.wings.promoting import refuse_edited
+from ablate.wings.search.asking import IMPORTED, cost_of
+from ablate.wings.search.controls import BASE_RATE, confirmation, tuned_rate
 from ablate.wings.search.history import base_params, begin
 from ablate.wings.search.pages import search_found
 from ablate.wings.search.promotion import promote as write_promoted
@@ -48,7 +46,7 @@ from ablate.wings.search.search_document import (
 )
 from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.shown import search_words
-from ablate.wings.search.shown.optuna_log import silenced
+from ablate.wings.search.shown.search_figures import silenced
 from ablate.wings.search.shown.search_page import render
 from ablate.wings.search.shown.search_summary import read_search
 from ablate.wings.search.shown.search_tables import closing_table
@@ -218,21 +216,20 @@ class _StudySearch:
 
     def _search(self, trials: optuna.Study, notice: str) -> SearchResult:
         engine, owner = self.context.engine, Owner(self.folder)
-        sampler, (validations, wait) = chosen_sampler(self.spec, self.lab.space), self.lab.curve_length
-        trials.sampler, trials.pruner = make_sampler(self.spec, sampler), make_pruner(self.spec, validations, wait)
+        sampler, control = chosen_sampler(self.spec, self.lab.space), self.lab.control()
+        trials.sampler = make_sampler(self.spec, sampler)
+        trials.pruner = make_pruner(self.spec, control.validations, control.wait)
         progress = Lines(self.store, self.study.name, {}, tell=teller(self.context.progress))
         prepare_corpora(self.study, self.store, progress.data)
         prepare_checkpoints(self.study, self.store, progress.say)
-        imported = begin(self.lab, trials, owner)
-        if imported:
+        if imported := begin(self.lab, trials, owner):
             notice += f"; {imported} runs of the store count as trials of this space"
         known = [trial for trial in trials.get_trials(deepcopy=False) if ended(trial)]
-        done = math.floor(cost_of(trial for trial in known if IMPORTED not in trial.user_attrs) + ROUNDING)
-        progress.say(f"{self.spec.trials} trials, {done} of them done already{notice}")
-        for warning in self.spec.warnings(validations):
+        done = cost_of(trial for trial in known if IMPORTED not in trial.user_attrs)
+        progress.say(f"{self.spec.trials} trials, {done:.3g} of them done already{notice}")
+        for warning in self.spec.warnings(control.validations):
             progress.say(warning)
-        name, control = self.study.baseline, self.lab.control()
-        train = partial(self._train, engine)
+        name, train = self.study.baseline, partial(self._train, engine)
         if base_params(self.lab) is None:
             progress.say(f"{name} lies outside the space: it is trained as the control, and is not a trial")
             train(control)
@@ -277,23 +274,19 @@ class _StudySearch:
         return anew if earlier else ""
 
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
-        document, promoted = self._document(trials, search), None
+        document = self._document(trials, search)
         self.folder.write(document)
         write_tables(document, self.folder)
-        if self.promote:
-            promoted = self._promoted(search)
+        promoted = write_promoted(self.lab, search, self.promote) if self.promote else None
+        if promoted is not None:
+            left_out = f"left out of {promoted.path.name}: its space has no match for"
+            self.failures += [f"{scale}: {left_out} {trials[0]}" for scale, trials in promoted.unlike.items()]
+        elif self.promote:
+            self.failures.append(NOTHING_TO_PROMOTE)
         failures = [*self.failures, *(f"trial {number}: {error}" for number, error in search.failed.items())]
         page = render(self.folder.path)
-        return SearchResult(search_found(self.folder.path), page, promoted, tuple(failures))
-
-    def _promoted(self, search: Search) -> Path | None:
-        written = write_promoted(self.lab, search, self.promote or 0)
-        if written is None:
-            self.failures.append(NOTHING_TO_PROMOTE)
-            return None
-        for scale, trials in written.unlike.items():
-            self.failures.append(f"{scale}: left out of {written.path.name}: its space has no match for {trials[0]}")
-        return written.path
+        path = promoted.path if promoted else None
+        return SearchResult(search_found(self.folder.path), page, path, tuple(failures))
 
     def _document(self, trials: optuna.Study, search: Search, has_ended: bool = True) -> SearchDocument:
         journal = self.folder.journal.last_seal() if self.is_in_journal else None

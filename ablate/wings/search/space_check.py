@@ -40,7 +40,11 @@ def check_space(lab: StudyTrialRunner) -> None:
             refused.update(wrong.keys())
         if is_legal and not unknown:
             return
-    _refuse_unknown(lab, unknown)
+    for place, each in enumerate(lab.rules.values()):
+        for name in unknown.intersection(each.names):
+            known = [*COSTS, *LIMITED, *(path for path, _ in flatten(lab.base.spec.model_dump()))]
+            reason = f"unknown path or cost '{name}'{did_you_mean(name, known)}"
+            raise lab.study.error(f"search.constraints.{place}", reason)
     if not is_legal:
         reasons = ", ".join(f"{count} by '{reason}'" for reason, count in refused.most_common())
         raise lab.study.error("search.space", f"no valid settings at or near {PROBES} random ones: refused {reasons}")
@@ -55,30 +59,19 @@ def _has(lab: StudyTrialRunner, params: Params, name: str) -> bool:
     return number_at(arm.model, arm.train, name) is not None
 
 
-def _refuse_unknown(lab: StudyTrialRunner, unknown: set[str]) -> None:
-    for place, each in enumerate(lab.rules.values()):
-        for name in unknown.intersection(each.names):
-            known = [*COSTS, *LIMITED, *(path for path, _ in flatten(lab.base.spec.model_dump()))]
-            reason = f"unknown path or cost '{name}'{did_you_mean(name, known)}"
-            raise lab.study.error(f"search.constraints.{place}", reason)
-
-
 def _check_objectives(lab: StudyTrialRunner) -> None:
     tasks = lab.study.evals.scored() if lab.study.evals else ()
+    unmeasured = "not measured, as the study has `measure: null`"
     for place, name in enumerate(lab.spec.objectives):
         task = name.partition(".")[0]
         if name not in DIRECTIONS and task not in tasks:
             reason = f"{name}: the study's evals have no task {task}{did_you_mean(task, tasks)}"
             raise lab.study.error(f"search.objectives.{place}", reason)
         if name in MEASURED and lab.study.measure is None:
-            raise lab.study.error(
-                f"search.objectives.{place}", f"{name}: not measured, as the study has `measure: null`"
-            )
+            raise lab.study.error(f"search.objectives.{place}", f"{name}: {unmeasured}")
         if name in OF_CACHES and lab.base.kv_bytes_per_token is None:
             raise lab.study.error(f"search.objectives.{place}", f"{name}: {NO_CACHE}")
     for place, each in enumerate(lab.rules.values()):
         for name in each.names:
             if name in MEASURED and lab.study.measure is None:
-                raise lab.study.error(
-                    f"search.constraints.{place}", f"{name}: not measured, as the study has `measure: null`"
-                )
+                raise lab.study.error(f"search.constraints.{place}", f"{name}: {unmeasured}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -15,7 +15,7 @@ from ablate.running.request import Request
 from ablate.study.arms import Arm
 from ablate.study.complaints import StudyError
 from ablate.study.study import Study
-from ablate.wings.search.drafts import Costed, Draft, quantity
+from ablate.wings.search.drafts import Draft, quantity
 from ablate.wings.search.search_constraints import MEASURED as LIMITED
 from ablate.wings.search.search_constraints import rule
 from ablate.wings.search.search_space import Params, SearchSpace
@@ -118,15 +118,10 @@ class StudyTrialRunner:
         found = {text: each.distance(draft, base) for text, each in self.rules.items() if not each.is_measured}
         return {text: far for text, far in found.items() if far > 0}
 
-    def _draft(self, arm: Arm) -> Costed:
+    def _draft(self, arm: Arm) -> ArmPlan | Draft:
         if self.study.budget.parameters is not None:  # planning changes a size to match the base's parameters
             return self._planned(replace(arm, seeds=()), 1.0).arms[-1]
         return Draft(arm, self.base.spec.vocab_size, self._widths)
-
-    def costs(self, params: Params, names: Iterable[str]) -> dict[str, float]:
-        """Costs of settings, computed without building a model."""
-        draft = self._draft(self.space.arm("trial", params))
-        return {name: quantity(draft, name) or 0.0 for name in names}
 
     def beyond(self, job: Job) -> Mapping[str, float]:
         measured = {text: each for text, each in self.rules.items() if each.is_measured}
@@ -155,12 +150,6 @@ class StudyTrialRunner:
         """Runs of an arm at the full budget."""
         return self._job(self._planned(replace(arm, seeds=tuple(seeds)), 1.0))
 
-    @property
-    def curve_length(self) -> tuple[int, int]:
-        """Number of validations of a run of the base, and of those that pruners wait for."""
-        control = self.control()
-        return control.validations, control.wait
-
     def _job(self, plan: Plan) -> Job:
         arm = plan.arms[-1]
         requests = tuple(self._request(plan, run.identity) for run in arm.runs)
@@ -186,20 +175,21 @@ class StudyTrialRunner:
     def values(self, job: Job) -> tuple[float, ...] | None:
         if any(request.missing() for request in job.requests):
             return None
-        found = [self._scores(request, job) for request in job.requests]
+        worst = [math.inf if way == "minimize" else -math.inf for way in self.spec.objectives.values()]
+        found = []
+        for request in job.requests:
+            result = self.store.read_result(request.digest)
+            if result is None:
+                raise RuntimeError(f"run {request.digest} has no result after it ended")
+            scores = (self._objective(name, request, result, job) for name in self.spec.objectives)
+            found.append(worst if result.status == "diverged" else list(scores))
         return tuple(statistics.fmean(of_seeds) for of_seeds in zip(*found, strict=True))
-
-    def _scores(self, request: Request, job: Job) -> tuple[float, ...]:
-        result = self.store.read_result(request.digest)
-        if result is None or job.plan is None:
-            raise RuntimeError(f"run {request.digest} has no result after it ended")
-        if result.status == "diverged":
-            return tuple(math.inf if way == "minimize" else -math.inf for way in self.spec.objectives.values())
-        return tuple(self._objective(name, request, result, job) for name in self.spec.objectives)
 
     def _objective(self, name: str, request: Request, result: ResultDocument, job: Job) -> float:
         if name in MEASURED:
-            return self._speed(name, job.requests[0])
+            measured = job.requests[0]
+            speeds = self.store.read_measure(measured.digest, str(measured.measure_digest))
+            return _known(_speed(speeds, name.partition("_")[0]) if speeds else None, measured, name)
         if job.plan is None:
             raise RuntimeError(f"run {request.digest} was not planned")
         if name == "tokens_per_second":
@@ -212,10 +202,6 @@ class StudyTrialRunner:
         evals = self.store.read_evals(request.digest, str(request.evals_digest))
         score = evals.scores.get(task, {}).get(metric) if evals else None
         return _known(score.value if score else None, request, name)
-
-    def _speed(self, name: str, measured: Request) -> float:
-        found = self.store.read_measure(measured.digest, str(measured.measure_digest))
-        return _known(_speed(found, name.partition("_")[0]) if found else None, measured, name)
 
     def curve(self, job: Job) -> list[float]:
         path = self.store.metrics_path(job.digests[0])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ablate.api.planning import plan
 from ablate.api.study_argument import StudyLike
-from ablate.api.study_plan import StudyPlan
 from ablate.readable import clock
+from ablate.running.study_plan import StudyPlan
 from ablate.study.complaints import StudyError
 from ablate.study.written import Sets
 from store.documents import JsonObject

@@ -48,7 +48,7 @@ def outcomes(
     losses: dict[str, float] = {}
     low: dict[str, ReferenceLosses] = {}
     for arm in arms:
-        if study.objective is not None or arm.data not in corpora:
+        if not study.predicts_next_token or arm.data not in corpora:
             continue  # losses of other objectives do not compare with those of token frequencies
         known, ended = corpora[arm.data].references, [(run.digest, results.get(run.digest)) for run in arm.runs]
         own = {

@@ -28,7 +28,7 @@ def text_references(study: StudyDocument, store: Store, corpora: Mapping[str, Te
     for arm in study.arms:
         meta = corpora.get(arm.data)
         run = store.read_run(arm.runs[0].digest) if arm.runs and meta else None
-        if meta is None or run is None or "objective" in run.train:
+        if meta is None or run is None or not run.predicts_next_token:
             continue
         folder, context = store.data(arm.data), run.train.get("context")
         stored = [

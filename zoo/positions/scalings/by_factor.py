@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.compatibility.traits import EVERY_OPERATION, OF_MODULES, OF_VALUES, Operations
 from zoo.errors import SpecError
 from zoo.positions.scalings import Scaling, rotation
 from zoo.settings.axis import Examples
@@ -62,7 +62,7 @@ class Dynamic(Scaling):
     # Longer than any tested text: past it, cached decoding differs from the uncached forward pass.
     examples: ClassVar[Examples] = ({"factor": 4.0, "original_length": 32},)
     kind: Literal["dynamic"] = "dynamic"
-    supports: ClassVar[Operations] = EVERY_OPERATION
+    supports: ClassVar[Operations] = OF_MODULES | OF_VALUES
     factor: PositiveFloat
     """Growth of s with the length: s = factor + 1 at n = 2L tokens."""
     original_length: Annotated[PositiveInt, MaxInTests(64)]

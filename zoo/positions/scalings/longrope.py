@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from zoo.compatibility.traits import EVERY_OPERATION, Operations
+from zoo.compatibility.traits import EVERY_OPERATION, OF_MODULES, OF_VALUES, Operations
 from zoo.errors import SpecError
 from zoo.kernels.compiling import on_device
 from zoo.positions.scalings import Scaling, rotation
@@ -37,7 +37,7 @@ class LongRoPE(Scaling):
         },
     )
     kind: Literal["longrope"] = "longrope"
-    supports: ClassVar[Operations] = EVERY_OPERATION
+    supports: ClassVar[Operations] = OF_MODULES | OF_VALUES
     short_factor: Factors
     """Divisors of θ for texts of up to L tokens, one for each pair of features."""
     long_factor: Factors

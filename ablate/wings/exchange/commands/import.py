@@ -15,13 +15,13 @@ import argparse
 import shlex
 
 from ablate.commands import DONE, HERE, add_json, add_store, given, positive, print_json, suggested
-from ablate.commands.eval import settings, show
+from ablate.wings.evaluate.commands.eval import settings, show
 
 OPTIONS = ("name", "study", "scale", "sets", "text", "context", "measure", "dtype", "device", "allow_code", "store")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from evals import asking
+    from ablate.wings.evaluate import asking
 
     parser.add_argument("directory", metavar="DIR", help="a checkpoint folder")
     parser.add_argument("--name", help="the name in reports and for other commands (default: the folder's)")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ablate.commands import DONE, OptionError, print_json
 
+OPTION = "--record"
 BESIDE = Path()
 """Value of --record if no folder is given."""
 
@@ -34,8 +35,6 @@ def wanted(options: argparse.Namespace) -> bool:
     """Whether the result is to be recorded. Raises OptionError."""
     if options.notes and options.record is None:
         raise OptionError("--note needs --record")
-    if options.record is not None and options.export:
-        raise OptionError("--record cannot be combined with --export")
     return options.record is not None
 
 

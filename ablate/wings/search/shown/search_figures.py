@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Literal
 
@@ -11,7 +13,6 @@ import optuna
 import plotly.graph_objects as go
 from optuna.study import StudyDirection
 
-from ablate.wings.search.shown.optuna_log import silenced
 from ablate.wings.search.shown.parallel import parallel
 from ablate.wings.search.shown.search_summary import SearchSummary
 from ablate.wings.search.shown.search_tables import closing_table, objective_title
@@ -35,6 +36,18 @@ def draw_search(search: SearchSummary) -> tuple[Figure, ...]:
         for place, name in enumerate(search.objectives):
             figures += _of_objective(search, place, name)
     return tuple(figures)
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Suppress optuna's log messages below level ERROR: pages and progress output already report what matters."""
+    logger = logging.getLogger("optuna")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _whole(search: SearchSummary) -> Iterator[Figure]:
@@ -78,16 +91,11 @@ def _history(search: SearchSummary, place: int, name: str) -> Drawing:
     drawing.update_xaxes(tickformat="d")
     line = {"color": PALETTE[1], "shape": "hv"}
     drawing.add_scatter(x=numbers, y=best, mode="lines", name="best so far", line=line, hoverinfo="skip")
-    _show_base(drawing, search, place)
-    return drawing
-
-
-def _show_base(drawing: Drawing, search: SearchSummary, place: int) -> None:
-    """A line at the score of the base, which was not selected."""
-    base = search.document.base
-    value = base.values[place] if base.values else None
-    if value is not None:
+    base = search.document.base.values
+    value = base[place] if base else None
+    if value is not None:  # unlike the trials, the base was not selected
         drawing.add_hline(y=value, line={"color": "#444", "width": 1, "dash": "dash"}, name=BASE)
+    return drawing
 
 
 def _of_objective(search: SearchSummary, place: int, name: str) -> Iterator[Figure]:

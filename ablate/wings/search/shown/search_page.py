@@ -40,7 +40,7 @@ def render_page(search: SearchSummary) -> str:
         tables=search_tables,
         lead=lead,
         figures=others,
-        front=search_tables.best_table(search),
+        front=search_tables.trials_table(search, search.best),
     )
 
 

@@ -38,33 +38,19 @@ def objective_title(name: str) -> str:
     return TITLES.get(name, name.replace("_", " "))
 
 
-def best_table(search: SearchSummary) -> Table:
-    """The best trial, or the front in the order of the first objective."""
-    return _table(search, search.best)
-
-
 def closing_table(search: SearchSummary) -> Table:
     """The best trials for a terminal; all trials if none is called the best."""
-    return best_table(search) if search.is_judged else trials_table(search)
+    return trials_table(search, search.best if search.is_judged else search.trials)
 
 
-def trials_table(search: SearchSummary) -> Table:
-    """Every trial, the best first."""
-    return _table(search, search.trials)
-
-
-def _table(search: SearchSummary, trials: Sequence[TrialRecord]) -> Table:
+def trials_table(search: SearchSummary, trials: Sequence[TrialRecord]) -> Table:
     """Rows: the best trials first, then by the first objective; trials without a score last."""
     maximized = next(iter(search.objectives.values()), "minimize") == "maximize"
 
     def key(trial: TrialRecord) -> tuple[bool, bool, float, int]:
         first = trial.scores[0] if trial.is_scored else math.inf
-        return (
-            trial.number not in search.best_numbers,
-            not trial.is_scored,
-            -first if maximized else first,
-            trial.number,
-        )
+        is_best = trial.number in search.best_numbers
+        return (not is_best, not trial.is_scored, -first if maximized else first, trial.number)
 
     columns = ("trial", "state", *search.objectives, *titles_of(list(search.document.space)).values())
     return Table(columns, tuple(_row(search, trial) for trial in sorted(trials, key=key)), labels=2)

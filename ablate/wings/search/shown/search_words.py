@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from ablate.wings.search.shown.search_summary import Gap, SearchSummary
 from ablate.wings.search.shown.search_tables import setting_text, signed, titles_of
 from ablate.wings.search.shown.selection_bias import DECLARED, selection_bias
-from ablate.wings.search.shown.standings import SearchStanding
 from reports.judge.sentences import listed
 from reports.page.wording import words
 from store.documents import Range, TrialRecord
@@ -22,10 +19,8 @@ def headline(search: SearchSummary) -> str:
         return f"A {search.document.scale} search only shows that it works: its runs are too short to find anything."
     if not search.best:
         return "No trial reached the full budget."
-    return _of_front(search) if len(search.objectives) > 1 else _of_best(search, search.best[0])
-
-
-def _of_front(search: SearchSummary) -> str:
+    if len(search.objectives) == 1:
+        return _of_best(search, search.best[0])
     verb = "is" if len(search.best) == 1 else "are"
     ends = ", ".join(_best_in(search, place) for place in range(len(search.objectives)))
     front = f"{len(search.best)} of {len(search.scored)} scored trials {verb} on the front"
@@ -36,7 +31,10 @@ def _of_best(search: SearchSummary, best: TrialRecord) -> str:
     base, gap = search.base, search.against_base
     alike = [each for each in search.standings if each.is_best and not (gap and base and each.trial == base.number)]
     if len(alike) > 1:
-        return _alike(search, alike) + _base_beside(search)
+        numbers, name = listed([str(each.trial) for each in alike]), next(iter(search.objectives))
+        low, high = (end(each.means[name] for each in alike) for end in (min, max))
+        told = f"Trials {numbers} cannot be told apart: {name} {low:.5g} to {high:.5g} with fresh seeds."
+        return told + _base_beside(search)
     if gap is not None:
         return _against_base(search, gap)
     if None in (best.values or (None,)):
@@ -69,14 +67,6 @@ def _base_beside(search: SearchSummary) -> str:
     return f" The base has {name} {gap.base.mean:.5g} on fresh seeds." if gap else ""
 
 
-def _alike(search: SearchSummary, alike: Sequence[SearchStanding]) -> str:
-    """`Trials 3, 7 and 9 cannot be told apart: loss 2.51 to 2.54 with fresh seeds.`"""
-    (name,) = search.objectives
-    numbers = listed([str(each.trial) for each in alike])
-    low, high = (end(each.means[name] for each in alike) for end in (min, max))
-    return f"Trials {numbers} cannot be told apart: {name} {low:.5g} to {high:.5g} with fresh seeds."
-
-
 def _best_in(search: SearchSummary, place: int) -> str:
     """`trial 2 has the best loss, 2.763 ± 0.021 over 3 fresh seeds`, for the best trials. For an objective that depends
     on the seed, only best trials with fresh seeds are considered, if there are any."""
@@ -106,19 +96,16 @@ def _settings(trial: TrialRecord) -> str:
 
 def edges(search: SearchSummary) -> list[str]:
     """Warning that the best trials all lie at an end of a setting's range, beyond which others may be better."""
-    found = [f"{path} ({value:g})" for path, value in _edges(search)]
-    whose = "The best trial is" if len(search.best) == 1 else "All of the best trials are"
-    return [f"{whose} at the end of the range of {listed(found)}: values beyond it were not tried."] if found else []
-
-
-def _edges(search: SearchSummary) -> Iterator[tuple[str, float]]:
-    for path in search.document.space:
+    found = []
+    for path in search.document.space if search.best else ():
         if not all(path in trial.distributions for trial in search.best):
             continue
-        values = [trial.params[path] for trial in search.best]
-        ends = search.best[0].distributions[path].attributes if search.best else None
-        if len(set(values)) == 1 and isinstance(ends, Range) and values[0] in (ends.low, ends.high):
-            yield path, ends.low if values[0] == ends.low else ends.high
+        values = {trial.params[path] for trial in search.best}
+        ends = search.best[0].distributions[path].attributes
+        if len(values) == 1 and isinstance(ends, Range) and values <= {ends.low, ends.high}:
+            found.append(f"{path} ({values.pop():g})")
+    whose = "The best trial is" if len(search.best) == 1 else "All of the best trials are"
+    return [f"{whose} at the end of the range of {listed(found)}: values beyond it were not tried."] if found else []
 
 
 def dropped(search: SearchSummary) -> list[str]:

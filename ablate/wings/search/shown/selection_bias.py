@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import polars as pl
 
@@ -51,7 +50,7 @@ def fresh_scores(
     scale: str,
     searched: Searched,
     objectives: Iterable[str],
-    runs: Mapping[str, str] = MappingProxyType({}),
+    runs: Mapping[str, str],
 ) -> tuple[FreshScore, ...]:
     """Every objective of every arm of the promoted study; empty before it has run.
 

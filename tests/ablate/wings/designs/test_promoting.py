@@ -10,9 +10,9 @@ from ruamel.yaml import YAML
 
 import reports
 from ablate.cli import main
-from ablate.study.promoting import write_study
 from ablate.study.reading import load_study
 from ablate.wings.designs.promotion import promote
+from ablate.wings.promoting import write_study
 from store import Store
 from store.errors import ArgumentError
 from tests.ablate.toy import toy_study

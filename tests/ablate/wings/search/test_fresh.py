@@ -48,7 +48,7 @@ def _last(points: Sequence[SpeedPoint]) -> float:
 def read(root: Path, study: StudyOf, searched: dict[str, float]) -> tuple[FreshScore, ...]:
     study.write(root)
     scores = {arm.name: searched for arm in study.arms}
-    return fresh_scores(Store(root), "known", "cpu", scores, list(searched))
+    return fresh_scores(Store(root), "known", "cpu", scores, list(searched), {})
 
 
 def test_every_objective_is_the_mean_over_fresh_seeds(tmp_path: Path) -> None:

@@ -281,7 +281,7 @@ def test_a_path_that_a_part_does_not_have_is_not_asked(tmp_path: Path) -> None:
 )
 def test_constraints_say_what_they_read(text: str, quantities: dict[str, float], holds: bool) -> None:
     found = rule(text)
-    assert found.holds(quantities.get, {"parameters": 1_000.0}.get) is holds
+    assert (found.distance(quantities.get, {"parameters": 1_000.0}.get) == 0) is holds
     assert (found.distance(quantities.get, {"parameters": 1_000.0}.get) == 0) is holds
 
 

@@ -14,7 +14,7 @@ from ablate.wings.search.shown.parallel import parallel
 from ablate.wings.search.shown.search_figures import draw_search, front_figure
 from ablate.wings.search.shown.search_page import render, render_page
 from ablate.wings.search.shown.search_summary import CURVE_POINTS, SearchSummary, read_search
-from ablate.wings.search.shown.search_tables import best_table, closing_table, trials_table
+from ablate.wings.search.shown.search_tables import closing_table, trials_table
 from ablate.wings.search.shown.setting_axes import setting_axes
 from store import Store
 from store.documents import Choices, Confirmed, Distribution, Range, SearchBase, TrialRecord
@@ -67,7 +67,7 @@ def test_the_headline_names_the_best_in_each_objective_and_the_table_is_in_order
         "Trial 0 has the best loss, 2.4 on the seeds that selected it, trial 3 has the best kv_bytes_per_token, 30; 4"
         " of 5 scored trials are on the front."
     )
-    assert [row[0] for row in best_table(search()).rows] == ["0", "2", "1", "3"]
+    assert [row[0] for row in trials_table(search(), search().best).rows] == ["0", "2", "1", "3"]
     assert "trial 0 has the best kv_bytes_per_token, 600" in search_words.headline(search(("minimize", "maximize")))
     page = render_page(search())
     assert "&lt;b&gt;" in page and 'id="front"' in page
@@ -79,7 +79,7 @@ def test_trials_that_diverged_stand_last_whichever_way_is_better() -> None:
         one = found.trials[1].model_copy(update={"best": False})
         diverged = one.model_copy(update={"number": 5, "values": (None, 10.0)})
         trials = (diverged, *found.trials)
-        table = trials_table(SearchSummary(found.document.model_copy(update={"trials": trials}), ()))
+        table = trials_table(SearchSummary(found.document.model_copy(update={"trials": trials}), ()), trials)
         assert "".join(row[0] for row in table.rows) == numbers + "5"
 
 
@@ -136,7 +136,7 @@ def test_a_smoke_search_claims_nothing() -> None:
     assert search_words.headline(smoke).startswith(
         "A smoke search only shows that it works: its runs are too short to find anything."
     )
-    assert (smoke.best, best_table(smoke).rows) == ((), ())
+    assert (smoke.best, trials_table(smoke, smoke.best).rows) == ((), ())
     assert len(closing_table(smoke).rows) == len(SCORES)
     assert search_words.edges(smoke) + search_words.fresh(smoke) == []
     drawn = {figure.key: figure for figure in draw_search(smoke)}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from pathlib import Path
 
 import optuna
 import pytest
+from optuna.trial import FrozenTrial, TrialState
 
 from ablate.wings.search.asking import BEYOND, IMPORTED, REPEAT, REPEATS, seeds_of
 from ablate.wings.search.search_document import scores_of
@@ -26,6 +28,22 @@ def test_settings_that_are_proposed_again_train_with_the_next_seed(tmp_path: Pat
     firsts = {trial.params["n_layers"]: trial.number for trial in found.trials if REPEATS not in trial.user_attrs}
     expected = {firsts[layers]: (pytest.approx(statistics.fmean(of)),) for layers, of in by_layers.items()}
     assert len(expected) == 2 and scores_of(found, one.done) == expected
+
+
+def test_a_repeat_is_not_pruned_and_stands_for_settings_whose_first_trial_was(tmp_path: Path) -> None:
+    """A mean without its bad seeds would flatter, and a record without scores cannot be the best."""
+    study = study_of(tmp_path, "{train.lr: [1e-4, 3e-4, 1e-3, 3e-3], block.ffn.d_ff: {choice: [64, 128, 192]}}")
+    lab = Known(study, lambda params: (abs(math.log10(params["train.lr"] / 1e-3)),), noise=1.0)
+    found, one = search(lab, spec_of(study, trials=48, sampler="random", pruner="median"), tmp_path)
+    pruned = [trial for trial in found.trials if trial.state == TrialState.PRUNED]
+    assert not any(REPEATS in trial.user_attrs for trial in pruned)
+    complete: dict[str, list[FrozenTrial]] = {}
+    for trial in found.trials:
+        if trial.state == TrialState.COMPLETE:
+            complete.setdefault(str(trial.params), []).append(trial)
+    assert any(str(trial.params) in complete for trial in pruned)
+    means = {of[0].number: statistics.fmean(trial.values[0] for trial in of) for of in complete.values()}
+    assert {number: value for number, (value,) in scores_of(found, one.done).items()} == pytest.approx(means)
 
 
 def test_a_trial_beyond_a_limit_is_kept_and_never_the_best(tmp_path: Path) -> None:

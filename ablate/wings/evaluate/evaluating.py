@@ -21,7 +21,7 @@ from ablate.running.engines.inprocess import run_here
 from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.study.complaints import complaints
-from evals.asking import named, section
+from ablate.wings.evaluate.asking import named, section
 from evals.skipped import skipped_lines
 from evals.spec import EvalSpec, EvaluationError
 from store import Store, StoreError
@@ -112,7 +112,7 @@ def evaluate(
     """
     folder, found = Path(run), run
     if folder.is_dir() and not (folder / "run.json").exists():  # a checkpoint, which is imported first
-        for name in added_to(__name__):
+        for name in added_to("ablate.evaluate"):
             found = importlib.import_module(name).imported_first(folder, store, progress)
     place, identity = find_run(found, store)
     directory = place.data(identity.data.digest).path

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from evals import asking
+    from ablate.wings.evaluate import asking
 
     parser.add_argument("run", metavar="RUN", help="digest, STUDY/ARM or folder of a run, or a checkpoint")
     asking.add_options(parser)
@@ -52,7 +52,7 @@ def show(found: Scores) -> None:
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:
     """The command line's evaluations as keyword arguments of `ablate.evaluate`. Raises ArgumentError."""
-    from evals import asking
+    from ablate.wings.evaluate import asking
     from evals.spec import EvaluationError
 
     try:

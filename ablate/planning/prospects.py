@@ -10,12 +10,12 @@ from itertools import islice
 from statistics import fmean
 
 import reports
-from ablate.api.recorded import RESULTS
 from ablate.planning.campaign import CampaignOutcome
 from ablate.planning.foresight import Foresight, detectable_lines, foresight, seeds_line, unjudged
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.study_document import study_document
 from ablate.study.study import Study
+from ablate.study.written import RESULTS
 from reports.judge.sentences import prefixed
 from store import Store
 from store.documents import JsonObject, References, StudyDocument, TextMeta

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ablate.cli import main
-from reports.page.html import export
+from ablate.wings.paper import exporting as export
 from reports.page.wording.table import Table, latex, markdown
 from tests.reports.browsing import no_chromium
 from tests.reports.factory import HOSTILE, Arm, StudyOf, typical

@@ -31,7 +31,7 @@ def new(study: str | Path) -> Path:
     if not NAME.fullmatch(path.stem):
         raise ArgumentError("study", "a name has letters, digits, '_', '+' and '-', at most 40", path.stem)
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = resources.files("ablate.study").joinpath("start.yaml").read_text(encoding="utf-8")
+    text = resources.files("ablate.wings.prepare").joinpath("start.yaml").read_text(encoding="utf-8")
     try:
         # Exclusive creation: concurrent commands do not overwrite each other's file.
         with path.open("x", encoding="utf-8") as file:

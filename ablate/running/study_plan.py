@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import JsonValue
 
-from ablate.api.prospects import Prospects
 from ablate.planning.campaign import CampaignOutcome
 from ablate.planning.checks import Export, export_lines, exports
 from ablate.planning.durations import Duration, busy_line, duration
@@ -27,6 +26,7 @@ from ablate.planning.plan_shown import (
     remarks,
     tuning_runs,
 )
+from ablate.planning.prospects import Prospects
 from ablate.planning.study_document import Corpora, length_lines, prepared, study_rates
 from ablate.running.corpora import checkpoint_lines
 from ablate.running.options import Options
@@ -84,14 +84,14 @@ class StudyPlan:
     def arms(self) -> pl.DataFrame:
         """A row for each arm of each rung: parameters, FLOPs, tokens, steps, cache bytes, estimated time and peak
         memory of a run."""
-        from ablate.api.frames import frame_of_arms  # noqa: PLC0415 (takes long, and a terminal shows no frame)
+        from ablate.planning.plan_frames import frame_of_arms  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
         return frame_of_arms(self.outcome, self.speed, self.needs)
 
     @cached_property
     def runs(self) -> pl.DataFrame:
         """A row for each run: its digest, arm, seed, rung of the ladder, and whether the store has it already."""
-        from ablate.api.frames import frame_of_runs  # noqa: PLC0415 (takes long, and a terminal shows no frame)
+        from ablate.planning.plan_frames import frame_of_runs  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
         return frame_of_runs(self.outcome, self.done)
 

@@ -63,7 +63,7 @@ class Runs:
     @property
     def searches(self) -> pl.DataFrame:
         """A row for each search: name, scale, question, and number of trials and of those best or on the front."""
-        readers = [importlib.import_module(name).search_found for name in added_to(__name__)]
+        readers = [importlib.import_module(name).search_found for name in added_to("ablate.open")]
         found = [read(folder.path) for read in readers for folder in self.store.searches()]
         return pl.DataFrame(map(_search_row, found), schema=SEARCHES)
 
@@ -165,7 +165,7 @@ class Runs:
         return self.studies._repr_html_()
 
 
-def open_store(store: str | Path = "runs") -> Runs:
+def open(store: str | Path = "runs") -> Runs:
     """Open a store to browse its runs, studies and searches.
 
     Args:

@@ -6,10 +6,12 @@ import os
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
+from ablate.api.reporting import reported
 from reports.judge.findings.study_summary import StudySummary
 from reports.page.figures.base import Figure
 from reports.page.html.page import name_of, stamp
@@ -17,7 +19,7 @@ from reports.page.html.templating import render
 from reports.page.sections import draw, summarise_study
 from reports.page.wording import answers, tables, title_words
 from reports.page.wording.table import latex, markdown
-from store import AblateError, write_text
+from store import AblateError, Store, write_text
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDTH = 760
@@ -28,14 +30,35 @@ class ExportError(AblateError):
     """A browser is installed, but did not draw the figures."""
 
 
-def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path], list[str]]:
-    """Write `<key>.svg` for each figure, and each table as `.md` and `.tex`. Returns the paths, and the keys of figures
-    left out.
+@dataclass(frozen=True)
+class Exported:
+    """The files that an export wrote, and the keys of figures left out because no Chromium was found."""
 
-    Figures are drawn by an installed Chromium, offline. Without one, all figures are left out. Raises ExportError if
-    the browser fails.
+    written: list[Path]
+    left_out: list[str]
+
+
+def export_report(path: str | Path, directory: str | Path) -> Exported:
+    """Write a study's figures as SVG, using an installed Chromium, and its tables as Markdown and LaTeX.
+
+    Args:
+        path: a study's folder in a store.
+        directory: where the files go.
+
+    Returns:
+        The files, and the figures left out if there is no Chromium.
+
+    Raises:
+        AblateError: `path` is not a study, or Chromium failed.
+
+    Example:
+        >>> ablate.export_report("runs/studies/norm_placement-cpu", "paper/figures").written
     """
-    summary = summarise_study(study_dir)
+    folder, kind = reported(path)
+    if kind != "study":
+        example = (Store("STORE") if kind == "search" else Store(folder)).study("NAME", "cpu").path
+        raise AblateError(f"{path} is a {kind}: export a study instead, such as {example}")
+    summary = summarise_study(folder)
     figures = draw(summary)
     drawn = _svg(figures, summary)
     files = {f"{key}.svg": text for key, text in drawn.items()}
@@ -50,11 +73,10 @@ def export_study(study_dir: Path | str, target: Path | str) -> tuple[list[Path],
     }
     for name, table in tabled.items():
         files |= {f"{name}.md": markdown(table), f"{name}.tex": latex(table)}
-    folder = Path(target)
+    target = Path(directory)
     for name, text in files.items():
-        write_text(folder / name, text)
-    left_out = [figure.key for figure in figures if figure.key not in drawn]
-    return [folder / name for name in files], left_out
+        write_text(target / name, text)
+    return Exported([target / name for name in files], [figure.key for figure in figures if figure.key not in drawn])
 
 
 def _svg(figures: tuple[Figure, ...], summary: StudySummary) -> dict[str, str]:
@@ -69,7 +91,13 @@ def _svg(figures: tuple[Figure, ...], summary: StudySummary) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "export.html"
         page.write_text(
-            render("export.html.j2", ("stamp.js", "export.js"), {"width": WIDTH, "figures": drawings}), encoding="utf-8"
+            render(
+                "export.html.j2",
+                ("stamp.js", "export.js"),
+                {"width": WIDTH, "figures": drawings},
+                Path(__file__).parent,
+            ),
+            encoding="utf-8",
         )
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium has no sandbox for root
         options = ["--headless", "--disable-gpu", f"--user-data-dir={folder}/profile", "--virtual-time-budget=60000"]

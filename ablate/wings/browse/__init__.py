@@ -1,0 +1,12 @@
+"""A store in tables: its studies and their answers, beside those that ship, its runs and their logs."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(
+    commands=("list", "logs", "ledger"),
+    groups={"list": "look", "logs": "look", "ledger": "look"},
+    folded={"logs": ("report", "--log"), "ledger": ("report", "--ledger"), "status": ("list", "--running")},
+    face={"browsing": ("Runs", "open"), "logs": ("logs",)},
+)

@@ -1,0 +1,7 @@
+"""Evaluations of runs that were trained before, with tasks and diagnostics chosen by name."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(commands=("eval",), face={"evaluating": ("Scores", "evaluate")})
