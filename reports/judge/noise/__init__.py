@@ -18,6 +18,8 @@ SeedLosses = Mapping[Any, Mapping[Any, float]]
 """Losses by row (an arm, or an arm's tuning runs) and seed; infinite for a failed run."""
 ROUNDING = 1e-8
 """Nats below which scatter counts as rounding."""
+HISTORY_FREEDOM = 9
+"""Degrees of freedom of a noise that is known beforehand."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import fmean
 
 from reports.judge.findings.noise import StudyNoise, tuning_rows
-from reports.judge.noise import Noise
+from reports.judge.noise import HISTORY_FREEDOM, Noise
 from reports.judge.noise.moderated import NoiseModel
 from reports.judge.noise.power import ALPHA, detectable
 from reports.judge.statistics.estimates import holm
@@ -17,9 +17,6 @@ from reports.judge.statistics.simultaneous import Evidence, together
 from reports.judge.verdicts import Verdict, verdict_of
 from store.documents import StudyTrial, StudyTuning
 from store.documents.tuning import RATE
-
-HISTORY_FREEDOM = 9
-"""Degrees of freedom of a noise that is known beforehand."""
 
 
 @dataclass(frozen=True)
