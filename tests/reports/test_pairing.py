@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import ablate
-from reports.judge.findings.losses import ArmLosses, judge, noise_of
+from ablate.wings.compare.losses import ArmLosses, judge, noise_of
 from tests.moderated import moderated
 from tests.regression import holm
 

@@ -4,4 +4,9 @@ from __future__ import annotations
 
 from ablate.wings import Wing
 
-WING = Wing(commands=("judge", "mcp"), groups={"judge": "run", "mcp": "run"}, face={"judging": ("Judgement", "judge")})
+WING = Wing(
+    commands=("judge", "mcp"),
+    groups={"judge": "run", "mcp": "run"},
+    needs=("ablate/wings/compare",),
+    face={"judging": ("Judgement", "judge")},
+)

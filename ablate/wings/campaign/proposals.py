@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from reports.judge.findings.losses import ArmLosses, judge
+from ablate.wings.compare.losses import ArmLosses, judge
 from reports.judge.findings.noise import StudyNoise, study_noise
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.statistics.ledger import saffron

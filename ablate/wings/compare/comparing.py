@@ -16,7 +16,7 @@ from ablate.wings.compare.budgets import arms_of, judged_compute, largest, with_
 from ablate.wings.compare.logs_of_others import ended, is_pattern, read_logs
 from ablate.wings.compare.loss_metrics import facing, notes_on
 from ablate.wings.compare.loss_table import BUDGETS, LossTable, read_table
-from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
+from ablate.wings.compare.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
 from reports.judge.verdicts import ALPHA, looks
 from reports.page.wording.arm_names import listed_seeds
 from store.documents import JsonObject

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from reports.judge.findings.losses import ArmContrast
+from ablate.wings.compare.losses import ArmContrast
 
 HIGHER_IS_BETTER = re.compile(
     "acc(uracy)?|auc|au(pr|ro)c|bleu|chrf|correct|elo|em|exact|f1|iou|kappa|map|mcc|meteor|mrr|ndcg|pass|pearson|"

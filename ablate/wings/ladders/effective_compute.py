@@ -32,8 +32,7 @@ import scipy  # loads its submodules on first use
 from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.wings.ladders.scaling_law import LawPoints, least
-from reports.judge.findings.losses import HISTORY_FREEDOM
-from reports.judge.noise import ROUNDING
+from reports.judge.noise import HISTORY_FREEDOM, ROUNDING
 from reports.judge.noise.difference import TOGETHER, CommonSeeds
 from reports.judge.statistics.estimates import Floats, holm
 from reports.judge.statistics.interval import Interval

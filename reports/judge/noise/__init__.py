@@ -5,7 +5,6 @@ Planning uses it to choose rates and to predict power, reports to judge; `docs/s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,8 @@ SeedLosses = Mapping[Any, Mapping[Any, float]]
 """Losses by row (an arm, or an arm's tuning runs) and seed; infinite for a failed run."""
 ROUNDING = 1e-8
 """Nats below which scatter counts as rounding."""
+HISTORY_FREEDOM = 9
+"""Degrees of freedom of a noise that is known beforehand."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,3 @@ class Noise:
 
     sd: float
     freedom: float
-
-    def of_mean(self, seeds: int) -> Noise:
-        """The noise of a mean over this number of seeds."""
-        return Noise(self.sd / math.sqrt(seeds), self.freedom)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.judge.findings.losses import ArmContrast, ArmLosses, judge, noise_of
+from ablate.wings.compare.losses import ArmContrast, ArmLosses, judge, noise_of
 from reports.judge.statistics.estimates import Failures, failure_rate_bound
 from store.documents import ReferenceLosses
 

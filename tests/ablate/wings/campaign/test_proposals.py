@@ -22,7 +22,7 @@ from ablate.wings.campaign.proposals import (
     rule,
 )
 from ablate.wings.campaign.proposals import tested as proposal_test
-from reports.judge.findings.losses import ArmLosses, noise_of
+from ablate.wings.compare.losses import ArmLosses, noise_of
 from store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyTrial, StudyTuning
 from tests.moderated import moderated
 from tests.reports.browsing import no_chromium, playwright, visit

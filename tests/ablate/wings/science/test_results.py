@@ -12,10 +12,10 @@ import pytest
 import ablate
 import reports
 from ablate.cli import main
+from ablate.wings.compare.losses import ArmLosses, judge, noise_of
 from ablate.wings.science import result_files
 from ablate.wings.science.atlas import study_files
 from reports.judge.errors import ReportError
-from reports.judge.findings.losses import ArmLosses, judge, noise_of
 from reports.results import files
 from reports.results.document import own_parts, parts_of
 from store import Store
