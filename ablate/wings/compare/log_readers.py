@@ -146,7 +146,7 @@ HAS_WANDB = find_spec("wandb") is not None
 """Whether the history of a run can be read; its summary does not tell at which step its loss was logged."""
 
 
-def by_number(path: Path) -> tuple[list[int], str]:
+def by_number(path: Path | str) -> tuple[list[int], str]:
     """Sort key: `checkpoint-1000` after `checkpoint-500`."""
     return [int(number) for number in re.findall(r"\d+", str(path))], str(path)
 

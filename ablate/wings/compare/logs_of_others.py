@@ -110,7 +110,8 @@ def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
     """Every run that a pattern names, with its file and records, in order of arm, seed and size."""
     file, names = _in_file(pattern)
     if file is None:
-        yield from ((run, path, _read(path, read)) for run, path in sorted(log_paths(pattern).items()))
+        paths = log_paths(pattern)
+        yield from ((run, paths[run], _read(paths[run], read)) for run in sorted(paths, key=_order))
         return
     logs, text = _read(file, of_runs), _as_regex(names)
     found = {name: named.groupdict() for name in logs if (named := re.fullmatch(text, name))}
@@ -118,7 +119,12 @@ def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
         known = f"it has runs {', '.join(list(logs)[:6])}" if logs else "it has no run of Weights & Biases"
         raise ArgumentError("losses", f"no run matches {names}; {known}", file)
     runs = {(of["arm"], of.get("seed") or "0", of.get("size") or ""): name for name, of in found.items()}
-    yield from ((run, file, logs[name]) for run, name in sorted(runs.items()))
+    yield from ((run, file, logs[runs[run]]) for run in sorted(runs, key=_order))
+
+
+def _order(run: Run) -> tuple[object, ...]:
+    """Sort key: by arm, size, seed, and `70M` before `160M`."""
+    return run[0], _amount(run[2]) or 0.0, by_number(run[1]), run[2]
 
 
 def _in_file(pattern: str) -> tuple[Path | None, str]:
