@@ -90,11 +90,15 @@ def _folder(folder: Path) -> Log:
 
 def of_runs(path: Path) -> dict[str, Log]:
     """The logs in a CSV that a page of Weights & Biases exports, by the names of their runs: columns `Step`,
-    `run - metric`, and their `__MIN` and `__MAX`. Or those of the runs in a folder that wandb wrote."""
+    `run - metric`, and their `__MIN` and `__MAX`. Or those of the runs in a folder that wandb wrote; a resumed run has
+    several there, under one id. Raises ValueError for runs of one name."""
     logs: dict[str, Log] = {}
     if path.is_dir():
+        ids: dict[str, str] = {}
         for file in sorted(path.glob("*run-*/*.wandb"), key=by_number):
-            name, log = _named(file)
+            own, name, log = _named(file)
+            if (other := ids.setdefault(name, own)) != own:
+                raise ValueError(f"the runs {other} and {own} are both named {name}: give each a name of its own")
             logs.setdefault(name, []).extend(log)
         return logs
     for record in _csv(path):
@@ -107,15 +111,15 @@ def of_runs(path: Path) -> dict[str, Log]:
 
 
 def _wandb(path: Path) -> Log:
-    return _named(path)[1]
+    return _named(path)[2]
 
 
-def _named(path: Path) -> tuple[str, Log]:
-    """The name of a run and the history in its `.wandb` file. Raises ValueError."""
+def _named(path: Path) -> tuple[str, str, Log]:
+    """The id and the name of a run, and the history in its `.wandb` file. Raises ValueError."""
     if not HAS_WANDB:
         raise ValueError(UNREAD)
     proto = import_module("wandb.proto.wandb_internal_pb2")
-    name, log = "", list[dict[str, object]]()
+    own, name, log = "", "", list[dict[str, object]]()
     # wandb itself reads these files in its service only. After 7 bytes come blocks of 32 KiB with parts of records: a
     # checksum in 4 bytes, the length in 2, the part's place in its record (1: alone, 4: the last), the part.
     content, at, begun = content_of(path), 7, b""
@@ -133,12 +137,13 @@ def _named(path: Path) -> tuple[str, Log]:
         begun += content[at + 7 : end]
         if content[at + 6] in (1, 4):
             record = proto.Record.FromString(begun)
-            name = record.run.display_name or record.run.run_id or name
+            own = record.run.run_id or own
+            name = record.run.display_name or name
             found = {".".join(each.nested_key) or each.key: each.value_json for each in record.history.item}
             log += [{key: json.loads(value) for key, value in found.items()}] if found else []
             begun = b""
         at = end
-    return name, log
+    return own, name or own, log
 
 
 BLOCK = 2**15

@@ -15,7 +15,7 @@ import pytest
 
 import ablate
 from ablate.cli import main
-from ablate.wings.compare import loss_files
+from ablate.wings.compare import log_readers, loss_files
 from ablate.wings.compare.log_readers import read
 from ablate.wings.compare.logs_of_others import read_logs
 
@@ -86,6 +86,42 @@ def test_text_and_tables(tmp_path: Path, name: str, text: str) -> None:
     pattern = str(tmp_path / name.format("{arm}_{seed}"))
     found = {(row["arm"], int(row["seed"])): row["loss"] for row in read_logs(pattern).iter_rows(named=True)}
     assert found == LOSSES
+
+
+def test_a_counter_that_begins_anew_is_another_step(tmp_path: Path) -> None:
+    """Bars of trainers count the batches of an epoch."""
+    epochs = [
+        "Epoch 1/2\n10/10 [====] - loss: 3.2 - val_loss: 3.1",
+        "Epoch 2/2\n10/10 [====] - loss: 3.0 - val_loss: 2.9",
+    ]
+    (tmp_path / "a.log").write_text("\n".join(epochs))
+    assert read_logs(f"{tmp_path}/{{arm}}.log")["loss"].to_list() == [2.9]
+    bars = "step 10: val_loss 3.1\nstep 5: loss 3.0\nstep 10: val_loss 2.9\n"
+    (tmp_path / "a.log").write_text(bars)
+    assert read_logs(f"{tmp_path}/{{arm}}.log")["loss"].to_list() == [2.9]
+    (tmp_path / "a.log").write_text(bars.replace("5", "10"))
+    with pytest.raises(ablate.ArgumentError, match="two values of val_loss at step 10"):
+        read_logs(f"{tmp_path}/{{arm}}.log")
+
+
+def test_two_runs_that_would_be_one_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "chart.csv").write_text("Step,pre-1 - eval/loss,pre-2 - eval/loss\n20,3.0,3.1\n")
+    with pytest.raises(ablate.ArgumentError, match=r"pre-1 and pre-2 are both seed 0 of pre: add \{seed\}"):
+        read_logs(f"{tmp_path}/chart.csv#{{arm}}-*")
+    for number in (1, 2, 3):
+        (tmp_path / f"offline-run-2026010{number}-x").mkdir()
+        (tmp_path / f"offline-run-2026010{number}-x" / f"run-{number}.wandb").touch()
+
+    def named(path: Path) -> tuple[str, str, log_readers.Log]:
+        number = int(path.stem[-1])
+        return f"id{min(number, last)}", "pre", [{"_step": 10 * number, "eval/loss": 4.0 - number}]
+
+    monkeypatch.setattr(log_readers, "_named", named)
+    last = 1  # one run that was resumed twice
+    assert read_logs(f"{tmp_path}#{{arm}}").select("loss", "step").rows() == [(1.0, 30.0)]
+    last = 3
+    with pytest.raises(ablate.ArgumentError, match="the runs id1 and id2 are both named pre"):
+        read_logs(f"{tmp_path}#{{arm}}")
 
 
 def test_a_metric_can_be_named_and_a_star_stands_for_the_rest(tmp_path: Path) -> None:
