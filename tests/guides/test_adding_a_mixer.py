@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from ablate.cli import main
 from ablate.plugins import place_of
@@ -229,21 +228,6 @@ def test_the_loop_of_the_guide_is_that_of_its_attention(tmp_path: Path) -> None:
     call = "import test_tied; test_tied.test_each_query_mixes_the_keys_up_to_its_own()"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
     subprocess.run([sys.executable, "-c", call], cwd=tmp_path, env=environment, check=True)
-
-
-def test_the_bias_of_the_guide_is_what_was_forgotten_whatever_the_order_of_keys() -> None:
-    text = (ROOT / "docs" / ATTENTION).read_text(encoding="utf-8")
-    (source,) = re.findall(r"```python\n(def forgotten.*?)```", text, re.DOTALL)
-    names: dict[str, Any] = {"torch": torch, "Tensor": torch.Tensor, "in_float32": building_blocks.in_float32}
-    exec(source, names)
-    places, queries = torch.tensor([8, 5, 6, 7]), torch.tensor([7, 8])
-    log_f = -torch.rand(1, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = names["forgotten"](log_f, places, queries)
-    for t, query in enumerate(queries.tolist()):
-        for s, key in enumerate(places.tolist()):
-            if key <= query:
-                between = [i for i, place in enumerate(places.tolist()) if key < place <= query]
-                torch.testing.assert_close(found[0, :, t, s], log_f[0][:, between].sum(-1))
 
 
 @pytest.mark.slow

@@ -50,17 +50,6 @@ EXECUTED: dict[str, list[tuple[str, str]]] = {
     "docs/adding_a_feature.md": [
         ("ablate run study.yaml --plugin smear_gate.py", f"{SMOKE} --plugin maxnorm.py --set arms.max.smear_gate={{}}"),
     ],
-    "docs/studies.md": [
-        ("ablate new my_question", ""),
-        ("ablate plan my_question.yaml", ""),
-        ("ablate run my_question.yaml --scale smoke", ""),
-        ("ablate run my_question.yaml", SMOKE),
-    ],
-    "docs/howto_data.md": [
-        ("ablate data notes.yaml", ""),
-        ("ablate plan notes.yaml", SMOKE),
-        ("ablate run notes.yaml", SMOKE),
-    ],
     "docs/howto_nanogpt.md": [
         ("ablate plan shakespeare.yaml --scale cpu", ""),
         ("ablate run shakespeare.yaml --scale cpu", TINY),
@@ -225,7 +214,7 @@ def reader(tmp_path: Path) -> Path:
         LlamaForCausalLM(LlamaConfig(vocab_size=257, **shape)).save_pretrained(folder)
         byte_tokenizer().save(str(folder / "tokenizer.json"))
     (tmp_path / "input.txt").write_text(text, encoding="utf-8")
-    for page in ("howto_block.md", "howto_data.md", "howto_nanogpt.md", "adding_a_feature.md"):
+    for page in ("howto_block.md", "howto_nanogpt.md", "adding_a_feature.md"):
         for path, written in files_of(page).items():
             if "/" not in path:  # not those of the project
                 (tmp_path / path).write_text(written, encoding="utf-8")

@@ -68,11 +68,3 @@ def test_guides_import_building_blocks_from_one_place() -> None:
         text = (ROOT / "docs" / page).read_text(encoding="utf-8")
         origins = set(re.findall(r"^from (zoo[\w.]*) import", text, re.MULTILINE))
         assert origins == {"zoo.building_blocks"}, page
-
-
-def test_the_study_of_notes_reads_files(tmp_path: Path) -> None:
-    written("howto_data.md", tmp_path)
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "one.md").write_text("a note " * 1000, encoding="utf-8")
-    study = load_study(tmp_path / "notes.yaml", "cpu")
-    assert [arm.name for arm in study.arms] == ["gelu", "swiglu"]

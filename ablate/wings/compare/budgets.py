@@ -53,16 +53,19 @@ def with_budgets(frame: pl.DataFrame, baseline: str) -> pl.DataFrame:
     runs = runs.with_columns(params=pl.coalesce("params", named))
     runs = runs.with_columns(flops=pl.coalesce("flops", FLOPS_PER_PARAMETER * pl.col("params") * pl.col("tokens")))
     key = [name for name in ("arm", "seed", "split", "rate") if name in frame.columns]
-    if runs["flops"].null_count():
+    lacking = runs.filter(pl.col("flops").is_null())
+    if lacking.height:
         sizes = pl.struct("size", "params").n_unique() > 1
         twice = pl.struct(name for name in key if name != "arm").is_duplicated().any()
-        several = runs.group_by("arm", maintain_order=True).agg(sizes | twice).filter(pl.nth(1))["arm"].to_list()
-        if several:
+        if runs.group_by("arm").agg((sizes | twice).alias("several"))["several"].any():
+            first = lacking.row(0, named=True)
+            lost = " and ".join(f"`{name}`" for name in ("params", "tokens") if first[name] is None)
+            where = f"seed {first['seed']} of {first['arm']}" + (f" at {first['size']}" if first["size"] else "")
             raise ArgumentError(
                 "losses",
-                f"runs of {several[0]} differ in size or tokens: effective compute needs `flops` of every run, or "
-                "`params` (or a `size` such as 125M) and `tokens`; `--list --json` prints the runs of logs as a "
-                "table, to which these can be added",
+                f"runs differ in size or tokens, so effective compute needs `flops` of every run, or `params` (or a "
+                f"`size` such as 125M) and `tokens`: {lacking.height} of {runs.height} runs lack {lost}, the first is "
+                f"{where}; `--list --json` prints the runs of logs as a table, to which columns can be added",
             )
         return frame.drop("flops", strict=False)
     shared = runs.filter(arm=baseline)["size"].drop_nulls().unique().to_list()

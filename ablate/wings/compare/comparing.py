@@ -330,9 +330,11 @@ def _failed(frame: pl.DataFrame) -> list[str]:
         frame = frame.filter(split="judging")
     failed = frame.filter(~pl.col("loss").is_finite().fill_null(False))
     cell = pl.when(pl.col("loss").is_null()).then(pl.lit("empty")).otherwise(pl.col("loss").cast(pl.String))
+    names = ["arm", *(["budget"] if "budget" in frame.columns and frame["budget"].n_unique() > 1 else [])]
     said = [
-        f"{listed_seeds(of['seed'].to_list())} of {arm} ({' or '.join(of['cell'].unique(maintain_order=True))})"
-        for (arm,), of in failed.with_columns(cell=cell).group_by("arm", maintain_order=True)
+        f"{listed_seeds(of['seed'].to_list())} of {' at '.join(map(str, run))} "
+        f"({' or '.join(of['cell'].unique(maintain_order=True))})"
+        for run, of in failed.with_columns(cell=cell).group_by(names, maintain_order=True)
     ]
     return [f"counted as failed: {'; '.join(said)}"] if said else []
 

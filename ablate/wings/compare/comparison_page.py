@@ -97,7 +97,7 @@ def answer(found: LossComparison) -> str:
     for verdict in ("better", "worse"):
         for row in (row for row in rows if row["verdict"] == verdict):
             than = f" than {found.baseline}" if not said else ""
-            said.append(f"{row['arm']} is {verdict}{than}{_size(row)}")
+            said.append(f"{row['arm']} is {verdict}{than}{_by(row)}")
     others = {
         "no difference": "makes no difference",
         "diverged": "diverged",
@@ -113,10 +113,11 @@ def answer(found: LossComparison) -> str:
     return "; ".join(said) + "."
 
 
-def _size(row: Row) -> str:
+def _by(row: Row) -> str:
     if "factor" in row:
         factor = compute_words.interval(row, "factor", "low", "high")
-        return f": effective compute {words.times(factor)}" if factor else ""
+        last = f", which {row['changes']} to ×{row['largest']:.2f} at the largest budget" if row["changes"] else ""
+        return f": effective compute {words.times(factor)}{last}" if factor else ""
     return f" by {_difference(row).replace('+', '').replace('−', '')}" if row["difference"] is not None else ""
 
 

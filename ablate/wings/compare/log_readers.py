@@ -28,7 +28,7 @@ NUMBER = r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|(?:[0-9]+\.?[0-9]*|\.[0
 GONE = r"(?i:[-+]?(?:nan|inf(?:inity)?)|[-+]?1\.#\w+|n/?a|none|null|-{3,}|\*{3,}|\?+)"
 VALUE = re.compile(
     r"([\s:=\[(<'\"])(?=[-+.0-9nNiI*?])"
-    rf"([-+]?(?:[0-9]+(?:[.,][0-9]+)*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[kKmMbBgGtT]?|{GONE})(?!\w|\.?#)",
+    rf"([-+]?(?:[0-9]+(?:[.,][0-9]+)*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[kKmMbBgGtT]?|{GONE})(?!\w|#|\.[\w#])",
     re.ASCII,
 )
 """The mark before a value in text, and the value: `3.28`, `1,234`, `0.4B`, `NaN`, and `3,28`, which is no number."""
@@ -44,12 +44,13 @@ COUNTED = re.compile(r"\s*/\s*\d+(?![\d/])")
 PREAMBLE = re.compile(r"^(?:(?:debug|info|warning|error|v?\d[\d.]*) +)+", re.IGNORECASE)
 """Words before a name that a logger prints: a level, a version."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-VALIDATES = re.compile(
-    r"(?:.* )?(?:validate|validation|valid|val|evaluate|evaluation|eval) (step|iter|iteration|epoch)", re.I
-)
-"""The first name of a line that is about validation: `validate step: 20  loss: 3.1`."""
-AT = re.compile(r"(.+) (?:at|after) (step|iter|iteration|epoch)", re.IGNORECASE)
-"""A name, then its counter: `validation loss at step 500: 3.86`."""
+_SET = r"(?<![a-z])(?:(eval|evaluat(?:e|ing|ion)|val|valid|validat(?:e|ing|ion))|(?:train|test)(?:ing)?)(?![a-z])"
+SET = re.compile(_SET, re.IGNORECASE)
+"""The word for a set of data; its group, if that is validation."""
+ALONE = re.compile(rf"(?:^|[^\w\s/])\s*{_SET}\s*[^\w\s/]", re.IGNORECASE)
+"""The same between marks: `[eval] step 20 loss 3.1`, `step 20 | valid | loss 3.1`."""
+COUNTER = re.compile(r"(?:(.*?)[ _/])??((?:at|after|of) )?(step|iter|iteration|epoch)", re.IGNORECASE)
+"""A counter and the words before it: `validate step`, `validation loss at step`, `end of epoch`."""
 BARE = "n/N"
 FORMATS = "JSON, JSON lines, CSV, TSV, text, event files of TensorBoard, and any of the text files as .gz"
 UNREAD = (
@@ -89,11 +90,15 @@ def _folder(folder: Path) -> Log:
 
 def of_runs(path: Path) -> dict[str, Log]:
     """The logs in a CSV that a page of Weights & Biases exports, by the names of their runs: columns `Step`,
-    `run - metric`, and their `__MIN` and `__MAX`. Or those of the runs in a folder that wandb wrote."""
+    `run - metric`, and their `__MIN` and `__MAX`. Or those of the runs in a folder that wandb wrote; a resumed run has
+    several there, under one id. Raises ValueError for runs of one name."""
     logs: dict[str, Log] = {}
     if path.is_dir():
+        ids: dict[str, str] = {}
         for file in sorted(path.glob("*run-*/*.wandb"), key=by_number):
-            name, log = _named(file)
+            own, name, log = _named(file)
+            if (other := ids.setdefault(name, own)) != own:
+                raise ValueError(f"the runs {other} and {own} are both named {name}: give each a name of its own")
             logs.setdefault(name, []).extend(log)
         return logs
     for record in _csv(path):
@@ -106,15 +111,15 @@ def of_runs(path: Path) -> dict[str, Log]:
 
 
 def _wandb(path: Path) -> Log:
-    return _named(path)[1]
+    return _named(path)[2]
 
 
-def _named(path: Path) -> tuple[str, Log]:
-    """The name of a run and the history in its `.wandb` file. Raises ValueError."""
+def _named(path: Path) -> tuple[str, str, Log]:
+    """The id and the name of a run, and the history in its `.wandb` file. Raises ValueError."""
     if not HAS_WANDB:
         raise ValueError(UNREAD)
     proto = import_module("wandb.proto.wandb_internal_pb2")
-    name, log = "", list[dict[str, object]]()
+    own, name, log = "", "", list[dict[str, object]]()
     # wandb itself reads these files in its service only. After 7 bytes come blocks of 32 KiB with parts of records: a
     # checksum in 4 bytes, the length in 2, the part's place in its record (1: alone, 4: the last), the part.
     content, at, begun = content_of(path), 7, b""
@@ -132,12 +137,13 @@ def _named(path: Path) -> tuple[str, Log]:
         begun += content[at + 7 : end]
         if content[at + 6] in (1, 4):
             record = proto.Record.FromString(begun)
-            name = record.run.display_name or record.run.run_id or name
+            own = record.run.run_id or own
+            name = record.run.display_name or name
             found = {".".join(each.nested_key) or each.key: each.value_json for each in record.history.item}
             log += [{key: json.loads(value) for key, value in found.items()}] if found else []
             begun = b""
         at = end
-    return name, log
+    return own, name or own, log
 
 
 BLOCK = 2**15
@@ -145,7 +151,7 @@ HAS_WANDB = find_spec("wandb") is not None
 """Whether the history of a run can be read; its summary does not tell at which step its loss was logged."""
 
 
-def by_number(path: Path) -> tuple[list[int], str]:
+def by_number(path: Path | str) -> tuple[list[int], str]:
     """Sort key: `checkpoint-1000` after `checkpoint-500`."""
     return [int(number) for number in re.findall(r"\d+", str(path))], str(path)
 
@@ -241,45 +247,56 @@ def _csv(path: Path) -> Log:
 
 def _text(path: Path) -> Log:
     """A record per line, of the names on it; the second of two equal names has that added. A counter without a name, as
-    in `[500/10000]`, is called `n/N`."""
+    in `[500/10000]`, is called `n/N`. Where a line says that it is about validation, before its counter or apart from
+    any name, `val ` is put before names that say of no set."""
     log: Log = []
     prefix, is_first, awaited = "", True, ""
     parts = VALUE.split(COLOURS.sub("", _content(path)))
     for before, mark, value, after in zip(parts[::3], parts[1::3], parts[2::3], parts[3::3], strict=False):
-        is_new, name, worded = _named_in(before, mark)
+        is_new, name, alone, worded = _named_in(before, mark)
         log += worded
         if is_new or worded or not log:
             log.append({})
         if is_new:
             prefix, is_first, awaited = "", True, ""
-        if name is None and awaited and before.strip() in (":", "="):
-            name, awaited = awaited, ""
+        prefix = prefix if alone is None else alone
+        if awaited and before.strip() in (":", "=", "is"):
+            name, awaited, prefix = awaited, "", ""
         elif name is None:
             if not COUNTED.match(after):
                 continue
             name = BARE
-        elif is_first and (counter := VALIDATES.fullmatch(name)):
-            name, prefix = counter[1], "val "
-        elif said := AT.fullmatch(name):
-            awaited, name = said[1], said[2]
-        else:
+        elif found := COUNTER.fullmatch(name):
+            words, joint, counter = found.groups()
+            about = SET.search(words or "") if is_first else None
+            if joint or about:
+                awaited, name = words, counter
+            prefix = _prefix(about) if about else prefix
+        elif prefix and not SET.search(name):
             name = prefix + name
         is_first = False
         if log[-1].setdefault(name, value) != value:
             log[-1].setdefault(name + SECOND, value)
-    return [record for record in [*log, *_named_in(parts[-1], "")[2]] if record]
+    return [record for record in [*log, *_named_in(parts[-1], "")[3]] if record]
 
 
 @lru_cache(2**14)  # lines of one kind have the same text between their values
-def _named_in(before: str, mark: str) -> tuple[bool, str | None, Log]:
-    """Findings in the text before a value: whether a line begins there, the name at its end, and records of names
-    whose values are words."""
+def _named_in(before: str, mark: str) -> tuple[bool, str | None, str | None, Log]:
+    """Findings in the text before a value: whether a line begins there, the name at its end, the prefix by a set that
+    stands alone, and records of names whose values are words."""
     lines = f"{before}{mark}|".splitlines()
     line = lines[-1][:-1]
     names = (NAME.fullmatch(line, start.start()) for start in re.finditer("(?<![A-Za-z_])[A-Za-z_]", line))
     found = next(filter(None, names), None)
     name = found and (PREAMBLE.sub("", found[1]) if " " in found[1] else found[1])
-    return len(lines) > 1, name, [{each[1]: each[2]} for each in WORDED.finditer(before + mark)]
+    alone = [_prefix(each) for each in ALONE.finditer(line[: found.start()] if found else line)]
+    worded: Log = [{each[1]: each[2]} for each in WORDED.finditer(before + mark)]
+    return len(lines) > 1, name, alone[-1] if alone else None, worded
+
+
+def _prefix(about: re.Match[str]) -> str:
+    """What is put before names on a line about this set."""
+    return "val " if about[1] else ""
 
 
 def _content(path: Path) -> str:

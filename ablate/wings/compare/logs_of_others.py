@@ -110,21 +110,37 @@ def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
     """Every run that a pattern names, with its file and records, in order of arm, seed and size."""
     file, names = _in_file(pattern)
     if file is None:
-        yield from ((run, path, _read(path, read)) for run, path in sorted(log_paths(pattern).items()))
+        paths = log_paths(pattern)
+        yield from ((run, paths[run], _read(paths[run], read)) for run in sorted(paths, key=_order))
         return
     logs, text = _read(file, of_runs), _as_regex(names)
     found = {name: named.groupdict() for name in logs if (named := re.fullmatch(text, name))}
     if not found:
         known = f"it has runs {', '.join(list(logs)[:6])}" if logs else "it has no run of Weights & Biases"
         raise ArgumentError("losses", f"no run matches {names}; {known}", file)
-    runs = {(of["arm"], of.get("seed") or "0", of.get("size") or ""): name for name, of in found.items()}
-    yield from ((run, file, logs[name]) for run, name in sorted(runs.items()))
+    runs: dict[Run, str] = {}
+    for name, of in found.items():
+        run = (of["arm"], of.get("seed") or "0", of.get("size") or "")
+        if (other := runs.setdefault(run, name)) != name:
+            raise ArgumentError("losses", f"{other} and {name} are {_both(run, names)}", file)
+    yield from ((run, file, logs[runs[run]]) for run in sorted(runs, key=_order))
+
+
+def _order(run: Run) -> tuple[object, ...]:
+    """Sort key: by arm, size, seed, and `70M` before `160M`."""
+    return run[0], _amount(run[2]) or 0.0, by_number(run[1]), run[2]
 
 
 def _in_file(pattern: str) -> tuple[Path | None, str]:
     """The file or folder before a mark, and the pattern of the names of its runs; neither for a pattern of paths."""
     file, _, names = pattern.rpartition(IN_FILE)
     return (Path(file), names) if file and "{arm}" in names and Path(file).exists() else (None, pattern)
+
+
+def _both(run: Run, pattern: str) -> str:
+    """What two logs of one run are, and the remedy."""
+    remedy = "narrow the pattern to one of them" if "{seed}" in pattern else "add {seed} to the pattern"
+    return f"both seed {run[1]} of {run[0]}: {remedy}"
 
 
 def log_paths(pattern: str) -> dict[Run, Path]:
@@ -134,8 +150,7 @@ def log_paths(pattern: str) -> dict[Run, Path]:
         other = paths.get(run, path)
         paths[run] = max(other, path, key=by_number)
         if other != path and not differ_by_numbers(other, path):
-            remedy = "narrow the pattern to one of them" if "{seed}" in pattern else "add {seed} to the pattern"
-            raise ArgumentError("losses", f"{other} and {path} are both seed {run[1]} of {run[0]}: {remedy}", pattern)
+            raise ArgumentError("losses", f"{other} and {path} are {_both(run, pattern)}", pattern)
     if not paths:
         raise ArgumentError("losses", "no file or folder matches", pattern)
     return paths
@@ -247,10 +262,15 @@ def _last(log: Log, path: Path, metric: str | None) -> dict[str, float | None]:
     found = math.nan if value is None or NO_NUMBER.fullmatch(str(value)) else _number(value)
     if found is None:
         raise ArgumentError("losses", f"the last {names[0]} is {str(value)!r}, which is no number", path)
-    at, here = _counts(log[place::-1], known), _counts([log[place]], known)
+    at = _counts(log[place::-1], known)
     others = [log[place][name] for name in (*names, names[0] + SECOND) if name in log[place]]
-    if last and any(here.values()) and here == _counts([log[values[last - 1][1]]], known):
-        others.append(values[last - 1][0])
+    if last and any(_counts([log[place]], known).values()):
+        # Twice at one step, unless a counter has moved in between: that of the epochs, or of a bar that begins anew.
+        earlier, before = values[last - 1]
+        carried = _counts(log[before::-1], known)
+        moved = (item for record in log[before + 1 : place + 1] for item in _counts([record], known).items())
+        if all(number in (None, carried[counter]) for counter, number in moved):
+            others.append(earlier)
     if unlike := [other for other in map(_number, others) if other is not None and abs(other - found) > 0]:
         where = next((f" at {counter} {number:g}" for counter, number in at.items() if number is not None), "")
         said = f"has two values of {names[0]}{where}, {unlike[0]:g} and {found:g}: remove one, or give it another name"

@@ -143,14 +143,18 @@ def test_an_arm_with_a_failed_run_is_not_better() -> None:
     row = found.compute.row(0, named=True)
     assert row["verdict"] == "inconclusive"
     assert row["reason"] == "2 runs of wide failed, so wide cannot be better"
-    assert any(note.startswith("counted as failed: seeds 0, 1 of wide") for note in found.notes), found.notes
+    assert any(note.startswith("counted as failed: seeds 0, 1 of wide at 125M (") for note in found.notes), found.notes
 
 
 def test_sizes_without_compute_are_refused_with_the_remedy() -> None:
     with pytest.raises(
-        ablate.ArgumentError, match=r"runs of base differ in size or tokens.* needs `flops` of every run"
+        ablate.ArgumentError,
+        match=r"runs differ in size or tokens.*: 12 of 12 runs lack `tokens`, the first is seed 0 of base at 125M",
     ):
         ablate.compare(table().select("arm", "seed", "size", "loss"))
+    lost = pl.when(pl.col("size") != "350M").then("tokens")
+    with pytest.raises(ablate.ArgumentError, match="3 of 12 runs lack `tokens`, the first is seed 0 of base at 350M;"):
+        ablate.compare(table().with_columns(tokens=lost, flops=None))
     own_seeds = table().with_columns(seed=pl.int_range(pl.len())).drop("flops", "tokens")
     with pytest.raises(ablate.ArgumentError, match="needs `flops` of every run"):
         ablate.compare(own_seeds)

@@ -52,6 +52,13 @@ def test_figures_draw_what_the_frames_say() -> None:
     assert answer(found).startswith("wide is better than base: effective compute ×1.2")
 
 
+def test_an_advantage_that_shrinks_is_no_headline_without_that() -> None:
+    shrinking = 0.03 * (pl.col("flops").log10() - 18) * (pl.col("arm") == "wide")
+    found = ablate.compare(table().with_columns(loss=pl.col("loss") + shrinking - 0.02 * (pl.col("arm") == "wide")))
+    last = found.compute.filter(arm="wide")["largest"].item()
+    assert f", which shrinks to ×{last:.2f} at the largest budget" in answer(found)
+
+
 def test_costs_have_a_trade_off_and_scores_their_own_side() -> None:
     costs = plain().with_columns(cost=pl.when(pl.col("arm") == "post").then(2.0).otherwise(1.0))
     assert list(data_of(comparison_page(ablate.compare(costs)))["figures"]) == ["trade-off"]

@@ -15,7 +15,7 @@ import pytest
 
 import ablate
 from ablate.cli import main
-from ablate.wings.compare import loss_files
+from ablate.wings.compare import log_readers, loss_files
 from ablate.wings.compare.log_readers import read
 from ablate.wings.compare.logs_of_others import read_logs
 
@@ -86,6 +86,42 @@ def test_text_and_tables(tmp_path: Path, name: str, text: str) -> None:
     pattern = str(tmp_path / name.format("{arm}_{seed}"))
     found = {(row["arm"], int(row["seed"])): row["loss"] for row in read_logs(pattern).iter_rows(named=True)}
     assert found == LOSSES
+
+
+def test_a_counter_that_begins_anew_is_another_step(tmp_path: Path) -> None:
+    """Bars of trainers count the batches of an epoch."""
+    epochs = [
+        "Epoch 1/2\n10/10 [====] - loss: 3.2 - val_loss: 3.1",
+        "Epoch 2/2\n10/10 [====] - loss: 3.0 - val_loss: 2.9",
+    ]
+    (tmp_path / "a.log").write_text("\n".join(epochs))
+    assert read_logs(f"{tmp_path}/{{arm}}.log")["loss"].to_list() == [2.9]
+    bars = "step 10: val_loss 3.1\nstep 5: loss 3.0\nstep 10: val_loss 2.9\n"
+    (tmp_path / "a.log").write_text(bars)
+    assert read_logs(f"{tmp_path}/{{arm}}.log")["loss"].to_list() == [2.9]
+    (tmp_path / "a.log").write_text(bars.replace("5", "10"))
+    with pytest.raises(ablate.ArgumentError, match="two values of val_loss at step 10"):
+        read_logs(f"{tmp_path}/{{arm}}.log")
+
+
+def test_two_runs_that_would_be_one_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "chart.csv").write_text("Step,pre-1 - eval/loss,pre-2 - eval/loss\n20,3.0,3.1\n")
+    with pytest.raises(ablate.ArgumentError, match=r"pre-1 and pre-2 are both seed 0 of pre: add \{seed\}"):
+        read_logs(f"{tmp_path}/chart.csv#{{arm}}-*")
+    for number in (1, 2, 3):
+        (tmp_path / f"offline-run-2026010{number}-x").mkdir()
+        (tmp_path / f"offline-run-2026010{number}-x" / f"run-{number}.wandb").touch()
+
+    def named(path: Path) -> tuple[str, str, log_readers.Log]:
+        number = int(path.stem[-1])
+        return f"id{min(number, last)}", "pre", [{"_step": 10 * number, "eval/loss": 4.0 - number}]
+
+    monkeypatch.setattr(log_readers, "_named", named)
+    last = 1  # one run that was resumed twice
+    assert read_logs(f"{tmp_path}#{{arm}}").select("loss", "step").rows() == [(1.0, 30.0)]
+    last = 3
+    with pytest.raises(ablate.ArgumentError, match="the runs id1 and id2 are both named pre"):
+        read_logs(f"{tmp_path}#{{arm}}")
 
 
 def test_a_metric_can_be_named_and_a_star_stands_for_the_rest(tmp_path: Path) -> None:
@@ -259,6 +295,8 @@ REFUSED = {
     "pre.csv": ("step,val_loss\n5,3.1\n9,3_51\n", "the last val_loss is '3_51', which is no number"),
     "comma.log": ("step 5: val loss 3,14\n", "the last val loss is '3,14', which is no number"),
     "word.log": ("step 5 val_loss 3.1\nstep 9 val_loss: diverged\n", "the last val_loss is 'diverged', which is no"),
+    "unit.log": ("step 5 val_loss 3.2nats\n", "has no validation loss"),
+    "train.log": ("step 5: loss 3.1 | eval: acc 0.3\n[train] step 9 | loss 3.0\n", "has no validation loss"),
     "line.log": ("step 5 val_loss 3.1 val_loss 2.1\n", "has two values of val_loss at step 5, 2.1 and 3.1: remove one"),
     "sets.jsonl": (
         '{"step": 5, "val_loss": 3}\n{"step": 5, "val_loss": 2}\n',
@@ -333,6 +371,17 @@ LINES = {
     "{'eval_loss': 3.5, 'step': 20}": (3.5, 20),
     "{'eval_loss': '3.5', 'step': '20'}": (3.5, 20),  # as transformers 5 prints it
     "trainer INFO validate step: 20  loss: 3.5": (3.5, 20),
+    "eval step 20: val_loss 3.5": (3.5, 20),
+    "validation step 20: train loss 2.0, val loss 3.5": (3.5, 20),
+    "eval_step=20 loss=3.5": (3.5, 20),
+    "eval metrics after step: 20, loss=3.5, total_weights=9": (3.5, 20),
+    "[eval] step 20: loss 3.5": (3.5, 20),
+    "step 20 train: loss 2.0 eval: loss 3.5": (3.5, 20),
+    "step=20 split=valid loss=3.5": (3.5, 20),
+    "2026-01-05 | INFO | valid | step 020 | valid on 'valid' subset | loss 3.5 | ppl 33": (3.5, 20),
+    "eval loss at step 20 is 3.5": (3.5, 20),
+    "validation loss: 3.5 at step 20": (3.5, 20),
+    "step 20 | val loss 3.5 | best val loss at step 3: 3.1, loss 2.0": (3.5, 20),
     "step 20 valid/loss=3.5 best/loss=3.1": (3.5, 20),
     "step: 20 | Validation loss: 3.5": (3.5, 20),
     "Epoch 3 Val Loss 3.5": (3.5, 1),
@@ -381,10 +430,10 @@ def test_a_long_line_takes_no_long_time(tmp_path: Path) -> None:
 
 def test_budgets_are_read_as_they_are_printed(tmp_path: Path) -> None:
     written(tmp_path, {"a-19M.log": "tokens: 0.38B | tok/s=1,200\nstep 1 val/loss 3.5\n", "a-1B.log": "val_loss 3.1"})
-    found = read_logs(f"{tmp_path}/{{arm}}-{{size}}.log").sort("loss")
+    found = read_logs(f"{tmp_path}/{{arm}}-{{size}}.log")
     assert found.select("size", "loss", "tokens", "tokens_per_second", "flops").rows() == [
-        ("1B", 3.1, None, None, None),
         ("19M", 3.5, 0.38e9, 1200.0, None),
+        ("1B", 3.1, None, None, None),
     ]
 
 

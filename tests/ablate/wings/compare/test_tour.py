@@ -91,6 +91,15 @@ def torchtitan(root: Path, name: str, rows: History) -> None:
     (root / f"{name}.log").write_text("".join(lines))
 
 
+def megatron(root: Path, name: str, rows: History) -> None:
+    lines = []
+    for step, train, value in rows:
+        lines += [f" iteration {step:8}/    1000 | consumed samples: 64 | elapsed time per iteration (ms): 300.1 |"]
+        lines += [f" lm loss: {train:.6E} | loss scale: 1.0 |\n{'-' * 90}\n validation loss at iteration {step} on"]
+        lines += [f" validation set | lm loss value: {value:.6E} | lm loss PPL: {math.exp(value):.6E} | \n"]
+    (root / f"{name}.log").write_text("".join(lines))
+
+
 def olmo(root: Path, name: str, rows: History) -> None:
     lines = []
     for step, train, value in rows:
@@ -113,7 +122,7 @@ def jsonl(root: Path, name: str, rows: History) -> None:
 
 
 WRITERS: dict[str, Callable[[Path, str, History], None]] = {
-    each.__name__: each for each in (trainer, lightning, tensorboard, nanogpt, torchtitan, olmo, wandb, jsonl)
+    each.__name__: each for each in (trainer, lightning, tensorboard, nanogpt, torchtitan, megatron, olmo, wandb, jsonl)
 }
 
 
