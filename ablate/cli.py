@@ -56,7 +56,8 @@ def _ended(arguments: Sequence[str] | None) -> int:
     options = argparse.Namespace(positional={})
     try:
         try:
-            options = _parser().parse_args(given or ["status", "--next"])
+            bare = ["status", "--next"] if "status" in COMMANDS else ["--help"]
+            options = _parser().parse_args(given or bare)
         finally:  # `--help` exits here
             sys.stdout.flush()
         with _signals_as_ctrl_c(), _plain_warnings():

@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 
 from reports.judge.findings.comparison import Judgement
-from reports.judge.findings.history import HistoryEntry
 from reports.judge.findings.study_summary import ArmSummary, EffectSummary, StudySummary
 from reports.judge.reading.collect import RUNS
 from reports.judge.statistics.estimates import Estimate
@@ -39,13 +38,6 @@ ARMS: Schema = {
     "edits": pl.String,
     "tuned": pl.String,
     "matching": pl.String,
-}
-LEDGER: Schema = {
-    "question": pl.Int64,
-    **dict.fromkeys(("judged", "scale", "arm", "baseline", "measure", "seeds"), pl.String),
-    "round": pl.Int64,
-    **dict.fromkeys(("p", "p_corrected", "level"), pl.Float64),
-    "significant": pl.Boolean,
 }
 CONTRASTS: Schema = {
     "arm": pl.String,
@@ -161,17 +153,6 @@ def changes_frame(summary: StudySummary | None) -> pl.DataFrame:
     found: Any = documents(summary).get("changes", []) if summary else []
     rows = [{**each, **dict(zip(("low", "high"), each["change_interval"] or (), strict=False))} for each in found]
     return pl.DataFrame(rows, schema=CHANGES)
-
-
-def ledger_frame(entries: Iterable[HistoryEntry]) -> pl.DataFrame:
-    rows = [
-        {
-            **{name: getattr(entry, name) for name in LEDGER if name != "seeds"},
-            "seeds": "auto" if entry.seeds is None else ", ".join(map(str, entry.seeds)),
-        }
-        for entry in entries
-    ]
-    return pl.DataFrame(rows, schema=LEDGER)
 
 
 def scores_frame(arms: Iterable[ArmSummary]) -> pl.DataFrame:

@@ -16,10 +16,10 @@ from store import DEFAULT_STORE, AblateError
 if TYPE_CHECKING:
     from rich.table import Table
 
-OF_THE_CORE = ("status", "run", "plan", "report")
+OF_THE_CORE = ("run", "plan", "report")
 COMMANDS = {name: f"{__name__}.{name}" for name in OF_THE_CORE} | wings.commands()
 """Module of each command."""
-GROUPS = {"ask": ("plan",), "run": ("run",), "look": ("status", "report"), "share": (), "models": ()}
+GROUPS = {"ask": ("plan",), "run": ("run",), "look": ("report",), "share": (), "models": ()}
 """Commands of the core by what they are for, in the order of the help. Wings say which group theirs belong to."""
 FOLDED = wings.folded()
 """Commands that the help does not list: the option of another command that does the same."""

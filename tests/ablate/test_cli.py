@@ -67,7 +67,7 @@ def test_the_version_is_that_of_the_project(flag, capsys):
     ("arguments", "words"),
     [
         (["rnu"], "unknown command 'rnu' (did you mean 'run'?)"),
-        (["xyzzy"], "unknown command 'xyzzy': one of status, run, plan, report"),
+        (["xyzzy"], "unknown command 'xyzzy': one of run, plan, report"),
         (["run"], "STUDY"),
         (["run", "x.yaml", "--workers", "0"], "'0' is not a whole number from 1"),
         (["run", "x.yaml", "--checkpoint-seconds", "nan"], "'nan' is not a time in seconds"),

@@ -14,7 +14,7 @@ from scipy import stats
 import ablate
 import reports
 from ablate.cli import main
-from reports.judge.findings.history import history
+from ablate.wings.browse.history import history
 from reports.judge.findings.judging import difference_claim, differences
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import REPEATED, compare, decide

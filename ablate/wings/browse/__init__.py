@@ -5,8 +5,8 @@ from __future__ import annotations
 from ablate.wings import Wing
 
 WING = Wing(
-    commands=("list", "logs", "ledger"),
-    groups={"list": "look", "logs": "look", "ledger": "look"},
+    commands=("list", "status", "logs", "ledger"),
+    groups={"list": "look", "status": "look", "logs": "look", "ledger": "look"},
     folded={"logs": ("report", "--log"), "ledger": ("report", "--ledger"), "status": ("list", "--running")},
     face={"browsing": ("Runs", "open"), "logs": ("logs",)},
 )

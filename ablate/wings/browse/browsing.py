@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ablate.api.frames import ledger_frame
-from reports.judge.findings.history import RULES, Rule, history
+from ablate.wings.browse.history import RULES, Rule, history, ledger_frame
 from store import Store, StoreError
 from store.documents import JsonObject, SearchDocument, StudyDocument
 from store.errors import ArgumentError

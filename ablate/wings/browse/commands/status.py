@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ablate.commands import DONE, add_json, add_store, print_json, print_table
 
 if TYPE_CHECKING:
-    from ablate.api.status import RunningRun, StudyState
+    from ablate.wings.browse.status import RunningRun, StudyState
 
 BEGIN = (
     ("ablate run norm_placement --scale smoke", "train, measure and report a small study, in about a minute"),
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.api.status import running_elsewhere, states
+    from ablate.wings.browse.status import running_elsewhere, states
     from store import Store
 
     store = Store(options.store)

@@ -1,20 +1,30 @@
-"""The history of a ledger: every comparison ever judged, by question, and its current significance. Pure."""
+"""The history of a ledger: every comparison ever judged, by question, and its current significance."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
+
+import polars as pl
 
 from reports.judge.findings.judging import difference_claim, joined, judgements, questions
 from reports.judge.statistics.ledger import Decision, LedgerClaim, corrected, lord, rounds, saffron
 from reports.judge.verdicts import ALPHA
 from store.documents import LedgerRecord, LedgerTest
+from store.result_columns import Schema
 
 Rule = Literal["lord", "saffron"]
 RULES: tuple[str, ...] = get_args(Rule)
 DECIDE: Mapping[Rule, Callable[[Sequence[float]], tuple[Decision, ...]]] = {"lord": lord, "saffron": saffron}
+LEDGER: Schema = {
+    "question": pl.Int64,
+    **dict.fromkeys(("judged", "scale", "arm", "baseline", "measure", "seeds"), pl.String),
+    "round": pl.Int64,
+    **dict.fromkeys(("p", "p_corrected", "level"), pl.Float64),
+    "significant": pl.Boolean,
+}
 
 
 @dataclass(frozen=True)
@@ -92,3 +102,14 @@ def _entries(
                 level=decision.level if decision else None,
                 discovery=decision.discovery if decision else None,
             )
+
+
+def ledger_frame(entries: Iterable[HistoryEntry]) -> pl.DataFrame:
+    rows = [
+        {
+            **{name: getattr(entry, name) for name in LEDGER if name != "seeds"},
+            "seeds": "auto" if entry.seeds is None else ", ".join(map(str, entry.seeds)),
+        }
+        for entry in entries
+    ]
+    return pl.DataFrame(rows, schema=LEDGER)
