@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reports.page.html.page import render_study as render
     from reports.page.html.ranking import render_cell as notebook_cell
     from reports.page.html.site import render_other, render_site
-    from reports.page.summarising import summarise_study as summarise
+    from reports.page.sections import summarise_study as summarise
     from reports.page.wording.answers import closing_table as table
     from reports.page.wording.answers import headline
     from reports.page.wording.cost_words import unmeasured
@@ -40,7 +40,7 @@ _HOME = {
     "sentence": "reports.page.wording.finding_words",
     "size_of": "reports.results.files",
     "step_words": "reports.judge.findings.next_steps",
-    "summarise": "reports.page.summarising:summarise_study",
+    "summarise": "reports.page.sections:summarise_study",
     "table": "reports.page.wording.answers:closing_table",
     "unmeasured": "reports.page.wording.cost_words",
 }

@@ -22,8 +22,7 @@ from ablate.study.study import StudyError
 from reports.judge.reading.curves import CurvePoint
 from reports.page.evaluations.diagnostics import AccuracyCurve, Rung, figure_of
 from reports.page.figures.drawing import ArmStyle
-from reports.page.sections import draw
-from reports.page.summarising import summarise_study
+from reports.page.sections import draw, summarise_study
 from store import Store
 from zoo.loss import IGNORED
 

@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from reports.page.figures import Figure
+from reports.page.figures.base import Figure
 from tests.reports.inside import left_out
 
 

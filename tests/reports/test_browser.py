@@ -10,7 +10,7 @@ import pytest
 
 import reports
 from reports.page.html.trade_offs import Studied, render_trade_offs
-from reports.page.summarising import summarise_study
+from reports.page.sections import summarise_study
 from tests.reports.browsing import no_chromium, playwright, visit, wait_until
 from tests.reports.factory import HOSTILE, SEEN, Arm, StudyOf, typical
 from tests.reports.test_page import HOSTILE_STUDY

@@ -14,8 +14,7 @@ from reports.page.evaluations import EvaluationSection
 from reports.page.evaluations.samples import Samples
 from reports.page.evaluations.token_losses import TokenLosses, class_of
 from reports.page.html.page import render_page
-from reports.page.sections import draw
-from reports.page.summarising import summarise_study
+from reports.page.sections import draw, summarise_study
 from store import Store
 from store.documents import EvalsDocument, Section
 from tests.reports.factory import HOSTILE, Arm, StudyOf, changed

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from reports.judge.findings.study_summary import MeanScore, StudySummary
 from reports.page.figures.base import Figure
-from reports.page.sections import draw
-from reports.page.summarising import summarise_study
+from reports.page.sections import draw, summarise_study
 from tests.reports.factory import Arm, StudyOf
 
 PRE = {"blimp_wh_island": 0.6, "blimp_wh_questions_object_gap": 0.9, "blimp_anaphor_agreement": 0.4}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import reports
-from reports.page.summarising import summarise_study
+from reports.page.sections import summarise_study
 from tests.reports.browsing import no_chromium, visit, wait_until
 from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
 from tests.reports.searching import write_search

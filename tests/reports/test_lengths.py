@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.page.sections import galleries
-from reports.page.summarising import summarise_study
+from reports.page.sections import galleries, summarise_study
 from reports.page.wording import finding_words
 from tests.reports.factory import Arm, StudyOf
 

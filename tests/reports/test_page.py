@@ -14,12 +14,10 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import reports
-from reports.page.figures import CONFIG
-from reports.page.figures.drawing import PALETTE, label, looks
+from reports.page.figures.drawing import CONFIG, PALETTE, label, looks
 from reports.page.html.templating import CARTESIAN, coded, plotly_js
-from reports.page.sections import draw
+from reports.page.sections import draw, summarise_study
 from reports.page.sections.losses import Losses
-from reports.page.summarising import summarise_study
 from tests.reports.browsing import data_of, unpacked
 from tests.reports.factory import HOSTILE, SEEN, Arm, StudyOf, typical
 

@@ -11,11 +11,10 @@ import pytest
 
 from reports.judge.findings.study_summary import StudySummary
 from reports.page.evaluations.positions import PositionCurve, Positions
-from reports.page.figures import Figure
+from reports.page.figures.base import Figure
 from reports.page.figures.drawing import Drawing
 from reports.page.html.page import render_page
-from reports.page.sections import draw
-from reports.page.summarising import summarise_study
+from reports.page.sections import draw, summarise_study
 from store import Store, StudyFolder
 from tests.reports.factory import Arm, StudyOf, changed, shown
 

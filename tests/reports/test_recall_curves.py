@@ -11,10 +11,9 @@ from scipy import stats
 
 from reports.judge.findings.study_summary import StudySummary
 from reports.page.evaluations.recall import Recall
-from reports.page.figures import Figure
+from reports.page.figures.base import Figure
 from reports.page.html.page import render_page
-from reports.page.sections import draw
-from reports.page.summarising import summarise_study
+from reports.page.sections import draw, summarise_study
 from store import Store
 from store.documents import SampleRecord, Score
 from tests.reports.factory import Arm, StudyOf, changed, shown

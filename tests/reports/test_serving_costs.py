@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.page.figures import Figure
-from reports.page.sections import draw
+from reports.page.figures.base import Figure
+from reports.page.sections import draw, summarise_study
 from reports.page.sections.caches import Caches
 from reports.page.sections.trade_off import TradeOff
-from reports.page.summarising import summarise_study
 from reports.page.wording.tables import closing_table
 from store import Store, StudyFolder
 from tests.reports.factory import Arm, StudyOf, changed, costs_of, shown

@@ -11,11 +11,10 @@ import pytest
 import reports
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.curves import CurvePoint
-from reports.page.figures import Figure
-from reports.page.sections import galleries
-from reports.page.sections._probe_figures import SHOWN, WORDS, ProbeCurves
+from reports.page.figures.base import Figure
+from reports.page.sections import galleries, summarise_study
+from reports.page.sections._probe_figures import SHOWN, ProbeCurves
 from reports.page.sections.stability import Stability
-from reports.page.summarising import summarise_study
 from store import Store
 from store.documents import ProbeRecord
 from tests.reports.factory import HOSTILE, PROBE_LAYERS, SEEN, Arm, StudyOf, probe_value, shown
@@ -133,7 +132,7 @@ def test_two_depths_make_no_slope(tmp_path: Path) -> None:
 
 
 def test_every_probe_has_words_and_figures_with_their_numbers(tmp_path: Path) -> None:
-    assert WORDS.keys() == {shown.probe for shown in SHOWN} == set(ALL)
+    assert {shown.probe for shown in SHOWN} == set(ALL)
     figures = drawn(summarise_study(study().write(tmp_path)))
     by_step, by_depth = (
         {f"{name.replace('_', '-')}-{kind}" for name in names} for names, kind in ((ALL, "by-step"), (SEEN, "by-depth"))

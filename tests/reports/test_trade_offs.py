@@ -17,8 +17,7 @@ from reports.page.figures.drawing import looks
 from reports.page.figures.plane import NO_BAR, PLACES, Plane, label_places, readable
 from reports.page.html.page import render_page
 from reports.page.html.trade_offs import Studied, render_trade_offs
-from reports.page.sections import draw
-from reports.page.summarising import summarise_study
+from reports.page.sections import draw, summarise_study
 from reports.page.wording import finding_words
 from reports.page.wording.cost_words import change_of, clear_costs, costs
 from reports.page.wording.input_words import conditions

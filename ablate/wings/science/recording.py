@@ -13,9 +13,9 @@ from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.references import TextReferences
+from reports.page.sections import summarise_study
 from reports.page.sections.losses import Losses
 from reports.page.sections.trade_off import TradeOff
-from reports.page.summarising import summarise_study
 from reports.page.wording import answers
 from reports.page.wording.reference_words import qualified
 from reports.results.document import (

@@ -74,7 +74,11 @@ def study_costs(data: Collected) -> StudyCosts:
     # encoders do not decode
     decode = [pair for pair, arms in pairs.items() if all(arm.kv_bytes_per_token is not None for arm in arms)]
     asked = {*((pair, "training") for pair in pairs), *((pair, "decoding") for pair in decode)}
-    cannot = _untimed(data)
+    # reasons why an arm cannot be timed at a kind of work, where arms are judged by it
+    cannot: dict[tuple[str, Work], str] = {}
+    for process in data.costs.processes if data.costs is not None else ():
+        for work, point in ((work, process.judged(work)) for work in TIMED):
+            cannot |= {} if point is None else {(arm, work): why for arm, why in point.reasons.items()}
     excused: dict[Pair, dict[Work, tuple[str, str]]] = {
         pair: {work: why for work in TIMED if (pair, work) in asked and (why := _why(cannot, pair, work))}
         for pair in pairs
@@ -97,16 +101,6 @@ def study_costs(data: Collected) -> StudyCosts:
         for kv in [cache_ratio(arm, base)]
     }
     return StudyCosts(found, known, reason)
-
-
-def _untimed(data: Collected) -> dict[tuple[str, Work], str]:
-    """Reasons why an arm cannot be timed at a kind of work, where arms are judged by it."""
-    found: dict[tuple[str, Work], str] = {}
-    for process in data.costs.processes if data.costs is not None else ():
-        for work in TIMED:
-            point = process.judged(work)
-            found |= {} if point is None else {(arm, work): why for arm, why in point.reasons.items()}
-    return found
 
 
 def _why(cannot: Mapping[tuple[str, Work], str], pair: Pair, work: Work) -> tuple[str, str] | None:

@@ -10,7 +10,6 @@ from statistics import fmean
 
 from reports.judge.findings.noise import StudyNoise, tuning_rows
 from reports.judge.noise import Noise
-from reports.judge.noise.difference import Difference
 from reports.judge.noise.moderated import NoiseModel
 from reports.judge.noise.power import ALPHA, detectable
 from reports.judge.statistics.estimates import holm
@@ -107,7 +106,8 @@ def judge(
                 replace(found, verdict="diverged" if dead else "cannot tell", reason=_why_untested(arm, base))
             )
             continue
-        seen = _detectable(gap, alpha / len(pairs)) + gap.room(alpha / len(pairs))
+        level = alpha / len(pairs)
+        seen = detectable(gap.error, gap.freedom, level) + gap.room(level)
         found = replace(found, low=ends.low, high=ends.high, p=p, detectable=seen if math.isfinite(seen) else None)
         found = replace(found, verdict=verdict_of(gap.value, p, tie if margin else None))
         contrasts.append(replace(found, reason="; ".join(_reasons(found, arm, base, noise, margin, sign))))
@@ -117,12 +117,9 @@ def judge(
 def smallest_detectable(pairs: Sequence[tuple[str, str]], noise: StudyNoise, alpha: float = ALPHA) -> float | None:
     """Difference that each of the pairs would find with 80 % probability, ignoring the choice of learning rates; None
     if a pair's noise is unknown."""
-    seen = [_detectable(gap, alpha / len(pairs)) for pair in pairs if (gap := noise.difference(*pair))]
+    gaps = [gap for pair in pairs if (gap := noise.difference(*pair))]
+    seen = [detectable(gap.error, gap.freedom, alpha / len(pairs)) for gap in gaps]
     return max(seen) if len(seen) == len(pairs) and all(map(math.isfinite, seen)) else None
-
-
-def _detectable(gap: Difference, level: float) -> float:
-    return detectable(gap.error, gap.freedom, level)
 
 
 def _tuning(arm: ArmLosses) -> StudyTuning:
@@ -164,7 +161,10 @@ def _reasons(
     found: ArmContrast, arm: ArmLosses, base: ArmLosses, noise: StudyNoise, margin: float | None, sign: int
 ) -> list[str]:
     """Reasons for a verdict, or against one."""
-    said = [_seeds(arm, base)]
+    own, others = arm.judging.keys(), base.judging.keys()
+    said = [f"{len(own)} paired seeds"]
+    if own != others:
+        said = [f"{len(own)} and {len(others)} seeds, {len(own & others) or 'none'} in common"]
     if found.verdict == "no difference":
         said.append(f"smaller than the margin of {margin:g}")
     for each in (arm, base):
@@ -186,12 +186,3 @@ def _reasons(
     if found.verdict == "inconclusive" and found.detectable is not None:
         said.append(f"could detect {found.detectable:.2g} with 80 % power")
     return said
-
-
-def _seeds(arm: ArmLosses, base: ArmLosses) -> str:
-    """`5 paired seeds`, or `9 and 5 seeds, 5 of them in common`."""
-    own, others = arm.judging.keys(), base.judging.keys()
-    if own == others:
-        return f"{len(own)} paired seeds"
-    both = len(own & others)
-    return f"{len(own)} and {len(others)} seeds, {both or 'none'} in common"

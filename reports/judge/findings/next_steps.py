@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -18,8 +18,8 @@ from reports.judge.statistics.ledger import share
 from store.documents.length import wanting
 from store.documents.shell import budget_option, fresh_seeds, seeds_option
 from store.documents.study import UNJUDGED, StudyDocument
-from store.documents.study_arm import StudyArm, all_undertrained
-from store.documents.tuning import RATE, StudyTuning
+from store.documents.study_arm import all_undertrained
+from store.documents.tuning import RATE
 
 WANTED = 0.02
 """Difference in nats worth settling if the study gives no margin."""
@@ -69,7 +69,9 @@ def _steps(summary: StudySummary) -> Iterator[NextStep]:
     elif study.pilot:
         yield _judge_afresh(summary, "--set pilot=false")
     elif any(arm.missing for arm in summary.arms):
-        yield NextStep(summary.command(), "finish the runs that have not ended", missing_seconds(summary))
+        pace, left = _seconds_per_flop(summary), sum(len(arm.missing) * arm.planned.flops for arm in summary.arms)
+        seconds = None if pace is None else pace * left
+        yield NextStep(summary.command(), "finish the runs that have not ended", seconds)
     elif guesses(summary.runs):
         yield _longer(summary, FURTHER, f"learn the task, if possible: {FURTHER:g} × as long")
     else:
@@ -136,7 +138,9 @@ def _seeds(summary: StudySummary) -> tuple[list[NextStep], str]:
     noise, arms = summary.noise.ahead or summary.noise.run, len(summary.arms)
     if noise is None:
         return [], ""
-    known = noise.freedom + (arms - 1) * (_tuned_seeds(summary.study) - 1)
+    tunings = [each for each in summary.study.tuning if each.fraction == 1]  # runs that tell of the noise, too
+    tuned_seeds = max((len(trial.losses) for each in tunings for trial in each.trials), default=1)
+    known = noise.freedom + (arms - 1) * (tuned_seeds - 1)
     if any(each.comparison.waits_for_rates for each in summary.judgements):
         return [], "more seeds do not help, since the best setting lies beyond those tried"
     level = ALPHA * share(looks_at(summary.tests, summary.ledger, summary.elsewhere) + 1)
@@ -152,11 +156,6 @@ def _seeds(summary: StudySummary) -> tuple[list[NextStep], str]:
     reason = f"detect a difference of {wanted:g} nats, if there is one: {seeds} fresh seeds"
     command, seconds = summary.command(_fresh(summary, seeds)), training_seconds(summary, seeds)
     return [NextStep(command, reason, seconds, POWER, seeds=seeds)], ""
-
-
-def _tuned_seeds(study: StudyDocument) -> int:
-    """Number of seeds of full-length tuning runs, which tell of the noise too; 1 without any."""
-    return max((len(trial.losses) for each in study.tuning if each.fraction == 1 for trial in each.trials), default=1)
 
 
 def _fresh(summary: StudySummary, seeds: int) -> str:
@@ -222,26 +221,14 @@ def training_seconds(summary: StudySummary, seeds: int, factor: float = 1.0, *, 
     study = summary.study
     rungs = [(rung.arms, rung.tuning) for rung in study.ladder] or [(study.arms, study.tuning)]
     flops = [seeds * arm.flops for arms, _ in rungs for arm in arms]
-    if tunes:
-        flops += [each for arms, tuning in rungs for each in _tuning_flops(arms, tuning)]
+    for arms, tuning in rungs if tunes else ():
+        sizes = {arm.name: arm.flops for arm in arms}
+        passes = [(each.arm, part) for each in tuning for part in (each, *each.coarse)]
+        flops += [part.fraction * sizes[arm] * sum(len(trial.losses) for trial in part.trials) for arm, part in passes]
     return pace * factor * sum(flops)
-
-
-def missing_seconds(summary: StudySummary) -> float | None:
-    """Time for the runs that have not ended, each from its start."""
-    pace = _seconds_per_flop(summary)
-    return None if pace is None else pace * sum(len(arm.missing) * arm.planned.flops for arm in summary.arms)
 
 
 def _seconds_per_flop(summary: StudySummary) -> float | None:
     done = summary.runs.filter(status="finished").drop_nulls(("train_seconds", "flops"))
     flops = float(done["flops"].sum())
     return float(done["train_seconds"].sum()) / flops if flops else None
-
-
-def _tuning_flops(arms: Iterable[StudyArm], tuning: Iterable[StudyTuning]) -> Iterator[float]:
-    """FLOPs of all tuning runs of each pass."""
-    sizes = {arm.name: arm.flops for arm in arms}
-    for each in tuning:
-        for part in (each, *each.coarse):
-            yield part.fraction * sizes[each.arm] * sum(len(trial.losses) for trial in part.trials)

@@ -17,7 +17,7 @@ from reports.judge.noise.moderated import NoiseModel, Odd
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.interval import Interval
-from store.documents import StudyTrial, StudyTuning
+from store.documents import StudyTuning
 from store.documents.tuning import RATE
 
 
@@ -63,18 +63,16 @@ class StudyNoise:
     @cached_property
     def choices(self) -> Mapping[str, TunedChoice]:
         """Choices of the arms that were tuned, by arm."""
-        return {each.arm: _choice(each, self._of_tuning(each.arm), self._mean(each.arm)) for each in self.tunings}
-
-    def _of_tuning(self, arm: str) -> Noise | None:
-        """Noise of one tuning run of an arm: that of a typical run, or more if the arm's own runs have more."""
-        rows = [row for row in self.model.beside if row[0] == arm] + [arm] * (arm in self.model.rows)
-        louder = max(map(self.model.louder, rows), default=1.0)
-        return self.run and replace(self.run, sd=self.run.sd * louder)
-
-    def _mean(self, arm: str) -> float:
-        """Mean final loss of an arm; infinite if it has none."""
-        losses = self.model.finished(arm) if arm in self.model.rows else {}
-        return fmean(losses.values()) if losses else math.inf
+        found = {}
+        for each in self.tunings:
+            own = [each.arm] if each.arm in self.model.rows else []
+            # noise of one tuning run: that of a typical run, or more if the arm's own runs have more
+            rows = [*(row for row in self.model.beside if row[0] == each.arm), *own]
+            louder = max(map(self.model.louder, rows), default=1.0)
+            noise = self.run and replace(self.run, sd=self.run.sd * louder)
+            losses = self.model.finished(each.arm) if own else {}
+            found[each.arm] = _choice(each, noise, most=fmean(losses.values()) if losses else math.inf)
+        return found
 
 
 def noise_of(data: Collected) -> StudyNoise:
@@ -113,7 +111,8 @@ def tuning_rows(tunings: Iterable[StudyTuning]) -> SeedLosses:
 
 
 def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> TunedChoice:
-    """Penalty of an arm's choice; unbounded at an edge of the settings tried, and if no seed trained."""
+    """Penalty of an arm's choice; unbounded at an edge of the settings tried, and if no seed trained. most: the arm's
+    mean final loss."""
     if not tuning.trains or tuning.edges or noise is None or not tuning.reliable:
         return TunedChoice(UNBOUNDED)
     if list(tuning.chosen) != [RATE]:
@@ -122,19 +121,14 @@ def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> TunedChoic
         if chosen is None:
             return TunedChoice(UNBOUNDED.at_most(most))
         means = [trial.loss for trial in known if trial.loss is not None]
-        return TunedChoice(choice_penalty(means, chosen, noise.of_mean(len(known[0].losses))).at_most(most))
-    curve = RateCurve.fit(_rate_losses(tuning), noise)
+        of_mean = replace(noise, sd=noise.sd / math.sqrt(len(known[0].losses)))
+        return TunedChoice(choice_penalty(means, chosen, of_mean).at_most(most))
+    losses = {
+        rate: [loss for loss in trial.losses if loss is not None] if trial in tuning.reliable else [math.inf]
+        for rate, trial in zip(tuning.rates, tuning.trials, strict=True)
+    }
+    curve = RateCurve.fit(losses, noise)
     if curve is None:
         return TunedChoice(UNBOUNDED)
     low, high = curve.bounds
     return TunedChoice(curve.penalty(tuning.rate).at_most(most), Interval(tuning.rate, low, high), curve.points())
-
-
-def _rate_losses(tuning: StudyTuning) -> dict[float, list[float]]:
-    """Losses by learning rate; infinite for a rate at which a seed failed."""
-
-    def losses(trial: StudyTrial) -> list[float]:
-        known = [loss for loss in trial.losses if loss is not None]
-        return known if trial in tuning.reliable else [math.inf]
-
-    return {rate: losses(trial) for rate, trial in zip(tuning.rates, tuning.trials, strict=True)}

@@ -69,7 +69,6 @@ class ArmSummary:
 
     Text has bits per byte. Synthetic tasks have an accuracy and, if the lowest possible loss is known, an `excess`
     above it in nats per token.
-
     """
 
     planned: StudyArm
@@ -277,13 +276,12 @@ class StudySummary:
         return tuple(each.comparison.test for each in self.judgements if each.comparison.test is not None)
 
     @property
-    def score_tests(self) -> tuple[LedgerTest, ...]:
-        """Ledger records of all comparisons of scores that the study judges."""
-        return tuple(item.test for arm in self.arms for item in arm.items if item.test is not None)
-
-    @property
     def baseline(self) -> str:
         return self.study.baseline
+
+    @property
+    def baseline_arm(self) -> ArmSummary:
+        return next(arm for arm in self.arms if arm.name == self.baseline)
 
     @property
     def unit(self) -> str:

@@ -15,7 +15,7 @@ from scipy import special  # scipy.stats takes seconds to load
 
 from reports.judge.errors import ReportError
 from reports.judge.findings import warnings
-from reports.judge.findings.comparison import Comparison, Judgement
+from reports.judge.findings.comparison import Judgement
 from reports.judge.findings.costs import StudyCosts, study_costs
 from reports.judge.findings.judging import Pair, late_margins
 from reports.judge.findings.noise import StudyNoise, noise_of
@@ -29,6 +29,7 @@ from reports.judge.findings.study_summary import (
 )
 from reports.judge.findings.verdicts import compare, judgement, level, never_trained, why_withheld
 from reports.judge.noise import Noise
+from reports.judge.noise.moderated import Odd
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.curves import lines_of
 from reports.judge.reading.units import comparable
@@ -105,17 +106,17 @@ def open_arms(summary: StudySummary) -> tuple[str, ...]:
     settle: leaving it can only lower the rate of false verdicts. All runs of a design inform every effect, so one open
     effect leaves all arms open.
     """
-    if any(_is_open(each.verdict, each.comparison) for each in summary.effects):
-        return tuple(arm.name for arm in summary.arms if arm.name != summary.baseline)
-    found = [arm.name for arm in summary.arms if arm.comparison and _is_open(arm.verdict, arm.comparison)]
-    for each in summary.contrasts:
-        found += [each.arm, each.base] if _is_open(each.verdict, each.comparison) else []
+
+    def is_open(each: Judgement) -> bool:
+        unsettled = each.verdict in ("inconclusive", "cannot tell") and not each.comparison.shows_difference
+        hopeless = each.comparison.waits_for_rates or each.comparison.is_barred or each.comparison.is_futile
+        return unsettled and not hopeless
+
+    if any(is_open(each.judgement) for each in summary.effects):
+        found = [arm.name for arm in summary.arms]
+    else:
+        found = [name for each in summary.judgements if is_open(each) for name in (each.arm, each.base)]
     return tuple(name for name in dict.fromkeys(found) if name != summary.baseline)
-
-
-def _is_open(verdict: Verdict, comparison: Comparison) -> bool:
-    unsettled = verdict in ("inconclusive", "cannot tell") and not comparison.shows_difference
-    return unsettled and not (comparison.waits_for_rates or comparison.is_barred or comparison.is_futile)
 
 
 def _judged(data: Collected, costs: StudyCosts, noise: StudyNoise) -> dict[Pair, Judgement]:
@@ -125,10 +126,9 @@ def _judged(data: Collected, costs: StudyCosts, noise: StudyNoise) -> dict[Pair,
     withheld = {(arm.name, base.name): reason for arm, base in data.study.pairs} if reason else unknown
     known = {pair: error for pair, error in errors.items() if pair not in unknown}
     found = compare(data.study, data.runs, data.ledger, withheld, data.losses, data.elsewhere, known, noise)
-    with_costs = {pair: replace(each, costs=costs.pairs[pair]) for pair, each in found.items()}
     return {
-        pair: judgement(pair, data.runs.filter(arm=pair[0]), each, withheld.get(pair))
-        for pair, each in with_costs.items()
+        pair: judgement(pair, data.runs.filter(arm=pair[0]), replace(each, costs=costs.pairs[pair]), withheld.get(pair))
+        for pair, each in found.items()
     }
 
 
@@ -139,12 +139,11 @@ def _arms(
     levels = {arm.name: level(data.study, arm, base) for arm in data.study.arms}
     waits = [each.arm for each in judged.values() if each.withheld]
     items = {} if data.study.design else item_differences(data, levels, waits)
-    speeds = {name: known.get("training") for name, known in costs.speeds.items()}
-    found = (
-        _arm(data, arm, speeds.get(arm.name), judged.get((arm.name, base.name)), items.get(arm.name, ()))
+    odd, speeds = noise.odd, {name: known.get("training") for name, known in costs.speeds.items()}
+    return tuple(
+        _arm(data, arm, speeds.get(arm.name), judged.get((arm.name, base.name)), items.get(arm.name, ()), odd)
         for arm in data.study.arms
     )
-    return tuple(replace(each, outlier=noise.odd.get(each.name)) for each in found)
 
 
 def _arm(
@@ -153,6 +152,7 @@ def _arm(
     training_speed: float | None,
     judged: Judgement | None,
     items: tuple[ItemDifference, ...],
+    odd: Mapping[str, Odd],
 ) -> ArmSummary:
     name = arm.name
     runs = data.runs.filter(arm=name)
@@ -175,7 +175,7 @@ def _arm(
         means={column: mean for column, mean in means.items() if mean is not None},
         training_speed=training_speed,
         shared={study: tuple(seed for seed, loss in of.items() if math.isfinite(loss)) for study, of in shared.items()},
-        outlier=None,
+        outlier=odd.get(name),
         train_seconds=sum(seconds) / len(seconds) if seconds else None,
         scores=_scores(data, name),
         items=items,

@@ -96,11 +96,6 @@ def level(study: StudyDocument, *arms: StudyArm) -> float:
     return next((look.alpha for look in study.looks if look.seeds >= seeds), study.looks[-1].alpha)
 
 
-def last_level(study: StudyDocument) -> float:
-    """α of the last look, the level at which more seeds are judged."""
-    return study.looks[-1].alpha if study.looks else ALPHA
-
-
 def compare(
     study: StudyDocument,
     runs: pl.DataFrame,
@@ -185,7 +180,7 @@ def _standing(
         error = math.hypot(gap.error, gap.shared)
         smallest = detectable_effect(error, gap.freedom, standing.of_each(found.alpha)).moved(room)
     if smallest and study.looks and not found.failures.any:
-        seeds, last = len(found.seeds), spent * last_level(study)
+        seeds, last = len(found.seeds), spent * study.looks[-1].alpha  # the level at which more seeds are judged
         shown = max(0.0, abs(difference.mean) - room)
         sd = gap.error * math.sqrt(seeds)
         needed = seeds_needed(shown, sd, seeds, standing.tests, study.margin, last, gap.freedom)

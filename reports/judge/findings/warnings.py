@@ -9,7 +9,6 @@ import polars as pl
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.sentences import listed
-from store.documents import StudyArm
 
 BUDGET_TOLERANCE = 0.01
 SECONDS_TOLERANCE = 0.05
@@ -110,22 +109,21 @@ def _unlike(data: Collected) -> Iterator[str]:
 
 def _unmatched(data: Collected) -> Iterator[str]:
     for matched in data.study.matched.split(" and "):
-        used = {arm.name: _used(arm, matched) for arm in data.study.arms if "start.arm" not in arm.edits}
+        used = {
+            arm.name: {
+                "flops": arm.flops,
+                "tokens": arm.tokens,
+                "parameters": arm.parameters,
+                "non-embedding parameters": arm.parameters - arm.parameters_embedding,
+                "seconds": arm.seconds,
+            }.get(matched)
+            for arm in data.study.arms
+            if "start.arm" not in arm.edits
+        }
         base = used.get(data.study.baseline)
         for name, amount in used.items():
             if amount and base and abs(amount / base - 1) > BUDGET_TOLERANCE:
                 yield f"{name}: {matched} differ from the baseline's by {100 * (amount / base - 1):+.1f} %."
-
-
-def _used(arm: StudyArm, matched: str) -> float | None:
-    amounts = {
-        "flops": arm.flops,
-        "tokens": arm.tokens,
-        "parameters": arm.parameters,
-        "non-embedding parameters": arm.parameters - arm.parameters_embedding,
-        "seconds": arm.seconds,
-    }
-    return amounts.get(matched)
 
 
 def _off_time(data: Collected) -> Iterator[str]:

@@ -5,7 +5,6 @@ Planning uses it to choose rates and to predict power, reports to judge; `docs/s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +26,3 @@ class Noise:
 
     sd: float
     freedom: float
-
-    def of_mean(self, seeds: int) -> Noise:
-        """The noise of a mean over this number of seeds."""
-        return Noise(self.sd / math.sqrt(seeds), self.freedom)

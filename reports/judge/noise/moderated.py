@@ -8,8 +8,8 @@ al. 2016 (doi:10.1214/16-AOAS920) let go of those that are unusual. Here, for an
 with w + d degrees of freedom and F ~ F(d, d₀).
 
 c is the geometric mean of the *other* arms' s², each without the bias of its logarithm and weighted by its precision,
-and of the noise of like runs if that is known. An arm that is too noisy or
-too quiet for its own c has little say about the others.
+and of the noise of like runs if that is known. An arm that is too noisy or too quiet for its own c has little say about
+the others.
 
 A difference of means has Welch's error and Satterthwaite's degrees of freedom, less what runs of one seed have in
 common (`noise.common_seeds`).
@@ -193,20 +193,16 @@ class NoiseModel:
         then they compute the same.
         """
         own, others = self.finished(arm), self.finished(base)
-        if min(len(own), len(others)) < 2 or self._are_equal(arm, base):
+        if min(len(own), len(others)) < 2:
+            return None
+        pairs = [(loss, self.rows[base].get(seed, math.nan)) for seed, loss in self.rows[arm].items()]
+        if self.rows[arm].keys() == self.rows[base].keys() and all(a == b or abs(a - b) <= ROUNDING for a, b in pairs):
             return None
         worse = self._side(arm, self._capped(arm), base, self.rows[base])
         better = self._side(arm, self.rows[arm], base, self._capped(base))
         if worse is None or better is None:
             return None
         return Difference(fmean(own.values()) - fmean(others.values()), worse, better)
-
-    def _are_equal(self, arm: Row, base: Row) -> bool:
-        own, others = self.rows[arm], self.rows[base]
-        equal = all(
-            loss == others[seed] or abs(loss - others[seed]) <= ROUNDING for seed, loss in own.items() if seed in others
-        )
-        return own.keys() == others.keys() and equal
 
     def _capped(self, row: Row) -> Mapping[Hashable, float]:
         """Losses of a row in the test that it is worse."""

@@ -68,12 +68,8 @@ def _freedom(noise: Noise, seeds: int, arms: int) -> float:
 
 def seeds_for(difference: float, noise: Noise, arms: int, alpha: float = ALPHA) -> int | None:
     """The fewest seeds with which such a study detects `difference`; None if `MOST_SEEDS` are too few."""
-
-    def is_enough(seeds: int) -> bool:
-        return detectable_by(noise, seeds, arms, alpha) <= difference
-
     possible = range(2, MOST_SEEDS + 1)
-    fewest = bisect_left(possible, True, key=is_enough)
+    fewest = bisect_left(possible, True, key=lambda seeds: detectable_by(noise, seeds, arms, alpha) <= difference)
     return possible[fewest] if fewest < len(possible) else None
 
 

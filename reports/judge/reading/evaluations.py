@@ -69,9 +69,19 @@ def scores(evaluated: list[EvaluatedRun]) -> pl.DataFrame:
 
 
 def items(evaluated: list[EvaluatedRun]) -> pl.DataFrame:
-    """One row per item and metric, repeated under each task group that contains the item's task."""
+    """One row per item and metric, repeated under each task group that contains the item's task. A group's mean weighs
+    its tasks equally, or its items equally for metrics in `by_size`."""
     rows = [run.key.row(row) for run in evaluated for record in run.records for row in _item_values(record)]
-    return with_groups(pl.DataFrame(rows, schema=ITEMS), _groups(evaluated))
+    samples, each = pl.DataFrame(rows, schema=ITEMS), ["arm", "seed", "task", "metric"]
+    parts = [samples]
+    for name, group in _groups(evaluated).items():
+        own = samples.filter(pl.col("task").is_in(group.tasks))
+        metric = pl.col("metric").str.split(",").list.first()
+        share = pl.when(metric.is_in(group.by_size)).then(1.0).otherwise(1 / pl.col("weight").sum().over(each))
+        named = [pl.concat_str("task", column, separator=" ").alias(column) for column in ("item", "cluster")]
+        scaled = [(pl.col(column) * share).alias(column) for column in ("value", "weight")]
+        parts.append(own.with_columns(*named, *scaled).with_columns(pl.lit(name).alias("task")))
+    return pl.concat(parts)
 
 
 def grouped(evaluated: list[EvaluatedRun]) -> frozenset[str]:
@@ -84,21 +94,6 @@ def grouped(evaluated: list[EvaluatedRun]) -> frozenset[str]:
 def _groups(evaluated: list[EvaluatedRun]) -> dict[str, TaskGroup]:
     """Task groups by name; all runs of a study evaluate the same ones."""
     return {name: group for run in evaluated for name, group in run.document.groups.items()}
-
-
-def with_groups(samples: pl.DataFrame, groups: dict[str, TaskGroup]) -> pl.DataFrame:
-    """Append each group's items. A group's mean weighs its tasks equally, or its items equally for metrics in
-    `by_size`."""
-    each = ["arm", "seed", "task", "metric"]
-    parts = [samples]
-    for name, group in groups.items():
-        own = samples.filter(pl.col("task").is_in(group.tasks))
-        metric = pl.col("metric").str.split(",").list.first()
-        share = pl.when(metric.is_in(group.by_size)).then(1.0).otherwise(1 / pl.col("weight").sum().over(each))
-        named = [pl.concat_str("task", column, separator=" ").alias(column) for column in ("item", "cluster")]
-        scaled = [(pl.col(column) * share).alias(column) for column in ("value", "weight")]
-        parts.append(own.with_columns(*named, *scaled).with_columns(pl.lit(name).alias("task")))
-    return pl.concat(parts)
 
 
 def _item_values(sample: SampleRecord) -> Iterator[Row]:

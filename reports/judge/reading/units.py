@@ -10,13 +10,8 @@ from dataclasses import replace
 import polars as pl
 
 from reports.judge.reading.collected import Collected
-from store.documents import StudyDocument, StudyTrial
+from store.documents import StudyDocument
 from store.result_columns import LOSSES
-
-OF_CURVES = ("loss", "validation_loss")
-OF_SCORES = ("value", "stderr")
-OF_ITEMS = ("value",)
-"""Columns of `items` that hold losses, in evaluations whose scores are losses."""
 
 
 def comparable(data: Collected) -> Collected:
@@ -30,15 +25,15 @@ def comparable(data: Collected) -> Collected:
     ended = data.runs.drop_nulls(["bits_per_byte", "loss"])
     factor = (pl.col("bits_per_byte") * math.log(2) / pl.col("loss")).mean()
     factors = ended.group_by("arm").agg(factor.alias("factor"))
-    losses = pl.col("task").is_in(list(data.loss_columns))
+    losses = pl.col("task").is_in(list(data.loss_columns))  # of evaluations whose scores are losses
     return replace(
         data,
         study=_tuned_per_byte(data.study, dict(factors.rows())),
         references={arm: each.per_byte() for arm, each in data.references.items()},
         runs=_scaled(data.runs, (*LOSSES, "uniform"), factors),
-        curves=_scaled(data.curves, OF_CURVES, factors),
-        scores=_scaled(data.scores, OF_SCORES, factors, losses),
-        items=_scaled(data.items, OF_ITEMS, factors, losses),
+        curves=_scaled(data.curves, ("loss", "validation_loss"), factors),
+        scores=_scaled(data.scores, ("value", "stderr"), factors, losses),
+        items=_scaled(data.items, ("value",), factors, losses),
         rungs=_scaled(data.rungs, ("loss",), factors),
         frames={name: _scaled(frame, data.loss_columns.get(name, ()), factors) for name, frame in data.frames.items()},
     )
@@ -52,16 +47,14 @@ def judging(data: Collected) -> Collected:
 
 def _tuned_per_byte(study: StudyDocument, factors: Mapping[str, float | None]) -> StudyDocument:
     """The study with tuning losses per byte. A ladder's rungs keep theirs, which are compared with nothing."""
-
-    def scaled(trial: StudyTrial, factor: float | None) -> StudyTrial:
-        losses = tuple(None if loss is None or factor is None else factor * loss for loss in trial.losses)
-        return trial.model_copy(update={"losses": losses})
-
-    tuning = tuple(
-        each.model_copy(update={"trials": tuple(scaled(trial, factors.get(each.arm)) for trial in each.trials)})
-        for each in study.tuning
-    )
-    return study.model_copy(update={"tuning": tuning})
+    tuning = []
+    for each in study.tuning:
+        factor, trials = factors.get(each.arm), []
+        for trial in each.trials:
+            losses = tuple(None if loss is None or factor is None else factor * loss for loss in trial.losses)
+            trials.append(trial.model_copy(update={"losses": losses}))
+        tuning.append(each.model_copy(update={"trials": tuple(trials)}))
+    return study.model_copy(update={"tuning": tuple(tuning)})
 
 
 def _scaled(

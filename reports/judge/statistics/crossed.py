@@ -51,10 +51,7 @@ class Crossed:
 
     def p(self) -> float:
         """Level at which the interval of the mean ends at zero; NaN if all values are equal."""
-        return self._level_of(abs(self.mean))
-
-    def _level_of(self, half: float) -> float:
-        """Level at which the interval's half width equals `half`."""
+        half = abs(self.mean)
         if self.row_square == self.column_square == 0:
             return math.nan
         if self.interval(LEAST_P).half_width < half:

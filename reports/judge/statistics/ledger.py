@@ -94,7 +94,8 @@ def rounds(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> tuple[Round
         if not found or any(judged.p is not None for judged in found[-1].values()):
             found.append({})
         for judged in judgement:
-            if reuses_seeds(judged.claim, known):
+            pair = judged.claim.contrast.pair
+            if any(_repeats(judged.claim, each, had_p) for each, had_p in known.items() if each.contrast.pair == pair):
                 continue
             # a test stays in the round of its first appearance
             own = home.setdefault(judged.claim, found[-1])
@@ -105,16 +106,9 @@ def rounds(ledger: Ledger, elsewhere: Iterable[LedgerClaim] = ()) -> tuple[Round
     return tuple(each for each in found if each)
 
 
-def reuses_seeds(claim: LedgerClaim, known: Mapping[LedgerClaim, bool]) -> bool:
-    """Whether a test is a repetition: its arms were judged before on a different set of seeds that overlaps with its
-    own, or by other looks. Seeds seen without a p-value may be extended. known: earlier tests, and whether they had a
-    p-value."""
-    return any(
-        _repeats(claim, other, judged) for other, judged in known.items() if other.contrast.pair == claim.contrast.pair
-    )
-
-
 def _repeats(claim: LedgerClaim, other: LedgerClaim, judged: bool) -> bool:
+    """Whether a test repeats an earlier one of the same arms: on a different set of seeds that overlaps with its own,
+    or by other looks. Seeds seen without a p-value may be extended. judged: whether the earlier one had a p-value."""
     # planned looks choose no seeds: only other looks repeat them
     if claim.seeds is None:
         return other.seeds is None and other.looks != claim.looks and judged

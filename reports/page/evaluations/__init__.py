@@ -6,7 +6,7 @@ into a frame and draws it. No list of twins exists: they are sections of the rep
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import polars as pl
@@ -18,9 +18,6 @@ from reports.page.wording import words
 from store.documents import EvalsDocument, JsonObject, JsonScalar
 from store.documents import Section as Stored
 from store.result_columns import Row, Schema
-
-Lines = Iterator[tuple[str, str, str]]
-"""Task, metric, and reason for a missing score."""
 
 
 class EvaluationSection(Section):
@@ -68,7 +65,7 @@ def twins() -> dict[str, type[EvaluationSection]]:
 def lines(document: EvalsDocument) -> list[tuple[str, ...]]:
     """Task, metric, value, standard error and chance of every score; the reason takes the value's place if there is
     none."""
-    found = [
+    found: list[tuple[str, ...]] = [
         (
             task,
             metric,
@@ -77,15 +74,12 @@ def lines(document: EvalsDocument) -> list[tuple[str, ...]]:
         for task, metrics in document.scores.items()
         for metric, each in metrics.items()
     ]
-    return [*found, *((task, metric, reason, "", "") for task, metric, reason in _reasons(document))]
-
-
-def _reasons(document: EvalsDocument) -> Lines:
     known = twins()
     for name, table in document.sections.items():
         for row in (row for row in table.rows if "reason" in row):
             task, metric = known[name].missed(table.about, row) if name in known else (name, "")
-            yield task, metric, str(row["reason"])
+            found.append((task, metric, str(row["reason"]), "", ""))
+    return found
 
 
 def printed(document: EvalsDocument) -> str:

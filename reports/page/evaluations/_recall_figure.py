@@ -114,7 +114,7 @@ def _line(figure: Drawing, look: ArmStyle, curve: RecallCurve, far: int, baselin
         halves = [each.half_width or 0 for each in targets]
         bars = {"array": halves, "arrayminus": halves, "thickness": 1.2, "width": 3}
         figure.add_scatter(
-            x=_x(targets, far),
+            x=[each.last or far for each in targets],
             y=[short(each.loss.mean) for each in targets],
             error_y={"type": "data", "symmetric": False, **bars},
             name=look.label,
@@ -153,10 +153,6 @@ def _traces(curve: RecallCurve) -> tuple[tuple[Targets, ...], tuple[Targets, ...
     return curve.hits, tuple(part for part in curve.parts if part.part == "unseen")
 
 
-def _x(targets: tuple[Targets, ...], far: int) -> list[float]:
-    return [each.last or far for each in targets]
-
-
 def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tuple[Switch, ...]:
     """Switch between the loss and its difference from the baseline's with the same seeds."""
     traces = [targets for curve in found for targets in _traces(curve)]
@@ -165,7 +161,7 @@ def _switches(found: list[RecallCurve], summary: StudySummary, far: int) -> tupl
     losses = SwitchOption(
         "loss",
         {
-            "x": [_x(targets, far) for targets in traces],
+            "x": [[each.last or far for each in targets] for targets in traces],
             "y": [[short(each.loss.mean) for each in targets] for targets in traces],
             "error_y.array": [[short(each.half_width or 0) for each in targets] for targets in traces],
             "error_y.arrayminus": [[short(each.half_width or 0) for each in targets] for targets in traces],

@@ -18,7 +18,6 @@ from reports.page.evaluations import EvaluationSection
 from reports.page.figures.base import NEUTRAL, Figure, beside_row, optional, short, two_lines
 from reports.page.figures.drawing import ArmStyle, Drawing, blank, label
 from reports.page.wording.table import frame_table
-from store.documents import EvalsDocument
 from store.result_columns import Schema
 
 MOST = 80
@@ -39,11 +38,12 @@ class Tasks(EvaluationSection):
 
     @classmethod
     def collect(cls, documents: StudyDocuments) -> Mapping[str, pl.DataFrame]:
-        rows = [
-            run.key.row({"task": task, "group": _lacking(run.document, task), "reason": reason})
-            for run in documents.evaluated
-            for task, reason in run.document.skipped.items()
-        ]
+        rows = []
+        for run in documents.evaluated:
+            for task, reason in run.document.skipped.items():
+                lacking = {name: len(of.missing) for name, of in run.document.groups.items() if task in of.missing}
+                group = max(lacking, key=lacking.__getitem__, default=None)
+                rows.append(run.key.row({"task": task, "group": group, "reason": reason}))
         return {cls.name(): pl.DataFrame(rows, schema=KEYS | cls.schema)}
 
     @classmethod
@@ -67,15 +67,21 @@ class Tasks(EvaluationSection):
                     yield f"{group} was not evaluated: none of its {tasks.height} tasks was, {example}"
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
-        """One row per task, in descending order of the baseline's score."""
-        metric, scores = _scores(summary)
+        """One row per task with a value, in descending order of the baseline's score."""
+        found = [
+            (arm.name, score)
+            for arm in summary.arms
+            for score in arm.scores
+            if score.task in summary.grouped and score.value is not None and score.higher_is_better
+        ]
+        # the most common metric
+        metric = next((name for name, _ in Counter(score.metric for _, score in found).most_common(1)), "")
+        scores: Scores = {}
+        for arm, score in found:
+            if score.metric == metric:
+                scores.setdefault(score.task, {})[arm] = score
         if len(scores) > 1:
             yield _figure(metric, scores, summary, style)
-
-
-def _lacking(document: EvalsDocument, task: str) -> str | None:
-    missing = {name: group.missing for name, group in document.groups.items() if task in group.missing}
-    return max(missing, key=lambda name: len(missing[name]), default=None)
 
 
 def _figure(metric: str, scores: Scores, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Figure:
@@ -99,22 +105,6 @@ def _figure(metric: str, scores: Scores, summary: StudySummary, style: Mapping[s
         table=frame_table(("task", "arm", metric, "±", "chance"), rows, 2),
         wide=True,
     )
-
-
-def _scores(summary: StudySummary) -> tuple[str, Scores]:
-    """The most common metric, and its scores; tasks without a value are not drawn."""
-    found = [
-        (arm.name, score)
-        for arm in summary.arms
-        for score in arm.scores
-        if score.task in summary.grouped and score.value is not None and score.higher_is_better
-    ]
-    metric = next((name for name, _ in Counter(score.metric for _, score in found).most_common(1)), "")
-    scores: Scores = {}
-    for arm, score in found:
-        if score.metric == metric:
-            scores.setdefault(score.task, {})[arm] = score
-    return metric, scores
 
 
 def _drawing(metric: str, scores: Scores, style: Mapping[str, ArmStyle]) -> Drawing:

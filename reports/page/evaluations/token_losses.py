@@ -140,26 +140,21 @@ def _differences(passages: pl.DataFrame, baseline: str) -> Iterator[TokenDiffere
         size = sum(np.abs(difference).sum(axis=1) for difference, _ in found.values())
         shown = sorted(np.argsort(-np.asarray(size), kind="stable")[:MOST_PASSAGES].tolist())
     for arm, (difference, seeds) in found.items():
-        yield _of_arm(arm, seeds, pieces, difference, shown)
-
-
-def _of_arm(arm: str, seeds: int, pieces: Pieces, difference: Floats, shown: list[int]) -> TokenDifferences:
-    order = np.argsort(difference, axis=None, kind="stable").tolist()
-    width = difference.shape[1]
-    spots = []
-    for row, place in (divmod(place, width) for place in (*order[:CONTEXTS], *order[-CONTEXTS:])):
-        before = "".join(pieces[row][max(0, place - BEFORE) : place])
-        spots.append(Excerpt(before, pieces[row][place], float(difference[row, place])))
-    return TokenDifferences(
-        arm=arm,
-        seeds=seeds,
-        passages=tuple(
-            tuple((piece, float(value)) for piece, value in zip(pieces[i], difference[i], strict=True)) for i in shown
-        ),
-        parts=tuple(_parts(pieces, difference)),
-        best=tuple(spot for spot in spots[:CONTEXTS] if spot.difference < 0),
-        worst=tuple(spot for spot in spots[CONTEXTS:][::-1] if spot.difference > 0),
-    )
+        order = np.argsort(difference, axis=None, kind="stable").tolist()
+        width = difference.shape[1]
+        spots = []
+        for row, place in (divmod(place, width) for place in (*order[:CONTEXTS], *order[-CONTEXTS:])):
+            before = "".join(pieces[row][max(0, place - BEFORE) : place])
+            spots.append(Excerpt(before, pieces[row][place], float(difference[row, place])))
+        texts = (zip(pieces[place], difference[place].tolist(), strict=True) for place in shown)
+        yield TokenDifferences(
+            arm=arm,
+            seeds=seeds,
+            passages=tuple(map(tuple, texts)),
+            parts=tuple(_parts(pieces, difference)),
+            best=tuple(spot for spot in spots[:CONTEXTS] if spot.difference < 0),
+            worst=tuple(spot for spot in spots[CONTEXTS:][::-1] if spot.difference > 0),
+        )
 
 
 def _parts(pieces: Pieces, difference: Floats) -> Iterator[TokenKind]:

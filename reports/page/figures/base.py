@@ -84,7 +84,12 @@ def forest(title: str, rows: Sequence[tuple[ArmStyle, Estimate | None]]) -> tupl
     figure.add_vline(x=0, line=NEUTRAL)
     figure.update_layout(showlegend=False, margin={"t": 16})
     known = [value for _, value in rows if value is not None]
-    cut = GOES_ON * _frame_open(figure, known)
+    ends, cut = [end for value in known for end in (value.low, value.high) if end is not None], ""
+    if not all(map(math.isfinite, ends)):  # the axis has room for zero and the finite values, with a margin
+        places = [0.0, *filter(math.isfinite, ends), *(each for value in known for each in value.values)]
+        margin = 0.15 * (max(places) - min(places))
+        figure.update_xaxes(range=[short(min(places) - margin), short(max(places) + margin)])
+        cut = GOES_ON
     name_rows(figure, [look.label for look, _ in rows])
     every = all(len(value.values) <= MOST_SEEDS for value in known)
     return figure, "seeds" if every else f"the first {MOST_SEEDS:,} seeds", cut
@@ -121,18 +126,6 @@ def reach(value: Estimate, side: int) -> float:
     if value.low is None or value.high is None:
         return 0.0
     return min(FAR, short(value.high - value.mean if side else value.mean - value.low))
-
-
-def _frame_open(figure: Drawing, found: Sequence[Estimate]) -> bool:
-    """If some interval is unbounded, limit the axis to zero and the finite values, with a margin. Returns whether it
-    did."""
-    ends = [end for value in found for end in (value.low, value.high) if end is not None]
-    if all(map(math.isfinite, ends)):
-        return False
-    known = [0.0, *filter(math.isfinite, ends), *(each for value in found for each in value.values)]
-    margin = 0.15 * (max(known) - min(known))
-    figure.update_xaxes(range=[short(min(known) - margin), short(max(known) + margin)])
-    return True
 
 
 def band(figure: Drawing, look: ArmStyle, curve: Curve, scale: float, opacity: float) -> None:
@@ -238,7 +231,13 @@ def leaves_out(curves: Sequence[Curve], what: str) -> str:
 
 def _above(curves: Sequence[Curve]) -> dict[str, float]:
     """Arms whose curves end far above the rest, such as stalled ones, with their last values."""
-    kept = _together(curves)
+    kept: list[Curve] = []
+    for curve in sorted(curves, key=lambda curve: curve.points[-1].mean):
+        if len(kept) >= 2:
+            low, high = range_of(_late(kept))
+            if curve.points[-1].mean - high > APART * (high - low):
+                break
+        kept.append(curve)
     return {curve.arm: curve.points[-1].mean for curve in curves if curve not in kept}
 
 
@@ -259,18 +258,6 @@ def no_windows(arm: str, reasons: Iterable[tuple[int, str]]) -> Iterator[str]:
 def bucket_name(first: int, last: int) -> str:
     """`129–256`."""
     return words.whole(last) if first == last else f"{words.whole(first)}–{words.whole(last)}"
-
-
-def _together(curves: Sequence[Curve]) -> list[Curve]:
-    """The curves without those that end far above the rest, such as stalled arms."""
-    kept: list[Curve] = []
-    for curve in sorted(curves, key=lambda curve: curve.points[-1].mean):
-        if len(kept) >= 2:
-            low, high = range_of(_late(kept))
-            if curve.points[-1].mean - high > APART * (high - low):
-                break
-        kept.append(curve)
-    return kept
 
 
 ONE_LINE = 16

@@ -11,11 +11,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.page.figures import Figure
+from reports.page.figures.base import Figure
 from reports.page.html.page import name_of, stamp
 from reports.page.html.templating import render
-from reports.page.sections import draw
-from reports.page.summarising import summarise_study
+from reports.page.sections import draw, summarise_study
 from reports.page.wording import answers, tables, title_words
 from reports.page.wording.table import latex, markdown
 from store import AblateError, write_text

@@ -10,12 +10,11 @@ from pathlib import Path
 from reports.judge.findings.next_steps import next_steps, promise
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.outcomes import StudyProgress
-from reports.page.figures import CONFIG, Figure
-from reports.page.figures.drawing import Attributes, looks
+from reports.page.figures.base import Figure
+from reports.page.figures.drawing import CONFIG, Attributes, looks
 from reports.page.html.ranking import ranked
 from reports.page.html.templating import FIGURES, render
-from reports.page.sections import galleries, sections
-from reports.page.summarising import summarise_study
+from reports.page.sections import galleries, sections, summarise_study
 from reports.page.wording import (
     answers,
     arm_names,
@@ -69,12 +68,13 @@ def render_study(study_dir: Path | str, summary: StudySummary | None = None) -> 
 
 def record(summary: StudySummary, store: Store) -> None:
     """Add the page's tests, with or without a verdict, to the ledger, unless they are there."""
-    tests = (*summary.tests, *summary.score_tests)
+    of_scores = (item.test for arm in summary.arms for item in arm.items)
+    tests = (*summary.tests, *(test for test in of_scores if test is not None))
     explores = summary.study.pilot or summary.study.scale in UNJUDGED
     looked = not explores and any(arm.seeds for arm in summary.arms)
     if looked and tests and all(each.tests != tests for each in summary.ledger):
         now = datetime.now(UTC).isoformat(timespec="milliseconds")  # pages of two names may be drawn in one second
-        store.append_ledger(summary.study.name, LedgerRecord(judged=now, scale=summary.study.scale, tests=tests))
+        store.ledger(summary.study.name).append([LedgerRecord(judged=now, scale=summary.study.scale, tests=tests)])
     if looked and tests:
         store.keep_judged(summary.study.name, summary.study.scale)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from markupsafe import Markup
@@ -33,14 +33,28 @@ def ranked(summary: StudySummary) -> Ranked:
     """The result figure of a study, with one row per arm, or per effect of a design."""
     section = summary.section(TradeOff)
     costs = section.distinct if section else ()
-    if summary.effects:  # costs of factors: times, memory and the bytes of the cache
+    if summary.effects:
+        # costs of factors: times, memory and the bytes of the cache
         found = {each.effect.name: each.comparison.costs for each in summary.effects}
         caches = {name: exact(each.kv_ratio) for name, each in found.items() if each.kv_ratio is not None}
         every = (*measured_costs(found), Cost("kv", "KV cache", caches, declared=True))
         costs = tuple(cost for cost in every if cost.ratios)
-    names = brief([arm.name for arm in summary.arms])
-    arms = (_arm(summary, arm, names[arm.name], costs) for arm in summary.arms)
-    rows = list(_effects(summary, costs) if summary.effects else arms)
+        rows = [
+            RankedRow(
+                name=each.effect.name,
+                label=spelled(each.effect.name),
+                gloss=arm_names.of_effect(summary, each.effect),
+                verdict=each.verdict,
+                difference=each.comparison.difference,
+                said=_said(each.comparison, each.verdict),
+                note="",
+                costs={cost.key: cost.ratios[each.effect.name] for cost in costs if each.effect.name in cost.ratios},
+            )
+            for each in summary.effects
+        ]
+    else:
+        names = brief([arm.name for arm in summary.arms])
+        rows = [_arm(summary, arm, names[arm.name], costs) for arm in summary.arms]
     columns = [cost for cost in costs if cost.differs][:MOST_COLUMNS]
     rows.sort(key=lambda row: (row.difference is None, row.difference.mean if row.difference else 0.0))
     if len(rows) > SCREEN and columns:
@@ -62,9 +76,17 @@ def _point(row: RankedRow, cost: Cost) -> tuple[tuple[float, float], tuple[float
 
 
 def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cost]) -> RankedRow:
+    # failed or missing seeds, or a seed far from the others
+    notes = [failure_words.failed(arm)]
+    if arm.missing:
+        section, total = summary.section(Failures), len(arm.seeds) + arm.failed + len(arm.missing)
+        failure = section.of(arm.name) if section else None
+        why = f": {arm_names.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
+        notes.append(f"no result for {len(arm.missing)} of {total} runs{why}")
+    if run := arm.outlier:
+        notes.append(f"seed {run.seed} is {abs(run.above):.2g} {run.side} the other seeds")
     is_base = arm.name == summary.baseline
     found = arm.comparison.difference if arm.comparison else None
-    loss = words.plus_minus(arm.loss)
     worth = summary.effective_compute.get(arm.name) if arm.verdict not in FAILED else None
     ratios = {
         cost.key: SAME_RATIO if is_base else cost.ratios[arm.name]
@@ -77,8 +99,8 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
         gloss=arm_names.of_arm(summary, arm),
         verdict=arm.verdict,
         difference=NO_DIFFERENCE if is_base and arm.seeds else None if arm.verdict in FAILED else found,
-        said=loss if is_base else _said(arm.comparison, arm.verdict),
-        note=_note(summary, arm),
+        said=words.plus_minus(arm.loss) if is_base else _said(arm.comparison, arm.verdict),
+        note=", ".join(filter(None, notes)),
         costs=ratios,
         aside=f"{words.times(worth)} compute" if worth else "",
     )
@@ -88,34 +110,6 @@ def _said(comparison: Comparison | None, verdict: Verdict) -> str:
     if comparison is None or comparison.difference is None or verdict in FAILED:
         return ""
     return words.interval(comparison.difference).removesuffix(" nats")
-
-
-def _note(summary: StudySummary, arm: ArmSummary) -> str:
-    """Notes beside the number: failed or missing seeds, or a seed far from the others."""
-    failed, total = failure_words.failed(arm), len(arm.seeds) + arm.failed + len(arm.missing)
-    missing = odd = ""
-    if arm.missing:
-        section = summary.section(Failures)
-        failure = section.of(arm.name) if section else None
-        why = f": {arm_names.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
-        missing = f"no result for {len(arm.missing)} of {total} runs{why}"
-    if run := arm.outlier:
-        odd = f"seed {run.seed} is {abs(run.above):.2g} {run.side} the other seeds"
-    return ", ".join(filter(None, [failed, missing, odd]))
-
-
-def _effects(summary: StudySummary, costs: Sequence[Cost]) -> Iterator[RankedRow]:
-    for each in summary.effects:
-        yield RankedRow(
-            name=each.effect.name,
-            label=spelled(each.effect.name),
-            gloss=arm_names.of_effect(summary, each.effect),
-            verdict=each.verdict,
-            difference=each.comparison.difference,
-            said=_said(each.comparison, each.verdict),
-            note="",
-            costs={cost.key: cost.ratios[each.effect.name] for cost in costs if each.effect.name in cost.ratios},
-        )
 
 
 def said_alike(others: Sequence[Cost]) -> str:

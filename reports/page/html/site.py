@@ -20,9 +20,9 @@ from reports.page.html.ranked import Ranked
 from reports.page.html.ranking import ranked
 from reports.page.html.templating import render
 from reports.page.html.trade_offs import Group, Studied, render_trade_offs
-from reports.page.summarising import summarise_documents
+from reports.page.sections import summarise_documents
 from reports.page.wording import answers, tables, words
-from store import Store, StoreError, StudyFolder
+from store import Store, StoreError, StudyFolder, write_text
 from store.documents import SearchDocument, StudyDocument
 from store.extensions import added_to
 
@@ -93,8 +93,8 @@ def render_site(root: Path | str) -> Path:
     """Write a store's index, and the reports that it links to. The index comes first, since reports link to it, too."""
     store = Store(root)
     entries = [entry_of(store, folder) for folder in store.studies()]
-    index = store.write_index(render_index(store, entries))
-    store.write_trade_offs(trade_offs_of(store, entries))
+    index = write_text(store.index_path, render_index(store, entries))
+    write_text(store.trade_offs_path, trade_offs_of(store, entries))
     for folder, entry in zip(store.studies(), entries, strict=True):
         if entry.summary is not None:
             # summarised again if more was judged since, such as by another scale's page, since verdicts count that

@@ -153,17 +153,14 @@ def plotly_js(figures: Any) -> str:
     if not figures:
         return ""
     kinds = {trace.get("type", "scatter") for figure in figures for trace in figure["data"]}
-    return _cartesian() if kinds <= CARTESIAN else _whole()
+    return _plotly_file(cartesian=kinds <= CARTESIAN)
 
 
 @cache
-def _cartesian() -> str:
-    file = resources.files("reports.page.html") / "templates" / "plotly" / "plotly-cartesian.min.js"
-    return file.read_text(encoding="utf-8")
-
-
-@cache
-def _whole() -> str:
+def _plotly_file(*, cartesian: bool) -> str:
+    if cartesian:
+        file = resources.files("reports.page.html") / "templates" / "plotly" / "plotly-cartesian.min.js"
+        return file.read_text(encoding="utf-8")
     from plotly.offline import get_plotlyjs  # noqa: PLC0415 (slow to load, and few pages need it)
 
     return str(get_plotlyjs()).replace("\r\n", "\n")

@@ -9,10 +9,9 @@ from statistics import pstdev
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate
-from reports.page.figures import CONFIG
 from reports.page.figures.against import Against, LossDifferences, Ratios
 from reports.page.figures.base import Figure
-from reports.page.figures.drawing import label, looks
+from reports.page.figures.drawing import CONFIG, label, looks
 from reports.page.figures.plane import WIDE, Plane
 from reports.page.html.page import drawn
 from reports.page.html.templating import FIGURES, render

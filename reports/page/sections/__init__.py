@@ -11,12 +11,16 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
 from functools import cache
-from types import ModuleType
+from pathlib import Path
 from typing import ClassVar
 
 from reports.judge.findings.study_summary import SectionSummary, StudySummary
+from reports.judge.findings.summary import summarise
+from reports.judge.reading.collect import collected
+from reports.judge.reading.documents import StudyDocuments
 from reports.page.figures.base import Figure
 from reports.page.figures.drawing import ArmStyle, looks
+from store import Store
 from store.extensions import added_to
 
 PACKAGES = ("reports.page.sections", "reports.page.evaluations")
@@ -56,19 +60,29 @@ def sections() -> dict[str, type[Section]]:
     """All sections by name, in page order."""
     folders = {package: importlib.import_module(package).__path__ for package in (*PACKAGES, *added_to(__name__))}
     names = [(package, each.name) for package, paths in folders.items() for each in pkgutil.iter_modules(paths)]
-    found = [_only(importlib.import_module(f"{of}.{name}")) for of, name in names if not name.startswith("_")]
+    found = []
+    for module in (importlib.import_module(f"{of}.{name}") for of, name in names if not name.startswith("_")):
+        classes = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Section)]
+        own = [value for value in classes if value.__module__ == module.__name__]
+        if len(own) != 1:
+            raise TypeError(f"{module.__name__} must define exactly one Section, found {len(own)}")
+        found += own
     return {section.name(): section for section in sorted(found, key=lambda section: (section.place, section.name()))}
 
 
-def _only(module: ModuleType) -> type[Section]:
-    own = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Section) and value.__module__ == module.__name__
-    ]
-    if len(own) != 1:
-        raise TypeError(f"{module.__name__} must define exactly one Section, found {len(own)}")
-    return own[0]
+def summarise_study(study_dir: Path | str, store: Store | None = None) -> StudySummary:
+    """Intervals, paired differences and verdicts of the study in a store's folder, and the findings of every section.
+    store: if given, results that it has read are not read again.
+
+    Raises ReportError if there is no study, or the runs must not be compared.
+    """
+    return summarise_documents(StudyDocuments.of(study_dir, store))
+
+
+def summarise_documents(documents: StudyDocuments) -> StudySummary:
+    """The same from a study's documents."""
+    found = tuple(sections().values())
+    return summarise(collected(documents, found), found)
 
 
 def draw(summary: StudySummary) -> tuple[Figure, ...]:

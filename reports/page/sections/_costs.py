@@ -4,7 +4,7 @@ it, with the intervals that verdicts use."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reports.judge.findings.costs import ArmCosts, study_costs
@@ -36,10 +36,6 @@ class Cost:
     def name(self) -> str:
         """The label without the place of measurement."""
         return self.label.partition(" at ")[0]
-
-    @property
-    def is_decoding(self) -> bool:
-        return self.key.startswith("decode-")
 
     @property
     def is_same(self) -> bool:
@@ -109,11 +105,7 @@ def qualities(summary: StudySummary) -> tuple[Quality, ...]:
     """The loss, then scores for which the better direction is known."""
     losses = {arm.name: arm.comparison.difference for arm in summary.arms if arm.comparison}
     known = {name: value for name, value in losses.items() if value is not None}
-    loss = Quality(f"difference in loss ({summary.unit})", "low", known)
-    return tuple(each for each in (loss, *_scores(summary)) if each.differences)
-
-
-def _scores(summary: StudySummary) -> Iterator[Quality]:
+    qualities = [Quality(f"difference in loss ({summary.unit})", "low", known)]
     found: dict[tuple[str, str, bool], dict[str, Estimate]] = {}
     for arm in summary.arms:
         for item in arm.items:
@@ -122,7 +114,8 @@ def _scores(summary: StudySummary) -> Iterator[Quality]:
                 value = Estimate(item.difference, item.low, item.high, None, item.by_seed)
                 found.setdefault(at, {})[arm.name] = value
     for (task, metric, higher), differences in found.items():
-        yield Quality(f"difference in {task}: {metric}", "high" if higher else "low", differences)
+        qualities.append(Quality(f"difference in {task}: {metric}", "high" if higher else "low", differences))
+    return tuple(each for each in qualities if each.differences)
 
 
 def is_drawn(item: ItemDifference, summary: StudySummary) -> bool:

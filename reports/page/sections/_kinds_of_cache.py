@@ -83,6 +83,10 @@ def figure_of(found: KindsOfCache, summary: StudySummary, style: Mapping[str, Ar
     sinks = any(kind.startswith("sink") for kind in kinds)
     told = " Once it is full, a cache with sinks reads prompts one token at a time." if sinks else ""
     losses = {(loss.arm, loss.cache, loss.length): loss for loss in found.losses}
+    alt = []
+    for cost in (cost for cost in drawn if cost.batch == batches[0]):
+        said = [f"{PANELS[name]} {cost.ratios[name].mean:.3g} × plain" for name in PANELS if name in cost.ratios]
+        alt.append(f"{cost.arm} with {cost.cache}: {', '.join(said)}")
     return Figure(
         key="kinds-of-cache",
         title="Kinds of cache",
@@ -91,7 +95,7 @@ def figure_of(found: KindsOfCache, summary: StudySummary, style: Mapping[str, Ar
             " seeds, with their range; for the loss, 95 % intervals over windows of text and seeds. Peak memory is that"
             f" of a whole process on a CPU.{told}{''.join(_refusals(found))}"
         ),
-        alt="; ".join(_alt(cost) for cost in drawn if cost.batch == batches[0]),
+        alt="; ".join(alt),
         drawing=_drawing(found, summary, style, drawn, batches),
         table=frame_table(
             ("arm", "kind of cache", "context", "batch", *COLUMNS.values(), f"loss added ({summary.unit})"),
@@ -189,11 +193,6 @@ def _legend(figure: Drawing, style: Mapping[str, ArmStyle], arms: set[str]) -> N
         named = {"name": look.label, "legendgroup": look.label, "mode": "markers", "marker": marker}
         figure.add_scatter(x=[None], y=[None], **named, row=1, col=1)
     figure.update_layout(showlegend=True, legend={"y": 1 + 30 / figure.layout.height})
-
-
-def _alt(cost: CacheCost) -> str:
-    found = (f"{PANELS[name]} {cost.ratios[name].mean:.3g} × plain" for name in PANELS if name in cost.ratios)
-    return f"{cost.arm} with {cost.cache}: {', '.join(found)}"
 
 
 def _row(cost: CacheCost, loss: AddedLoss | None) -> tuple[str, ...]:

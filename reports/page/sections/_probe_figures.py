@@ -18,22 +18,94 @@ from reports.page.wording.table import frame_table
 @dataclass(frozen=True)
 class Shown:
     """A curve of a probe: one of its numbers and, by step, the whole model's value or the maximum or minimum over its
-    layers."""
+    layers; `where` says which in words, if `WHERE` does not. `log`: logarithmic axis if all values are positive."""
 
     probe: str
     name: str
     over: Literal["model", "max", "min"]
+    title: str
+    axis: str
+    note: str
+    where: str | None = None
+    log: bool = True
 
 
+WHERE = {
+    "model": "the whole model",
+    "max": "the layer where it is largest",
+    "min": "the layer where it is lowest",
+}
 SHOWN = (
-    Shown("gradient_norm", "all", "model"),
-    Shown("update_ratio", "all", "model"),
-    Shown("activation_variance", "variance", "max"),
-    Shown("max_attention_logit", "max", "max"),
-    Shown("attention_entropy", "mean", "min"),
-    Shown("log_z", "mean", "model"),
-    Shown("expert_load", "largest", "max"),
-    Shown("chunk_length", "mean", "model"),
+    Shown(
+        "gradient_norm",
+        "all",
+        "model",
+        title="Gradient norm",
+        axis="gradient norm",
+        note="Norm of the gradient of the training loss, before clipping.",
+    ),
+    Shown(
+        "update_ratio",
+        "all",
+        "model",
+        title="Update against weights",
+        axis="‖Δw‖ / ‖w‖",
+        note="Size of a step's weight change, weight decay included, relative to the weights.",
+    ),
+    Shown(
+        "activation_variance",
+        "variance",
+        "max",
+        title="Activation variance",
+        axis="variance of the residual stream",
+        note="Variance of the features of each block's output, averaged over tokens.",
+    ),
+    Shown(
+        "max_attention_logit",
+        "max",
+        "max",
+        title="Largest attention logit",
+        axis="largest logit",
+        note="Maximum over heads, queries and keys.",
+    ),
+    Shown(
+        "attention_entropy",
+        "mean",
+        "min",
+        title="Attention entropy",
+        axis="entropy (nats)",
+        note="Entropy of a query's attention weights, averaged over heads and queries.",
+        log=False,
+    ),
+    Shown(
+        "log_z",
+        "mean",
+        "model",
+        title="log Z",
+        axis="log Z (nats)",
+        note="log Σ exp of the final logits, averaged over tokens.",
+        where="the final logits",
+        log=False,
+    ),
+    Shown(
+        "expert_load",
+        "largest",
+        "max",
+        title="Load of the most used expert",
+        axis="load / even share",
+        note="1 if all experts are used equally.",
+        log=False,
+    ),
+    Shown(
+        "chunk_length",
+        "mean",
+        "model",
+        title="Length of chunks",
+        axis="tokens per chunk",
+        note="Tokens per chunk that the model makes, averaged over a batch. Declared FLOPs assume the ratio of the "
+        "spec.",
+        log=False,
+    ),
 )
 
 
@@ -62,72 +134,8 @@ LOG: Attributes = {"type": "log", "dtick": "D2", "tickformat": "~g"}
 LAYER_TICKS = 16
 
 
-@dataclass(frozen=True)
-class Words:
-    """A probe in words: title, axis, subject of its curve by step, note; `log`: logarithmic axis if all values are
-    positive."""
-
-    title: str
-    axis: str
-    by_step: str
-    note: str
-    log: bool = True
-
-
-WORDS = {
-    "gradient_norm": Words(
-        "Gradient norm",
-        "gradient norm",
-        "the whole model",
-        "Norm of the gradient of the training loss, before clipping.",
-    ),
-    "update_ratio": Words(
-        "Update against weights",
-        "‖Δw‖ / ‖w‖",
-        "the whole model",
-        "Size of a step's weight change, weight decay included, relative to the weights.",
-    ),
-    "activation_variance": Words(
-        "Activation variance",
-        "variance of the residual stream",
-        "the layer where it is largest",
-        "Variance of the features of each block's output, averaged over tokens.",
-    ),
-    "max_attention_logit": Words(
-        "Largest attention logit",
-        "largest logit",
-        "the layer where it is largest",
-        "Maximum over heads, queries and keys.",
-    ),
-    "attention_entropy": Words(
-        "Attention entropy",
-        "entropy (nats)",
-        "the layer where it is lowest",
-        "Entropy of a query's attention weights, averaged over heads and queries.",
-        log=False,
-    ),
-    "log_z": Words(
-        "log Z", "log Z (nats)", "the final logits", "log Σ exp of the final logits, averaged over tokens.", log=False
-    ),
-    "expert_load": Words(
-        "Load of the most used expert",
-        "load / even share",
-        "the layer where it is largest",
-        "1 if all experts are used equally.",
-        log=False,
-    ),
-    "chunk_length": Words(
-        "Length of chunks",
-        "tokens per chunk",
-        "the whole model",
-        "Tokens per chunk that the model makes, averaged over a batch. Declared FLOPs assume the ratio of the spec.",
-        log=False,
-    ),
-}
-
-
 def by_depth(probe: ProbeCurves, style: Mapping[str, ArmStyle]) -> Figure:
-    said, drawn = WORDS[probe.shown.probe], _axes("layer", probe.shown.probe, (*probe.start, *probe.end))
+    said, drawn = probe.shown, _axes("layer", probe.shown, (*probe.start, *probe.end))
     layers = 1 + max(point.x for curve in probe.start for point in curve.points)
     drawn.update_xaxes(tick0=0, dtick=math.ceil(layers / LAYER_TICKS))
     ended = {curve.arm for curve in probe.end}
@@ -152,7 +160,7 @@ def by_depth(probe: ProbeCurves, style: Mapping[str, ArmStyle]) -> Figure:
 
 
 def by_step(probe: ProbeCurves, style: Mapping[str, ArmStyle]) -> Figure:
-    said, drawn = WORDS[probe.shown.probe], _axes("training step", probe.shown.probe, probe.by_step)
+    said, drawn = probe.shown, _axes("training step", probe.shown, probe.by_step)
     for curve in probe.by_step:
         _line(drawn, style[curve.arm], curve)
     rows = [
@@ -161,7 +169,7 @@ def by_step(probe: ProbeCurves, style: Mapping[str, ArmStyle]) -> Figure:
     return Figure(
         key=f"{_key(probe)}-by-step",
         title=f"{said.title} by step",
-        note=f"{said.note} Shown: {said.by_step}. Bands: range over seeds.",
+        note=f"{said.note} Shown: {said.where or WHERE[said.over]}. Bands: range over seeds.",
         alt=_alt("At the end", probe.by_step),
         drawing=drawn,
         table=frame_table(("arm", "step", "mean", "lowest seed", "highest seed"), rows),
@@ -198,10 +206,9 @@ def scaling_figure(found: Sequence[Scaling], style: Mapping[str, ArmStyle]) -> F
     )
 
 
-def _axes(x_title: str, probe: str, curves: Sequence[Curve]) -> Drawing:
-    said = WORDS[probe]
-    drawn = blank(x_title, said.axis)
-    if said.log and all(point.low > 0 for curve in curves for point in curve.points):
+def _axes(x_title: str, shown: Shown, curves: Sequence[Curve]) -> Drawing:
+    drawn = blank(x_title, shown.axis)
+    if shown.log and all(point.low > 0 for curve in curves for point in curve.points):
         drawn.update_yaxes(**LOG)
     return drawn
 

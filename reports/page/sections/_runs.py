@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from reports.judge.reading.collected import ArmLogs, Collected, RunCurve
 from reports.judge.reading.curves import Floats, bin_starts
-from store.documents import StudyArm
 
 POINTS = 20_000
 """Most points on a page, over all runs."""
@@ -70,32 +69,27 @@ def run_losses(data: Collected, logging: Mapping[str, Collection[str]]) -> tuple
     found = []
     runs = data.runs.select("arm", "seed", "digest", "status", "loss_spike_steps")
     for arm, seed, digest, status, spike_steps in runs.iter_rows():
-        if digest in logging.get(arm, ()):
-            if room[arm] > 0 or status == "diverged" or spike_steps:
-                found.append(_run_loss(data, arm, seed, digest, status, spike_steps, points))
-            room[arm] -= 1
+        logged = data.logs[arm].of(digest) if digest in logging.get(arm, ()) else None
+        if logged is None:
+            continue
+        room[arm] -= 1
+        if room[arm] >= 0 or status == "diverged" or spike_steps:
+            known = ~np.isnan(logged["loss"])
+            steps, losses = logged["step"][known], logged["loss"][known]
+            spikes = np.isin(steps, spike_steps or [])
+            kept = keep_extremes(losses, points)
+            found.append(
+                RunLoss(
+                    arm=arm,
+                    seed=seed,
+                    digest=digest,
+                    steps=steps[kept],
+                    losses=losses[kept],
+                    spikes=tuple(zip(steps[spikes].tolist(), losses[spikes].tolist(), strict=True)),
+                    diverged=(steps[-1], losses[-1]) if status == "diverged" else None,
+                )
+            )
     return tuple(found)
-
-
-def _run_loss(
-    data: Collected, arm: str, seed: int, digest: str, status: str, spike_steps: list[int] | None, points: int
-) -> RunLoss:
-    logged = data.logs[arm].of(digest)
-    if logged is None:
-        raise ValueError(f"run {digest} has no log")
-    known = ~np.isnan(logged["loss"])
-    steps, losses = logged["step"][known], logged["loss"][known]
-    spikes = np.isin(steps, spike_steps or [])
-    kept = keep_extremes(losses, points)
-    return RunLoss(
-        arm=arm,
-        seed=seed,
-        digest=digest,
-        steps=steps[kept],
-        losses=losses[kept],
-        spikes=tuple(zip(steps[spikes].tolist(), losses[spikes].tolist(), strict=True)),
-        diverged=(steps[-1], losses[-1]) if status == "diverged" else None,
-    )
 
 
 def drawn_raw(runs: Sequence[RunLoss]) -> dict[str, list[RunLoss]]:
@@ -126,22 +120,16 @@ def keep_extremes(values: Floats, points: int) -> NDArray[np.int64]:
 
 def clocks(data: Collected) -> tuple[Clock, ...]:
     """One clock for each arm with logs."""
-    found = (_clock(data, arm) for arm in data.study.arms)
-    return tuple(clock for clock in found if clock is not None)
-
-
-def _clock(data: Collected, arm: StudyArm) -> Clock | None:
-    logs = data.logs.get(arm.name)
-    if logs is None:
-        return None
-    longest = _longest(logs)
-    last = int(longest[0]["step"].max())
-    grid = np.unique(np.linspace(0, last, KNOTS + 1))
-    tokens, seconds = (
-        np.mean([np.interp(grid, log["step"], log[column]) for log in longest], axis=0)
-        for column in ("tokens", "seconds")
-    )
-    return Clock(arm.name, grid, tokens, tokens * arm.flops_per_token, seconds)
+    found = []
+    for arm in (arm for arm in data.study.arms if arm.name in data.logs):
+        longest = _longest(data.logs[arm.name])
+        grid = np.unique(np.linspace(0, int(longest[0]["step"].max()), KNOTS + 1))
+        tokens, seconds = (
+            np.mean([np.interp(grid, log["step"], log[column]) for log in longest], axis=0)
+            for column in ("tokens", "seconds")
+        )
+        found.append(Clock(arm.name, grid, tokens, tokens * arm.flops_per_token, seconds))
+    return tuple(found)
 
 
 def _longest(logs: ArmLogs) -> list[RunCurve]:

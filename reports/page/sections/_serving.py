@@ -56,21 +56,22 @@ PLAIN = "plain"
 
 
 def measured_rows(key: RunKey, found: Measured) -> Iterator[Row]:
-    for kind, point, values in _points(found):
-        yield key.row({"kind": kind, "context": point.context, "batch": point.batch, "reason": point.reason, **values})
+    """A row for each measurement. A point that did not fit in memory has a reason instead of numbers."""
 
+    def row(kind: str, point: MeasuredPoint, values: Row) -> Row:
+        at = {"kind": kind, "context": point.context, "batch": point.batch, "reason": point.reason}
+        return key.row({**at, **values})
 
-def _points(found: Measured) -> Iterator[tuple[str, MeasuredPoint, Row]]:
-    """(kind, point, values) of each measurement. A point that did not fit in memory has a reason instead of numbers."""
     for cache in found.cache:
-        yield "cache", cache, {"declared_bytes": cache.declared_bytes, "allocated_bytes": cache.allocated_bytes}
+        bytes_: Row = {"declared_bytes": cache.declared_bytes, "allocated_bytes": cache.allocated_bytes}
+        yield row("cache", cache, bytes_)
     for prefill in found.prefill:
         read = {"seconds": _median(prefill.seconds_to_first_token), "seconds_to_read": _median(prefill.seconds_to_read)}
-        yield "prefill", prefill, {**_speed(prefill), **read}
+        yield row("prefill", prefill, {**_speed(prefill), **read})
     for decode in found.decode:
         seconds, utilisation = decode.seconds_per_output_token, decode.bandwidth_utilisation
         written = {"seconds": _median(seconds), "bandwidth_utilisation": _median(utilisation)}
-        yield "decode", decode, {**_speed(decode), **written}
+        yield row("decode", decode, {**_speed(decode), **written})
 
 
 def _speed(point: SpeedPoint) -> Row:

@@ -49,8 +49,14 @@ class DifferenceCurves(Section):
     @classmethod
     def summarise(cls, data: Collected) -> Self:
         baseline = dict(lines_of(data, data.study.baseline, "validation_loss"))
-        others = (arm.name for arm in data.study.arms if arm.name != data.study.baseline)
-        lines = {arm: _differences(data, arm, baseline) for arm in others}
+        lines: dict[str, list[Line]] = {}
+        for arm in (arm.name for arm in data.study.arms if arm.name != data.study.baseline):
+            logged = lines_of(data, arm, "validation_loss")
+            lines[arm] = [
+                (x / x[-1], y - np.interp(x / x[-1], base_x / base_x[-1], base_y))
+                for (x, y), (base_x, base_y) in ((line, baseline[seed]) for seed, line in logged if seed in baseline)
+                if x[-1] > 0 and base_x[-1] > 0
+            ]
         return cls(
             tuple(Curve(arm, "difference", average(found)) for arm, found in lines.items()),
             tuple(Curve(arm, "seed", average([line])) for arm, found in lines.items() for line in found),
@@ -86,12 +92,3 @@ class DifferenceCurves(Section):
             table=frame_table(("arm", "training done", "mean", "lowest seed", "highest seed"), rows),
             wide=True,
         )
-
-
-def _differences(data: Collected, arm: str, baseline: dict[int, Line]) -> list[Line]:
-    pairs = [(line, baseline[seed]) for seed, line in lines_of(data, arm, "validation_loss") if seed in baseline]
-    return [
-        (x / x[-1], y - np.interp(x / x[-1], base_x / base_x[-1], base_y))
-        for (x, y), (base_x, base_y) in pairs
-        if x[-1] > 0 and base_x[-1] > 0
-    ]

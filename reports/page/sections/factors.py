@@ -15,7 +15,6 @@ from reports.page.figures.drawing import ArmStyle, blank, label, looks
 from reports.page.sections import Section
 from reports.page.wording import arm_names, words
 from reports.page.wording.table import frame_table
-from store.documents import StudyArm
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,12 @@ class Factors(Section):
         if not arms:
             return None
         # arms make lines; of the other axes, the one with the most values is the x-axis
-        factors = [_factor(path, arms) for path in arms[0].cell]
+        factors = []
+        for path in arms[0].cell:
+            values = list({arm_names.value_of(arm.cell[path]): arm.cell[path] for arm in arms}.items())
+            if all(isinstance(value, int | float) for _, value in values):
+                values.sort(key=lambda each: each[1])  # type: ignore[arg-type,return-value]
+            factors.append(Factor(path, tuple(text for text, _ in values)))
         factors.sort(key=lambda factor: (factor.path == "arm", -len(factor.values)))
         across, *others = factors
         cells = {arm.name: tuple(arm_names.value_of(arm.cell[each.path]) for each in factors) for arm in arms}
@@ -67,7 +71,10 @@ class Factors(Section):
         for arm, value in known:
             first, *others = self.cells[arm.name]
             lines.setdefault(tuple(others), []).append((first, value))
-        named = {rest: self._line(rest) for rest in lines}
+        named = {}  # `window 32 · post`: an arm's own name has no factor before it
+        for rest in lines:
+            pairs = zip(self.others, rest, strict=True)
+            named[rest] = " · ".join(value if each.path == "arm" else f"{each.name} {value}" for each, value in pairs)
         style = looks(list(named.values()))
         figure = blank(label(self.across.path, 60), f"loss minus {label(summary.baseline)}’s ({summary.unit})", 380)
         for rest, points in lines.items():
@@ -104,19 +111,7 @@ class Factors(Section):
             wide=True,
         )
 
-    def _line(self, values: Sequence[str]) -> str:
-        """`window 32 · post`: an arm's own name has no factor before it."""
-        pairs = zip(self.others, values, strict=True)
-        return " · ".join(value if each.path == "arm" else f"{each.name} {value}" for each, value in pairs)
-
 
 def _ends(value: Estimate) -> str:
     ends = [words.signed(end, 4) for end in (value.low, value.high) if end is not None]
     return " to ".join(ends) or words.NONE
-
-
-def _factor(path: str, arms: Sequence[StudyArm]) -> Factor:
-    values = list({arm_names.value_of(arm.cell[path]): arm.cell[path] for arm in arms}.items())
-    if all(isinstance(value, int | float) for _, value in values):
-        values.sort(key=lambda each: each[1])  # type: ignore[arg-type,return-value]
-    return Factor(path, tuple(text for text, _ in values))

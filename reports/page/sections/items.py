@@ -86,7 +86,20 @@ def _figure(drawn: Found, summary: StudySummary, style: Mapping[str, ArmStyle]) 
     for place in range(len(panels)):
         figure.add_vline(x=0, line=NEUTRAL, row=place + 1, col=1)
     rows = [
-        _numbers(arm, item, signal_to_noise(summary.arms, item.task, item.metric))
+        (
+            arm.name,
+            item.task,
+            item.metric,
+            verdict(arm, item),
+            words.NONE if item.difference is None else words.signed(item.difference, 4),
+            optional(item.low),
+            optional(item.high),
+            words.p_value(item.p),
+            optional(signal_to_noise(summary.arms, item.task, item.metric)),
+            words.whole(item.items),
+            ", ".join(map(str, item.seeds)),
+            item.reason or "",
+        )
         for arm in summary.arms
         for item in arm.items
     ]
@@ -143,21 +156,4 @@ def _row(figure: Drawing, look: ArmStyle, item: ItemDifference, place: int) -> N
         hovertemplate="%{x:.4f}<extra></extra>",
         row=place,
         col=1,
-    )
-
-
-def _numbers(arm: ArmSummary, item: ItemDifference, signal: float | None) -> tuple[str, ...]:
-    return (
-        arm.name,
-        item.task,
-        item.metric,
-        verdict(arm, item),
-        words.NONE if item.difference is None else words.signed(item.difference, 4),
-        optional(item.low),
-        optional(item.high),
-        words.p_value(item.p),
-        optional(signal),
-        words.whole(item.items),
-        ", ".join(map(str, item.seeds)),
-        item.reason or "",
     )

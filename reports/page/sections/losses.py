@@ -98,7 +98,8 @@ def _figure(curves: list[Curve], losses: Losses, summary: StudySummary, style: M
         *_compared(figure, style, curves, summary),
         *_marks(figure, style, runs),
     ]
-    shown = _shown([kind for kind, _, _ in steps], curves, _compared_marks(summary), runs)
+    compared = [(arm.name, arm.loss.mean) for arm in summary.arms if arm.loss is not None]
+    shown = _shown([kind for kind, _, _ in steps], curves, compared, runs)
     for trace, visible in zip(figure.data, shown.options[shown.chosen].traces["visible"], strict=True):
         trace["visible"] = visible
     figure.update_layout(shown.options[shown.chosen].layout)
@@ -136,23 +137,14 @@ Placed = tuple[str, str, list[float | None]]
 
 def _against(clocks: dict[str, Clock], traces: list[Placed]) -> Switch:
     """Switch of the x-axis unit for the same traces."""
-    return Switch(
-        "against",
-        "against",
-        tuple(
-            SwitchOption(
-                title,
-                {"x": [_read(clocks[arm], unit, steps) for _, arm, steps in traces]},
-                {"xaxis.title.text": title, "xaxis.autorange": True},
-            )
-            for unit, title in UNITS.items()
-        ),
-    )
-
-
-def _read(clock: Clock, unit: str, steps: list[float | None]) -> list[float | None]:
-    read = clock.read(unit, np.array([np.nan if step is None else step for step in steps]))
-    return [None if math.isnan(value) else short(value) for value in read]
+    options = []
+    for unit, title in UNITS.items():
+        x = []
+        for _, arm, steps in traces:
+            read = clocks[arm].read(unit, np.array([np.nan if step is None else step for step in steps]))
+            x.append([None if math.isnan(value) else short(value) for value in read])
+        options.append(SwitchOption(title, {"x": x}, {"xaxis.title.text": title, "xaxis.autorange": True}))
+    return Switch("against", "against", tuple(options))
 
 
 def _shown(kinds: list[str], curves: Sequence[Curve], compared: Sequence[Mark], runs: Sequence[RunLoss]) -> Switch:
@@ -168,10 +160,6 @@ def _shown(kinds: list[str], curves: Sequence[Curve], compared: Sequence[Mark], 
     # Before any run has ended there are no means, only raw losses.
     first = "none" if curves else "raw"
     return Switch("shown", "training loss", tuple(options), list(SHOWN).index(first))
-
-
-def _compared_marks(summary: StudySummary) -> list[Mark]:
-    return [(arm.name, arm.loss.mean) for arm in summary.arms if arm.loss is not None]
 
 
 def _raw_marks(runs: Sequence[RunLoss]) -> Iterator[Mark]:

@@ -69,7 +69,7 @@ class TradeOff(Section):
         places = frozenset(place for place, arm in enumerate(arms) if arm in unjudged and arm != base)
         plane = Plane([style[arm] for arm in arms], across, up, unjudged=places, about=[about[arm] for arm in arms])
         absent = [arm.name for arm in summary.arms if arm.name not in arms]
-        decodes = any(each.is_decoding for each in costs)
+        decodes = any(each.key.startswith("decode-") for each in costs)
         notes = (
             f"Differences from {base}, where the dotted lines cross.",
             plane.explained,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from reports.judge.findings.noise import StudyNoise, TunedChoice, study_noise
+from reports.judge.findings.noise import TunedChoice, study_noise
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.page.figures.base import Figure, short
@@ -83,19 +83,13 @@ class Tuning(Section):
 
 def tunings_of(data: Collected) -> tuple[ArmTuning, ...]:
     """Tunings of the study, or of every rung of its ladder."""
-    if not data.study.ladder:
-        tuning = data.study.tuning
-        return _tunings(tuning, study_noise(tuning, data.runs), None) if tuning else ()
-    runs = data.rungs
-    return tuple(
-        each
-        for rung in data.study.ladder
-        for each in _tunings(rung.tuning, study_noise(rung.tuning, runs.filter(rung=rung.name)), rung.name)
-    )
-
-
-def _tunings(found: Sequence[StudyTuning], noise: StudyNoise, size: str | None) -> tuple[ArmTuning, ...]:
-    return tuple(ArmTuning(size, each, noise.choices.get(each.arm)) for each in found)
+    study, found = data.study, list[ArmTuning]()
+    sizes: list[tuple[str | None, tuple[StudyTuning, ...]]] = [(rung.name, rung.tuning) for rung in study.ladder]
+    for size, tuning in sizes or [(None, study.tuning)]:
+        runs = data.runs if size is None else data.rungs.filter(rung=size)
+        choices = study_noise(tuning, runs).choices if tuning else {}
+        found += [ArmTuning(size, each, choices.get(each.arm)) for each in tuning]
+    return tuple(found)
 
 
 def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str, ArmStyle], *, coarse: bool) -> Figure:
@@ -118,22 +112,19 @@ def _figure(found: Sequence[ArmTuning], path: str, unit: str, style: Mapping[str
             for seed, loss in enumerate(trial.losses, start=1):
                 text = "diverged" if loss is None else words.signed(loss, 4).lstrip("+")
                 rows.append((each.arm, *map(str, trial.settings.values()), str(seed), text))
+    note = "Lines: expected loss near the best rate. Filled: the chosen rate, with the 95 % interval of the best rate."
+    if coarse:
+        note = "These runs only narrow the range: the best learning rate depends on the length."
+    elif any(len(each.found.chosen) > 1 for each, _ in shown):
+        note = "Lines: best over the other settings. Filled: the chosen value."
     return Figure(
         key="-".join(filter(None, ("tuning", path.replace(".", "-"), size, "first" * coarse))),
         title=title + (f" at size {size}" if size else ""),
-        note=f"Loss after tuning runs at {length}, on separate seeds (open points). {_note(shown, coarse)}",
+        note=f"Loss after tuning runs at {length}, on separate seeds (open points). {note}",
         alt="; ".join(f"{each.arm}: {each.found.chosen[path]}" for each, _ in shown),
         drawing=figure,
         table=frame_table(("arm", *found[0].found.chosen, "seed", f"loss ({unit})"), rows),
     )
-
-
-def _note(shown: Sequence[tuple[ArmTuning, StudyPass]], coarse: bool) -> str:
-    if coarse:
-        return "These runs only narrow the range: the best learning rate depends on the length."
-    if any(len(each.found.chosen) > 1 for each, _ in shown):
-        return "Lines: best over the other settings. Filled: the chosen value."
-    return "Lines: expected loss near the best rate. Filled: the chosen rate, with the 95 % interval of the best rate."
 
 
 def _draw(figure: Drawing, tuning: ArmTuning, at: StudyPass, path: str, look: ArmStyle) -> None:

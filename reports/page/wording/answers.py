@@ -79,22 +79,16 @@ def qualifiers(summary: StudySummary) -> Iterator[str]:
     if summary.study.scale in UNJUDGED:
         return
     said_already = any(arm.withheld == UNDERTRAINED for arm in summary.arms)
-    yield from filter(None, [failure_words.left_out(summary).strip(), _shared(summary)])
+    yield from filter(None, [failure_words.left_out(summary).strip()])
+    if shared := summary.baseline_arm.shared:
+        runs = sum(map(len, shared.values()))
+        yield (
+            f"{summary.baseline} has {runs} more run{'s' * (runs > 1)} from {listed(list(shared))}, of which it is an "
+            "arm too: differences of these studies move together."
+        )
     yield from filter(None, ["" if said_already else undertrained(summary.study).strip()])
     for each in summary.sections.values():
         yield from filter(None, each.beside(summary))
-
-
-def _shared(summary: StudySummary) -> str:
-    """Sentence on runs of the baseline that other studies trained; empty without any."""
-    base = next(arm for arm in summary.arms if arm.name == summary.baseline)
-    if not base.shared:
-        return ""
-    runs = sum(map(len, base.shared.values()))
-    return (
-        f"{summary.baseline} has {runs} more run{'s' * (runs > 1)} from {listed(list(base.shared))}, of which it is an "
-        "arm too: differences of these studies move together."
-    )
 
 
 def _unanswered(summary: StudySummary) -> str:
@@ -133,12 +127,6 @@ def _rank(found: ArmSummary | EffectSummary) -> int:
 def closing_table(summary: StudySummary) -> Rows:
     """Rows of text for a terminal, header first."""
     return effect_words().closing_table(summary).lines if summary.effects else tables.closing_table(summary)
-
-
-def effect_table(summary: StudySummary) -> Table:
-    """All findings on each effect."""
-    found: Table = effect_words().table(summary)
-    return found
 
 
 def compact_table(summary: StudySummary) -> Table:

@@ -76,7 +76,7 @@ Edits = Iterable[tuple[str, str]]
 
 def of_arm(summary: StudySummary, arm: ArmSummary) -> str:
     """`norm_placement=post`: the arm's edits that the baseline lacks; for the baseline itself, all its edits."""
-    base = next(each for each in summary.arms if each.name == summary.baseline)
+    base = summary.baseline_arm
     shared = set() if arm is base else set(base.edits)
     return _said(edit for edit in arm.edits if edit not in shared)
 

@@ -29,8 +29,8 @@ FACTORS = 1.5
 def costs(found: ArmCosts) -> str:
     """`training 3 % slower, 2× smaller KV cache, no measurable change in decoding speed or peak memory`, as far as
     known. Equal costs are omitted."""
-    changes = _changes(found)
-    return ", ".join(filter(None, [*_clear(changes), _joined(changes, NO_CHANGE, " or"), unknown_speed(found)]))
+    unsure = _joined(_changes(found), NO_CHANGE, " or")
+    return ", ".join(filter(None, [*sure_changes(found), unsure, unknown_speed(found)]))
 
 
 def clear_costs(found: ArmCosts) -> str:
@@ -71,17 +71,13 @@ def sure_costs(found: ArmCosts) -> str:
 
 def sure_changes(found: ArmCosts) -> list[str]:
     """The clear changes, one by one."""
-    return _clear(_changes(found))
+    return [said for said in _changes(found) if not said.startswith((NO_CHANGE, SAME))]
 
 
 def _changes(found: ArmCosts) -> list[str]:
     speeds = {"training": found.training, "decoding": found.decoding}
     changes = [speed_change(ratio, what) for what, ratio in speeds.items()]
     return list(filter(None, [*changes, memory_change(found.memory), bytes_change(found.kv_ratio, found.kv_context)]))
-
-
-def _clear(changes: Iterable[str]) -> list[str]:
-    return [said for said in changes if not said.startswith((NO_CHANGE, SAME))]
 
 
 def speed_change(ratio: Estimate | None, what: str = "") -> str:
@@ -91,7 +87,7 @@ def speed_change(ratio: Estimate | None, what: str = "") -> str:
     change, speed = 100 * (ratio.mean - 1), f"{what} speed".strip()
     if abs(change) < 0.1:
         return f"{SAME} {speed}"
-    if _is_noise(ratio):
+    if not ratio.excludes(1):
         return f"{NO_CHANGE} {speed}"
     return f"{what} {_percent(change)} {'faster' if change > 0 else 'slower'}".strip()
 
@@ -101,7 +97,7 @@ def change_of(cost: str, ratio: Estimate) -> str:
     what, is_time, where = cost.partition(TIME)
     if is_time:
         return speed_change(ratio.inverse(), what) + where
-    if _is_noise(ratio) or (cost.startswith("peak memory") and abs(ratio.mean - 1) < SAME_MEMORY):
+    if not ratio.excludes(1) or (cost.startswith("peak memory") and abs(ratio.mean - 1) < SAME_MEMORY):
         return f"{NO_CHANGE} {cost}"
     factor, word = (ratio.mean, "larger") if ratio.mean > 1 else (1 / ratio.mean, "smaller")
     if factor >= FACTORS:
@@ -116,7 +112,7 @@ def memory_change(ratio: Estimate | None) -> str:
         return ""
     if abs(ratio.mean - 1) < SAME_MEMORY:
         return f"{SAME} peak memory"
-    if _is_noise(ratio):
+    if not ratio.excludes(1):
         return f"{NO_CHANGE} peak memory"
     change = 100 * (ratio.mean - 1)
     return f"{_percent(change)} {'more' if change > 0 else 'less'} peak memory"
@@ -124,11 +120,6 @@ def memory_change(ratio: Estimate | None) -> str:
 
 def _percent(change: float) -> str:
     return f"{abs(change):.{0 if abs(change) >= 2 else 1}f} %"
-
-
-def _is_noise(ratio: Estimate) -> bool:
-    """Whether a ratio's interval contains 1. Declared costs are exact."""
-    return not ratio.excludes(1)
 
 
 def bytes_change(ratio: float | None, context: int | None = None) -> str:

@@ -35,20 +35,18 @@ def left_out(summary: StudySummary) -> str:
     """Addition to an answer: failed seeds, which no mean can include, and outliers, which all do."""
     found = failing(summary)
     out = f" Means leave out failed seeds ({found}); such an arm is never better." if found else ""
-    return out + "".join(f" {_outlying(summary, arm)}." for arm in summary.arms if arm.outlier)
-
-
-def _outlying(summary: StudySummary, arm: ArmSummary) -> str:
-    """`Seed 1 of post ended 0.8 nats above its other seeds, and counts like them; without it the difference is +0.1`"""
-    odd, base = arm.outlier, next(each for each in summary.arms if each.name == summary.baseline)
-    assert odd is not None
-    ended = f"{abs(odd.above):.2g} nats {odd.side} its other seeds"
-    said = f"Seed {odd.seed} of {arm.name} ended {ended}, and counts like them"
-    if arm is base or arm.loss is None or base.loss is None:
-        return said
-    others = fmean(loss for seed, loss in zip(arm.seeds, arm.loss.values, strict=True) if seed != odd.seed)
-    difference = others - base.loss.mean
-    return f"{said}; without it the difference is {words.signed(difference, words.decimals(difference))}"
+    base = summary.baseline_arm
+    for arm, odd in ((arm, arm.outlier) for arm in summary.arms):
+        if odd is None:
+            continue
+        ended = f"{abs(odd.above):.2g} nats {odd.side} its other seeds"
+        out += f" Seed {odd.seed} of {arm.name} ended {ended}, and counts like them"
+        if arm is not base and arm.loss and base.loss:
+            others = fmean(loss for seed, loss in zip(arm.seeds, arm.loss.values, strict=True) if seed != odd.seed)
+            difference = others - base.loss.mean
+            out += f"; without it the difference is {words.signed(difference, words.decimals(difference))}"
+        out += "."
+    return out
 
 
 def mark(summary: StudySummary) -> str:
@@ -65,8 +63,7 @@ def where_it_trains(comparison: Comparison) -> str:
 
 def because(summary: StudySummary, arm: ArmSummary) -> str:
     """`1 of 3 seeds of post stalled`: for the arm, or for the baseline if the arm has no failed seed."""
-    base = next(other for other in summary.arms if other.name == summary.baseline)
-    shaky = arm if arm.failed else base
+    shaky = arm if arm.failed else summary.baseline_arm
     return failed(shaky).replace(" seeds", f" seeds of {shaky.name}")
 
 

@@ -57,7 +57,7 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
     pairs = seed_count(len(comparison.seeds))
     if arm.verdict == "cannot tell":
         alike = "have the same loss in both arms, which compute the same"
-        if not comparison.has_equal_losses:
+        if comparison.difference is None or any(comparison.difference.values):
             alike = "give the same difference, so they are not independent"
         return f" with {pairs}." if len(comparison.seeds) == 1 else f": all {pairs} {alike}."
     tested = f"{pairs}, {p_value(comparison.p_holm)}"
@@ -67,19 +67,12 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
         return f" ({tested})."
     if comparison.is_barred:
         return f" ({tested}), because {failure_words.because(summary, arm)}."
-    return f" ({tested}): {_open(summary, arm, comparison)}"
-
-
-def _open(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> str:
-    """Sentence on an inconclusive comparison: differences excluded, difference detectable, seeds that would
-    settle it."""
-    value, smallest = comparison.difference, comparison.detectable
-    assert value is not None  # an inconclusive arm has a p
-    if smallest is None:
-        return f"{_excluded(value)}, since {rate_words.beyond(summary.study)}."
+    assert comparison.difference is not None  # an inconclusive arm has a p
+    excluded = f" ({tested}): {_excluded(comparison.difference)}"
+    if comparison.detectable is None:
+        return f"{excluded}, since {rate_words.beyond(summary.study)}."
     planned = f"; {more_seeds(arm.seeds_needed)}" if arm.seeds_needed is not None else ""
-    seen = f"could detect {detectable(smallest)} nats with 80 % power"
-    return f"{_excluded(value)}; {seen}{planned}."
+    return f"{excluded}; could detect {detectable(comparison.detectable)} nats with 80 % power{planned}."
 
 
 def _excluded(value: Estimate) -> str:
@@ -148,21 +141,18 @@ def headline(summary: StudySummary) -> str:
 def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:
     """Names of the arms, with differences in brackets for a few, or for the best of many, and with costs if they
     matter."""
-    told = arms if len(arms) <= FEW else [min(arms, key=_mean_difference)]
+    differences = {arm.name: arm.comparison.difference for arm in arms if arm.comparison and arm.comparison.difference}
+    lowest = min(arms, key=lambda arm: differences[arm.name].mean if arm.name in differences else 0.0)
+    told = arms if len(arms) <= FEW else [lowest]
     named = arms if len(arms) <= MOST_NAMED else told
-    others = [f"{len(arms) - len(named)} others"] if len(named) < len(arms) else []
-    return listed([*(_bracketed(summary, arm) if arm in told else arm.name for arm in named), *others])
-
-
-def _mean_difference(arm: ArmSummary) -> float:
-    found = arm.comparison
-    return found.difference.mean if found is not None and found.difference is not None else 0.0
-
-
-def _bracketed(summary: StudySummary, arm: ArmSummary) -> str:
-    found = arm.comparison
-    if found is None or found.difference is None:
-        return arm.name
-    decide = arm.verdict in ("better", "worse") or len(summary.arms) == 2
-    said = difference(found).replace(" (", " [").replace(")", "]")  # brackets, since the parentheses are taken
-    return f"{arm.name} ({', '.join(filter(None, [said, clear_costs(found.costs) if decide else '']))})"
+    said = []
+    for arm in named:
+        numbers = ""
+        if arm in told and arm.comparison is not None and arm.name in differences:
+            # brackets, since the parentheses are taken
+            parts = [difference(arm.comparison).replace(" (", " [").replace(")", "]")]
+            if arm.verdict in ("better", "worse") or len(summary.arms) == 2:
+                parts.append(clear_costs(arm.comparison.costs))
+            numbers = f" ({', '.join(filter(None, parts))})"
+        said.append(f"{arm.name}{numbers}")
+    return listed([*said, *([f"{len(arms) - len(named)} others"] if len(named) < len(arms) else [])])

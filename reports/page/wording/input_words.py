@@ -90,8 +90,7 @@ def terms(summary: StudySummary, arm: ArmSummary) -> str:
     source = dict(arm.edits).get("start.arm")
     if source is None:
         return matched(summary)
-    base = next(other for other in summary.arms if other.name == summary.baseline)
-    share = 100 * arm.planned.tokens / base.planned.tokens
+    share = 100 * arm.planned.tokens / summary.baseline_arm.planned.tokens
     return f"after {share:.3g} % of the baseline’s tokens, on top of the training of {json.loads(source)}"
 
 

@@ -17,7 +17,12 @@ def rates(study: StudyDocument) -> str:
         return f"{untuned(study.rates)}; their noise is not in the intervals"
     if study.rates.how == "written" or not study.tuning:
         return untuned(study.rates)
-    beyond = "".join(f"; {words}" for words in _unbracketed(study))
+    beyond = ""  # arms whose tuning found no bounded optimum
+    for each in study.tuning:
+        if not each.trains:
+            beyond += f"; {each.arm} trained with none of those tried"
+        elif RATE in each.edges:
+            beyond += f"; the best rate of {each.arm} lies beyond the {edge(each)} tried, {each.rate:g}"
     return f"each arm at its own best {_what(study)} ({_trials(study)}){beyond}"
 
 
@@ -66,16 +71,6 @@ def _of_arms(passes: Sequence[StudyPass], noun: str) -> str:
     """`5 to 7 rates × 1 seed at a quarter of the length`: one tuning pass of every arm."""
     counts = [len(each.trials) for each in passes]
     return trials(counts, noun, len(passes[0].trials[0].losses), passes[0].fraction)
-
-
-def _unbracketed(study: StudyDocument) -> Iterator[str]:
-    """`the best rate of post lies beyond the highest tried, 0.12`, for each arm whose tuning found no bounded
-    optimum."""
-    for each in study.tuning:
-        if not each.trains:
-            yield f"{each.arm} trained with none of those tried"
-        elif RATE in each.edges:
-            yield f"the best rate of {each.arm} lies beyond the {edge(each)} tried, {each.rate:g}"
 
 
 def edge(tuning: StudyTuning) -> str:

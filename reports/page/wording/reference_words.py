@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.references import TextReferences
 from reports.judge.sentences import prefixed
 from store.documents import References
 
@@ -63,17 +62,12 @@ def baseline_line(summary: StudySummary) -> str:
     known, loss = summary.references.get(summary.baseline), losses_of(summary).get(summary.baseline)
     if known is None or loss is None:
         return ""
-    return f"{summary.baseline} ({loss:.3f}) is {known.read.standing(loss)}: {compared(known, summary.study.per)}."
-
-
-def compared(known: TextReferences, per: str) -> str:
-    """`counted over the 420 k tokens that a run reads, unigrams reach 5.977, …`."""
     read, whole = known.read, known.whole
-    bits = read.bits_per_byte
     every = "" if read.tokens == whole.tokens else f"; over all {prefixed(whole.tokens)}, bigrams {whole.bigram:.3f}"
     every += f" and 5-grams {whole.kn5:.3f}" if every else ""
     return (
-        f"counted over the {prefixed(read.tokens)} tokens that a run reads, unigrams reach {read.unigram:.3f}, bigrams"
-        f" {read.bigram:.3f}, trigrams {read.kn3:.3f} and 5-grams {read.kn5:.3f} nats per {per}{every}; gzip"
-        f" {read.gzip:.3f} ({bits['gzip']:.2f} bits per byte)"
+        f"{summary.baseline} ({loss:.3f}) is {read.standing(loss)}: counted over the {prefixed(read.tokens)} tokens "
+        f"that a run reads, unigrams reach {read.unigram:.3f}, bigrams {read.bigram:.3f}, trigrams {read.kn3:.3f} and "
+        f"5-grams {read.kn5:.3f} nats per {summary.study.per}{every}; gzip {read.gzip:.3f} "
+        f"({read.bits_per_byte['gzip']:.2f} bits per byte)."
     )

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from reports.judge.findings.comparison import Judgement
-from reports.judge.findings.next_steps import NextStep, next_steps, promise
+from reports.judge.findings.next_steps import next_steps, promise
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import PILOT, UNDERTRAINED, UNLEARNT
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.sentences import listed
-from reports.judge.statistics.estimates import Estimate
 from reports.page.wording import words
 from reports.page.wording.arm_names import brief
 from reports.page.wording.cost_words import alike, all_measured, sure_changes, unknown_speed
@@ -43,7 +42,10 @@ def answer(summary: StudySummary, most: int = MOST_WORDS) -> str:
     # all effects of a design, or all arms against the baseline, by lowest loss, under short names
     names = brief([arm.name for arm in summary.arms])
     shown = (each for each in summary.judgements if summary.effects or each.base == summary.baseline)
-    compared = sorted((replace(each, arm=names.get(each.arm, each.arm)) for each in shown), key=_mean)
+    compared = sorted(
+        (replace(each, arm=names.get(each.arm, each.arm)) for each in shown),
+        key=lambda each: each.comparison.difference.mean if each.comparison.difference else math.inf,
+    )
     if not compared:
         reached = words.plus_minus(summary.arms[0].loss)
         return f"A single arm, so nothing is compared: {summary.baseline} reached {reached} nats."
@@ -66,11 +68,6 @@ def _with_length(summary: StudySummary, clauses: Sequence[str]) -> Iterator[str]
     yield from others
     if too_brief:
         yield f"; {too_brief[0]} is undertrained" if len(too_brief) == 1 else f"; {len(too_brief)} are undertrained"
-
-
-def _mean(judged: Judgement) -> float:
-    found = judged.comparison.difference
-    return found.mean if found else math.inf
 
 
 def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[str]:
@@ -111,8 +108,7 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
     elif equal:
         yield f"{_names(equal)} {_plural(equal, 'computes', 'compute')} the same as {base}"
     elif len(failed) == len(compared):
-        trains = any(arm.seeds for arm in summary.arms if arm.name == summary.baseline)
-        yield f"Of these arms only {base} trains" if trains else "No arm trains"
+        yield f"Of these arms only {base} trains" if summary.baseline_arm.seeds else "No arm trains"
     else:
         yield from _without_verdict(compared, "" if summary.effects else base)
     if 0 < len(failed) < len(compared):
@@ -159,9 +155,11 @@ def _undecided(summary: StudySummary, unsettled: Sequence[Judgement], base: str)
     if lowest.comparison.waits_for_rates:
         yield ": its best learning rate may lie beyond those tried"
     else:
-        yield next(
-            (f": {each.seeds} fresh seeds would tell{_takes(each)}" for each in next_steps(summary) if each.seeds), ""
-        )
+        step = next((each for each in next_steps(summary) if each.seeds), None)
+        takes = ""
+        if step is not None and step.seconds is not None:
+            takes = f" ({promise(replace(step, chance=None)).partition(' of ')[0]})"
+        yield f": {step.seeds} fresh seeds would tell{takes}" if step is not None else ""
     yield _also(unsettled[1:], "undecided too")
 
 
@@ -180,27 +178,18 @@ def _looks(judged: Judgement, base: str) -> str:
     return f"looks {'better' if value.mean < 0 else 'worse'} by {size} nats; not certain yet"
 
 
-def _takes(step: NextStep) -> str:
-    return "" if step.seconds is None else f" ({promise(replace(step, chance=None)).partition(' of ')[0]})"
-
-
-def _rank(lowest: Judgement, base: str) -> str:
-    """`, with the lowest loss`, the baseline included; `, second to pre` if only the baseline's is lower. An empty base
-    means that judgements are of effects."""
-    value = lowest.comparison.difference
-    if value is None or value.mean < 0 or not base:
-        return ", with the lowest loss"
-    return f", second to {base}"
-
-
 def _without_verdict(compared: Sequence[Judgement], base: str) -> Iterator[str]:
+    """The reason, and an estimate. base: the baseline, empty if judgements are of effects."""
     reason = next((each.withheld for each in compared if each.withheld), None) or "no verdict"
     said = WITHHELD.get(reason, reason.partition(":")[0])
     yield f"{said[0].upper()}{said[1:]}"
     known = [each for each in compared if each.comparison.difference is not None]
     equal = [each for each in known if each.comparison.rounds_to_zero]
     if others := [each for each in known if each not in equal]:
-        which = _rank(others[0], base) if len(known) > 1 else ""
+        value, which = others[0].comparison.difference, ""
+        if len(known) > 1:
+            is_second = base and value is not None and value.mean >= 0  # only to the baseline
+            which = f", second to {base}" if is_second else ", with the lowest loss"
         yield f"; estimate for {others[0].arm}{which}: {_interval(others[0])}"
     if equal and base:
         yield f"; {_names(equal)} {_plural(equal, 'computes', 'compute')} the same as {base}"
@@ -223,19 +212,15 @@ def _apart(judged: Judgement) -> str:
     nearest = min(abs(end) for end in (value.mean, value.low or value.mean, value.high or value.mean))
     if round(nearest, digits) == 0:
         digits += 1  # an end other than zero must not read as zero
-    ends = "" if value.half_width is None else f" ({_ends(value, digits)})"
-    return f"{abs(value.mean):.{digits}f} nats{ends}"
-
-
-def _ends(value: Estimate, digits: int) -> str:
-    """The interval on the side of the mean: `0.024 to 0.094`, or `at least 0.024` if it is unbounded."""
-    assert value.low is not None
-    assert value.high is not None
+    size = f"{abs(value.mean):.{digits}f} nats"
+    if value.low is None or value.high is None:
+        return size
+    # the interval on the side of the mean
     low, high = (value.low, value.high) if value.mean >= 0 else (-value.high, -value.low)
     shown = [words.signed(end, digits).removeprefix("+") for end in (low, high)]
     if math.isinf(high):
-        return f"at least {shown[0]}"
-    return f"at most {shown[1]}" if math.isinf(low) else f"{shown[0]} to {shown[1]}"
+        return f"{size} (at least {shown[0]})"
+    return f"{size} (at most {shown[1]})" if math.isinf(low) else f"{size} ({shown[0]} to {shown[1]})"
 
 
 def _interval(judged: Judgement) -> str:

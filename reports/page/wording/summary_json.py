@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 from pydantic import JsonValue
 
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.costs import ArmCosts
-from reports.judge.findings.study_summary import ArmSummary, EffectSummary, MeanScore, StudySummary, as_json
+from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.judge.reach.kept_signs import of_summary
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.statistics.interval import Interval, ends_as_json
@@ -19,18 +17,31 @@ from store.documents import JsonObject
 
 def documents(summary: StudySummary) -> JsonObject:
     signs = {name: kept.document() for name, kept in of_summary(summary).items()}
+    computes: dict[str, JsonObject] = {
+        arm: {"factor": found.value, "interval": ends_as_json(found.low, found.high)}
+        for arm, found in summary.effective_compute.items()
+    }
     return {
         "references": _references(summary),
         "arms": [
             {
                 **_arm(arm),
-                "effective_compute": _compute(summary, arm.name),
+                "effective_compute": computes.get(arm.name),
                 "standing": standing(summary, arm.name) or None,
                 "sign_kept": signs.get(arm.name),
             }
             for arm in summary.arms
         ],
-        "effects": [{**_effect(each), "sign_kept": signs.get(each.effect.name)} for each in summary.effects],
+        "effects": [
+            {
+                "factors": list(each.effect.factors),
+                "aliases": [list(alias) for alias in each.effect.aliases],
+                "verdict": each.verdict,
+                **_difference(each.comparison),
+                "sign_kept": signs.get(each.effect.name),
+            }
+            for each in summary.effects
+        ],
         "caveats": [{"text": each.text, "arm": each.arm} for each in summary.study.caveats],
         **{key: value for each in sections().values() for key, value in each.in_json(summary).items()},
     }
@@ -46,21 +57,19 @@ def _references(summary: StudySummary) -> JsonObject | None:
     return {**read, "whole": whole}
 
 
-def _compute(summary: StudySummary, arm: str) -> JsonObject | None:
-    """An arm's effective compute; null for the baseline, and if it is unknown."""
-    found = summary.effective_compute.get(arm)
-    return None if found is None else {"factor": found.value, "interval": ends_as_json(found.low, found.high)}
-
-
 def _arm(arm: ArmSummary) -> JsonObject:
-    tasks: dict[str, JsonObject] = {}
+    scores: dict[str, JsonObject] = {}
+    for score in arm.scores:
+        known = {"value": score.value, "stderr": score.stderr, "half_width": score.half_width}
+        scores.setdefault(score.task, {})[score.metric] = {**known}
+    differences: dict[str, JsonObject] = {}
     for found in arm.items:
-        tasks.setdefault(found.task, {})[found.metric] = found.document()
+        differences.setdefault(found.task, {})[found.metric] = found.document()
     return {
         "name": arm.name,
-        "edits": _settings(arm.edits),
-        "tuned": _settings(as_json(arm.planned.tuned)),
-        "matching": _settings(as_json(arm.planned.matching)),
+        "edits": dict(arm.planned.edits),
+        "tuned": dict(arm.planned.tuned),
+        "matching": dict(arm.planned.matching),
         "seeds": list(arm.seeds),
         "stalled": list(arm.stalled),
         "diverged": list(arm.diverged),
@@ -76,21 +85,12 @@ def _arm(arm: ArmSummary) -> JsonObject:
         "kv_bytes_per_token": arm.planned.kv_bytes_per_token,
         "parameters": arm.planned.parameters,
         "flops_per_token": arm.planned.flops_per_token,
-        "evals": _scores(arm.scores),
+        "evals": {**scores},
         "verdict": arm.verdict,
         **_difference(arm.comparison),
         "detectable_interval": _interval(arm.comparison.detectable if arm.comparison else None),
         "seeds_needed": arm.seeds_needed,
-        "eval_differences": {**tasks},
-    }
-
-
-def _effect(found: EffectSummary) -> JsonObject:
-    return {
-        "factors": list(found.effect.factors),
-        "aliases": [list(alias) for alias in found.effect.aliases],
-        "verdict": found.verdict,
-        **_difference(found.comparison),
+        "eval_differences": {**differences},
     }
 
 
@@ -117,24 +117,9 @@ def _difference(found: Comparison | None) -> JsonObject:
     }
 
 
-def _settings(pairs: tuple[tuple[str, str], ...]) -> JsonObject:
-    return {path: json.loads(value) for path, value in pairs}
-
-
 def _mean(value: Estimate | None) -> float | None:
     return None if value is None else value.mean
 
 
 def _interval(value: Estimate | Interval | None) -> list[JsonValue] | None:
     return None if value is None else ends_as_json(value.low, value.high)
-
-
-def _scores(scores: tuple[MeanScore, ...]) -> JsonObject:
-    tasks: dict[str, JsonObject] = {}
-    for score in scores:
-        tasks.setdefault(score.task, {})[score.metric] = {
-            "value": score.value,
-            "stderr": score.stderr,
-            "half_width": score.half_width,
-        }
-    return {**tasks}

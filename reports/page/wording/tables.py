@@ -47,7 +47,11 @@ def compact_table(summary: StudySummary) -> Table:
         "arm": lambda arm: arm.name,
         f"loss ({summary.unit})": lambda arm: words.plus_minus(arm.loss),
         f"against {summary.baseline}": lambda arm: _difference(arm.comparison),
-        "training speed": lambda arm: _times(arm.comparison),
+        "training speed": lambda arm: (
+            f"{words.plus_minus(arm.comparison.costs.training)}×"
+            if arm.comparison and arm.comparison.costs.training
+            else words.NONE
+        ),
         "KV cache": lambda arm: _cache_times(arm.comparison),
         "verdict": lambda arm: finding_words.verdict(summary, arm),
     }
@@ -57,13 +61,6 @@ def compact_table(summary: StudySummary) -> Table:
 def _difference(found: Comparison | None) -> str:
     """The difference without its unit, which the heading has."""
     return words.difference(found).removesuffix(" nats") if found else words.NONE
-
-
-def _times(found: Comparison | None) -> str:
-    """`0.95 ± 0.04×`, measured against the baseline."""
-    if found is None or found.costs.training is None:
-        return words.NONE
-    return f"{words.plus_minus(found.costs.training)}×"
 
 
 def _cache_times(found: Comparison | None) -> str:
@@ -76,7 +73,9 @@ def _cache_times(found: Comparison | None) -> str:
 
 def arms_table(summary: StudySummary) -> Table:
     """All results on each arm."""
-    backends = attention_backends(summary)
+    # softmax or linear: speed also depends on the backend
+    known = summary.runs.drop_nulls("attention").unique(["arm", "attention"]).sort("arm", "attention")
+    backends = {str(arm): "; ".join(part["attention"]) for (arm,), part in known.group_by("arm")}
     columns: Columns[ArmSummary] = {
         "arm": lambda arm: arm.name,
         "verdict": lambda arm: arm.verdict,
@@ -99,12 +98,6 @@ def arms_table(summary: StudySummary) -> Table:
     return Table.of(summary.arms, columns, labels=2).without_empty()
 
 
-def attention_backends(summary: StudySummary) -> dict[str, str]:
-    """Attention backends of runs by arm, softmax or linear, since speed also depends on the backend."""
-    known = summary.runs.drop_nulls("attention").unique(["arm", "attention"]).sort("arm", "attention")
-    return {str(arm): "; ".join(part["attention"]) for (arm,), part in known.group_by("arm")}
-
-
 def _seed_count(arm: ArmSummary) -> str:
     others = ((arm.stalled, "stalled"), (arm.diverged, "diverged"), (arm.missing, "missing"))
     notes = [f"{len(seeds)} {word}" for seeds, word in others if seeds]
@@ -113,7 +106,7 @@ def _seed_count(arm: ArmSummary) -> str:
 
 def budgets_table(summary: StudySummary) -> Table:
     """Budget of each arm per run, and its deviation from the baseline."""
-    base = next(arm for arm in summary.arms if arm.name == summary.baseline).planned
+    base = summary.baseline_arm.planned
     columns: Columns[ArmSummary] = {
         "arm": lambda arm: arm.name,
         "FLOPs": lambda arm: _against(words.large(arm.planned.flops), arm.planned.flops, base.flops),
@@ -128,13 +121,13 @@ def budgets_table(summary: StudySummary) -> Table:
     }
     if allowed := summary.study.budget.seconds:
         against = f"train time against {words.seconds(allowed)}"
-        columns = {**columns, against: lambda arm: _off_time(arm.train_seconds, allowed)}
+        columns = {
+            **columns,
+            against: lambda arm: (
+                f"{words.signed(100 * (arm.train_seconds / allowed - 1), 1)} %" if arm.train_seconds else words.NONE
+            ),
+        }
     return Table.of(summary.arms, columns)
-
-
-def _off_time(seconds: float | None, allowed: float) -> str:
-    """Deviation of the mean run from its allowed time: `+1.2 %`."""
-    return f"{words.signed(100 * (seconds / allowed - 1), 1)} %" if seconds else words.NONE
 
 
 def _against(text: str, value: float | None, base: float | None) -> str:
@@ -166,7 +159,10 @@ def runs_table(runs: pl.DataFrame) -> Table:
         "training loss": lambda run: words.fixed(run["train_loss"], 4),
         "steps": lambda run: words.whole(run["steps"]),
         "tokens": lambda run: words.whole(run["tokens"]),
-        "tokens/s": lambda run: words.NONE if _is_disturbed(run) else words.whole(run["tokens_per_second"]),
+        # of runs whose speed no other work affected
+        "tokens/s": lambda run: words.whole(
+            None if (run["waiting"] or 0.0) >= CROWDED or run["beside"] else run["tokens_per_second"]
+        ),
         "devices": lambda run: words.whole(None if run["devices"] == 1 else run["devices"]),  # hidden if 1
         # time waited for a processor, if that is why the run has no speed
         "waited": lambda run: f"{100 * run['waiting']:.0f} %" if (run["waiting"] or 0.0) >= CROWDED else words.NONE,
@@ -178,11 +174,6 @@ def runs_table(runs: pl.DataFrame) -> Table:
         "wall time": lambda run: words.seconds(run["wall_seconds"]),
     }
     return Table.of(runs.iter_rows(named=True), columns, labels=3).without_empty(SOMETIMES)
-
-
-def _is_disturbed(run: RunRow) -> bool:
-    """Whether other work affected a run's speed."""
-    return (run["waiting"] or 0.0) >= CROWDED or bool(run["beside"])
 
 
 def run_documents(runs: pl.DataFrame) -> list[Row]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ablate.wings.search.shown import search_tables, search_words
 from ablate.wings.search.shown.search_figures import draw_search
 from ablate.wings.search.shown.search_summary import SearchSummary, read_search
-from reports.page.figures import CONFIG
+from reports.page.figures.drawing import CONFIG
 from reports.page.html.page import drawn
 from reports.page.html.templating import FIGURES
 from reports.page.html.templating import render as render_template

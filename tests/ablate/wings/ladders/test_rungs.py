@@ -22,7 +22,7 @@ from reports.judge.reading.collect import collect
 from reports.judge.reading.collected import Collected
 from reports.page.figures.drawing import looks
 from reports.page.html.page import render_page
-from reports.page.summarising import summarise_study
+from reports.page.sections import summarise_study
 from reports.page.wording import answers, finding_words
 from tests.regression import holm
 from tests.reports.factory import Arm, StudyOf

@@ -33,7 +33,7 @@ from ablate.wings.science.topics import topics_of
 from ablate.wings.science.variants import variants_in
 from reports.judge.errors import ReportError
 from reports.page.html.ranking import ranked
-from reports.page.summarising import summarise_study as summarise
+from reports.page.sections import summarise_study as summarise
 from reports.page.wording import short_answer
 from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
 from store.documents import StudyClaim
