@@ -16,8 +16,6 @@ from typing import BinaryIO, NamedTuple
 
 SEAL = b"\nsealed "
 """Bytes before the checksum at the end of a binary file; the checksum is over the owner's name and the content."""
-PLAIN_SEAL = b"\nsha256 "
-"""Its equivalent in earlier versions, whose checksum is over the content alone."""
 SEAL_BYTES = len(SEAL) + 32
 CHUNK_BYTES = 2**20
 
@@ -90,24 +88,19 @@ def seal(path: Path, owner: str) -> None:
         file.write(SEAL + found)
 
 
-def is_whole(path: Path, owner: str) -> bool | None:
-    """Whether a file matches its seal for this owner. None if it matches a seal of an earlier version, which names no
-    owner. False for a file without a seal: its end is lost."""
+def is_whole(path: Path, owner: str) -> bool:
+    """Whether a file matches its seal for this owner. False for a file without a seal: its end is lost."""
     with path.open("rb") as file:
         return is_whole_file(file, owner)
 
 
-def is_whole_file(file: BinaryIO, owner: str) -> bool | None:
+def is_whole_file(file: BinaryIO, owner: str) -> bool:
     """`is_whole` for an open file."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - SEAL_BYTES))
     end = file.read()
     file.seek(0)
-    if end.startswith(SEAL):
-        return _digest(file, size - SEAL_BYTES, owner) == end[len(SEAL) :]
-    if end.startswith(PLAIN_SEAL):
-        return None if _digest(file, size - SEAL_BYTES, "") == end[len(PLAIN_SEAL) :] else False
-    return False
+    return end.startswith(SEAL) and _digest(file, size - SEAL_BYTES, owner) == end[len(SEAL) :]
 
 
 def _digest(file: BinaryIO, left: int, owner: str) -> bytes:

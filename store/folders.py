@@ -87,9 +87,6 @@ class StudyFolder(_ReportedFolder):
     def read_judged(self) -> JudgedDocument | None:
         return jsonfile.read(self.judged_path, JudgedDocument, f"remove it, and report {self.path} again")
 
-    def write_judged(self, judged: JudgedDocument) -> None:
-        jsonfile.write(self.judged_path, judged)
-
     @property
     def starts_path(self) -> Path:
         """Where the searches for learning rates began."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from types import NoneType
@@ -99,8 +100,12 @@ class StepLog(LogFile[Record]):
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL_BYTES))
             lines = file.read().split(b"\n")[:-1]
-        records = (self._record_or_none(line) for line in reversed(lines))
-        return next((record for record in records if record is not None and wanted(record)), None)
+        for line in reversed(lines):
+            with suppress(ValidationError):  # a line whose start was not read
+                record = self.model.model_validate_json(unsealed(line))
+                if wanted(record):
+                    return record
+        return None
 
     def truncate(self, step: int) -> None:
         """Drop the records after `step`."""
@@ -109,13 +114,6 @@ class StepLog(LogFile[Record]):
         with replacing(self.path) as temporary:
             temporary.touch()
             replace(self, path=temporary, sha256=None).add(kept)
-
-    def _record_or_none(self, line: bytes) -> Record | None:
-        """The parsed record; None for a line whose start was not read."""
-        try:
-            return self.model.model_validate_json(unsealed(line))
-        except ValidationError:
-            return None
 
 
 def together(logs: Sequence[LogFile[Line]], only: Collection[str] = ()) -> tuple[polars.DataFrame, list[int]]:

@@ -97,17 +97,13 @@ class Paths:
         return self.run_dir(digest) / "losses.ndjson"
 
     def measure_path(self, digest: str, request: str) -> Path:
-        return self._answer(digest, "measure-{}.json", request)
+        return self.run_dir(digest) / f"measure-{_checked(request)}.json"
 
     def evals_path(self, digest: str, request: str) -> Path:
-        return self._answer(digest, "evals-{}.json", request)
+        return self.run_dir(digest) / f"evals-{_checked(request)}.json"
 
     def samples_path(self, digest: str, request: str) -> Path:
         return self.evals_path(digest, request).with_suffix(".samples.ndjson")
-
-    def _answer(self, digest: str, name: str, request: str) -> Path:
-        """Path of a request's document."""
-        return self.run_dir(digest) / name.format(_checked(request))
 
     def answers_path(self, digest: str) -> Path:
         """Cache of the model's answers; may be removed."""

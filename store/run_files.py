@@ -189,7 +189,7 @@ class RunFiles(Paths):
         path = self.state_path(digest)
         if path.exists():
             check_regular(path)
-        if path.exists() and checksum.is_whole(path, path.parent.name) is False:
+        if path.exists() and not checksum.is_whole(path, path.parent.name):
             raise StoreError(f"{path} is damaged, or belongs to another run: remove it to start the run again")
 
     def drop_state(self, digest: str) -> None:

@@ -147,7 +147,9 @@ class SealedLog:
                 file.truncate(size)
             chain = self._at_end(file)
             try:
-                _write_all(file, b"".join(map(chain.sealed, bodies)))
+                rest = memoryview(b"".join(map(chain.sealed, bodies)))
+                while rest:  # a disk that fills up takes a part, and the next write raises the error
+                    rest = rest[file.write(rest) :]
                 if sync:
                     os.fsync(file.fileno())
             except OSError as error:
@@ -182,13 +184,6 @@ def is_object(line: bytes) -> bool:
         return isinstance(from_json(line, allow_inf_nan=False), dict)
     except ValueError:
         return False
-
-
-def _write_all(file: FileIO, content: bytes) -> None:
-    """Write in several calls if needed: a disk that fills up takes a part, and the next write raises the error."""
-    rest = memoryview(content)
-    while rest:
-        rest = rest[file.write(rest) :]
 
 
 def _hash(content: bytes) -> bytes:

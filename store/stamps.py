@@ -105,7 +105,8 @@ class WholeFolders:
 
     def __init__(self, root: Path) -> None:
         self._path = root / checked_name()
-        self._known = self._read()
+        known = _read(self._path, WholeDocument)
+        self._known = known.folders if known else {}
         self._found: dict[str, str] = {}
         self._now = clock(self._path)
 
@@ -128,12 +129,12 @@ class WholeFolders:
         with suppress(OSError):  # a full disk: everything is read again
             jsonfile.write(self._path, WholeDocument(folders=self._found), self._path.name)
 
-    def _read(self) -> dict[str, str]:
-        try:
-            found = jsonfile.read(self._path, WholeDocument, "")
-        except (StoreError, OSError):
-            return {}
-        return found.folders if found else {}
+
+def _read(path: Path, model: type[jsonfile.AnyDocument]) -> jsonfile.AnyDocument | None:
+    """A record of what was checked; None if it cannot be read, as of another version: then everything is read again."""
+    with suppress(StoreError, OSError):
+        return jsonfile.read(path, model, "")
+    return None
 
 
 # Checksums of folders: contents that changed since they were written are noticed before they are used.
@@ -161,7 +162,8 @@ def check(folder: Path, remedy: str, afresh: bool = False) -> None:
     if sums is None:
         raise StoreError(f"{folder / NAME} is gone: {remedy}")
     document = folder / checked_name()
-    known = {} if afresh else _known(document)
+    checked = None if afresh else _read(document, CheckedDocument)
+    known = checked.files if checked else {}
     stamps = {name: _stamp(folder / name, remedy) for name in sums.sha256}
     changed = [name for name in stamps if known.get(name) != stamps[name]]
     if not changed:
@@ -173,15 +175,6 @@ def check(folder: Path, remedy: str, afresh: bool = False) -> None:
         return
     with suppress(OSError):  # a folder that is not writable is read again by every command
         jsonfile.write(document, CheckedDocument(files=stamps))
-
-
-def _known(document: Path) -> dict[str, FileStamp]:
-    """Stamps of checked files. If the list cannot be read, as of another version, none: all files are read again."""
-    try:
-        found = jsonfile.read(document, CheckedDocument, "")
-    except (StoreError, OSError):
-        return {}
-    return found.files if found else {}
 
 
 def _stamp(path: Path, remedy: str) -> FileStamp:

@@ -27,7 +27,7 @@ from store.documents import (
 )
 from store.documents.result import Outcome
 from store.documents.shell import store_option
-from store.files import StoreError, replacing, write_text
+from store.files import StoreError, replacing
 from store.folders import SearchFolder, StudyFolder
 from store.logs import LogFile
 from store.paths import CAMPAIGN_STUDY, campaign_study
@@ -196,15 +196,12 @@ class Store(RunFiles):
                 )
         return tuple(ledger.records())
 
-    def append_ledger(self, name: str, record: LedgerRecord) -> None:
-        self.ledger(name).append([record])
-
     def keep_judged(self, name: str, scale: str) -> None:
         """Record the ledger's last judgement beside the study whose page depends on it."""
         folder, seal = self.study(name, scale), self.ledger(name).last_seal()
         known = folder.read_judged()
         if seal is not None and (known is None or known.seal != seal):
-            folder.write_judged(JudgedDocument(study=name, seal=seal))
+            jsonfile.write(folder.judged_path, JudgedDocument(study=name, seal=seal))
 
     def _judged(self, name: str) -> Iterator[tuple[StudyFolder, JudgedDocument]]:
         """Folders of a study, at each scale, with the judgement that their pages depend on."""
@@ -240,14 +237,6 @@ class Store(RunFiles):
     def campaign(self, name: str) -> LogFile[ProposalRecord]:
         remedy = "restore the file, since decisions account for earlier proposals"
         return LogFile(self.campaign_path(name), name, remedy, ProposalRecord)
-
-    # Pages
-
-    def write_trade_offs(self, html: str) -> Path:
-        return write_text(self.trade_offs_path, html)
-
-    def write_index(self, html: str) -> Path:
-        return write_text(self.index_path, html)
 
     def replacing(self, path: Path) -> AbstractContextManager[Path]:
         """A temporary path that takes the place of `path` on success (see `store.files`)."""

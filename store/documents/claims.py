@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, PositiveFloat
 
@@ -18,11 +18,11 @@ MEASURES = (LOSS, *COSTS, ACCURACY)
 """All measures but the scores of evaluations, which are named `task/metric`."""
 
 
-def _several(value: Any) -> Any:
-    return (value,) if isinstance(value, int | float) else value
-
-
-Sizes: TypeAlias = Annotated[tuple[PositiveFloat, ...], BeforeValidator(_several), Field(strict=False)]
+Sizes: TypeAlias = Annotated[
+    tuple[PositiveFloat, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, int | float) else value),
+    Field(strict=False),
+]
 """Model sizes in parameters, one or more, as the source counts them: `2.2e8` or `[8e9, 5.4e11]`."""
 
 

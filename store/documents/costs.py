@@ -85,11 +85,6 @@ class CostsDocument(Document):
     measured: str
     """Time of the measurement (ISO 8601)."""
 
-    def log_ratios(self, work: Work, arm: str, base: str) -> tuple[float, ...]:
-        """ln(seconds per token / base's) at the judged point, of each process with enough rounds."""
-        judged = (point for process in self.processes if (point := process.judged(work)) is not None)
-        return tuple(found for point in judged if (found := point.log_ratio(arm, base)) is not None)
-
     @property
     def is_crowded(self) -> bool:
         """Whether too few processes compare some arm with the first, because other programs held the processor."""
@@ -97,6 +92,7 @@ class CostsDocument(Document):
             judged = [point for process in self.processes if (point := process.judged(work))]
             arms = dict.fromkeys(arm for point in judged for arm in point.seconds)  # the baseline comes first
             base = next(iter(arms), "")
-            if any(len(self.log_ratios(work, arm, base)) < FEWEST_PROCESSES for arm in arms):
-                return True
+            for arm in arms:
+                if sum(point.log_ratio(arm, base) is not None for point in judged) < FEWEST_PROCESSES:
+                    return True
         return False

@@ -224,7 +224,10 @@ class StudyDocument(Document):
         at = scale or self.scale
         edited = self.edits_at(at)
         study = shlex.quote(from_here(Path(self.path))) if self.path else self.name
-        kept = {path: value for path, value in edited.items() if not any(_edits(each, path) for each in options)}
+        replaced = [word for each in options for word in shlex.split(each)]
+        kept = {
+            path: value for path, value in edited.items() if not any(word.startswith(f"{path}=") for word in replaced)
+        }
         edits = [f"--set {shlex.quote(f'{path}={json.dumps(value)}')}" for path, value in kept.items()]
         words = ("ablate run", study, "--scale", shlex.quote(at), plugin_options(self.plugin_files), *edits, *options)
         return " ".join(filter(None, (*words, self.engine)))
@@ -248,11 +251,6 @@ class StudyDocument(Document):
     def baseline_arm(self) -> StudyArm:
         """The arm that the others are compared with."""
         return self.arm(self.baseline)
-
-
-def _edits(option: str, path: str) -> bool:
-    """Whether an option is an edit of that path."""
-    return any(word.startswith(f"{path}=") for word in shlex.split(option))
 
 
 def _is_scaled(path: str) -> bool:

@@ -216,7 +216,7 @@ def test_a_ledger_that_lost_what_a_page_shows_is_noticed(copy: Path, capsys: pyt
     (folder,) = store.studies()
     assert main(["report", str(folder.path)]) == 0
     path = store.ledger_path(name)
-    store.append_ledger(name, LedgerRecord(judged="2026-01-01T00:00:00+00:00", scale="cpu", tests=()))
+    store.ledger(name).append([LedgerRecord(judged="2026-01-01T00:00:00+00:00", scale="cpu", tests=())])
     assert main(["report", str(folder.path)]) == 0, "more may have been judged since"
     whole = path.read_bytes()
     for content in (b"", b"".join(whole.splitlines(keepends=True)[:-1]), None):

@@ -126,7 +126,7 @@ class Check:
         yield from self._document(store.result_path(digest), "run the study again", store.read_result, digest)
         for read in (store.read_metrics, store.read_probes, store.read_losses):
             yield from self._readable(read, digest)
-        yield from self._state(digest)
+        yield from self._readable(self.store.check_state, digest)
         known, status = self._attempt(store.status, digest)
         if known and status == "partial":  # an ended run's result has checksums of both logs
             self._note_unsealed(store.metrics_log(digest))
@@ -198,14 +198,6 @@ class Check:
     def _folder(self, path: Path, remedy: str) -> Iterator[str]:
         yield from self._readable(stamps.check, path, remedy, True)
         self._note_unbound(path / stamps.NAME)
-
-    def _state(self, digest: str) -> Iterator[str]:
-        path = self.store.state_path(digest)
-        whole, found = self._attempt(self.store.check_state, digest)
-        if not whole:
-            yield from found
-        elif path.exists() and checksum.is_whole(path, path.parent.name) is None:
-            self.unchecked["state.pt that does not name its run"] += 1
 
     def _answers(self, path: Path, of_model: Path) -> Iterator[str]:
         def read() -> None:
