@@ -99,17 +99,15 @@ def given(options: argparse.Namespace) -> SectionMap:
 def _value(name: str, words: Any, setting: Setting) -> Any:
     if setting.option is None or setting.option.flag:
         return True
-    value = _read(name, words, setting.option) if isinstance(words, str) else _joined(name, words, setting.option)
+    if setting.option.join is None:
+        value = _read(name, words, setting.option)
+    else:
+        values = [_read(name, word, setting.option) for word in words]
+        try:
+            value = setting.option.join(values)
+        except ValueError as error:
+            raise EvaluationError(name, str(error)) from error
     return {setting.field: value} if name == setting.evaluation != setting.field else value
-
-
-def _joined(name: str, words: list[str], option: Option) -> Any:
-    assert option.join is not None  # the option takes several words
-    values = [_read(name, word, option) for word in words]
-    try:
-        return option.join(values)
-    except ValueError as error:
-        raise EvaluationError(name, str(error)) from error
 
 
 def _read(name: str, word: str, option: Option) -> Any:

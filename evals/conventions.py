@@ -169,7 +169,18 @@ class Published(Conventions):
     @classmethod
     def read(cls, folder: Path, bos: Bos = "auto") -> Published:
         """Conventions of the model in a folder. Raises ValueError if transformers cannot read its tokenizer."""
-        return cls(_read_tokenizer(folder, bos), bos, folder)
+        from transformers import AutoTokenizer, PreTrainedTokenizerFast  # noqa: PLC0415 (slow to load)
+
+        said: Any = {} if bos == "auto" else {"add_bos_token": bos == "on"}
+        try:
+            found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, **said)
+        except Exception as error:  # its readers raise errors of many types
+            if not (folder / "tokenizer.json").is_file():
+                raise ValueError(f"transformers cannot read the tokenizer: {str(error).splitlines()[0]}") from error
+            found = PreTrainedTokenizerFast.from_pretrained(folder, **said)
+        if found.eos_token_id is None:
+            raise ValueError("the tokenizer has no end-of-text token")
+        return cls(found, bos, folder)
 
     @cached_property
     def _first_text(self) -> str:
@@ -230,18 +241,3 @@ class Published(Conventions):
 def _spaces_after(context: str, continuation: str) -> tuple[str, str]:
     stripped = context.rstrip()
     return stripped, context[len(stripped) :] + continuation
-
-
-def _read_tokenizer(folder: Path, bos: Bos) -> PreTrainedTokenizerBase:
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast  # noqa: PLC0415 (slow to load)
-
-    said: Any = {} if bos == "auto" else {"add_bos_token": bos == "on"}
-    try:
-        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, **said)
-    except Exception as error:  # its readers raise errors of many types
-        if not (folder / "tokenizer.json").is_file():
-            raise ValueError(f"transformers cannot read the tokenizer: {str(error).splitlines()[0]}") from error
-        found = PreTrainedTokenizerFast.from_pretrained(folder, **said)
-    if found.eos_token_id is None:
-        raise ValueError("the tokenizer has no end-of-text token")
-    return found

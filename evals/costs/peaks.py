@@ -62,23 +62,16 @@ _ROUND_SECONDS = 0.03
 
 
 def peak_flops_per_second(
-    device: torch.device | str,
-    dtype: torch.dtype = torch.float32,
-    threads: int | None = None,
-    clock: Clock = time.perf_counter,
+    device: torch.device | str, dtype: torch.dtype = torch.float32, clock: Clock = time.perf_counter
 ) -> float:
-    """FLOP/s of a large square matrix product of 2n³ FLOPs, under the precision settings in force.
+    """FLOP/s of a large square matrix product of 2n³ FLOPs, under the precision and the number of CPU threads in force.
 
-    The best of several rounds, since other load can only slow a round down. threads: number of CPU threads; None for
-    the current setting. Takes a fraction of a second.
+    The best of several rounds, since other load can only slow a round down. Takes a fraction of a second.
     """
     device = torch.device(device)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
     try:
         return _measure(device, dtype, clock)
     finally:
-        torch.set_num_threads(before)
         if device.type == "cuda":
             torch.cuda.empty_cache()  # planning must not keep memory that runs could use
 

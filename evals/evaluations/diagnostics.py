@@ -71,7 +71,10 @@ class DiagnosticsSpec(EvaluationSpec):
         groups: dict[str, list[ExampleAnswers]] = {}
         for each in found:
             level = ", ".join(f"{name} {value}" for name, value in each.question.level.items())
-            metrics = _metrics(each, found)
+            numbers = each.question.level.items()
+            varied = [(n, value) for n, value in numbers if len({other.question.level[n] for other in found}) > 1]
+            # `accuracy`, and `accuracy (pairs 8)` if numbers of pairs vary
+            metrics = ["accuracy", *(f"accuracy ({name} {value})" for name, value in varied)]
             for metric in metrics:
                 groups.setdefault(metric, []).append(each)
             items += [
@@ -138,12 +141,6 @@ def _score(answers: Sequence[ExampleAnswers]) -> Score:
     chance = float(np.mean(known)) if len(known) == len(chances) else None
     value, stderr = _with_error(right)
     return Score(value=value, stderr=stderr, higher_is_better=True, chance=chance, items=len(right))
-
-
-def _metrics(each: ExampleAnswers, found: Sequence[ExampleAnswers]) -> list[str]:
-    """Metrics that an example counts for: `accuracy`, and `accuracy (pairs 8)` if numbers of pairs vary."""
-    varied = [name for name in each.question.level if len({other.question.level[name] for other in found}) > 1]
-    return ["accuracy", *(f"accuracy ({name} {each.question.level[name]})" for name in varied)]
 
 
 def _with_error(values: Floats) -> tuple[float, float | None]:

@@ -160,12 +160,12 @@ def target_nats(model: Decoder, hidden: Tensor, targets: Tensor) -> Floats:
     """hidden: (B, T, D), targets: (B, T) → −ln p of each target: (B, T)."""
     chunks = chunks_for(targets.numel(), model.spec.vocab_size)
     pairs = zip(hidden.flatten(0, 1).chunk(chunks), targets.flatten().chunk(chunks), strict=True)
-    nats = torch.cat([_cross_entropy(model.read_out(rows), goals) for rows, goals in pairs])
-    return nats.view(targets.shape).double().cpu().numpy()
-
-
-def _cross_entropy(logits: Tensor, goals: Tensor) -> Tensor:
-    return F.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), goals, reduction="none")
+    nats = []
+    for rows, goals in pairs:
+        logits = model.read_out(rows)
+        exact = logits if logits.dtype == torch.float64 else logits.float()
+        nats.append(F.cross_entropy(exact, goals, reduction="none"))
+    return torch.cat(nats).view(targets.shape).double().cpu().numpy()
 
 
 def buckets(length: int, context: int) -> list[tuple[int, int]]:
