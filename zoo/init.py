@@ -201,8 +201,10 @@ def initialise(
             if std := factor * _std(module, own, role, spec, n_layers):
                 drawn = torch.randn(parameter.shape, generator=generator(seed, prefix + name, spec.stream))
                 parameter.copy_(drawn * std)
-            else:
-                parameter.copy_(_constant(module, own, role, factor))
+            else:  # `factor` scales a gain together with the offset that its norm adds
+                offset = getattr(module, "gain_offset", 0.0) if role == "gain" else 0.0
+                initial = getattr(module, "initial", {}).get(own, 1.0 if role == "gain" else 0.0)
+                parameter.copy_(factor * (torch.as_tensor(initial) + offset) - offset)
 
 
 def _std(module: nn.Module, own: str, role: Role, spec: InitSpec, n_layers: int) -> float:
@@ -219,13 +221,6 @@ def _std(module: nn.Module, own: str, role: Role, spec: InitSpec, n_layers: int)
         depth = {"zero": 0.0, "plain": 1.0, "scaled": 1 / math.sqrt(2 * n_layers)}[spec.output]
         return plain * depth * float(getattr(module, "init_factor", 1.0))
     return plain if role in ("embedding", "input") else 0.0
-
-
-def _constant(module: nn.Module, own: str, role: Role, factor: float) -> Tensor:
-    """Initial value of a constant parameter. `factor` scales a gain together with the offset that its norm adds."""
-    offset = getattr(module, "gain_offset", 0.0) if role == "gain" else 0.0
-    initial = getattr(module, "initial", {}).get(own, 1.0 if role == "gain" else 0.0)
-    return factor * (torch.as_tensor(initial) + offset) - offset
 
 
 def generator(seed: int, name: str, stream: int = 0) -> torch.Generator:

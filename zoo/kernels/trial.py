@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -44,6 +46,29 @@ def trial_fault(
     if done.returncode < 0:
         return "crashes"
     return wrong if done.returncode == WRONG else None
+
+
+@cache
+def is_right(trial: Callable[[], str | None], kernel: str, instead: str) -> bool:
+    """Whether a trial, run once per process, finds no fault in a kernel of torch; else warns, and says what is used
+    instead."""
+    found = trial()
+    if found is not None:
+        warnings.warn(f"torch's {kernel} {found} on this GPU; {instead}", stacklevel=2)
+    return found is None
+
+
+def agree(
+    compute: Callable[[], Sequence[torch.Tensor]], expected: Sequence[torch.Tensor], device: str, tolerance: float
+) -> bool:
+    """Whether a kernel's results, computed with freed memory full of NaN, are close to those expected."""
+    poison_freed_memory(device)
+    try:
+        return close_to(compute(), expected, tolerance)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        return False
 
 
 def poison_freed_memory(device: str) -> None:

@@ -195,7 +195,7 @@ class AttentionLayer(MixerLayer):
         visible = Visible.to(step, k_places, self.spec.window, self.spec.sparsity, self._pattern)
         if visible.pattern is not None and visible.everything:
             # A single query of unpadded text under a pattern: gather the visible keys, so that the others are not read.
-            seen = visible.places_seen()
+            seen = visible.mask()[0].nonzero()[:, 0]
             k, v, k_places = k[:, :, seen], v[:, :, seen], k_places[seen]
             fading = None if fading is None else fading[..., seen]
             visible = Visible.to(step, k_places)

@@ -53,7 +53,6 @@ class MaxInTests:
     number: int
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class ValuesInTests:
     """Values with which tests combine the setting with all others; none for no such tests.
 
@@ -61,24 +60,15 @@ class ValuesInTests:
     so slow that tests include it only as often as needed to cover its pairs.
     """
 
-    values: tuple[Any, ...]
-    paired: bool
-    costly: bool
-
     def __init__(self, *values: Any, paired: bool = True, costly: bool = False) -> None:
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "paired", paired)
-        object.__setattr__(self, "costly", costly)
+        self.values, self.paired, self.costly = values, paired, costly
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class Supports:
     """Operations that work if a setting that is off by default is on (see `zoo.compatibility.support`)."""
 
-    operations: Operations
-
     def __init__(self, *operations: Operation) -> None:
-        object.__setattr__(self, "operations", frozenset(operations))
+        self.operations: Operations = frozenset(operations)
 
 
 @dataclass(frozen=True, eq=False)
