@@ -7,10 +7,9 @@ import warnings
 
 from zoo.costs import refuse_impossible
 from zoo.errors import SpecWarning
-from zoo.init import UNNORMED, initialise
+from zoo.init import UNNORMED, initialise, project
 from zoo.model import Decoder
 from zoo.spec import ModelSpec
-from zoo.sphere import project
 
 
 def build(spec: ModelSpec, seed: int = 0) -> Decoder:

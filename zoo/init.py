@@ -207,6 +207,16 @@ def initialise(
                 parameter.copy_(factor * (torch.as_tensor(initial) + offset) - offset)
 
 
+@torch.no_grad()
+def project(model: nn.Module) -> None:
+    """Normalise in place the columns of matrices (out, in) that write to the stream, and the rows of all other
+    matrices, tables and heads. Loshchilov et al. 2024 (nGPT), arXiv:2410.01131."""
+    for module in model.modules():
+        if isinstance(module, Linear | ExpertLinear | Embedding):
+            across = -2 if module.roles["weight"] == "output" else -1
+            module.weight.copy_(F.normalize(module.weight, dim=across))
+
+
 def _std(module: nn.Module, own: str, role: Role, spec: InitSpec, n_layers: int) -> float:
     """Initial standard deviation of a module's parameter; 0 for constants. fan_in is the last axis, of batched matrices
     too."""

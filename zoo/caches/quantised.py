@@ -47,14 +47,9 @@ class QuantisedCache(TokenCache):
         self.bits, self.group = bits, group
         self.features = [buffer.shape[-1] for buffer in plain.buffers]
         self.dtype = plain.buffers[0].dtype
-        like = [buffer[:, :, :0] for buffer in plain.buffers]
-        sizes = [(buffer.shape[:3], codes) for buffer, codes in zip(plain.buffers, self._thirds(like), strict=True)]
-        buffers = [code.new_zeros(*shape, code.shape[-1]) for shape, codes in sizes for code in codes]
+        parts = [(buffer, part) for buffer in plain.buffers for part in self._quantise(buffer[:, :, :0])]
+        buffers = [part.new_zeros(*buffer.shape[:3], part.shape[-1]) for buffer, part in parts]
         super().__init__(*buffers, rolling=plain.capacity is None)
-
-    def _thirds(self, new: Sequence[Tensor]) -> list[list[Tensor]]:
-        found = self.encode(new)
-        return [found[i : i + 3] for i in range(0, len(found), 3)]
 
     def encode(self, new: Sequence[Tensor]) -> list[Tensor]:
         return [part for x in new for part in self._quantise(x.detach())]
@@ -67,8 +62,11 @@ class QuantisedCache(TokenCache):
         low = low.to(self.dtype)
         feature = torch.arange(x.shape[-1], device=x.device) // self.group
         divisor = torch.where(step > 0, step, 1).to(kind)
-        codes = ((x - low.to(kind)[..., feature]) / divisor[..., feature]).round().clamp(0, levels)
-        return self._packed(codes.to(torch.uint8)), low, step
+        codes = ((x - low.to(kind)[..., feature]) / divisor[..., feature]).round().clamp(0, levels).to(torch.uint8)
+        if self.bits == 4:  # two codes in a byte
+            codes = torch.nn.functional.pad(codes, (0, codes.shape[-1] % 2))
+            codes = codes[..., ::2] | codes[..., 1::2] << 4
+        return codes, low, step
 
     def _grouped(self, x: Tensor) -> Tensor:
         """(…, features) → (…, groups, group), the last group padded with the last feature."""
@@ -77,26 +75,15 @@ class QuantisedCache(TokenCache):
         groups: Tensor = x[..., feature].unflatten(-1, (count, self.group))
         return groups
 
-    def _packed(self, codes: Tensor) -> Tensor:
-        """Codes with two of four bits in each byte; codes of eight bits are unchanged."""
-        if self.bits == 8:
-            return codes
-        if codes.shape[-1] % 2:
-            codes = torch.nn.functional.pad(codes, (0, 1))
-        return codes[..., ::2] | codes[..., 1::2] << 4
-
-    def _unpacked(self, codes: Tensor, features: int) -> Tensor:
-        if self.bits == 8:
-            return codes
-        return torch.stack((codes & 15, codes >> 4), dim=-1).flatten(-2)[..., :features]
-
     def decode(self, kept: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
         out = []
         for i, (features, x) in enumerate(zip(self.features, like, strict=True)):
             codes, low, step = kept[3 * i : 3 * i + 3]
             kind = torch.promote_types(x.dtype, torch.float32)
             feature = torch.arange(features, device=codes.device) // self.group
-            known = self._unpacked(codes, features).to(kind) * step.to(kind)[..., feature]
+            if self.bits == 4:
+                codes = torch.stack((codes & 15, codes >> 4), dim=-1).flatten(-2)[..., :features]
+            known = codes.to(kind) * step.to(kind)[..., feature]
             out.append((known + low.to(kind)[..., feature]).to(x.dtype))
         return out
 

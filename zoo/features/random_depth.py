@@ -13,7 +13,6 @@ from zoo.compatibility.traits import EVERY_OPERATION, NONE, Ground, Grounds, Ope
 from zoo.kernels.tracing import is_fake
 from zoo.settings.axis import Spec
 from zoo.settings.field_tags import Supports
-from zoo.site import PartCost
 
 NODES = 1001
 """Number of quadrature nodes for τ: the rule is exact to 1e-9 for k up to 64."""
@@ -55,13 +54,6 @@ class RandomDepth(Spec):
         if self.backward is None:
             return forward, forward
         return forward, _expected_least(self._centre(turns), self.spread, self.backward)
-
-    def training_change(self, turn: PartCost, turns: int) -> PartCost:
-        """One third of the training cost beyond `turns` turns forward and backward (twice a forward's cost). turn: cost
-        of one turn, adapter included."""
-        forward, backward = self.expected(turns)
-        change = turn.for_share((forward + 2 * backward) / 3 - turns)
-        return PartCost(0, change.flops, change.flops_square, change.flops_executed)
 
 
 @cache

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil
-
 import torch
 from torch import Tensor, nn
 
@@ -104,8 +102,3 @@ def _within(capacity: int, order: Tensor, load: Tensor) -> tuple[Tensor, Tensor]
     first = load.cumsum(0) - load
     rank = torch.arange(order.shape[0], device=order.device) - first.repeat_interleave(load)
     return order[rank < capacity], load.clamp(max=capacity)
-
-
-def expert_capacity(factor: float, tokens: int, top_k: int, experts: int) -> int:
-    """⌈factor · N·k/E⌉: a factor times the balanced load."""
-    return ceil(factor * tokens * top_k / experts)

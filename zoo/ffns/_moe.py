@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
+from math import ceil
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -15,7 +16,7 @@ from zoo.errors import SpecError
 from zoo.ffns import FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation, GatedActivation, PlainActivation
 from zoo.ffns._dense import DenseLayer, Width, dense_cost, features
-from zoo.ffns._experts import Experts, expert_capacity, load_of
+from zoo.ffns._experts import Experts, load_of
 from zoo.ffns._routing import Router, RouterMLP, Routing, balance_loss
 from zoo.ffns._zero_compute import Routed, ZeroComputeExperts
 from zoo.init import Linear
@@ -250,7 +251,7 @@ class MoELayer(FfnLayer):
         rows, chosen, weights = (t.flatten(0, -2) for t in (read, routing.chosen, routing.weights))
         spec, capacity = self.spec, None
         if self.training and spec.capacity_factor is not None:
-            capacity = expert_capacity(spec.capacity_factor, rows.shape[0], spec.top_k, spec.experts)
+            capacity = ceil(spec.capacity_factor * len(rows) * spec.top_k / spec.experts)
         out: Tensor = self.experts(rows, chosen, weights, capacity)
         if self.zero_compute is not None:
             out = out + self.zero_compute(rows, chosen, weights)

@@ -142,4 +142,5 @@ class CrossAttentionLayer(nn.Module):
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> EncoderCache:
         """Empty cache for `batch` rows of up to `capacity` encoder tokens."""
         _, kv_heads, head_dim = self.spec.sizes()
-        return EncoderCache.empty((batch, kv_heads, capacity, head_dim), self.k.weight, dtype)
+        shape = batch, kv_heads, capacity, head_dim
+        return EncoderCache(*(torch.zeros(shape, dtype=dtype, device=self.k.weight.device) for _ in range(2)))

@@ -87,17 +87,12 @@ class Attention(MultiHead):
             raise SpecError("exclusive", "with a window of 1 the output is always 0")
         if self.value_scale != 1 and self.reuse_kv:
             raise SpecError("value_scale", "cannot be combined with reuse_kv: the values are a lower layer's")
-        if self.keys_as_values:
-            self._check_one_matrix()
-        return super().resolve(d_model)
-
-    def _check_one_matrix(self) -> None:
-        """Raise SpecError for settings of the value matrix, which `keys_as_values` leaves out."""
-        for name in ("reuse_kv", "conv", "v_dim"):
+        for name in ("reuse_kv", "conv", "v_dim") if self.keys_as_values else ():
             if getattr(self, name):
                 raise SpecError("keys_as_values", f"cannot be combined with {name}: there is no value projection")
-        if "v" in self.bias:
+        if self.keys_as_values and "v" in self.bias:
             raise SpecError("bias", "with keys_as_values there is no value projection: use bias: [q, k, o]")
+        return super().resolve(d_model)
 
     @property
     def value_features(self) -> int:

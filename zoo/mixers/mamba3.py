@@ -177,8 +177,12 @@ class Mamba3Layer(StatefulLayer):
         before = [_shifted(part, name, states) for name, part in ((KEY, k), (VALUE, values), (OWN, steps.own))]
         taken = steps.decay.exp() * (before[2] + steps.carried)
         fed, fed_before = (self._fed(part) for part in (values, taken[..., None] * before[1]))
-        mixed = self._scanned(q, before[0], fed_before, steps.decay, cache)
-        mixed = mixed + self._own(q, k, fed, steps.own) + self.skip[:, None, None, None] * fed
+        # The scan sees R rows per token, of which the first has the decay.
+        decay = F.pad(steps.decay[..., None], (0, self.spec.rank - 1)).flatten(2)
+        rows, keys, values_in = (part.flatten(2, 3) for part in (q, before[0], fed_before))
+        scanned = scan(rows, keys, values_in, decay, self.spec.chunk, cache, self.spec.rank)
+        scanned = scanned.unflatten(2, (-1, self.spec.rank))
+        mixed = scanned + self._own(q, k, fed, steps.own) + self.skip[:, None, None, None] * fed
         return self._written(mixed.to(x.dtype), split(self.gate(x), self.spec.heads))
 
     def _read(self, project: Linear, x: Tensor) -> Tensor:
@@ -190,14 +194,6 @@ class Mamba3Layer(StatefulLayer):
         """Values as they enter the state: (B, H, T, P) → (B, H, T, R, P)."""
         values = values[..., None, :]
         return values if self.ranks is None else values * self.ranks.x[:, None].to(values.dtype)
-
-    def _scanned(self, q: Tensor, k: Tensor, v: Tensor, decay: Tensor, cache: LayerCache | None) -> Tensor:
-        """q, k: (B, H, T, R, N), v: (B, H, T, R, P), decay: (B, H, T) → (B, H, T, R, P). A token is R rows."""
-        rank = self.spec.rank
-        decay = F.pad(decay[..., None], (0, rank - 1)).flatten(2)
-        mixed = scan(q.flatten(2, 3), k.flatten(2, 3), v.flatten(2, 3), decay, self.spec.chunk, cache, rank)
-        out: Tensor = mixed.unflatten(2, (-1, rank))
-        return out
 
     def _own(self, q: Tensor, k: Tensor, v: Tensor, own: Tensor) -> Tensor:
         """λ Δ Σ_j (q^(i) · k^(j)) x^(j): (B, H, T, R, P), the read of a token's own keys and values."""
