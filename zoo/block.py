@@ -91,7 +91,12 @@ class Block(nn.Module):
         return out
 
     def _run(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> Tensor:
-        parts, features, cross = self._parts(cache), self.features, self.cross
+        features, cross = self.features, self.cross
+        parts: Mapping[str, LayerCache] = {}  # caches of the parts, by name
+        if self._only_mixer_caches:
+            parts = {} if cache is None else {"mixer": cache}
+        elif (kept := kept_by(self, cache, PartsCache)) is not None:
+            parts = kept.parts
 
         def run(name: Place, part: nn.Module, h: Tensor) -> Tensor:
             for feature in features:
@@ -119,13 +124,6 @@ class Block(nn.Module):
         if dropout.p and dropout.training:
             update = dropout(update)
         return depth(update) if depth.rate and depth.training else update
-
-    def _parts(self, cache: LayerCache | None) -> Mapping[str, LayerCache]:
-        """Caches of the parts, by name; only the mixer's if no other part keeps state."""
-        if self._only_mixer_caches:
-            return {} if cache is None else {"mixer": cache}
-        kept = kept_by(self, cache, PartsCache)
-        return {} if kept is None else kept.parts
 
     def _joined(self, place: Place, residual: ResidualLayer, x: Tensor, branch: Branch) -> Tensor:
         """The stream after a branch, and after the features that act there and read what the branch reads."""

@@ -87,8 +87,14 @@ class DepthRouter(nn.Module):
         kept = kept_by(self, cache, ChunkCache)
         if kept is None:
             out = run(read, step.inner(most, 0, places), None)
-        else:
-            out = _row_by_row(run, read, places, there.sum(dim=1).tolist(), step, kept)
+        else:  # each row by itself: its chosen tokens continue those in its cache
+            out = read.clone()
+            for row, count in enumerate(there.sum(dim=1).tolist()):
+                if count:
+                    rows = slice(row, row + 1)
+                    own = step.inner(count, kept.lengths[row], places[rows, :count])
+                    out[rows, :count] = run(read[rows, :count], own, kept.rows[row][0])
+                    kept.lengths[row] += count
         share = weights.gather(1, which).masked_fill(~there, 0.0)[..., None]
         return x.scatter_add(1, index, (share * (out - read)).to(x.dtype))
 
@@ -104,17 +110,3 @@ def arranged(chosen: Tensor, most: int) -> tuple[Tensor, Tensor]:
     fewer chosen tokens are filled up with others at the end."""
     which = chosen.logical_not().to(torch.int8).argsort(dim=1, stable=True)[:, :most]
     return which, torch.arange(most, device=chosen.device) < chosen.sum(dim=1, keepdim=True)
-
-
-def _row_by_row(
-    run: Run, read: Tensor, places: Tensor, counts: list[int], step: ForwardPass, cache: ChunkCache
-) -> Tensor:
-    """Run each row by itself on its chosen tokens, which continue those in its cache."""
-    out = read.clone()
-    for row, count in enumerate(counts):
-        if count:
-            rows = slice(row, row + 1)
-            own = step.inner(count, cache.lengths[row], places[rows, :count])
-            out[rows, :count] = run(read[rows, :count], own, cache.rows[row][0])
-            cache.lengths[row] += count
-    return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from zoo.block_spec import BlockSpec
 from zoo.compatibility.traits import Claim, Ground, check_claims
@@ -20,7 +20,13 @@ def check_layers(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str
     for name, feature in model.features.items():
         with under(name):
             feature.check(model)
-    check_claims(_claims(model, blocks, paths))
+    claims = [claim for name, feature in model.features.items() for claim in feature.claims(name, model)]
+    if model.visible != "causal":
+        claims.append(Claim("visible", breaks=frozenset({Ground.CAUSAL})))
+    for where, block in blocks.items():
+        layers = [layer for layer, path in enumerate(paths) if path == where]
+        claims += block.claims(where, model.d_model, layers)
+    check_claims(claims)
     if "encoder" in model.features and model.token_types is not None:
         raise SpecError("token_types", "not supported with an encoder")
     for where, block in blocks.items():
@@ -28,16 +34,6 @@ def check_layers(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str
             raise SpecError(f"{where}.cross", "needs an encoder to attend to: set encoder")
         with under(where):
             block.check_mask(model.visible)
-
-
-def _claims(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str, ...]) -> Iterator[Claim]:
-    for name, feature in model.features.items():
-        yield from feature.claims(name, model)
-    if model.visible != "causal":
-        yield Claim("visible", breaks=frozenset({Ground.CAUSAL}))
-    for where, block in blocks.items():
-        layers = [layer for layer, path in enumerate(paths) if path == where]
-        yield from block.claims(where, model.d_model, layers)
 
 
 def _check_residuals(blocks: Mapping[str, BlockSpec]) -> None:

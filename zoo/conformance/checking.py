@@ -84,17 +84,13 @@ def _add(finding: CheckResult, check: Check, subject: CheckSubject, model: str) 
     try:
         finding.models += check(subject) != NOT_APPLICABLE
     except Exception as error:  # the variant may be third-party code, and raise anything
+        reason = " ".join(str(error).split())
+        if not isinstance(error, AssertionError):
+            reason = f"{type(error).__name__}: {reason}{place_in_plugin(error)}"
         finding.models += 1
-        finding.failures.append((model, _reason(error)))
+        finding.failures.append((model, reason))
         return False
     return True
-
-
-def _reason(error: Exception) -> str:
-    found = " ".join(str(error).split())
-    if isinstance(error, AssertionError):
-        return found
-    return f"{type(error).__name__}: {found}{place_in_plugin(error)}"
 
 
 def _runs(subject: CheckSubject) -> bool:

@@ -63,14 +63,11 @@ def convert(
         if own[name].shape == value.shape:
             own[name] = value
         elif pooling != "random":
-            own[name] = _pooled(value, own[name], heads[name.rsplit(".", 2)[0]], pooling)
+            kv_heads = heads[name.rsplit(".", 2)[0]]
+            groups: Tensor = value.unflatten(0, (kv_heads, len(value) // len(own[name]), -1))  # (K′, K/K′, d, …)
+            own[name] = (groups.mean(1) if pooling == "mean" else groups[:, 0]).flatten(0, 1)
     model.load_state_dict(own)
     return model
-
-
-def _pooled(theirs: Tensor, own: Tensor, kv_heads: int, pooling: Pooling) -> Tensor:
-    groups: Tensor = theirs.unflatten(0, (kv_heads, len(theirs) // len(own), -1))  # (K′, K/K′, d, …)
-    return (groups.mean(1) if pooling == "mean" else groups[:, 0]).flatten(0, 1)
 
 
 def _counterparts(source: Decoder, target: Decoder, growth: Growth | None) -> dict[str, Tensor]:

@@ -46,7 +46,11 @@ class Experts(nn.Module):
         order = places.argsort(stable=True)  # (N·k,) assignments, by expert
         load = load_of(places, self.up.experts + self.beside)
         if capacity is not None:
-            order, load = _within(capacity, order, load)
+            first = load.cumsum(0) - load
+            rank = torch.arange(order.shape[0], device=order.device) - first.repeat_interleave(
+                load
+            )  # within its expert
+            order, load = order[rank < capacity], load.clamp(max=capacity)
         if self.beside:
             load = load[: self.up.experts]
             order = order[: sum(sizes_on_host(load, round(self.share * len(places))))]
@@ -95,10 +99,3 @@ def load_of(chosen: Tensor, experts: int) -> Tensor:
     """Number of tokens sent to each expert: (E,). Not bincount, which synchronises to read the largest index."""
     chosen = chosen.flatten()
     return chosen.new_zeros(experts).scatter_add(0, chosen, torch.ones_like(chosen))
-
-
-def _within(capacity: int, order: Tensor, load: Tensor) -> tuple[Tensor, Tensor]:
-    """Assignments of `order`, sorted by expert, that fit the capacity, and the load that remains."""
-    first = load.cumsum(0) - load
-    rank = torch.arange(order.shape[0], device=order.device) - first.repeat_interleave(load)
-    return order[rank < capacity], load.clamp(max=capacity)

@@ -169,14 +169,9 @@ def unit_inverse(lower: Tensor) -> Tensor:
     inverse = torch.ones_like(lower[..., :1, None])  # (…, C/b, b, b)
     while block < size:
         first, second = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
-        below = _diagonal(lower, 2 * block)[..., block:, :block]
+        grid = lower.unflatten(-1, (-1, 2 * block)).unflatten(-3, (-1, 2 * block))
+        diagonal = grid.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)  # (…, C/2b, 2b, 2b), the blocks on the diagonal
+        below = diagonal[..., block:, :block]
         inverse = assembled(inverse, -(second @ below @ first) if block > 1 else -below)
         block *= 2
     return inverse[..., 0, :, :]
-
-
-def _diagonal(x: Tensor, block: int) -> Tensor:
-    """(…, C, C) → (…, C/b, b, b), the blocks on the diagonal."""
-    grid = x.unflatten(-1, (-1, block)).unflatten(-3, (-1, block))
-    blocks: Tensor = grid.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
-    return blocks

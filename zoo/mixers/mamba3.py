@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import torch
@@ -199,7 +200,8 @@ class Mamba3Layer(StatefulLayer):
         """λ Δ Σ_j (q^(i) · k^(j)) x^(j): (B, H, T, R, P), the read of a token's own keys and values."""
         if self.ranks is None:
             return (own[..., None] * (q * k).sum(dim=-1))[..., None] * v
-        return own[..., None, None] * in_float32(_through_keys, q, k, v)
+        through_keys = partial(at_default_precision, lambda q, k, v: q @ k.transpose(-1, -2) @ v)  # (q kᵀ) v
+        return own[..., None, None] * in_float32(through_keys, q, k, v)
 
     def _written(self, mixed: Tensor, gate: Tensor) -> Tensor:
         """Gate, sum over ranks and project: mixed: (B, H, T, R, P), gate: (B, H, T, P) → (B, T, D)."""
@@ -245,11 +247,6 @@ class Ranks(nn.Module):
         super().__init__()
         self.x, self.gate, self.out = (nn.Parameter(torch.ones(spec.heads, spec.rank, spec.features)) for _ in range(3))
         self.initial = {"x": 1 / spec.rank, "gate": 1.0, "out": 1 / spec.rank}
-
-
-def _through_keys(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """(q kᵀ) v. q, k: (…, R, N), v: (…, R, P) → (…, R, P)."""
-    return at_default_precision(lambda q, k, v: q @ k.transpose(-1, -2) @ v, q, k, v)
 
 
 def _shifted(x: Tensor, name: str, states: StateCache | None) -> Tensor:
