@@ -56,7 +56,10 @@ class QuantisedCache(TokenCache):
 
     def _quantise(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         kind, levels = torch.promote_types(x.dtype, torch.float32), 2**self.bits - 1
-        groups = self._grouped(x.to(kind))
+        # In groups, the last one padded with the last feature: (…, groups, group)
+        count = ceil(x.shape[-1] / self.group)
+        padded = torch.arange(count * self.group, device=x.device).clamp(max=x.shape[-1] - 1)
+        groups = x.to(kind)[..., padded].unflatten(-1, (count, self.group))
         low = groups.amin(dim=-1)
         step = ((groups.amax(dim=-1) - low) / levels).to(self.dtype)
         low = low.to(self.dtype)
@@ -67,13 +70,6 @@ class QuantisedCache(TokenCache):
             codes = torch.nn.functional.pad(codes, (0, codes.shape[-1] % 2))
             codes = codes[..., ::2] | codes[..., 1::2] << 4
         return codes, low, step
-
-    def _grouped(self, x: Tensor) -> Tensor:
-        """(…, features) → (…, groups, group), the last group padded with the last feature."""
-        count = ceil(x.shape[-1] / self.group)
-        feature = torch.arange(count * self.group, device=x.device).clamp(max=x.shape[-1] - 1)
-        groups: Tensor = x[..., feature].unflatten(-1, (count, self.group))
-        return groups
 
     def decode(self, kept: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
         out = []

@@ -20,7 +20,6 @@ from zoo.errors import UnsupportedError
 from zoo.kernels.compile_constants import hold_constants
 from zoo.kernels.compiling import distinct_code
 from zoo.model import Decoder
-from zoo.site import Given
 
 SLOTS = 128
 """Caches have a multiple of this many slots, so that prompts of different lengths share a compiled program."""
@@ -77,12 +76,6 @@ def roomy_cache(model: Decoder, batch: int, tokens: int) -> Cache:
         for buffer in cast(TokenCache, layer).buffers:
             torch._dynamo.mark_static_address(buffer)  # a CUDA graph may write to it
     return cache
-
-
-def check_given(given: Given) -> None:
-    """Raise UnsupportedError for prompts with inputs other than tokens and padding."""
-    for name in given:
-        raise UnsupportedError(name, "a compiled step takes only tokens and left_pad: decode without compile")
 
 
 def _check(cache: Cache) -> None:

@@ -10,7 +10,6 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from zoo.compatibility.traits import EVERY_OPERATION, NONE, Ground, Grounds, Operation, Operations
-from zoo.kernels.tracing import is_fake
 from zoo.settings.axis import Spec
 from zoo.settings.field_tags import Supports
 
@@ -71,8 +70,3 @@ def _expected_least(centre: float, spread: float, most: int) -> float:
         total += weight * least
         weights += weight
     return total / weights
-
-
-def drawn(depth: RandomDepth, turns: int, like: torch.Tensor) -> int:
-    """r for a pass over `like`. For fake tensors, as when memory is predicted, the rounded expected number."""
-    return round(depth.expected(turns)[0]) if is_fake(like) else depth.draw(turns)

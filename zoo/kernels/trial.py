@@ -61,10 +61,12 @@ def is_right(trial: Callable[[], str | None], kernel: str, instead: str) -> bool
 def agree(
     compute: Callable[[], Sequence[torch.Tensor]], expected: Sequence[torch.Tensor], device: str, tolerance: float
 ) -> bool:
-    """Whether a kernel's results, computed with freed memory full of NaN, are close to those expected."""
+    """Whether a kernel's results, computed with freed memory full of NaN, differ from those expected by at most
+    `tolerance` of the largest entry of each."""
     poison_freed_memory(device)
     try:
-        return close_to(compute(), expected, tolerance)
+        errors = [(one - other).abs().max() / other.abs().max() for one, other in zip(compute(), expected, strict=True)]
+        return all(bool(error <= tolerance) for error in errors)  # false for NaN
     except torch.OutOfMemoryError:
         raise
     except RuntimeError:
@@ -77,9 +79,3 @@ def poison_freed_memory(device: str) -> None:
         torch.full((size,), float("nan"), device=device) for size in (2**10, 2**13, 2**16, 2**20) for _ in range(16)
     ]
     del blocks
-
-
-def close_to(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], tolerance: float) -> bool:
-    """Whether tensors differ by at most `tolerance` of the largest entry of each; false for NaN."""
-    errors = [(one - other).abs().max() / other.abs().max() for one, other in zip(found, expected, strict=True)]
-    return all(bool(error <= tolerance) for error in errors)

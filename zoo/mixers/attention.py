@@ -30,7 +30,6 @@ from zoo.mixers._heads import (
     borrowed,
     decay_bias,
     lend,
-    with_others,
 )
 from zoo.mixers._linear import split, split_by
 from zoo.mixers._multi_head import MultiHead
@@ -224,7 +223,12 @@ class AttentionLayer(MixerLayer):
         v = split(v, self.kv_heads)
         if not _is_nothing(self.v_norm):
             v = self.v_norm(v)
-        v = with_others(v if self.value_scale == 1 else v * self.value_scale, self.values, step)
+        if self.value_scale != 1:
+            v = v * self.value_scale
+        if self.values is not None:
+            v = self.values(v, step)  # mixed with the first layer's
+        if step.revalue is not None:
+            v = step.revalue(v)
         kept = [k, v] if self.forget is None else [k, v, self.forget(x, step)]
         if tokens is not None:
             kept, k_places = tokens.extend(kept, step.index)
