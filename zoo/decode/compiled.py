@@ -40,8 +40,13 @@ def compiled_step(model: Decoder, backend: str | Callable[..., Any] = "inductor"
     Raises:
         UnsupportedError: at each call, for caches that hold more than plain keys and values.
     """
-    program = _program(model, backend)
     graphs = model.device.type == "cuda"
+    if backend not in _programs.get(model, {}):
+        hold_constants()
+        own, mode = distinct_code(cast(FunctionType, Decoder.logits_at)), "reduce-overhead" if graphs else None
+        made = torch.compile(own, dynamic=False, fullgraph=True, mode=mode, backend=backend)
+        _programs.setdefault(model, {})[backend] = made
+    program = _programs[model][backend]
 
     def step(token: Tensor, cache: Cache) -> Tensor:
         _check(cache)
@@ -56,16 +61,6 @@ def compiled_step(model: Decoder, backend: str | Callable[..., Any] = "inductor"
         return logits
 
     return step
-
-
-def _program(model: Decoder, backend: str | Callable[..., Any]) -> Callable[..., Tensor]:
-    if backend not in _programs.get(model, {}):
-        mode = "reduce-overhead" if model.device.type == "cuda" else None
-        hold_constants()
-        own = distinct_code(cast(FunctionType, Decoder.logits_at))
-        made = torch.compile(own, dynamic=False, fullgraph=True, mode=mode, backend=backend)
-        _programs.setdefault(model, {})[backend] = made
-    return _programs[model][backend]
 
 
 def roomy_cache(model: Decoder, batch: int, tokens: int) -> Cache:

@@ -121,7 +121,10 @@ class FLASHLayer(GatedUnitLayer):
         readings = [reading[:, 0] for reading in self.queries_and_keys(x, step)]
         tokens = Tokens(*(each.to(kind) for each in (*readings, on_text(F.silu(self.v(x)), step))))
         states = kept_by(self, cache, StateCache)
-        known = None if states is None else _read(states, kind)
+        known: State | None = None
+        if states is not None:
+            kept = {name: states.read(name, kind) for name in (KEYS, VALUES, BEFORE, ALL)}
+            known = {name: value for name, value in kept.items() if value is not None} or None
         with torch.autocast(x.device.type, enabled=False):
             if known is not None and x.shape[1] == 1:
                 read, after = self._one(tokens, step, known)
@@ -176,10 +179,3 @@ def _sums(k: Tensor, v: Tensor, layout: Layout, known: State | None, keep: bool)
     sums = list(itertools.accumulate(added, initial=known[ALL]))
     # ALL includes the tokens of a partly filled chunk, which are attended to; that chunk must start from BEFORE.
     return [torch.where(layout.begins, known[ALL], known[BEFORE]), *sums[1:]]
-
-
-def _read(states: StateCache, kind: torch.dtype) -> State | None:
-    """Cached state; None before the first pass."""
-    read = {name: states.read(name, kind) for name in (KEYS, VALUES, BEFORE, ALL)}
-    known = {name: value for name, value in read.items() if value is not None}
-    return known or None

@@ -95,19 +95,12 @@ T = TypeVar("T")
 @cache
 def facts_of(owner: type[BaseModel], name: str) -> frozenset[Any]:
     """Metadata of a setting, declared by its class or by a base class."""
+    found: list[Any] = []
     fields = (getattr(cls, "model_fields", {}).get(name) for cls in owner.__mro__)
-    return frozenset(said for field in fields if field is not None for said in _said(field))
-
-
-def _said(field: Any) -> list[Any]:
-    """Metadata at a field, also inside `Annotated[int, …] | None`."""
-    members = getattr(field.annotation, "__args__", ())
-    inside = [said for member in members for said in getattr(member, "__metadata__", ())]
-    return [
-        said
-        for said in (*field.metadata, *inside)
-        if isinstance(said, Fact | MaxInTests | ValuesInTests | Supports | As)
-    ]
+    for field in (field for field in fields if field is not None):
+        members = getattr(field.annotation, "__args__", ())  # also inside `Annotated[int, …] | None`
+        found += [*field.metadata, *(said for member in members for said in getattr(member, "__metadata__", ()))]
+    return frozenset(said for said in found if isinstance(said, Fact | MaxInTests | ValuesInTests | Supports | As))
 
 
 @cache
