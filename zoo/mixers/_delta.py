@@ -89,7 +89,7 @@ def delta_scan(  # noqa: PLR0913, PLR0917 (the tensors of its formula, and how t
     decay = decay if decay.dim() == 4 else decay[..., None]
     of_heads = (by_group(x, q) for x in (v, decay, strength[..., None]))
     parts = (q[:, :, None], k[:, :, None], *of_heads)
-    return stepwise(_one, _chunked, parts, chunk, cache, rank, name).flatten(1, 2)
+    return stepwise(_one, _chunked, parts, ScanChunks.of(v.shape[2], chunk), cache, rank, name).flatten(1, 2)
 
 
 def product_scan(

@@ -17,7 +17,7 @@ from zoo.mixers import MixerLayer
 from zoo.mixers._decay import decayed_scores
 from zoo.mixers._heads import NormPerHead
 from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, sizes_in, split
-from zoo.mixers._scan import STATE, ScanCost, carry, decayed_read, decayed_write, stepwise
+from zoo.mixers._scan import STATE, ScanChunks, ScanCost, carry, decayed_read, decayed_write, stepwise
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
 from zoo.settings.axis import Choice, Examples, number
@@ -31,7 +31,7 @@ def scan_before(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, chunk: int, cach
     q, k, decay g ≤ 0: (B, H, T, n), v: (B, H, T, p) → (B, H, T, p). `chunk` is a power of two. Costs as much as `scan`
     with `channels` (`ScanCost`).
     """
-    return stepwise(_one, _chunked, (q, k, decay, v), chunk, cache)
+    return stepwise(_one, _chunked, (q, k, decay, v), ScanChunks.of(v.shape[2], chunk), cache)
 
 
 def _one(q: Tensor, k: Tensor, decay: Tensor, v: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:

@@ -74,7 +74,7 @@ def momentum_scan(
     """
     # The column of ones becomes zero in the last chunk's padding, where momentum must not move the memory.
     gates = torch.stack((keep, momentum, rate, torch.ones_like(rate)), dim=-1)
-    return stepwise(_one, _chunked, (q, k, gates, v), chunk, cache)
+    return stepwise(_one, _chunked, (q, k, gates, v), ScanChunks.of(v.shape[2], chunk), cache)
 
 
 def _one(q: Tensor, k: Tensor, gates: Tensor, v: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
