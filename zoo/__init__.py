@@ -30,30 +30,22 @@ if TYPE_CHECKING:
     from zoo.spec import ModelSpec, parse
 
 # Lazy, so that `import zoo` alone does not load torch.
-_HOME = {
-    "attention_backend": "zoo.attend",
-    "open": "zoo.checkpoint:open_model",
-    "save": "zoo.checkpoint",
-    "convert": "zoo.conversion",
-    "Cost": "zoo.costs",
-    "cost": "zoo.costs",
-    "ConversionWarning": "zoo.errors",
-    "SpecError": "zoo.errors",
-    "SpecWarning": "zoo.errors",
-    "UnsupportedError": "zoo.errors",
-    "from_hf": "zoo.hf",
-    "to_hf": "zoo.hf",
-    "generate": "zoo.decode",
-    "after_update": "zoo.adapting",
-    "roles": "zoo.init",
-    "Decoder": "zoo.model",
-    "build": "zoo.construction",
-    "load": "zoo.presets",
-    "BlockSpec": "zoo.block_spec",
-    "ModelSpec": "zoo.spec",
-    "parse": "zoo.spec",
-    "listening": "zoo.probes",
-    "taps": "zoo.probes",
+_HOMES = {
+    "zoo.adapting": ("after_update",),
+    "zoo.attend": ("attention_backend",),
+    "zoo.block_spec": ("BlockSpec",),
+    "zoo.checkpoint": ("open", "save"),
+    "zoo.construction": ("build",),
+    "zoo.conversion": ("convert",),
+    "zoo.costs": ("Cost", "cost"),
+    "zoo.decode": ("generate",),
+    "zoo.errors": ("ConversionWarning", "SpecError", "SpecWarning", "UnsupportedError"),
+    "zoo.hf": ("from_hf", "to_hf"),
+    "zoo.init": ("roles",),
+    "zoo.model": ("Decoder",),
+    "zoo.presets": ("load",),
+    "zoo.probes": ("listening", "taps"),
+    "zoo.spec": ("ModelSpec", "parse"),
 }
 
 __all__ = [
@@ -87,9 +79,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "decode":
         return importlib.import_module("zoo.decode")
-    if name not in _HOME:
+    home = next((module for module, names in _HOMES.items() if name in names), None)
+    if home is None:
         raise AttributeError(f"module 'zoo' has no attribute '{name}'")
-    module, _, attribute = _HOME[name].partition(":")
-    value = getattr(importlib.import_module(module), attribute or name)
+    value = getattr(importlib.import_module(home), "open_model" if name == "open" else name)
     globals()[name] = value
     return value

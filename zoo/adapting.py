@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from zoo.sphere import project
+from zoo.init import project
 
 if TYPE_CHECKING:
     from zoo.model import Decoder

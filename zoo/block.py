@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,7 @@ from zoo.caching.chunks import ChunkCache
 from zoo.caching.parts import PartsCache, begin_pass
 from zoo.caching.states import StateCache
 from zoo.init import ExpertLinear, Linear
-from zoo.residuals import Branch, Residual, ResidualLayer
+from zoo.residuals import Branch, ResidualLayer
 from zoo.site import ForwardPass, LayerSite
 
 CROSS = "cross"
@@ -52,7 +51,16 @@ class Block(nn.Module):
         self.router = DepthRouter(spec.depth_routing, site.d_model) if spec.depth_routing else None
         keep = any(type(part).new_cache is not BlockFeatureLayer.new_cache for part in self.features)
         self._only_mixer_caches = not (keep or self.cross is not None or self.reaches_back)
-        self._set_initial_scales(spec.norm_placement, site)
+        # The residual's initial scales: DeepNorm's β for the projections of the FFN, of values and of outputs; the
+        # factor of hyper-connections for output projections only.
+        gain, feeding = spec.norm_placement.init_gain(site), set(self.ffn.modules())
+        for module in self.modules():
+            if isinstance(module, Linear | ExpertLinear):
+                writes = module.roles["weight"] == "output"
+                if writes:
+                    module.init_factor = spec.norm_placement.init_output_factor
+                if writes or module.values or module in feeding:
+                    module.init_gain = gain
 
     def _built(self, spec: BlockSpec, site: LayerSite) -> list[BlockFeatureLayer]:
         norm = partial(spec.norm.build, site.d_model)
@@ -77,25 +85,18 @@ class Block(nn.Module):
             return self.ffn_residual
         return self.mixer_residual if self.cross is None else self.cross_residual
 
-    def _set_initial_scales(self, placement: Residual, site: LayerSite) -> None:
-        """Pass the residual's initial scales to the projections: DeepNorm's β to those of the FFN, of values and of
-        outputs; the factor of hyper-connections to output projections only."""
-        gain, feeding = placement.init_gain(site), set(self.ffn.modules())
-        for module in self.modules():
-            if isinstance(module, Linear | ExpertLinear):
-                writes = module.roles["weight"] == "output"
-                if writes:
-                    module.init_factor = placement.init_output_factor
-                if writes or module.values or module in feeding:
-                    module.init_gain = gain
-
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         out = self._run(x, step, cache) if self.router is None else self.router(x, step, cache, self._run)
         step.tap("stream", lambda: out)
         return out
 
     def _run(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> Tensor:
-        parts, features = self._parts(cache), self.features
+        features, cross = self.features, self.cross
+        parts: Mapping[str, LayerCache] = {}  # caches of the parts, by name
+        if self._only_mixer_caches:
+            parts = {} if cache is None else {"mixer": cache}
+        elif (kept := kept_by(self, cache, PartsCache)) is not None:
+            parts = kept.parts
 
         def run(name: Place, part: nn.Module, h: Tensor) -> Tensor:
             for feature in features:
@@ -104,16 +105,17 @@ class Block(nn.Module):
             begin_pass(own)
             return self._dropped(part(h, step, own))
 
-        def look(h: Tensor) -> Tensor:
-            return self._dropped(cast(nn.Module, self.cross)(h, step, parts.get(CROSS)))
-
-        def mix(h: Tensor) -> Tensor:
-            return run("mixer", self.mixer, h)
-
-        def feed(h: Tensor) -> Tensor:
-            return run("ffn", self.ffn, h)
-
-        return self._join(x, mix, look, feed)
+        mix, feed = partial(run, "mixer", self.mixer), partial(run, "ffn", self.ffn)
+        if self.topology == "parallel":
+            return self.mixer_residual(x, lambda h: mix(h) + feed(h))  # type: ignore[no-any-return]
+        if self.topology == "parallel_two_norms":
+            update = self.mixer_residual.update(x, mix) + self.ffn_residual.update(x, feed)
+            return self.mixer_residual.join(x, update)
+        if self.mixes:
+            x = self._joined("mixer", self.mixer_residual, x, mix)
+        if cross is not None:
+            x = self.cross_residual(x, lambda h: self._dropped(cross(h, step, parts.get(CROSS))))
+        return self._joined("ffn", self.ffn_residual, x, feed) if self.feeds else x
 
     def _dropped(self, update: Tensor) -> Tensor:
         """A branch's update with dropout and stochastic depth. Calling a module that does nothing takes a microsecond,
@@ -122,25 +124,6 @@ class Block(nn.Module):
         if dropout.p and dropout.training:
             update = dropout(update)
         return depth(update) if depth.rate and depth.training else update
-
-    def _parts(self, cache: LayerCache | None) -> Mapping[str, LayerCache]:
-        """Caches of the parts, by name; only the mixer's if no other part keeps state."""
-        if self._only_mixer_caches:
-            return {} if cache is None else {"mixer": cache}
-        kept = kept_by(self, cache, PartsCache)
-        return {} if kept is None else kept.parts
-
-    def _join(self, x: Tensor, mix: Branch, look: Branch, feed: Branch) -> Tensor:
-        if self.topology == "parallel":
-            return self.mixer_residual(x, lambda h: mix(h) + feed(h))  # type: ignore[no-any-return]
-        if self.topology == "parallel_two_norms":
-            update = self.mixer_residual.update(x, mix) + self.ffn_residual.update(x, feed)
-            return self.mixer_residual.join(x, update)
-        if self.mixes:
-            x = self._joined("mixer", self.mixer_residual, x, mix)
-        if self.cross is not None:
-            x = self.cross_residual(x, look)
-        return self._joined("ffn", self.ffn_residual, x, feed) if self.feeds else x
 
     def _joined(self, place: Place, residual: ResidualLayer, x: Tensor, branch: Branch) -> Tensor:
         """The stream after a branch, and after the features that act there and read what the branch reads."""

@@ -82,11 +82,6 @@ class BlockSpec(Spec):
         return {name: value for name, value in values.items() if isinstance(value, BlockFeature)}
 
     @property
-    def subset(self) -> DepthRouting | None:
-        """Choice of the tokens that the block runs on; None for all."""
-        return self.depth_routing
-
-    @property
     def norms(self) -> int:
         """Number of norms in the block's residual branches."""
         return self.norm_placement.norms * self.branches
@@ -210,7 +205,11 @@ class BlockSpec(Spec):
                 parts["cross"] = self.cross.resolve(d_model, parts["mixer"])
             if self.topology != "serial":
                 raise SpecError("topology", f"must be serial for cross-attention to an encoder, not {self.topology}")
-        self._check_absent()
+        if self.mixer.absent and self.ffn.absent:
+            raise SpecError("ffn", "a block needs a mixer or an FFN")
+        for name, part in (("mixer", self.mixer), ("ffn", self.ffn)):
+            if part.absent and self.topology != "serial":
+                raise SpecError("topology", f"{self.topology} needs a mixer and an FFN; the block has no {name}")
         for name, feature in self.features.items():
             with under(name):
                 feature.check(self)
@@ -224,11 +223,3 @@ class BlockSpec(Spec):
             reason = f"{self.topology} needs an additive residual; {placement} {does} the stream"
             raise SpecError("topology", reason)
         return self.model_copy(update=parts)
-
-    def _check_absent(self) -> None:
-        """Raise SpecError if the block has neither mixer nor FFN, or if its topology needs the one that is missing."""
-        if self.mixer.absent and self.ffn.absent:
-            raise SpecError("ffn", "a block needs a mixer or an FFN")
-        for name, part in (("mixer", self.mixer), ("ffn", self.ffn)):
-            if part.absent and self.topology != "serial":
-                raise SpecError("topology", f"{self.topology} needs a mixer and an FFN; the block has no {name}")

@@ -122,6 +122,3 @@ __all__ = [
     "split",
     "unit",
 ]
-
-Tried, Site, Step, ErasingCost, erasing_scan = ValuesInTests, LayerSite, ForwardPass, DPLRCost, dplr_scan
-"""Former names, kept for existing plug-ins."""

@@ -44,11 +44,8 @@ def aligned_product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
     """
     size = weight.shape[0]
     missing = padded_size(size) - size
-    if missing == 0 or not (torch.is_grad_enabled() and _is_narrow_on_gpu(hidden)):
+    narrow = device_type(hidden) == "cuda" and computed_in(hidden) in (torch.bfloat16, torch.float16)
+    if missing == 0 or not (torch.is_grad_enabled() and narrow):
         return F.linear(hidden, weight, bias)
     longer = None if bias is None else F.pad(bias, (0, missing))
     return F.linear(hidden, F.pad(weight, (0, 0, 0, missing)), longer)[..., :size]
-
-
-def _is_narrow_on_gpu(x: Tensor) -> bool:
-    return device_type(x) == "cuda" and computed_in(x) in (torch.bfloat16, torch.float16)

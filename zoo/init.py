@@ -201,8 +201,20 @@ def initialise(
             if std := factor * _std(module, own, role, spec, n_layers):
                 drawn = torch.randn(parameter.shape, generator=generator(seed, prefix + name, spec.stream))
                 parameter.copy_(drawn * std)
-            else:
-                parameter.copy_(_constant(module, own, role, factor))
+            else:  # `factor` scales a gain together with the offset that its norm adds
+                offset = getattr(module, "gain_offset", 0.0) if role == "gain" else 0.0
+                initial = getattr(module, "initial", {}).get(own, 1.0 if role == "gain" else 0.0)
+                parameter.copy_(factor * (torch.as_tensor(initial) + offset) - offset)
+
+
+@torch.no_grad()
+def project(model: nn.Module) -> None:
+    """Normalise in place the columns of matrices (out, in) that write to the stream, and the rows of all other
+    matrices, tables and heads. Loshchilov et al. 2024 (nGPT), arXiv:2410.01131."""
+    for module in model.modules():
+        if isinstance(module, Linear | ExpertLinear | Embedding):
+            across = -2 if module.roles["weight"] == "output" else -1
+            module.weight.copy_(F.normalize(module.weight, dim=across))
 
 
 def _std(module: nn.Module, own: str, role: Role, spec: InitSpec, n_layers: int) -> float:
@@ -219,13 +231,6 @@ def _std(module: nn.Module, own: str, role: Role, spec: InitSpec, n_layers: int)
         depth = {"zero": 0.0, "plain": 1.0, "scaled": 1 / math.sqrt(2 * n_layers)}[spec.output]
         return plain * depth * float(getattr(module, "init_factor", 1.0))
     return plain if role in ("embedding", "input") else 0.0
-
-
-def _constant(module: nn.Module, own: str, role: Role, factor: float) -> Tensor:
-    """Initial value of a constant parameter. `factor` scales a gain together with the offset that its norm adds."""
-    offset = getattr(module, "gain_offset", 0.0) if role == "gain" else 0.0
-    initial = getattr(module, "initial", {}).get(own, 1.0 if role == "gain" else 0.0)
-    return factor * (torch.as_tensor(initial) + offset) - offset
 
 
 def generator(seed: int, name: str, stream: int = 0) -> torch.Generator:

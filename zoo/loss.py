@@ -37,9 +37,6 @@ class SoftTargets:
     top_k: int | None = None
     """Number of the teacher's likeliest tokens to keep, renormalised to sum to one; null for all."""
 
-    def flat(self) -> SoftTargets:
-        return replace(self, rows=self.rows.flatten(0, -2))
-
     def at(self, piece: slice) -> SoftTargets:
         """The same for some of its rows."""
         return replace(self, rows=self.rows[piece])
@@ -123,7 +120,8 @@ def next_token_loss(
     arXiv:2204.02311 §5. count: divisor of the sums, by default the number of these targets. soft: a teacher's
     distribution over the same tokens, whose term is weighted into the objective.
     """
-    sums = summed_loss(head, hidden, targets, z_loss, soft.flat() if soft else None)
+    flat = None if soft is None else replace(soft, rows=soft.rows.flatten(0, -2))
+    sums = summed_loss(head, hidden, targets, z_loss, flat)
     count = scored(targets) if count is None else count
     return sums.objective / count, sums.nats / count
 

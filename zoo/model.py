@@ -87,7 +87,8 @@ class Decoder(Stack):
             step.kept = cache.kept
             parts.append(self._run(self.embed(piece, step), step, cache))
             cache.length += end - start
-            cache.forget_encoder()
+            if cache.memory is not None:  # the layers have stored its keys and values
+                cache.memory = Memory(None, cache.memory.text)
             start = end
         return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 

@@ -75,7 +75,7 @@ class ModelSettings(Spec):
     unit_weights: Annotated[
         bool, Field(exclude_if=is_off), Fact.TRAINING, ValuesInTests(), Supports(Operation.LORA)
     ] = False
-    """Normalise the vectors of every matrix, at initialisation and after every training step (see `zoo.sphere`). A
+    """Normalise the vectors of every matrix, at initialisation and after every training step (`zoo.init.project`). A
     tied table then starts larger than `zoo.init` says, unless a gain compensates; nGPT's head is untied."""
     final_softcap: Annotated[PositiveFloat | None, ValuesInTests(200.0), Supports(*EVERY_OPERATION)] = None
     """c · tanh(logits / c) (Gemma 2, arXiv:2408.00118)."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.block_spec import BlockSpec
-from zoo.mixers import Mixer
 from zoo.model_settings import BASE
 from zoo.settings.axis import Spec
 from zoo.settings.edits import SpecJson
@@ -62,15 +61,10 @@ def _block(block: BlockSpec, d_model: int) -> SpecJson:
     heads = getattr(block.mixer, "heads", HEADS)
     stream = D_MODEL / d_model
     data = _small(block, _Ratio(stream, stream * heads / HEADS))
-    if _has_default_scale(block.mixer, d_model):
-        data["mixer"]["scale"] = None
+    scales = names_with(type(block.mixer), Fact.SCORE_SCALE)
+    if scales and block.mixer.model_copy(update=dict.fromkeys(scales)).resolve(d_model) == block.mixer:
+        data["mixer"]["scale"] = None  # it is the default for the head width
     return data
-
-
-def _has_default_scale(mixer: Mixer, d_model: int) -> bool:
-    """Whether the score scale is the default for the head width."""
-    scales = names_with(type(mixer), Fact.SCORE_SCALE)
-    return bool(scales) and mixer.model_copy(update=dict.fromkeys(scales)).resolve(d_model) == mixer
 
 
 def _small(part: Spec, ratio: _Ratio) -> SpecJson:

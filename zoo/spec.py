@@ -40,13 +40,6 @@ class ModelSpec(ModelSettings):
 
     @model_validator(mode="after")
     def _buildable(self) -> Self:
-        self._check_names()
-        for name in (BASE, *self.blocks):
-            self.named(name)
-        return self
-
-    def _check_names(self) -> None:
-        """Raise SpecError if a layer's block is undefined, or if `blocks` redefines the base block."""
         if BASE in self.blocks:
             raise SpecError(f"blocks.{BASE}", f"'{BASE}' is the base block: edit it as {BASE}.…")
         for field in ("first", "pattern"):
@@ -54,6 +47,11 @@ class ModelSpec(ModelSettings):
                 if name != BASE and name not in self.blocks:
                     known = ", ".join([BASE, *self.blocks])
                     raise SpecError(field, f"unknown block '{name}': one of {known}")
+        for name in (BASE, *self.blocks):
+            self.named(name)
+        check_layers(self, self._used(), self.layer_paths)
+        _ = self.encoder_spec  # raises SpecError if the encoder is invalid
+        return self
 
     def written(self, name: str) -> BlockSpec:
         """The block of this name, before defaults are resolved. Raises SpecError with the path of the invalid edit."""
@@ -65,20 +63,17 @@ class ModelSpec(ModelSettings):
     def named(self, name: str) -> BlockSpec:
         """The resolved block of this name. Raises SpecError."""
         if name not in self.resolved:
-            self.resolved[name] = self._resolved(name)
+            block = self.written(name)
+            if self.encoder is not None and block.cross is None:
+                block = block.model_copy(update={"cross": CrossAttention()})
+            with under(BASE if name == BASE else f"blocks.{name}"):
+                self.resolved[name] = block.resolve(self.d_model)
         return self.resolved[name]
 
     @cached_property
     def resolved(self) -> dict[str, BlockSpec]:
         """Blocks that `named` has resolved, by name."""
         return {}
-
-    def _resolved(self, name: str) -> BlockSpec:
-        block = self.written(name)
-        if self.encoder is not None and block.cross is None:
-            block = block.model_copy(update={"cross": CrossAttention()})
-        with under(BASE if name == BASE else f"blocks.{name}"):
-            return block.resolve(self.d_model)
 
     @property
     def layer_names(self) -> tuple[str, ...]:
@@ -107,13 +102,7 @@ class ModelSpec(ModelSettings):
         features = list(self.features.values())
         of_features = ([feature.subset(self, layer) for feature in features] for layer in range(self.n_layers))
         pairs = zip(of_features, self.layers, strict=True)
-        return tuple(next(filter(None, chosen), layer.subset) for chosen, layer in pairs)
-
-    @model_validator(mode="after")
-    def _parts_agree(self) -> Self:
-        check_layers(self, self._used(), self.layer_paths)
-        _ = self.encoder_spec  # raises SpecError if the encoder is invalid
-        return self
+        return tuple(next(filter(None, chosen), layer.depth_routing) for chosen, layer in pairs)
 
     def _used(self) -> dict[str, BlockSpec]:
         """The resolved blocks that layers use, by path."""

@@ -37,7 +37,9 @@ class Stack(nn.Module):
             self._build_table()
         self.embedding_norm = spec.block.norm.build(spec.d_model) if spec.has_embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(spec.embedding_dropout)
-        self.positions = _shared_positions(spec)
+        shared = {str(i): scheme.build_shared(spec.d_model, heads) for i, (scheme, heads) in enumerate(spec.positions)}
+        self.positions = nn.ModuleDict({name: module for name, module in shared.items() if module is not None})
+        """Modules of position schemes that serve the whole stack, keyed by index in `spec.positions`."""
         held = [(*pair, self.positions[str(i)]) for i, pair in enumerate(spec.positions) if str(i) in self.positions]
         self._shared = {scheme.name_for(heads): module for scheme, heads, module in held}
         self._added = [module for scheme, _, module in held if scheme.absolute]
@@ -218,9 +220,3 @@ class Stack(nn.Module):
             x = x + positions(step).to(x.dtype)
         out: Tensor = self.dropout(self.embedding_norm(x))
         return out
-
-
-def _shared_positions(spec: ModelSpec) -> nn.ModuleDict:
-    """Modules of position schemes that serve the whole stack, keyed by index in `spec.positions`."""
-    built = {str(i): scheme.build_shared(spec.d_model, heads) for i, (scheme, heads) in enumerate(spec.positions)}
-    return nn.ModuleDict({name: module for name, module in built.items() if module is not None})

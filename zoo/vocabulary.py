@@ -12,7 +12,6 @@ from functools import cache
 from importlib import resources
 from itertools import accumulate
 from types import MappingProxyType
-from typing import NamedTuple
 
 
 def words(text: str) -> list[str]:
@@ -64,24 +63,17 @@ def ways_to_say(phrase: str) -> frozenset[str]:
     return frozenset({key(phrase), *map(key, here), *(key(each) for name in here for each in synonyms()[name])})
 
 
-class Text(NamedTuple):
-    """A text to search: its words in one piece, and where each begins."""
-
-    letters: str
-    starts: frozenset[int]
-
-
 @cache
-def searchable(text: str) -> Text:
+def _searchable(text: str) -> tuple[str, frozenset[int]]:
+    """A text's words in one piece, and where each begins."""
     every = words(text)
-    starts = accumulate(map(len, every), initial=0)
-    return Text("".join(every), frozenset(starts))
+    return "".join(every), frozenset(accumulate(map(len, every), initial=0))
 
 
 def says(text: str, phrase: str) -> bool:
     """Whether a text contains a phrase, or another way to say it, from the beginning of a word; its last word may go
     on."""
-    letters, starts = searchable(text)
+    letters, starts = _searchable(text)
     return any(start in starts for way in ways_to_say(phrase) - {""} for start in _places(letters, way))
 
 

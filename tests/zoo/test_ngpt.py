@@ -16,8 +16,7 @@ from ablate.training.learner import Learner
 from ablate.training.optim import build_optimizer
 from ablate.training.spec import TrainSpec
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.init import Embedding, Linear
-from zoo.sphere import project
+from zoo.init import Embedding, Linear, project
 
 D, HEADS, WIDTH = 24, 4, 20
 

@@ -7,9 +7,7 @@ in a subprocess (`zoo.attending.varlen_trial`); if it is faulty, windows use ano
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from functools import cache
 from typing import cast
 
 import torch
@@ -18,7 +16,7 @@ from torch import Tensor
 from zoo.attending.needs import Needs
 from zoo.attending.visible import Scoring, Visible
 from zoo.kernels.precision import as_autocast_has_it
-from zoo.kernels.trial import trial_fault, trial_of
+from zoo.kernels.trial import is_right, trial_fault, trial_of
 from zoo.settings.axis import number
 
 MOST_FEATURES = 256
@@ -41,20 +39,12 @@ def obstacle(needs: Needs) -> str | None:
 def has_kernel(trial: Callable[[], str | None] | None = None) -> bool:
     """Whether this machine's GPU has a kernel that computes correctly; true on a machine without one, whose plans are
     for a GPU elsewhere. trial: returns the kernel's fault or None, and is called at most once per process."""
-    return not torch.cuda.is_available() or _is_right(trial or fault)
+    return not torch.cuda.is_available() or is_right(trial or fault, "varlen_attn", "windows use another kernel")
 
 
 def fault() -> str | None:
     """Fault of this GPU's kernel that a trial finds; None if it finds none."""
     return trial_fault(TRIAL)
-
-
-@cache
-def _is_right(trial: Callable[[], str | None]) -> bool:
-    found = trial()
-    if found is not None:
-        warnings.warn(f"torch's varlen_attn {found} on this GPU; windows use another kernel", stacklevel=2)
-    return found is None
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:

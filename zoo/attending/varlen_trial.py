@@ -11,7 +11,7 @@ from torch import Tensor
 
 from zoo.attend import attend, attention_backend
 from zoo.attending.visible import Scoring, Visible
-from zoo.kernels.trial import WRONG, close_to, poison_freed_memory
+from zoo.kernels.trial import WRONG, agree
 
 
 class Case(NamedTuple):
@@ -39,13 +39,7 @@ def _agrees(case: Case, device: str) -> bool:
     sizes = [(2, heads, case.length, case.features) for heads in (4, case.kv_heads, case.kv_heads, 4)]
     *qkv, gradient = (torch.randn(size, generator=draw).to(device, torch.bfloat16) for size in sizes)
     expected = _results("plain", case, [each.float() for each in qkv], gradient.float())
-    poison_freed_memory(device)
-    try:
-        return close_to(_results("varlen", case, qkv, gradient), expected, TOLERANCE)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError:
-        return False
+    return agree(lambda: _results("varlen", case, qkv, gradient), expected, device, TOLERANCE)
 
 
 def _results(backend: str, case: Case, qkv: list[Tensor], gradient: Tensor) -> list[Tensor]:

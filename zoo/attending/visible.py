@@ -163,7 +163,3 @@ class Visible:
         # In pieces: a pattern may serve to avoid the full T × S square.
         some = self.queries.split(QUERIES_AT_ONCE)
         return torch.cat([replace(self, queries=queries).mask().sum(dim=-1) == 1 for queries in some], dim=-1)
-
-    def places_seen(self) -> Tensor:
-        """Indices of the keys that a single query of unpadded text sees."""
-        return self.mask()[0].nonzero()[:, 0]

@@ -74,8 +74,11 @@ class DepthRouter(nn.Module):
             chosen = largest(weights, most)
             target = chosen.to(weights.dtype)
             step.losses.append(self.spec.loss * F.binary_cross_entropy_with_logits(weights, target))
-        else:
-            chosen, most = self._likely(weights, step)
+        else:  # the causal choice, σ(r) > ½
+            chosen = weights > 0 if step.text is None else (weights > 0) & step.text
+            # Fake tensors, as in memory estimates, have no values: the expected number stands in.
+            fake = is_fake(chosen)
+            most = self.spec.count(chosen.shape[1]) if fake else max(1, int(chosen.sum(dim=1).max()))
         step.tap("routed", lambda: chosen)
         which, there = arranged(chosen, most)  # (B, M)
         index = which[..., None].expand(-1, -1, x.shape[-1])
@@ -84,20 +87,16 @@ class DepthRouter(nn.Module):
         kept = kept_by(self, cache, ChunkCache)
         if kept is None:
             out = run(read, step.inner(most, 0, places), None)
-        else:
-            out = _row_by_row(run, read, places, there.sum(dim=1).tolist(), step, kept)
+        else:  # each row by itself: its chosen tokens continue those in its cache
+            out = read.clone()
+            for row, count in enumerate(there.sum(dim=1).tolist()):
+                if count:
+                    rows = slice(row, row + 1)
+                    own = step.inner(count, kept.lengths[row], places[rows, :count])
+                    out[rows, :count] = run(read[rows, :count], own, kept.rows[row][0])
+                    kept.lengths[row] += count
         share = weights.gather(1, which).masked_fill(~there, 0.0)[..., None]
         return x.scatter_add(1, index, (share * (out - read)).to(x.dtype))
-
-    def _likely(self, weights: Tensor, step: ForwardPass) -> tuple[Tensor, int]:
-        """The causal choice, σ(r) > ½, (B, T), and the largest number of tokens chosen in a row, at least 1."""
-        chosen = weights > 0
-        if step.text is not None:
-            chosen = chosen & step.text
-        # Fake tensors, as in memory estimates, have no values: the expected number stands in.
-        if is_fake(chosen):
-            return chosen, self.spec.count(chosen.shape[1])
-        return chosen, max(1, int(chosen.sum(dim=1).max()))
 
 
 def largest(weights: Tensor, count: int) -> Tensor:
@@ -111,17 +110,3 @@ def arranged(chosen: Tensor, most: int) -> tuple[Tensor, Tensor]:
     fewer chosen tokens are filled up with others at the end."""
     which = chosen.logical_not().to(torch.int8).argsort(dim=1, stable=True)[:, :most]
     return which, torch.arange(most, device=chosen.device) < chosen.sum(dim=1, keepdim=True)
-
-
-def _row_by_row(
-    run: Run, read: Tensor, places: Tensor, counts: list[int], step: ForwardPass, cache: ChunkCache
-) -> Tensor:
-    """Run each row by itself on its chosen tokens, which continue those in its cache."""
-    out = read.clone()
-    for row, count in enumerate(counts):
-        if count:
-            rows = slice(row, row + 1)
-            own = step.inner(count, cache.lengths[row], places[rows, :count])
-            out[rows, :count] = run(read[rows, :count], own, cache.rows[row][0])
-            cache.lengths[row] += count
-    return out

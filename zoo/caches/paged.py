@@ -122,7 +122,11 @@ class PagedCache(TokenCache):
         start, end = self.length, self.length + index.shape[0]
         if len(new) != len(self.pool.buffers):
             raise uncached(len(new), len(self.pool.buffers))
-        self._grow(start, end)
+        for table, pad in zip(self.tables, self.pads, strict=True):  # give each row pages of its own for the new tokens
+            first, needed = max(0, start - pad) // self.pool.page, ceil(max(0, end - pad) / self.pool.page)
+            for i in range(first, min(needed, len(table))):
+                table[i] = self.pool.own(table[i])
+            table.extend(self.pool.take() for _ in range(needed - len(table)))
         self.length = end
         row, token = (self._own(start, end) >= 0).nonzero().unbind(dim=1)  # padding is not stored
         page, slot = self._where(start, end)
@@ -135,14 +139,6 @@ class PagedCache(TokenCache):
             buffer[page, :, slot].transpose(1, 2).to(x.dtype) for buffer, x in zip(self.pool.buffers, new, strict=True)
         ]
         return kept, torch.arange(end, device=index.device)
-
-    def _grow(self, start: int, end: int) -> None:
-        """Give each row pages with a single user for the tokens from `start` to `end`."""
-        for table, pad in zip(self.tables, self.pads, strict=True):
-            first, needed = max(0, start - pad) // self.pool.page, ceil(max(0, end - pad) / self.pool.page)
-            for i in range(first, min(needed, len(table))):
-                table[i] = self.pool.own(table[i])
-            table.extend(self.pool.take() for _ in range(needed - len(table)))
 
     def _own(self, start: int, end: int) -> Tensor:
         """(B, end − start): positions in each row's own text, negative on padding."""

@@ -47,48 +47,29 @@ class QuantisedCache(TokenCache):
         self.bits, self.group = bits, group
         self.features = [buffer.shape[-1] for buffer in plain.buffers]
         self.dtype = plain.buffers[0].dtype
-        like = [buffer[:, :, :0] for buffer in plain.buffers]
-        sizes = [(buffer.shape[:3], codes) for buffer, codes in zip(plain.buffers, self._thirds(like), strict=True)]
-        buffers = [code.new_zeros(*shape, code.shape[-1]) for shape, codes in sizes for code in codes]
+        parts = [(buffer, part) for buffer in plain.buffers for part in self._quantise(buffer[:, :, :0])]
+        buffers = [part.new_zeros(*buffer.shape[:3], part.shape[-1]) for buffer, part in parts]
         super().__init__(*buffers, rolling=plain.capacity is None)
-
-    def _thirds(self, new: Sequence[Tensor]) -> list[list[Tensor]]:
-        found = self.encode(new)
-        return [found[i : i + 3] for i in range(0, len(found), 3)]
 
     def encode(self, new: Sequence[Tensor]) -> list[Tensor]:
         return [part for x in new for part in self._quantise(x.detach())]
 
     def _quantise(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         kind, levels = torch.promote_types(x.dtype, torch.float32), 2**self.bits - 1
-        groups = self._grouped(x.to(kind))
+        # In groups, the last one padded with the last feature: (…, groups, group)
+        count = ceil(x.shape[-1] / self.group)
+        padded = torch.arange(count * self.group, device=x.device).clamp(max=x.shape[-1] - 1)
+        groups = x.to(kind)[..., padded].unflatten(-1, (count, self.group))
         low = groups.amin(dim=-1)
         step = ((groups.amax(dim=-1) - low) / levels).to(self.dtype)
         low = low.to(self.dtype)
         feature = torch.arange(x.shape[-1], device=x.device) // self.group
         divisor = torch.where(step > 0, step, 1).to(kind)
-        codes = ((x - low.to(kind)[..., feature]) / divisor[..., feature]).round().clamp(0, levels)
-        return self._packed(codes.to(torch.uint8)), low, step
-
-    def _grouped(self, x: Tensor) -> Tensor:
-        """(…, features) → (…, groups, group), the last group padded with the last feature."""
-        count = ceil(x.shape[-1] / self.group)
-        feature = torch.arange(count * self.group, device=x.device).clamp(max=x.shape[-1] - 1)
-        groups: Tensor = x[..., feature].unflatten(-1, (count, self.group))
-        return groups
-
-    def _packed(self, codes: Tensor) -> Tensor:
-        """Codes with two of four bits in each byte; codes of eight bits are unchanged."""
-        if self.bits == 8:
-            return codes
-        if codes.shape[-1] % 2:
-            codes = torch.nn.functional.pad(codes, (0, 1))
-        return codes[..., ::2] | codes[..., 1::2] << 4
-
-    def _unpacked(self, codes: Tensor, features: int) -> Tensor:
-        if self.bits == 8:
-            return codes
-        return torch.stack((codes & 15, codes >> 4), dim=-1).flatten(-2)[..., :features]
+        codes = ((x - low.to(kind)[..., feature]) / divisor[..., feature]).round().clamp(0, levels).to(torch.uint8)
+        if self.bits == 4:  # two codes in a byte
+            codes = torch.nn.functional.pad(codes, (0, codes.shape[-1] % 2))
+            codes = codes[..., ::2] | codes[..., 1::2] << 4
+        return codes, low, step
 
     def decode(self, kept: Sequence[Tensor], like: Sequence[Tensor]) -> list[Tensor]:
         out = []
@@ -96,7 +77,9 @@ class QuantisedCache(TokenCache):
             codes, low, step = kept[3 * i : 3 * i + 3]
             kind = torch.promote_types(x.dtype, torch.float32)
             feature = torch.arange(features, device=codes.device) // self.group
-            known = self._unpacked(codes, features).to(kind) * step.to(kind)[..., feature]
+            if self.bits == 4:
+                codes = torch.stack((codes & 15, codes >> 4), dim=-1).flatten(-2)[..., :features]
+            known = codes.to(kind) * step.to(kind)[..., feature]
             out.append((known + low.to(kind)[..., feature]).to(x.dtype))
         return out
 

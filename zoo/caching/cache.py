@@ -107,11 +107,6 @@ class Cache:
                 layer.pad(left_pad)
             self.left_pad = left_pad
 
-    def forget_encoder(self) -> None:
-        """Drop the encoder's output, whose keys and values the layers have stored."""
-        if self.memory is not None:
-            self.memory = Memory(None, self.memory.text)
-
     def readable(self, tokens: int) -> int:
         """Number of the next `tokens` that fit in one pass."""
         return min(layer.readable(tokens) for layer in self.layers)
@@ -205,7 +200,11 @@ class TokenCache:
 
     def _keep(self, new: Sequence[Tensor], index: Tensor) -> tuple[Sequence[Tensor], Tensor]:
         if torch.compiler.is_compiling():
-            return self._keep_one(new, index)
+            # One token, in a program that serves every index: all slots, unfilled ones with negative indices.
+            slot = torch.arange(self.slots, device=index.device)
+            for buffer, token in zip(self.buffers, new, strict=True):
+                buffer.index_copy_(2, index % self.slots, token.to(buffer.dtype))
+            return self.buffers, index - (index - slot) % self.slots
         start, end = self.length, self.length + index.shape[0]
         self.length = end
         if start == 0:
@@ -221,14 +220,6 @@ class TokenCache:
         kept = [torch.cat((old.to(x.dtype), x), dim=2) for old, x in zip(self._live(live), new, strict=True)]
         self._write(new, max(start, end - self.slots), end)
         return kept, places
-
-    def _keep_one(self, new: Sequence[Tensor], index: Tensor) -> tuple[Sequence[Tensor], Tensor]:
-        """`_keep` of one token, in a program that serves every index; returns all slots, unfilled ones with negative
-        indices."""
-        slot = torch.arange(self.slots, device=index.device)
-        for buffer, token in zip(self.buffers, new, strict=True):
-            buffer.index_copy_(2, index % self.slots, token.to(buffer.dtype))
-        return self.buffers, index - (index - slot) % self.slots
 
     def _live(self, live: int) -> list[Tensor]:
         return [buffer.narrow(2, 0, live) for buffer in self.buffers]

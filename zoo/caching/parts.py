@@ -86,11 +86,6 @@ class EncoderCache:
         self.buffers = [keys, values]
         self.length = 0
 
-    @staticmethod
-    def empty(shape: tuple[int, int, int, int], like: Tensor, dtype: torch.dtype) -> EncoderCache:
-        """An empty cache on the device of `like`."""
-        return EncoderCache(*(torch.zeros(shape, dtype=dtype, device=like.device) for _ in range(2)))
-
     @property
     def nbytes(self) -> int:
         return sum(buffer.nbytes for buffer in self.buffers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from zoo.block_spec import BlockSpec
 from zoo.compatibility.traits import Claim, Ground, check_claims
@@ -14,20 +14,19 @@ from zoo.mixers._heads import check_lenders
 def check_layers(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str, ...]) -> None:
     """Raise SpecError if layers or features of a model cannot be combined. blocks: the resolved blocks in use, keyed by
     path; paths: the path of each layer's block."""
-    _check_streams(blocks)
-    _check_numbered(blocks)
-    _check_readers(blocks)
-    _check_values(blocks)
+    _check_residuals(blocks)
+    _check_mixers(blocks)
     check_lenders([(path, blocks[path].mixer) for path in paths])
     for name, feature in model.features.items():
         with under(name):
             feature.check(model)
-    check_claims(_claims(model, blocks, paths))
-    _check_kind(model, blocks)
-
-
-def _check_kind(model: Model, blocks: Mapping[str, BlockSpec]) -> None:
-    """Require masks that blocks support, cross-attention only with an encoder, and no token types with an encoder."""
+    claims = [claim for name, feature in model.features.items() for claim in feature.claims(name, model)]
+    if model.visible != "causal":
+        claims.append(Claim("visible", breaks=frozenset({Ground.CAUSAL})))
+    for where, block in blocks.items():
+        layers = [layer for layer, path in enumerate(paths) if path == where]
+        claims += block.claims(where, model.d_model, layers)
+    check_claims(claims)
     if "encoder" in model.features and model.token_types is not None:
         raise SpecError("token_types", "not supported with an encoder")
     for where, block in blocks.items():
@@ -37,28 +36,15 @@ def _check_kind(model: Model, blocks: Mapping[str, BlockSpec]) -> None:
             block.check_mask(model.visible)
 
 
-def _claims(model: Model, blocks: Mapping[str, BlockSpec], paths: tuple[str, ...]) -> Iterator[Claim]:
-    for name, feature in model.features.items():
-        yield from feature.claims(name, model)
-    if model.visible != "causal":
-        yield Claim("visible", breaks=frozenset({Ground.CAUSAL}))
-    for where, block in blocks.items():
-        layers = [layer for layer, path in enumerate(paths) if path == where]
-        yield from block.claims(where, model.d_model, layers)
-
-
-def _check_streams(blocks: Mapping[str, BlockSpec]) -> None:
-    """Require one shape of the stream between blocks."""
+def _check_residuals(blocks: Mapping[str, BlockSpec]) -> None:
+    """Require one shape of the stream between blocks, and the same residual in all layers if one depends on the layer's
+    number."""
     first, *others = ((where, block.norm_placement) for where, block in blocks.items())
     for where, placement in others:
         if placement.streams != first[1].streams:
             ours, theirs = placement.stream_shape, first[1].stream_shape
             reason = f"all layers need a stream of the same shape: {ours} here, {theirs} in {first[0]}"
             raise SpecError(f"{where}.norm_placement", reason)
-
-
-def _check_numbered(blocks: Mapping[str, BlockSpec]) -> None:
-    """Require the same residual in all layers if one depends on the layer's number."""
     kinds = {block.norm_placement.kind: (where, block.norm_placement) for where, block in blocks.items()}
     for where, placement in kinds.values():
         if placement.numbers_layers and len(kinds) > 1:
@@ -66,17 +52,14 @@ def _check_numbered(blocks: Mapping[str, BlockSpec]) -> None:
             raise SpecError(f"{where}.norm_placement", reason)
 
 
-def _check_readers(blocks: Mapping[str, BlockSpec]) -> None:
-    """Require mixers to hand queries to position schemes that read them."""
+def _check_mixers(blocks: Mapping[str, BlockSpec]) -> None:
+    """Require mixers to hand queries to position schemes that read them, and one shape of the values that value
+    residuals mix."""
     for where, block in blocks.items():
         for scheme, _ in block.mixer.positions():
             if scheme.reads_queries and not block.mixer.gives_queries:
                 reason = f"{scheme.kind} needs the queries, which {block.mixer.kind} does not provide: use attention"
                 raise SpecError(f"{where}.mixer.position", reason)
-
-
-def _check_values(blocks: Mapping[str, BlockSpec]) -> None:
-    """Require one shape of the values that value residuals mix."""
     shapes = [(where, block.mixer.shared_values) for where, block in blocks.items()]
     sharing = [(where, shape) for where, shape in shapes if shape is not None]
     for where, (heads, features) in sharing:

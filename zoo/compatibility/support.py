@@ -31,17 +31,14 @@ class Unsupported(NamedTuple):
     @property
     def name(self) -> str:
         """The kind, or the path below the block (`mla`, `sharing.recursion`), and the missing declaration."""
-        return f"{self.kind or self._below_block}{self._reason}"
+        first, _, rest = self.path.partition(".")
+        below = {"block": rest, "blocks": rest.partition(".")[2]}.get(first, self.path)
+        return f"{self.kind or below}{self._reason}"
 
     def __str__(self) -> str:
         """Name for messages: `the mixer mla`, `sharing.recursion`."""
         field = self.path.rpartition(".")[2].replace("_", " ")
         return f"the {field} {self.kind}{self._reason}" if self.kind else self.name
-
-    @property
-    def _below_block(self) -> str:
-        first, _, rest = self.path.partition(".")
-        return {"block": rest, "blocks": rest.partition(".")[2]}.get(first, self.path)
 
     @property
     def _reason(self) -> str:

@@ -3,7 +3,7 @@ not declared is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -92,15 +92,11 @@ class Claim(NamedTuple):
 
 def check_claims(claims: Iterable[Claim]) -> None:
     """Raise SpecError for the first ground that one part breaks and another needs, at the path of the first."""
-    for breaker, needer, ground in _conflicts(list(claims)):
-        raise SpecError(breaker.path, f"{needer} needs {ground.value}")
-
-
-def _conflicts(claims: list[Claim]) -> Iterator[tuple[Claim, Claim, Ground]]:
-    needers = [claim for claim in claims if claim.needs]
-    for breaker in (claim for claim in claims if claim.breaks):
+    every = list(claims)
+    needers = [claim for claim in every if claim.needs]
+    for breaker in (claim for claim in every if claim.breaks):
         for needer in needers:
             broken = breaker.breaks & needer.needs
             if broken and needer is not breaker and breaker.meets(needer):
-                # Sets have no fixed order: take that of the enum.
-                yield from ((breaker, needer, ground) for ground in Ground if ground in broken)
+                first = next(ground for ground in Ground if ground in broken)  # sets have no fixed order
+                raise SpecError(breaker.path, f"{needer} needs {first.value}")

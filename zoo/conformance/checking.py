@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -13,7 +14,6 @@ from zoo.conformance.matrix import SMALL, AxisOption, axes, combine
 from zoo.conformance.subject import NOT_APPLICABLE, CheckSubject
 from zoo.errors import SpecError
 from zoo.init import Linear
-from zoo.mixers import Mixer
 from zoo.settings.registry import place_in_plugin
 from zoo.site import LayerSite
 from zoo.spec import ModelSpec
@@ -84,17 +84,13 @@ def _add(finding: CheckResult, check: Check, subject: CheckSubject, model: str) 
     try:
         finding.models += check(subject) != NOT_APPLICABLE
     except Exception as error:  # the variant may be third-party code, and raise anything
+        reason = " ".join(str(error).split())
+        if not isinstance(error, AssertionError):
+            reason = f"{type(error).__name__}: {reason}{place_in_plugin(error)}"
         finding.models += 1
-        finding.failures.append((model, _reason(error)))
+        finding.failures.append((model, reason))
         return False
     return True
-
-
-def _reason(error: Exception) -> str:
-    found = " ".join(str(error).split())
-    if isinstance(error, AssertionError):
-        return found
-    return f"{type(error).__name__}: {found}{place_in_plugin(error)}"
 
 
 def _runs(subject: CheckSubject) -> bool:
@@ -111,17 +107,13 @@ def notes_on(kind: str) -> list[str]:
     """Advice on a property that no check can decide: whether the value projection is marked as such."""
     layers = [layer.mixer for option in options_of(kind) for layer in combine([option]).layers]
     attending = {mixer.kind: mixer for mixer in layers if mixer.kind == kind and mixer.cached()}
-    return [note for mixer in attending.values() if (note := _unmarked_values(mixer))]
-
-
-def _unmarked_values(mixer: Mixer) -> str:
-    """A note if no `Linear` of a mixer with a token cache is marked as its value projection; else empty."""
-    layer = mixer.build(LayerSite(D_MODEL, 0, 1))
-    linears = [module for module in layer.modules() if isinstance(module, Linear)]
-    if not linears or any(module.values for module in linears):
-        return ""
-    who = type(layer).__name__
-    return f"no Linear of {who} has values=True: DeepNorm does not scale the initial weights of its value projection"
+    notes = []
+    for layer in (mixer.build(LayerSite(D_MODEL, 0, 1)) for mixer in attending.values()):
+        linears = [module for module in layer.modules() if isinstance(module, Linear)]
+        if linears and not any(module.values for module in linears):
+            lacking = f"no Linear of {type(layer).__name__} has values=True"
+            notes.append(f"{lacking}: DeepNorm does not scale the initial weights of its value projection")
+    return notes
 
 
 def _models(kind: str, quick: bool) -> Iterator[tuple[str, ModelSpec]]:
@@ -130,22 +122,14 @@ def _models(kind: str, quick: bool) -> Iterator[tuple[str, ModelSpec]]:
     for number, option in enumerate(options):
         yield _named({option.axis: option})
         if number + 1 == len(options):
-            yield from _at_defaults(kind, option)
+            # The default settings, which the examples may not have, unless the small model's sizes do not fit them.
+            parts = {key: value for key, value in option.edits.items() if isinstance(value, dict)}
+            edits = {**option.edits, **{key: {"kind": kind} if "kind" in value else {} for key, value in parts.items()}}
+            with suppress(SpecError):
+                if all(edits != each.edits for each in options):
+                    yield _named({option.axis: replace(option, name=f"{kind} (defaults)", edits=edits)})
         if not quick:
             yield from map(_named, covering_one(option))
-
-
-def _at_defaults(kind: str, option: AxisOption) -> Iterator[tuple[str, ModelSpec]]:
-    """The model with the default settings of a variant or a feature, which its examples may not have; none if the small
-    model's sizes do not fit them."""
-    parts = {key: value for key, value in option.edits.items() if isinstance(value, dict)}
-    plain = {key: {"kind": kind} if "kind" in value else {} for key, value in parts.items()}
-    edits = {**option.edits, **plain}
-    try:
-        if all(edits != each.edits for each in options_of(kind)):
-            yield _named({option.axis: replace(option, name=f"{kind} (defaults)", edits=edits)})
-    except SpecError:
-        return
 
 
 def _named(row: Mapping[str, AxisOption]) -> tuple[str, ModelSpec]:

@@ -96,18 +96,14 @@ def caching(subject: CheckSubject) -> str | None:
         call = functools.partial(subject.model.new_cache, batch=2, capacity=LENGTH)
         require_refused(call, "reads a text in one pass: there is nothing to cache")
         return NOT_APPLICABLE
-    for chunks in CHUNKS if subject.thorough else CHUNKS[:1]:
-        cached_equals_uncached(subject, chunks)
-    return None
-
-
-def cached_equals_uncached(subject: CheckSubject, chunks: list[int]) -> None:
     model = subject.double
-    tokens, given = subject.read(2, prefix=min(PREFIX, chunks[0]))
-    cache = model.new_cache(batch=2, capacity=LENGTH, encoder_capacity=ENCODED)
-    with torch.no_grad():
-        found = read_in(model, tokens, chunks, cache, given)
-        require_same(found, model(tokens, **given), f"logits with a cache (chunks of {chunks} tokens) and without one")
+    for chunks in CHUNKS if subject.thorough else CHUNKS[:1]:
+        tokens, given = subject.read(2, prefix=min(PREFIX, chunks[0]))
+        cache = model.new_cache(batch=2, capacity=LENGTH, encoder_capacity=ENCODED)
+        what = f"logits with a cache (chunks of {chunks} tokens) and without one"
+        with torch.no_grad():
+            require_same(read_in(model, tokens, chunks, cache, given), model(tokens, **given), what)
+    return None
 
 
 def left_padding(subject: CheckSubject) -> None:
@@ -251,7 +247,10 @@ def bfloat16(subject: CheckSubject) -> None:
     """The bfloat16 loss differs from the float32 loss by at most 5 % of the largest logit: rounding grows with the
     logits, which can have any size without norms. Their softcap is removed, as it could turn a small relative error of
     logits in the millions into a change of sign."""
-    model, (tokens, given) = _uncapped(subject), subject.read(2, LENGTH + 1)
+    model, (tokens, given) = subject.model, subject.read(2, LENGTH + 1)
+    if subject.spec.final_softcap is not None:
+        model = zoo.build(subject.spec.edit({"final_softcap": None})).eval()
+        model.load_state_dict(subject.model.state_dict())
     exact = model.loss(tokens[:, :-1], tokens[:, 1:], **given)[1]
     with torch.autocast("cpu", torch.bfloat16):
         rough = model.loss(tokens[:, :-1], tokens[:, 1:], **given)[1]
@@ -259,14 +258,6 @@ def bfloat16(subject: CheckSubject) -> None:
     require_equal(rough.dtype, torch.float32, "dtype of the loss")
     off = abs(rough.item() - exact.item())
     require(off <= 0.05 * largest, f"the bfloat16 loss is off by {off:.2g}; the largest logit is {largest:.2g}")
-
-
-def _uncapped(subject: CheckSubject) -> zoo.Decoder:
-    if subject.spec.final_softcap is None:
-        return subject.model
-    model = zoo.build(subject.spec.edit({"final_softcap": None})).eval()
-    model.load_state_dict(subject.model.state_dict())
-    return model
 
 
 def kinds_of_cache(subject: CheckSubject) -> str | None:

@@ -54,7 +54,16 @@ def covering(strength: int = 2, axes: tuple[str, ...] | None = None) -> list[Row
     others = _covered(wanted - met, axes, strength)
     first = _twice(others)
     rows = [*first, *rows, *(row for row in others if row not in first)]
-    _thin(rows, strength)
+    # Costly choices become the axis's first option in rows whose sets with them all occur elsewhere. The last rows are
+    # thinned first, as the first ones are always tested.
+    for axis, of in choices().items():
+        if any(option.costly for option in of):
+            times = Counter(itertools.chain(*(_with(axis, row, strength) for row in rows)))
+            for row in reversed(rows):
+                own = _with(axis, row, strength)
+                if own and all(times[some] > 1 for some in own):
+                    times.subtract(own)
+                    row[axis] = of[0]
     return list(rows)
 
 
@@ -86,9 +95,10 @@ def _covered(wanted: Collection[Met], axes: tuple[str, ...], strength: int) -> l
     rows: list[dict[str, AxisOption]] = []
     while unmet.left:
         start = next(iter(unmet.left))
-        row = _row(start, axes, unmet, rng, _in_pairs)
+        # In pairs is fast, and nearly always right for the row as a whole.
+        row = _row(start, axes, unmet, rng, lambda row, option: _partners(option).issuperset(row))
         if matrix.conflict(*row.values()) is not None:
-            row = _row(start, axes, unmet, rng, _as_a_whole)
+            row = _row(start, axes, unmet, rng, lambda row, option: matrix.conflict(*row, option) is None)
         unmet.meet(row.values())
         rows.append(row)
     return rows
@@ -119,19 +129,6 @@ class _Unmet:
         return {each: sum(len(self._lacks[some | {each}] & options) for some in fewest) for each in candidates}
 
 
-def _thin(rows: list[dict[str, AxisOption]], strength: int) -> None:
-    """Replace costly choices, in place, by the axis's first option in rows whose sets with them all occur elsewhere.
-    The last rows are thinned first, as the first ones are always tested."""
-    for axis, of in choices().items():
-        if any(option.costly for option in of):
-            met = Counter(itertools.chain(*(_with(axis, row, strength) for row in rows)))
-            for row in reversed(rows):
-                own = _with(axis, row, strength)
-                if own and all(met[some] > 1 for some in own):
-                    met.subtract(own)
-                    row[axis] = of[0]
-
-
 def _with(axis: str, row: Row, strength: int) -> list[Met]:
     """Sets of a row's choices that include its choice on an axis, if that is costly; else none."""
     if axis not in row or not row[axis].costly:
@@ -156,11 +153,7 @@ def opening(times: int = 2, share: float = 0.7) -> int:
 
 
 Fits = Callable[[Collection[AxisOption], AxisOption], bool]
-
-
-def _in_pairs(row: Collection[AxisOption], option: AxisOption) -> bool:
-    """Whether a choice can be combined with each of a row's: fast, and nearly always right for the row as a whole."""
-    return _partners(option).issuperset(row)
+"""Whether a choice can be combined with those of a row."""
 
 
 @functools.cache
@@ -169,27 +162,17 @@ def _partners(option: AxisOption) -> frozenset[AxisOption]:
     return frozenset(other for other in others if matrix.conflict(option, other) is None)
 
 
-def _as_a_whole(row: Collection[AxisOption], option: AxisOption) -> bool:
-    return matrix.conflict(*row, option) is None
-
-
 def _row(start: Met, axes: tuple[str, ...], unmet: _Unmet, rng: random.Random, fits: Fits) -> dict[str, AxisOption]:
     row = {option.axis: option for option in start}
-    for axis in rng.sample(axes, len(axes)):
-        if axis not in row:
-            _add_best(row, axis, unmet, rng, fits)
+    for axis in (axis for axis in rng.sample(axes, len(axes)) if axis not in row):
+        candidates = list(choices()[axis])
+        rng.shuffle(candidates)
+        gains = unmet.gains(row.values(), candidates)
+        candidates.sort(key=lambda option: -gains[option])
+        best = next((option for option in candidates if fits(row.values(), option)), None)
+        if best is not None:
+            row[axis] = best
     return row
-
-
-def _add_best(row: dict[str, AxisOption], axis: str, unmet: _Unmet, rng: random.Random, fits: Fits) -> None:
-    candidates = list(choices()[axis])
-    rng.shuffle(candidates)
-    gains = unmet.gains(row.values(), candidates)
-    candidates.sort(key=lambda option: -gains[option])
-    for option in candidates:
-        if fits(row.values(), option):
-            row[axis] = option
-            return
 
 
 MATRICES = ("embedding", "input", "output", "head")
@@ -218,18 +201,14 @@ def random_model(spec: zoo.ModelSpec, seed: int = 0) -> zoo.Decoder:
                 parameter.add_(0.3 * noise)
         model.eval()
         short, told = random_tokens(spec, 1, 8), given_to(spec, 1, 8)
-        for _ in range(HALVINGS if _reads_unbounded(spec) else 0):
+        bounded = all(layer.norm.normalises and layer.norm_placement.normalises_branch for layer in spec.layers)
+        for _ in range(0 if bounded else HALVINGS):
             if model.stream(short, **told).abs().max() <= LARGEST:  # false for NaN
                 break
             for name, parameter in model.named_parameters():
                 if roles[name] in MATRICES:
                     parameter.div_(2)
     return model
-
-
-def _reads_unbounded(spec: zoo.ModelSpec) -> bool:
-    """Whether some branch reads a stream that nothing normalises."""
-    return not all(layer.norm.normalises and layer.norm_placement.normalises_branch for layer in spec.layers)
 
 
 PREFIX, ENCODED = 5, 11

@@ -82,7 +82,12 @@ def needed_flops(subject: CheckSubject) -> str | None:
     others = {block: module for block, module in modules.items() if _decodes_otherwise(mixers[block])}
     whole = taken_by(others, model, partial(model, tokens, **given)) if others else {}
     for block, taken in whole.items():
-        _require_at_most(mixers[block], spec.d_model, max(taken))
+        declared, found = LENGTH * mixers[block].cost(spec.d_model, LENGTH).flops, max(taken) / ROWS
+        require(
+            declared <= found * (1 + 1e-9),
+            f"needed FLOPs of {mixers[block].kind} for a text, which budgets count: declared {declared:,.0f} (by the "
+            f"`flops` of its `cost`), but {found:,.0f} suffice",
+        )
     return None
 
 
@@ -99,15 +104,6 @@ def _require_decoded(mixer: Mixer, d_model: int, taken: list[float]) -> None:
             f"needed FLOPs of {mixer.kind} for token {end} of a text, which budgets count: declared {declared:,.0f} "
             f"(by {source}), counted {counted_per_row:,.0f} while decoding",
         )
-
-
-def _require_at_most(mixer: Mixer, d_model: int, found: float) -> None:
-    declared = LENGTH * mixer.cost(d_model, LENGTH).flops
-    require(
-        declared <= found / ROWS * (1 + 1e-9),
-        f"needed FLOPs of {mixer.kind} for a text, which budgets count: declared {declared:,.0f} (by the `flops` of "
-        f"its `cost`), but {found / ROWS:,.0f} suffice",
-    )
 
 
 def _decodes_otherwise(mixer: Mixer) -> bool:

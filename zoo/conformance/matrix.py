@@ -155,18 +155,15 @@ def _options(owner: type[BaseModel], prefix: str) -> Iterator[AxisOption]:
     for name, setting in owner.model_fields.items():
         path = f"{prefix}{name}"
         axis = path.removeprefix("block.")
-        default, tried = setting.get_default(call_default_factory=True), _tried(owner, name)
+        default = setting.get_default(call_default_factory=True)
+        # The values that its class declares, none for a size; None if they follow from the setting's type.
+        sized = ValuesInTests() if Fact.SIZE in facts_of(owner, name) else None
+        tried = said_of(owner, name, ValuesInTests) or sized
         paired = tried is None or tried.paired
         for label, value, others, known in _values(setting, default, tried):
             yield AxisOption(axis, label, {path: value, **others}, paired and known, tried is not None and tried.costly)
         if isinstance(default, Spec) and tried is None:
             yield from _options(type(default), f"{path}.")
-
-
-def _tried(owner: type[BaseModel], name: str) -> ValuesInTests | None:
-    """The values with which a setting is tried: those that its class declares, or none for a size; None if they follow
-    from its type."""
-    return said_of(owner, name, ValuesInTests) or (ValuesInTests() if Fact.SIZE in facts_of(owner, name) else None)
 
 
 def _values(setting: FieldInfo, default: Any, tried: ValuesInTests | None) -> Iterator[tuple[str, Any, Edits, bool]]:

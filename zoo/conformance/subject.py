@@ -6,6 +6,7 @@ import copy
 import functools
 import itertools
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -37,7 +38,11 @@ class CheckSubject:
     """
 
     def __init__(self, spec: ModelSpec, thorough: bool = True) -> None:
-        self.spec, self.thorough = with_short_chunks(spec), thorough
+        self.spec, self.thorough = spec, thorough
+        data = spec.dump()
+        if (short := _cut(data)) != data:
+            with suppress(zoo.SpecError):  # a part may refuse shorter chunks
+                self.spec = zoo.parse(short)
 
     @functools.cached_property
     def model(self) -> zoo.Decoder:
@@ -53,19 +58,8 @@ class CheckSubject:
         return random_tokens(self.spec, batch, length), given_to(self.spec, batch, LENGTH, prefix)
 
 
-def with_short_chunks(spec: ModelSpec) -> ModelSpec:
-    """The spec with every `chunk` of its parts at most `CHUNK`; unchanged if a part refuses that."""
-    data = spec.dump()
-    short = _cut(data)
-    if short == data:
-        return spec
-    try:
-        return zoo.parse(short)
-    except zoo.SpecError:
-        return spec
-
-
 def _cut(data: Any) -> Any:
+    """Plain data with every `chunk` at most `CHUNK`."""
     if isinstance(data, Mapping):
         return {key: min(value, CHUNK) if key == "chunk" else _cut(value) for key, value in data.items()}
     return [_cut(value) for value in data] if isinstance(data, list) else data

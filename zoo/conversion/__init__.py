@@ -10,7 +10,7 @@ Settings without weights, such as a window, a RoPE base and its scaling or dropo
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Literal
 
 import torch
@@ -63,63 +63,44 @@ def convert(
         if own[name].shape == value.shape:
             own[name] = value
         elif pooling != "random":
-            own[name] = _pooled(value, own[name], heads[name.rsplit(".", 2)[0]], pooling)
+            kv_heads = heads[name.rsplit(".", 2)[0]]
+            groups: Tensor = value.unflatten(0, (kv_heads, len(value) // len(own[name]), -1))  # (K′, K/K′, d, …)
+            own[name] = (groups.mean(1) if pooling == "mean" else groups[:, 0]).flatten(0, 1)
     model.load_state_dict(own)
     return model
 
 
-def _pooled(theirs: Tensor, own: Tensor, kv_heads: int, pooling: Pooling) -> Tensor:
-    groups: Tensor = theirs.unflatten(0, (kv_heads, len(theirs) // len(own), -1))  # (K′, K/K′, d, …)
-    return (groups.mean(1) if pooling == "mean" else groups[:, 0]).flatten(0, 1)
-
-
 def _counterparts(source: Decoder, target: Decoder, growth: Growth | None) -> dict[str, Tensor]:
     """The source's weights under the target's names."""
-    weights = _upcycled(_layered(source, len(target.blocks), growth), target)
+    given = _layered(source, len(target.blocks), growth)
+    weights = dict(given)
+    for layer, experts in _mixtures(target).items():  # a dense layer that becomes a mixture is copied to each expert
+        dense = re.compile(rf"{re.escape(layer)}\.((up|gate|down)\.(weight|bias))")
+        for match in filter(None, map(dense.fullmatch, given)):
+            value = weights.pop(match[0])
+            weights[f"{layer}.experts.{match[1]}"] = value.expand(experts, *value.shape)
     if source.head is None and target.head is not None:
         weights["head.weight"] = weights["embedding.weight"]
     return weights
 
 
 def _layered(source: Decoder, many: int, growth: Growth | None) -> dict[str, Tensor]:
-    """The source's weights with its blocks repeated or left out, so that there are `many`."""
+    """The source's weights with its blocks repeated or left out, so that there are `many`. Raises SpecError."""
     weights, few = source.state_dict(), len(source.blocks)
     if few == many:
         return weights
-    became = _sources(few, many, growth)
+    wanted = ("stack", "duplicate") if many > few else ("thin", "truncate")
+    if growth not in wanted:
+        raise SpecError("n_layers", f"going from {few} to {many} blocks needs growth: {' or '.join(wanted)}")
+    if growth in ("stack", "duplicate") and many % few:
+        raise SpecError("n_layers", f"{many} blocks are not a multiple of {few}, as growth: {growth} needs")
+    became = [i % few if growth in ("stack", "truncate") else i * few // many for i in range(many)]
     made: dict[str, Tensor] = {}
     for name, value in weights.items():
         match = _BLOCK.fullmatch(name)
         here = [f"blocks.{i}.{match[2]}" for i, j in enumerate(became) if j == int(match[1])] if match else [name]
         made |= dict.fromkeys(here, value)
     return made
-
-
-def _sources(few: int, many: int, growth: Growth | None) -> list[int]:
-    """Index of the source block, of `few`, for each of `many` blocks. Raises SpecError."""
-    wanted = ("stack", "duplicate") if many > few else ("thin", "truncate")
-    if growth not in wanted:
-        raise SpecError("n_layers", f"going from {few} to {many} blocks needs growth: {' or '.join(wanted)}")
-    if growth in ("stack", "duplicate") and many % few:
-        raise SpecError("n_layers", f"{many} blocks are not a multiple of {few}, as growth: {growth} needs")
-    return [i % few if growth in ("stack", "truncate") else i * few // many for i in range(many)]
-
-
-def _upcycled(weights: Mapping[str, Tensor], target: Decoder) -> dict[str, Tensor]:
-    """The weights, with every dense layer that becomes a mixture copied to each of its experts."""
-    found = dict(weights)
-    for layer, experts in _mixtures(target).items():
-        dense = re.compile(rf"{re.escape(layer)}\.((up|gate|down)\.(weight|bias))")
-        for match in filter(None, map(dense.fullmatch, weights)):
-            value = found.pop(match[0])
-            found[f"{layer}.experts.{match[1]}"] = value.expand(experts, *value.shape)
-    return found
-
-
-def _drawn(source: Decoder, target: Decoder) -> set[str]:
-    """Names of weights that keep their initial values: those of routers that the source does not have."""
-    routers = tuple(f"{layer}.router." for layer in _mixtures(target))
-    return {name for name in target.state_dict() if name.startswith(routers)} - source.state_dict().keys()
 
 
 def _mixtures(model: Decoder) -> dict[str, int]:
@@ -138,21 +119,19 @@ def _check(source: Decoder, target: Decoder, growth: Growth | None) -> None:
         check_widening(source.spec, target.spec, source.state_dict())
         return
     theirs, own = _counterparts(source, target, growth), target.state_dict()
-    if unmatched := (theirs.keys() ^ own.keys()) - _drawn(source, target):
+    routers = tuple(f"{layer}.router." for layer in _mixtures(target))
+    drawn = {name for name in own if name.startswith(routers)} - source.state_dict().keys()  # keep their initial values
+    if unmatched := (theirs.keys() ^ own.keys()) - drawn:
         raise SpecError("", f"only one of the two models has {min(unmatched)}")
     attention = {name for name, layer in target.named_modules() if isinstance(layer, AttentionLayer)}
     for name, value in own.items():
         if name in theirs and value.shape != theirs[name].shape and not _can_pool(name, theirs[name], value, attention):
+            rule = "only key and value heads can be pooled"
+            if ".experts." in name:
+                width = theirs[name].shape[2 if ".down." in name else 1]
+                rule = f"an expert must be as wide as the layer that it copies, d_ff: {width}"
             shapes = f"{tuple(theirs[name].shape)}, which cannot become {tuple(value.shape)}"
-            raise SpecError("", f"{name} has the shape {shapes}: {_rule(name, theirs[name])}")
-
-
-def _rule(name: str, theirs: Tensor) -> str:
-    """Requirement that a change of shape violates, for an error message."""
-    if ".experts." not in name:
-        return "only key and value heads can be pooled"
-    width = theirs.shape[2 if ".down." in name else 1]
-    return f"an expert must be as wide as the layer that it copies, d_ff: {width}"
+            raise SpecError("", f"{name} has the shape {shapes}: {rule}")
 
 
 def _can_pool(name: str, theirs: Tensor, own: Tensor, attention: Collection[str]) -> bool:

@@ -36,7 +36,13 @@ def check_specs(source: ModelSpec, target: ModelSpec) -> None:
     for number, pair in enumerate(zip(source.layers, target.layers, strict=True)):
         with under(f"layers.{number}"):
             _check_sizes(*pair)
-    _check_head(source, target)
+    factor = leftover(source, target)
+    if factor != 1 and target.embedding_dim is None and norm_before_head(target) is None:
+        larger, scale = f"{1 / factor:.6g} times as large", f"{target.logit_scale * factor:.6g}"
+        reason = (
+            f"tied logits would be {larger}, without a gain before the head to undo that: set logit_scale to {scale}"
+        )
+        raise SpecError("tie_embeddings", reason)
 
 
 def unknown(path: str, what: str) -> SpecError:
@@ -57,16 +63,6 @@ def _check_sizes(narrow: BlockSpec, wide: BlockSpec) -> None:
 def _multiple(path: str, narrow: int, wide: int) -> None:
     if wide % narrow:
         raise SpecError(path, f"growth: width needs a multiple of {narrow}, not {wide}")
-
-
-def _check_head(source: ModelSpec, target: ModelSpec) -> None:
-    factor = leftover(source, target)
-    if factor != 1 and target.embedding_dim is None and norm_before_head(target) is None:
-        larger, scale = f"{1 / factor:.6g} times as large", f"{target.logit_scale * factor:.6g}"
-        reason = (
-            f"tied logits would be {larger}, without a gain before the head to undo that: set logit_scale to {scale}"
-        )
-        raise SpecError("tie_embeddings", reason)
 
 
 def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -159,9 +159,11 @@ def widened(source: ModelSpec, target: ModelSpec, weights: Mapping[str, Tensor],
         if match is None:
             made[name] = _grown(weights[name], _axes(ENDS, name), ends, seed, name, source.block.norm)
             continue
-        layer = source.block_of_each.index(int(match[1]))
-        value = weights[f"blocks.{match[1]}.{_counterpart(match[2], blocks[layer])}"]
-        block = source.layers[layer]
+        layer, copied_from = source.block_of_each.index(int(match[1])), match[2]
+        if head := _HEAD_NORM.fullmatch(match[2]):
+            which = blocks[layer]["heads" if head[2] == "q" else "kv heads"].of[int(head[3])]
+            copied_from = f"{head[1]}{int(which)}{head[4]}"
+        value, block = weights[f"blocks.{match[1]}.{copied_from}"], source.layers[layer]
         norm = attention_of(block).qk_norm if match[2].startswith("mixer.") else block.norm
         made[name] = _grown(value, _axes(BLOCK, match[2]), blocks[layer], seed, name, norm)
     _scale_ends(made, source, target)
@@ -180,15 +182,6 @@ def _names(source: ModelSpec, target: ModelSpec, weights: Mapping[str, Tensor]) 
             heads, kv_heads, _ = attention_of(target.layers[layer]).sizes()
             count = heads if head[2] == "q" else kv_heads
             yield from (f"blocks.{match[1]}.{head[1]}{number}{head[4]}" for number in range(count))
-
-
-def _counterpart(name: str, copies: Mapping[str, Copies]) -> str:
-    """Name of a block's parameter in the narrower model."""
-    head = _HEAD_NORM.fullmatch(name)
-    if head is None:
-        return name
-    which = copies["heads" if head[2] == "q" else "kv heads"].of[int(head[3])]
-    return f"{head[1]}{int(which)}{head[4]}"
 
 
 def _axes(rules: Mapping[str, Axes], name: str) -> Axes:

@@ -20,7 +20,6 @@ from zoo.errors import UnsupportedError
 from zoo.kernels.compile_constants import hold_constants
 from zoo.kernels.compiling import distinct_code
 from zoo.model import Decoder
-from zoo.site import Given
 
 SLOTS = 128
 """Caches have a multiple of this many slots, so that prompts of different lengths share a compiled program."""
@@ -41,8 +40,13 @@ def compiled_step(model: Decoder, backend: str | Callable[..., Any] = "inductor"
     Raises:
         UnsupportedError: at each call, for caches that hold more than plain keys and values.
     """
-    program = _program(model, backend)
     graphs = model.device.type == "cuda"
+    if backend not in _programs.get(model, {}):
+        hold_constants()
+        own, mode = distinct_code(cast(FunctionType, Decoder.logits_at)), "reduce-overhead" if graphs else None
+        made = torch.compile(own, dynamic=False, fullgraph=True, mode=mode, backend=backend)
+        _programs.setdefault(model, {})[backend] = made
+    program = _programs[model][backend]
 
     def step(token: Tensor, cache: Cache) -> Tensor:
         _check(cache)
@@ -59,16 +63,6 @@ def compiled_step(model: Decoder, backend: str | Callable[..., Any] = "inductor"
     return step
 
 
-def _program(model: Decoder, backend: str | Callable[..., Any]) -> Callable[..., Tensor]:
-    if backend not in _programs.get(model, {}):
-        mode = "reduce-overhead" if model.device.type == "cuda" else None
-        hold_constants()
-        own = distinct_code(cast(FunctionType, Decoder.logits_at))
-        made = torch.compile(own, dynamic=False, fullgraph=True, mode=mode, backend=backend)
-        _programs.setdefault(model, {})[backend] = made
-    return _programs[model][backend]
-
-
 def roomy_cache(model: Decoder, batch: int, tokens: int) -> Cache:
     """Cache for `tokens` tokens, rounded up to a multiple of `SLOTS`. Raises UnsupportedError as compiled steps do."""
     cache = model.new_cache(batch, -(-tokens // SLOTS) * SLOTS)
@@ -77,12 +71,6 @@ def roomy_cache(model: Decoder, batch: int, tokens: int) -> Cache:
         for buffer in cast(TokenCache, layer).buffers:
             torch._dynamo.mark_static_address(buffer)  # a CUDA graph may write to it
     return cache
-
-
-def check_given(given: Given) -> None:
-    """Raise UnsupportedError for prompts with inputs other than tokens and padding."""
-    for name in given:
-        raise UnsupportedError(name, "a compiled step takes only tokens and left_pad: decode without compile")
 
 
 def _check(cache: Cache) -> None:

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.caching.cache import Cache
-from zoo.decode.compiled import NextLogits, check_given, compiled_step, roomy_cache
+from zoo.decode.compiled import NextLogits, compiled_step, roomy_cache
 from zoo.decode.sampling import NEVER, Sampling, Stop
+from zoo.errors import UnsupportedError
 from zoo.model import Decoder
 from zoo.settings.explain import checked
 from zoo.site import Given
@@ -47,7 +48,8 @@ def generate(
 
     own, further = cache is None and not compile, None
     if compile:
-        check_given(given)
+        for name in given:
+            raise UnsupportedError(name, "a compiled step takes only tokens and left_pad: decode without compile")
         further = compiled_step(model)
         cache = cache or roomy_cache(model, tokens.shape[0], tokens.shape[1] + new_tokens)
     # Without a caller's cache nothing that is made here outlives the call, so no view or version needs to be tracked.

@@ -55,7 +55,11 @@ class Sampling(Spec):
             floor = logits.topk(min(self.top_k, logits.shape[-1])).values[:, -1:]
             logits = logits.masked_fill(logits < floor, float("-inf"))
         if self.top_p < 1:
-            logits = _nucleus(logits, self.top_p)
+            ranked, order = logits.sort(dim=-1, descending=True, stable=True)
+            weights = ranked.softmax(dim=-1)
+            outside = weights.cumsum(dim=-1) - weights >= self.top_p
+            outside[:, 0] = False
+            logits = logits.masked_fill(outside.gather(1, order.argsort(dim=-1)), float("-inf"))
         if self.min_p > 0:
             weights = logits.softmax(dim=-1)
             floor = self.min_p * weights.amax(dim=-1, keepdim=True)
@@ -65,9 +69,13 @@ class Sampling(Spec):
     def _penalised(self, logits: Tensor, text: Tensor, left_pad: Tensor | None) -> Tensor:
         if self.repetition_penalty == 1:
             return logits
-        penalty = self.repetition_penalty
+        penalty, real = self.repetition_penalty, torch.ones_like(text)
+        if left_pad is not None:
+            real = (torch.arange(text.shape[1], device=text.device) >= left_pad[:, None]).long()
+        counts = torch.zeros(logits.shape, dtype=torch.long, device=logits.device)
+        occurring = counts.scatter_add_(1, text, real) > 0  # (B, V), in the row's text without padding
         penalised = torch.where(logits < 0, logits * penalty, logits / penalty)
-        return torch.where(_occurring(text, left_pad, logits), penalised, logits)
+        return torch.where(occurring, penalised, logits)
 
 
 def draw(weights: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -75,24 +83,6 @@ def draw(weights: Tensor, generator: torch.Generator | None) -> Tensor:
     same tokens for a model on any device."""
     where = weights.device if generator is None else generator.device
     return torch.multinomial(weights.to(where), 1, generator=generator).to(weights.device)
-
-
-def _nucleus(logits: Tensor, mass: float) -> Tensor:
-    ranked, order = logits.sort(dim=-1, descending=True, stable=True)
-    weights = ranked.softmax(dim=-1)
-    outside = weights.cumsum(dim=-1) - weights >= mass
-    outside[:, 0] = False
-    return logits.masked_fill(outside.gather(1, order.argsort(dim=-1)), float("-inf"))
-
-
-def _occurring(text: Tensor, left_pad: Tensor | None, like: Tensor) -> Tensor:
-    """(B, V): whether each token occurs in the row's text, without padding."""
-    counts = torch.zeros(like.shape, dtype=torch.long, device=like.device)
-    if left_pad is None:
-        real = torch.ones_like(text)
-    else:
-        real = (torch.arange(text.shape[1], device=text.device) >= left_pad[:, None]).long()
-    return counts.scatter_add_(1, text, real) > 0
 
 
 # Stop sequences, which end a continuation.

@@ -109,16 +109,13 @@ class Writer:
         first = draw(self._distribution(self._logits(stream[:, -1:])[:, 0], prompt), self.generator)
         text, passes, drafted, accepted = torch.cat((prompt, first), dim=1), 1, 0, 0
         while (room := new_tokens - (text.shape[1] - start)) > 0 and not self.stop.ended(text[:, start:]).all():
-            tokens, weights = self._drafts(text, stream, min(self.how.ahead, room - 1))
+            tokens, weights = text[:, :0], stream.new_zeros(text.shape[0], 0, self.model.spec.vocab_size)
+            if room > 1:
+                tokens, weights = self.draft.propose(text, stream, min(self.how.ahead, room - 1), self._distribution)
             added, stream = self._check(text, tokens, weights, cache, self.stop.ended(text[:, start:]))
             text = torch.cat((text, added), dim=1)
             passes, drafted, accepted = passes + 1, drafted + tokens.shape[1], accepted + added.shape[1] - 1
         return Speculated(self.stop.cut(text[:, start:]), passes, drafted, accepted)
-
-    def _drafts(self, text: Tensor, stream: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
-        if ahead < 1:
-            return text[:, :0], stream.new_zeros(text.shape[0], 0, self.model.spec.vocab_size)
-        return self.draft.propose(text, stream, ahead, self._distribution)
 
     def _distribution(self, logits: Tensor, text: Tensor) -> Tensor:
         return self.how.probabilities(logits, text, self.left_pad)
@@ -153,28 +150,19 @@ class Writer:
         good |= ended[:, None]  # an ended row accepts all drafts, so as not to hold up the others
         accepted = good.long().cumprod(dim=1).sum(dim=1)  # (B,), drafts before the first rejection
         shared = int(accepted.min())
-        last = draw(p[:, shared] if shared == count else _left(p[:, shared], q[:, shared]), self.generator)
-        if shared < count:
-            last = torch.where((accepted > shared)[:, None], drafts[:, shared : shared + 1], last)
+        if shared == count:
+            return torch.cat((drafts, draw(p[:, shared], self.generator)), dim=1)
+        left = (p[:, shared] - q[:, shared]).clamp(min=0)  # max(0, p − q): (B, V)
+        left = torch.where(left.sum(dim=-1, keepdim=True) > 0, left, p[:, shared])  # rounding may make all of it zero
+        last = torch.where((accepted > shared)[:, None], drafts[:, shared : shared + 1], draw(left, self.generator))
         return torch.cat((drafts[:, :shared], last), dim=1)
-
-
-def _left(p: Tensor, q: Tensor) -> Tensor:
-    """max(0, p − q): (B, V), or p where rounding makes all of it zero."""
-    left = (p - q).clamp(min=0)
-    return torch.where(left.sum(dim=-1, keepdim=True) > 0, left, p)
 
 
 class ModelDraft:
     """A drafter that is a smaller model."""
 
     def __init__(
-        self,
-        model: Decoder,
-        cache: Cache,
-        left_pad: Tensor | None,
-        generator: torch.Generator | None,
-        given: Given,
+        self, model: Decoder, cache: Cache, left_pad: Tensor | None, generator: torch.Generator | None, given: Given
     ) -> None:
         self.model, self.cache, self.left_pad, self.generator = model, cache, left_pad, generator
         self.given = given
@@ -183,7 +171,11 @@ class ModelDraft:
         self._start = 0
 
     def propose(self, text: Tensor, stream: Tensor, ahead: int, distribution: Distribution) -> tuple[Tensor, Tensor]:
-        self._settle(text)
+        if self._undo is not None:  # roll back the drafts that did not enter the text
+            said = text[:, self._start : self.cache.length]
+            agreeing = (said == self._drafted[:, : said.shape[1]]).all(dim=0).long().cumprod(dim=0).sum()
+            if again := self._undo(int(agreeing)):
+                self.model.hidden(text[:, self._start : self._start + again], self.cache)
         if not self.cache.length:  # further inputs are for the prompts' tokens
             self.model.stream(text[:, :-1], self.cache, self.left_pad, **self.given)
         drafts, weights = text[:, :0], []
@@ -197,14 +189,3 @@ class ModelDraft:
             drafts = torch.cat((drafts, draw(weights[-1], self.generator)), dim=1)
         self._drafted = drafts
         return drafts, torch.stack(weights, dim=1)
-
-    def _settle(self, text: Tensor) -> None:
-        """Roll back the drafts that did not enter the text."""
-        if self._undo is None:
-            return
-        read = self.cache.length - self._start
-        said = text[:, self._start : self._start + read]
-        agreeing = (said == self._drafted[:, : said.shape[1]]).all(dim=0).long().cumprod(dim=0).sum()
-        again = self._undo(int(agreeing))
-        if again:
-            self.model.hidden(text[:, self._start : self._start + again], self.cache)

@@ -142,7 +142,8 @@ class Chunking(Runner):
         step.tap("borders", lambda: borders)
         if self.training:
             step.losses.append(self.spec.loss * ratio_loss(p, borders, self.spec.ratio, self.spec.loss_over))
-        counts = self._counts(borders)
+        # Fake tensors, as when memory is predicted, have no values: the expected number stands in.
+        counts = [self.spec.count(x.shape[1])] * len(x) if is_fake(borders) else borders.sum(dim=1).tolist()
         # (B, M): positions where chunks begin, in order. Rows with fewer chunks are padded with other positions.
         first = borders.logical_not().to(torch.int8).argsort(dim=1, stable=True)[:, : max(1, *counts)]
         chunks = x.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))
@@ -166,12 +167,6 @@ class Chunking(Runner):
     def begins(self, p: Tensor) -> Tensor:
         """Border probabilities → mask of the tokens that begin a chunk."""
         return p >= BORDER
-
-    def _counts(self, borders: Tensor) -> list[int]:
-        """Number of chunks in each row. For fake tensors, as when memory is predicted, the expected number."""
-        if is_fake(borders):
-            return [self.spec.count(borders.shape[1])] * len(borders)
-        return borders.sum(dim=1).tolist()
 
     def _probabilities(self, x: Tensor, cache: ChunkCache | None) -> Tensor:
         """p: (B, T), the probability of a border before each token."""
@@ -210,14 +205,9 @@ class Chunking(Runner):
         return out
 
 
-def _one_text(x: Tensor) -> Tensor:
-    """(B, T) → (1, B·T)."""
-    return x.flatten()[None]
-
-
 def ratio_loss(p: Tensor, borders: Tensor, ratio: float, over: Literal["text", "batch"] = "text") -> Tensor:
     """p, borders: (B, T) → the ratio loss (), 1 if F = G = 1/N. over: tokens over which F and G are averaged."""
     if over == "batch":
-        p, borders = _one_text(p), _one_text(borders)
+        p, borders = p.flatten()[None], borders.flatten()[None]
     f, g = borders.to(p.dtype).mean(dim=1), p.mean(dim=1)
     return (ratio / (ratio - 1) * ((ratio - 1) * f * g + (1 - f) * (1 - g))).mean()

@@ -12,8 +12,9 @@ from torch._compile import _disable_dynamo
 
 from zoo.caching.cache import LayerCache
 from zoo.features import Layers, Model, NewCache, Runner, new_norm
-from zoo.features.random_depth import RandomDepth, drawn
+from zoo.features.random_depth import RandomDepth
 from zoo.init import Linear
+from zoo.kernels.tracing import is_fake
 from zoo.site import ForwardPass
 
 TURNS = "loop.turns"
@@ -61,8 +62,9 @@ class Loop(Runner):
     # A graph that torch compiles for one number of turns would fit no other (as in `zoo.features.chunks`).
     @_disable_dynamo
     def _drawn(self, embedded: Tensor) -> int:
-        """Number of turns drawn for this pass."""
-        return drawn(cast(RandomDepth, self.depth), len(self.turns), embedded)
+        """Number of turns drawn for this pass. For fake tensors, as when memory is predicted, the expected number."""
+        depth, turns = cast(RandomDepth, self.depth), len(self.turns)
+        return round(depth.expected(turns)[0]) if is_fake(embedded) else depth.draw(turns)
 
     @_disable_dynamo
     def run(self, x: Tensor, step: ForwardPass, kept: Sequence[LayerCache | None], run: Layers) -> Tensor:

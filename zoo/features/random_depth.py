@@ -10,10 +10,8 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from zoo.compatibility.traits import EVERY_OPERATION, NONE, Ground, Grounds, Operation, Operations
-from zoo.kernels.tracing import is_fake
 from zoo.settings.axis import Spec
 from zoo.settings.field_tags import Supports
-from zoo.site import PartCost
 
 NODES = 1001
 """Number of quadrature nodes for τ: the rule is exact to 1e-9 for k up to 64."""
@@ -56,13 +54,6 @@ class RandomDepth(Spec):
             return forward, forward
         return forward, _expected_least(self._centre(turns), self.spread, self.backward)
 
-    def training_change(self, turn: PartCost, turns: int) -> PartCost:
-        """One third of the training cost beyond `turns` turns forward and backward (twice a forward's cost). turn: cost
-        of one turn, adapter included."""
-        forward, backward = self.expected(turns)
-        change = turn.for_share((forward + 2 * backward) / 3 - turns)
-        return PartCost(0, change.flops, change.flops_square, change.flops_executed)
-
 
 @cache
 def _expected_least(centre: float, spread: float, most: int) -> float:
@@ -79,8 +70,3 @@ def _expected_least(centre: float, spread: float, most: int) -> float:
         total += weight * least
         weights += weight
     return total / weights
-
-
-def drawn(depth: RandomDepth, turns: int, like: torch.Tensor) -> int:
-    """r for a pass over `like`. For fake tensors, as when memory is predicted, the rounded expected number."""
-    return round(depth.expected(turns)[0]) if is_fake(like) else depth.draw(turns)

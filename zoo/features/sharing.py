@@ -103,10 +103,13 @@ class Sharing(Feature):
         if self.random_depth is None:
             return PartCost(0)
         turns = self.turns(model.n_layers)
-        turn = matmul_cost(0, 2 * model.d_model * model.d_model)
+        turn = matmul_cost(0, 2 * model.d_model * model.d_model)  # the adapter
         for layer in model.layers[turns.start : turns.start + self.blocks]:
             turn += layer.cost(model.d_model, context, memory)
-        return self.random_depth.training_change(turn, len(turns))
+        forward, backward = self.random_depth.expected(len(turns))
+        # A third of what a step costs beyond all turns forward and backward, which is twice a forward's cost.
+        change = turn.for_share((forward + 2 * backward) / 3 - len(turns))
+        return PartCost(0, change.flops, change.flops_square, change.flops_executed)
 
     def subset(self, model: Model, layer: int) -> LoopTurn | None:
         if self.recursion is None:

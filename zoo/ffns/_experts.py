@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil
-
 import torch
 from torch import Tensor, nn
 
@@ -48,7 +46,11 @@ class Experts(nn.Module):
         order = places.argsort(stable=True)  # (N·k,) assignments, by expert
         load = load_of(places, self.up.experts + self.beside)
         if capacity is not None:
-            order, load = _within(capacity, order, load)
+            first = load.cumsum(0) - load
+            rank = torch.arange(order.shape[0], device=order.device) - first.repeat_interleave(
+                load
+            )  # within its expert
+            order, load = order[rank < capacity], load.clamp(max=capacity)
         if self.beside:
             load = load[: self.up.experts]
             order = order[: sum(sizes_on_host(load, round(self.share * len(places))))]
@@ -97,15 +99,3 @@ def load_of(chosen: Tensor, experts: int) -> Tensor:
     """Number of tokens sent to each expert: (E,). Not bincount, which synchronises to read the largest index."""
     chosen = chosen.flatten()
     return chosen.new_zeros(experts).scatter_add(0, chosen, torch.ones_like(chosen))
-
-
-def _within(capacity: int, order: Tensor, load: Tensor) -> tuple[Tensor, Tensor]:
-    """Assignments of `order`, sorted by expert, that fit the capacity, and the load that remains."""
-    first = load.cumsum(0) - load
-    rank = torch.arange(order.shape[0], device=order.device) - first.repeat_interleave(load)
-    return order[rank < capacity], load.clamp(max=capacity)
-
-
-def expert_capacity(factor: float, tokens: int, top_k: int, experts: int) -> int:
-    """⌈factor · N·k/E⌉: a factor times the balanced load."""
-    return ceil(factor * tokens * top_k / experts)

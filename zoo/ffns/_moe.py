@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
+from math import ceil
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -15,7 +16,7 @@ from zoo.errors import SpecError
 from zoo.ffns import FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation, GatedActivation, PlainActivation
 from zoo.ffns._dense import DenseLayer, Width, dense_cost, features
-from zoo.ffns._experts import Experts, expert_capacity, load_of
+from zoo.ffns._experts import Experts, load_of
 from zoo.ffns._routing import Router, RouterMLP, Routing, balance_loss
 from zoo.ffns._zero_compute import Routed, ZeroComputeExperts
 from zoo.init import Linear
@@ -103,14 +104,14 @@ class MoE(Routed):
     def resolve(self, d_model: int) -> Self:
         if self.top_k > self.choices:
             raise SpecError("top_k", f"must be at most {self.choices}, the number of experts, not {self.top_k}")
-        self.check_zero_compute()
+        if self.tau != 1 and not self.zero_compute:
+            raise SpecError("tau", "needs zero_experts, copy_experts or constant_experts")
         for name, bad in (("capacity_factor", self.capacity_factor), ("weights_on", self.weights_on == "input")):
             if self.zero_compute and bad:
                 raise SpecError(name, "not supported with zero, copy or constant experts")
-        if self.shared_gate and not self.shared_experts:
-            raise SpecError("shared_gate", "needs shared_experts")
-        if self.shared_mean and not self.shared_experts:
-            raise SpecError("shared_mean", "needs shared_experts")
+        for name in ("shared_gate", "shared_mean"):
+            if getattr(self, name) and not self.shared_experts:
+                raise SpecError(name, "needs shared_experts")
         width = features(self.d_ff, d_model, self.multiple_of)
         numbers = {"d_ff": width, "multiple_of": 1, **self._shared(width)}
         return self.model_copy(update=numbers | self._clamp())
@@ -236,33 +237,30 @@ class MoELayer(FfnLayer):
         if self.latent_up is not None:
             out = self.latent_up(out)
         if self.shared is not None:
-            out = out + self._from_shared(self.shared, x, routing, step)
-            out = out / 2 if self.spec.shared_mean else out
+            if routing.shared is not None:
+                beside = self.shared.weighted(x, routing.shared, step)
+            else:
+                beside = self.shared(x, step)
+            if self.shared_gate is not None:
+                beside = beside * self.shared_gate(x).sigmoid()
+            out = (out + beside) / 2 if self.spec.shared_mean else out + beside
         return out
-
-    def _from_shared(self, shared: DenseLayer, x: Tensor, routing: Routing, step: ForwardPass) -> Tensor:
-        if routing.shared is not None:
-            return shared.weighted(x, routing.shared, step)
-        out: Tensor = shared(x, step)
-        return out if self.shared_gate is None else out * self.shared_gate(x).sigmoid()
 
     def routed(self, read: Tensor, routing: Routing, step: ForwardPass) -> Tensor:
         """Weighted sum of the chosen experts' outputs. read: (B, T, D or ℓ) → the same shape."""
         rows, chosen, weights = (t.flatten(0, -2) for t in (read, routing.chosen, routing.weights))
-        out: Tensor = self.experts(rows, chosen, weights, self._capacity(rows.shape[0]))
+        spec, capacity = self.spec, None
+        if self.training and spec.capacity_factor is not None:
+            capacity = ceil(spec.capacity_factor * len(rows) * spec.top_k / spec.experts)
+        out: Tensor = self.experts(rows, chosen, weights, capacity)
         if self.zero_compute is not None:
             out = out + self.zero_compute(rows, chosen, weights)
-        load = load_of(chosen, self.spec.choices)
+        load = load_of(chosen, spec.choices)
         step.tap("ffn.load", lambda: load / chosen.numel())
         if self.training:
             step.losses += self._losses(routing)
             step.count(self.router.count, load)
         return out.view_as(read)
-
-    def _capacity(self, tokens: int) -> int | None:
-        if not self.training or self.spec.capacity_factor is None:
-            return None
-        return expert_capacity(self.spec.capacity_factor, tokens, self.spec.top_k, self.spec.experts)
 
     def _losses(self, routing: Routing) -> list[Tensor]:
         """Auxiliary losses, weighted."""

@@ -9,7 +9,6 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from zoo.compatibility.traits import Operation
-from zoo.errors import SpecError
 from zoo.ffns import Ffn
 from zoo.init import Linear
 from zoo.settings.axis import is_off
@@ -39,11 +38,6 @@ class Routed(Ffn):
     tau: PositiveFloat = Field(default=1.0, exclude_if=lambda tau: tau == 1.0)
     """τ: target load of an expert with an FFN, relative to one without (MoE++). FLOPs are declared for that load; a
     router that deviates from it uses more or fewer."""
-
-    def check_zero_compute(self) -> None:
-        """Raise SpecError if τ is set without zero-compute experts."""
-        if self.tau != 1 and not self.zero_compute:
-            raise SpecError("tau", "needs zero_experts, copy_experts or constant_experts")
 
     @property
     def zero_compute(self) -> int:

@@ -93,7 +93,11 @@ class DeepSeekMoE(MoE):
             self._check_sink()
         if self.zero_compute and self.groups > 1:
             raise SpecError("groups", "must be 1 with zero, copy or constant experts")
-        size = self._group_size()
+        if self.experts % self.groups:
+            raise SpecError("groups", f"{self.groups} groups do not divide {self.experts} experts")
+        if self.top_groups > self.groups:
+            raise SpecError("top_groups", f"must be at most groups = {self.groups}, not {self.top_groups}")
+        size = self.experts // self.groups
         if self.bias_on == "logit" and (self.bias_rate is None or self.top_groups < self.groups):
             raise SpecError("bias_on", "logit needs bias_rate, and top_groups equal to groups")
         if self.group_score == "top2" and size < 2 and self.top_groups < self.groups:
@@ -117,13 +121,6 @@ class DeepSeekMoE(MoE):
     @property
     def router_rows(self) -> int:
         return self.choices + self.shared_experts * self.shared_sink
-
-    def _group_size(self) -> int:
-        if self.experts % self.groups:
-            raise SpecError("groups", f"{self.groups} groups do not divide {self.experts} experts")
-        if self.top_groups > self.groups:
-            raise SpecError("top_groups", f"must be at most groups = {self.groups}, not {self.top_groups}")
-        return self.experts // self.groups
 
     @property
     def balance_over(self) -> Literal["batch", "sequence"]:

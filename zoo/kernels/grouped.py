@@ -8,9 +8,7 @@ subprocess that can be killed; if the kernel is faulty, each expert is a product
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -18,7 +16,7 @@ from torch.nn import functional as F
 
 from zoo.kernels.precision import computed_in
 from zoo.kernels.tracing import device_type
-from zoo.kernels.trial import WRONG, close_to, poison_freed_memory, trial_fault, trial_of
+from zoo.kernels.trial import WRONG, agree, is_right, trial_fault, trial_of
 
 CAPABILITY = 8, 0
 """Compute capability of the first GPUs that the kernel runs on."""
@@ -50,15 +48,7 @@ def has_kernel(trial: Callable[[], str | None] | None = None) -> bool:
     """Whether this GPU has a kernel that computes correctly. trial: returns the kernel's fault or None, and is called
     at most once per process; `fault` by default."""
     fits = hasattr(F, "grouped_mm") and torch.cuda.get_device_capability() >= CAPABILITY
-    return fits and _is_right(trial or fault)
-
-
-@cache
-def _is_right(trial: Callable[[], str | None]) -> bool:
-    found = trial()
-    if found is not None:
-        warnings.warn(f"torch's grouped_mm {found} on this GPU; using one matrix product per expert", stacklevel=2)
-    return found is None
+    return fits and is_right(trial or fault, "grouped_mm", "using one matrix product per expert")
 
 
 def grouped_product(rows: Tensor, weight: Tensor, bias: Tensor | None, load: Tensor) -> Tensor:
@@ -87,16 +77,17 @@ def _agrees(load: Sequence[int], shape: tuple[int, int], device: str) -> bool:
         torch.randn(size, generator=draw).to(device, torch.bfloat16)
         for size in ((sum(load), inner), (len(load), outer, inner), (sum(load), outer))
     )
-    expected = _results(rows, weight, gradient, lambda x, w: _one_by_one(x, w, load))
-    poison_freed_memory(device)
-    on_device = torch.tensor(load, device=device)
-    try:
-        found = _results(rows, weight, gradient, lambda x, w: grouped_product(x, w, None, on_device))
-        return close_to(found, expected, TOLERANCE)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError:
-        return False
+
+    def one_by_one(rows: Tensor, weight: Tensor) -> Tensor:
+        parts = zip(rows.split(list(load)), weight, strict=True)
+        return torch.cat([F.linear(part, of_expert) for part, of_expert in parts])
+
+    expected, on_device = _results(rows, weight, gradient, one_by_one), torch.tensor(load, device=device)
+
+    def grouped() -> tuple[Tensor, ...]:
+        return _results(rows, weight, gradient, lambda x, w: grouped_product(x, w, None, on_device))
+
+    return agree(grouped, expected, device, TOLERANCE)
 
 
 def _results(
@@ -106,11 +97,6 @@ def _results(
     given = [each.clone().requires_grad_() for each in (rows, weight)]
     out = product(*given)
     return tuple(each.float() for each in (out.detach(), *torch.autograd.grad(out, given, gradient)))
-
-
-def _one_by_one(rows: Tensor, weight: Tensor, load: Sequence[int]) -> Tensor:
-    parts = zip(rows.split(list(load)), weight, strict=True)
-    return torch.cat([F.linear(part, of_expert) for part, of_expert in parts])
 
 
 if __name__ == "__main__":

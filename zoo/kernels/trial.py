@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -46,15 +48,34 @@ def trial_fault(
     return wrong if done.returncode == WRONG else None
 
 
+@cache
+def is_right(trial: Callable[[], str | None], kernel: str, instead: str) -> bool:
+    """Whether a trial, run once per process, finds no fault in a kernel of torch; else warns, and says what is used
+    instead."""
+    found = trial()
+    if found is not None:
+        warnings.warn(f"torch's {kernel} {found} on this GPU; {instead}", stacklevel=2)
+    return found is None
+
+
+def agree(
+    compute: Callable[[], Sequence[torch.Tensor]], expected: Sequence[torch.Tensor], device: str, tolerance: float
+) -> bool:
+    """Whether a kernel's results, computed with freed memory full of NaN, differ from those expected by at most
+    `tolerance` of the largest entry of each."""
+    poison_freed_memory(device)
+    try:
+        errors = [(one - other).abs().max() / other.abs().max() for one, other in zip(compute(), expected, strict=True)]
+        return all(bool(error <= tolerance) for error in errors)  # false for NaN
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        return False
+
+
 def poison_freed_memory(device: str) -> None:
     """Free memory full of NaN, for the allocator to hand out again."""
     blocks = [
         torch.full((size,), float("nan"), device=device) for size in (2**10, 2**13, 2**16, 2**20) for _ in range(16)
     ]
     del blocks
-
-
-def close_to(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], tolerance: float) -> bool:
-    """Whether tensors differ by at most `tolerance` of the largest entry of each; false for NaN."""
-    errors = [(one - other).abs().max() / other.abs().max() for one, other in zip(found, expected, strict=True)]
-    return all(bool(error <= tolerance) for error in errors)

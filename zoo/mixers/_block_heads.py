@@ -162,15 +162,12 @@ class BlockHeads(Mixer):
         kv_heads = self.kv_heads or self.heads
         check_kv_heads(self.heads, kv_heads)
         head_dim = self.head_dim or default_head_dim(self.heads, d_model)
-        self._check_position(head_dim)
-        return self.model_copy(update={"kv_heads": kv_heads, "head_dim": head_dim})
-
-    def _check_position(self, head_dim: int) -> None:
         if self.position.adds_to_scores:
             reason = f"{self.position.kind} cannot add to {self.kind}'s scores of {self.scored}, which have no position"
             raise SpecError("position", reason)
         with under("position"):
             self.position.check(head_dim)
+        return self.model_copy(update={"kv_heads": kv_heads, "head_dim": head_dim})
 
     def sizes(self) -> tuple[int, int, int]:
         """(H, K, d) of a resolved spec."""

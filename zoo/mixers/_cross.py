@@ -120,26 +120,22 @@ class CrossAttentionLayer(nn.Module):
         self.o = Linear(heads * self.head_dim, d_model, bias="o" in spec.bias, role="output")
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
-        k, v = self._remembered(step, kept_by(self, cache, EncoderCache))
+        kept = kept_by(self, cache, EncoderCache)
+        if kept is not None and kept.length:
+            k, v = kept.read()
+        else:
+            if step.memory is None or step.memory.hidden is None:
+                raise ValueError("cross-attention needs the encoder's output")
+            k, v = (split_by(project(step.memory.hidden), self.head_dim) for project in (self.k, self.v))
+            if kept is not None:
+                kept.write(k, v)
         q, places = split_by(self.q(x), self.head_dim), torch.arange(k.shape[2], device=x.device)
         visible = OfMemory(step.index, places, mask_kind="all", text=step.memory.text if step.memory else None)
         scoring = Scoring(number(self.spec.scale), dropout=self.spec.dropout if self.training else 0.0)
         return self.o(attend(q, k.to(q.dtype), v.to(q.dtype), visible, scoring).transpose(1, 2).flatten(2))
 
-    def _remembered(self, step: ForwardPass, cache: EncoderCache | None) -> tuple[Tensor, Tensor]:
-        """Keys and values of the encoder tokens, (B, K, S, d), computed once if there is a cache. Raises ValueError if
-        the step lacks the encoder's output."""
-        if cache is not None and cache.length:
-            return cache.read()
-        if step.memory is None or step.memory.hidden is None:
-            raise ValueError("cross-attention needs the encoder's output")
-        hidden = step.memory.hidden
-        k, v = split_by(self.k(hidden), self.head_dim), split_by(self.v(hidden), self.head_dim)
-        if cache is not None:
-            cache.write(k, v)
-        return k, v
-
     def new_cache(self, batch: int, capacity: int, dtype: torch.dtype) -> EncoderCache:
         """Empty cache for `batch` rows of up to `capacity` encoder tokens."""
         _, kv_heads, head_dim = self.spec.sizes()
-        return EncoderCache.empty((batch, kv_heads, capacity, head_dim), self.k.weight, dtype)
+        shape = batch, kv_heads, capacity, head_dim
+        return EncoderCache(*(torch.zeros(shape, dtype=dtype, device=self.k.weight.device) for _ in range(2)))

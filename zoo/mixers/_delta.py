@@ -89,7 +89,7 @@ def delta_scan(  # noqa: PLR0913, PLR0917 (the tensors of its formula, and how t
     decay = decay if decay.dim() == 4 else decay[..., None]
     of_heads = (by_group(x, q) for x in (v, decay, strength[..., None]))
     parts = (q[:, :, None], k[:, :, None], *of_heads)
-    return stepwise(_one, _chunked, parts, chunk, cache, rank, name).flatten(1, 2)
+    return stepwise(_one, _chunked, parts, ScanChunks.of(v.shape[2], chunk), cache, rank, name).flatten(1, 2)
 
 
 def product_scan(
@@ -169,14 +169,9 @@ def unit_inverse(lower: Tensor) -> Tensor:
     inverse = torch.ones_like(lower[..., :1, None])  # (…, C/b, b, b)
     while block < size:
         first, second = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
-        below = _diagonal(lower, 2 * block)[..., block:, :block]
+        grid = lower.unflatten(-1, (-1, 2 * block)).unflatten(-3, (-1, 2 * block))
+        diagonal = grid.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)  # (…, C/2b, 2b, 2b), the blocks on the diagonal
+        below = diagonal[..., block:, :block]
         inverse = assembled(inverse, -(second @ below @ first) if block > 1 else -below)
         block *= 2
     return inverse[..., 0, :, :]
-
-
-def _diagonal(x: Tensor, block: int) -> Tensor:
-    """(…, C, C) → (…, C/b, b, b), the blocks on the diagonal."""
-    grid = x.unflatten(-1, (-1, block)).unflatten(-3, (-1, block))
-    blocks: Tensor = grid.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
-    return blocks

@@ -48,17 +48,9 @@ def diagonal_states(
 
     added, g ≤ 0: (B, T, …), float32 or wider → the same shape. name: of the state in the cache.
     """
-    states = kept_by("a recurrent layer", cache, StateCache)
+    states, shape = kept_by("a recurrent layer", cache, StateCache), added.shape[2:]
     first = states.read(name, added.dtype) if states is not None else None
-    state = _states(added, decay, ScanChunks.of(added.shape[1], chunk), first)
-    if states is not None:
-        states.write(name, state[:, -1])
-    return state
-
-
-def _states(added: Tensor, decay: Tensor, chunks: ScanChunks, first: Tensor | None) -> Tensor:
-    """added, decay: (B, T, …), first: (B, …), None for zero → (B, T, …), the state after every token."""
-    shape = added.shape[2:]
+    chunks = ScanChunks.of(added.shape[1], chunk)
     added, decay = (chunks.cut(part.flatten(2)) for part in (added, decay))  # (B, M, C, I·N)
     inside, faded = [added[:, :, 0]], decay.cumsum(2).exp()
     for new, factor in zip(added[:, :, 1:].unbind(2), decay[:, :, 1:].exp().unbind(2), strict=True):
@@ -68,4 +60,6 @@ def _states(added: Tensor, decay: Tensor, chunks: ScanChunks, first: Tensor | No
     for last, fading in zip(own[:, :-1, -1].unbind(1), faded[:, :-1, -1].unbind(1), strict=True):
         before.append(fading * before[-1] + last)
     out: Tensor = chunks.join(own + faded * torch.stack(before, dim=1)[:, :, None]).unflatten(-1, shape)
+    if states is not None:
+        states.write(name, out[:, -1])
     return out

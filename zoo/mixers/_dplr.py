@@ -77,7 +77,8 @@ def dplr_scan(  # noqa: PLR0913, PLR0917 (the tensors of its formula, and how to
     check_parts(q, k, v, None)
     for what, part in (("read", read), ("erase", erase), ("decay", decay)):
         check_shape(what, part, q.shape, "(B, H, T, n), as q")
-    return stepwise(_one, _chunked, (q, k, read, erase, decay, v), chunk, cache, name=name)
+    chunks = ScanChunks.of(v.shape[2], chunk)
+    return stepwise(_one, _chunked, (q, k, read, erase, decay, v), chunks, cache, name=name)
 
 
 def _one(

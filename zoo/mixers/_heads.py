@@ -111,14 +111,6 @@ class ValueResidual(nn.Module):
         return self.weights[0] * v + self.weights[1] * first_values(v, step)
 
 
-def with_others(v: Tensor, residual: ValueResidual | None, step: ForwardPass) -> Tensor:
-    """v: (B, K, T, d), mixed with the first layer's values by `residual`, then changed by the model's `step.revalue`;
-    None skips either."""
-    if residual is not None:
-        v = residual(v, step)
-    return v if step.revalue is None else step.revalue(v)
-
-
 def first_values(v: Tensor, step: ForwardPass) -> Tensor:
     """Values stored by the first layer of the pass that calls this: for that layer, its own v."""
     return step.once("first values", lambda: v)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Self
+from typing import Any, Self
 
 import torch
 from pydantic import PositiveInt
@@ -181,6 +181,16 @@ def check_width(heads: int, width: int, name: str) -> None:
     if width % heads:
         reason = f"{heads} heads do not divide {width} features; set {name} to choose it freely"
         raise SpecError("heads", reason)
+
+
+def sizes_in(spec: Any, d_model: int, shares: Mapping[str, int]) -> dict[str, int]:
+    """Resolved `head_dim` and ranks of an RWKV mixer, whose heads have d_model features together. A null rank becomes
+    d_model divided by its entry in `shares`, rounded down, at least 8. Raises SpecError for other features."""
+    check_width(spec.heads, d_model, "heads")
+    head_dim = d_model // spec.heads
+    if spec.head_dim not in (None, head_dim):
+        raise SpecError("head_dim", f"must be d_model / heads ({head_dim}), not {spec.head_dim}")
+    return {"head_dim": head_dim} | {name: getattr(spec, name) or max(8, d_model // of) for name, of in shares.items()}
 
 
 def check_turning(position: Position, features: int, kind: str) -> None:

@@ -123,20 +123,15 @@ class MultiHead(Mixer):
         if self.qk_norm_after_position and self.qk_norm_over == "full":
             reason = "full cannot be combined with qk_norm_after_position: positions are applied to single heads"
             raise SpecError("qk_norm_over", reason)
-        if self.position.reads_queries:
-            self._check_handed_over()
+        for name in ("sparsity", "temperature", "qk_norm_after_position") if self.position.reads_queries else ():
+            if getattr(self, name):
+                reason = f"cannot be combined with {self.position.kind}, which reads the projected queries"
+                raise SpecError(name, reason)
         if self.reuse_kv:
             check_reuse(self.conv, self.value_residual, self.bias)
         numbers = {"kv_heads": kv_heads, "head_dim": head_dim}
         scale = self.scale or head_dim**-0.5 * self.position.score_factor
         return self.model_copy(update={**numbers, "scale": scale, "v_norm": None if self.reuse_kv else self.v_norm})
-
-    def _check_handed_over(self) -> None:
-        """Raise SpecError for settings that a position scheme cannot follow if it reads the queries itself."""
-        for name in ("sparsity", "temperature", "qk_norm_after_position"):
-            if getattr(self, name):
-                reason = f"cannot be combined with {self.position.kind}, which reads the projected queries"
-                raise SpecError(name, reason)
 
     def _default_head_dim(self, d_model: int) -> int:
         return default_head_dim(self.heads, d_model)
@@ -161,13 +156,9 @@ class MultiHead(Mixer):
         parameters += heads * self.sinks + 2 * self.value_residual
         parameters += self.v_norm.parameters(self.value_features) if self.v_norm is not None else 0
         attending = attention_cost(parameters, matrix, self._flops_per_key(), self._keys(context))
-        return attending + self._placing(context) + conv_cost(self.channels, self.conv)
-
-    def _placing(self, context: int) -> PartCost:
-        """Cost of the position scheme's bias on scores. Distances beyond the window are not computed."""
-        heads, _, head_dim = self.sizes()
-        reach = min(context, self.window or context)
-        return self.position.layer_cost(head_dim, heads, Keys(mean_keys(context, self.window), reach, reach))
+        reach = min(context, self.window or context)  # a bias on scores is not computed beyond the window
+        placing = self.position.layer_cost(head_dim, heads, Keys(mean_keys(context, self.window), reach, reach))
+        return attending + placing + conv_cost(self.channels, self.conv)
 
     def pass_flops(self, context: int) -> float:
         heads, _, head_dim = self.sizes()

@@ -22,19 +22,18 @@ STATE = "state"
 
 @dataclass(frozen=True)
 class ScanChunks:
-    """Division of `length` rows into `count` chunks of `width` rows, the last one padded. A token is `rank` rows.
+    """Division of `length` rows into `count` chunks of `width` rows, the last one padded.
 
     A sequence shorter than a chunk gets one chunk of the least power of two that holds it.
     """
 
     length: int
     width: int
-    rank: int = 1
 
     @staticmethod
     def of(length: int, chunk: int, rank: int = 1) -> ScanChunks:
         """Chunks of at most `chunk` tokens for `length` tokens of `rank` rows each."""
-        return ScanChunks(length * rank, min(chunk, 1 << (length - 1).bit_length()) * rank, rank)
+        return ScanChunks(length * rank, min(chunk, 1 << (length - 1).bit_length()) * rank)
 
     @property
     def count(self) -> int:
@@ -148,27 +147,15 @@ def scan(
     With a rank, T counts rows, `rank` per token. All queries of a token read the state after all its keys and values
     were added. The first row of a token holds its decay, the other rows 0.
     """
-    states = kept_by("a recurrent layer", cache, StateCache)
-    kind = torch.promote_types(v.dtype, torch.float32)
     check_parts(q, k, v, decay=decay)
     heads, length = v.shape[1], v.shape[2]
     decay = torch.zeros(1, 1, 1, device=v.device) if decay is None else decay
     if rank == 1 and can_scan(q, k, v):
         return scan_in_kernel(q, k, v, decay if decay.dim() == 4 else decay.expand(*v.shape[:3]), None, cache, name)
     decay = (decay if decay.dim() == 4 else decay[..., None]).expand(-1, heads, length, -1)
-
-    def run(q: Tensor, k: Tensor, v: Tensor, decay: Tensor) -> Tensor:
-        state = states.read(name, kind) if states is not None else None
-        if length == rank and state is not None:
-            out, state = _one(q, k, v, decay, by_group(state, q))
-        else:
-            first = None if state is None else by_group(state, q)
-            out, state = _chunked(q, k, v, decay, ScanChunks.of(length // rank, chunk, rank), first, states is not None)
-        if states is not None and state is not None:
-            states.write(name, state.flatten(1, 2))
-        return out
-
-    return in_float32(partial(at_default_precision, run), q, k, v, decay)
+    parts = q[:, :, None], k[:, :, None], by_group(decay, q), by_group(v, q)
+    chunks = ScanChunks.of(length // rank, chunk, rank)
+    return stepwise(_one, partial(_chunked, rank=rank), parts, chunks, cache, rank, name).flatten(1, 2)
 
 
 def check_parts(q: Tensor, k: Tensor, v: Tensor, decay: Tensor | None, strength: Tensor | None = None) -> None:
@@ -225,7 +212,7 @@ def stepwise(
     one: OneToken,
     chunked: Chunked,
     parts: Sequence[Tensor],
-    chunk: int,
+    chunks: ScanChunks,
     cache: LayerCache | None,
     rank: int = 1,
     name: str = STATE,
@@ -243,9 +230,8 @@ def stepwise(
         if length == rank and before is not None:
             out, after = one(*parts, before)
         else:
-            pieces = ScanChunks.of(length, chunk)
-            out, after = chunked(*(pieces.cut(x) for x in parts), before, states is not None)
-            out = pieces.join(out)
+            out, after = chunked(*(chunks.cut(x) for x in parts), before, states is not None)
+            out = chunks.join(out)
         if states is not None and after is not None:
             states.write(name, after.flatten(1, -3))
         return out
@@ -259,38 +245,35 @@ def by_group(x: Tensor, q: Tensor) -> Tensor:
     return grouped
 
 
-def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """One step of the recurrence, for the r rows of one token. q, k: (B, G, r, n), v: (B, H, r, p), decay: (B, H, r,
-    1 or n), state: (B, G, H/G, n, p)."""
-    value, factor = by_group(v, q), by_group(decay.sum(dim=-2, keepdim=True), q).exp()
-    state = factor.transpose(-1, -2) * state + k[:, :, None].transpose(-1, -2) @ value
-    return (q[:, :, None] @ state).flatten(1, 2), state
+def _one(q: Tensor, k: Tensor, decay: Tensor, v: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """One step of the recurrence, for the r rows of one token. All (B, G, H/G or 1, r, …), state: (B, G, H/G, n, p)."""
+    factor = decay.sum(dim=-2, keepdim=True).exp()
+    state = factor.transpose(-1, -2) * state + k.transpose(-1, -2) @ v
+    return q @ state, state
 
 
 def _chunked(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, chunks: ScanChunks, state: Tensor | None, keep: bool
+    q: Tensor, k: Tensor, decay: Tensor, v: Tensor, state: Tensor | None, keep: bool, rank: int
 ) -> tuple[Tensor, Tensor | None]:
-    """state: (B, G, H/G, n, p) before the first token, None for zero → outputs (B, H, T, p), and the state after the
-    last token if `keep`, else None."""
-    # (B, G, H/G, N, C, p), (B, G, 1, N, C, n), (B, G, 1, N, C, n)
-    value, key, query = chunks.cut(by_group(v, q)), chunks.cut(k)[:, :, None], chunks.cut(q)[:, :, None]
-    total = chunks.cut(by_group(decay, q)).cumsum(dim=-2)  # c: (B, G, H/G, N, C, 1 or n)
-    out = decayed_scores(query, key, total, chunks.rank) @ value  # (1), without S
-    left = chunks.count if keep else chunks.count - 1
+    """All (B, G, H/G or 1, N, C, …), state: (B, G, H/G, n, p) before the first token, None for zero → outputs, and the
+    state after the last token if `keep`, else None."""
+    total, count = decay.cumsum(dim=-2), q.shape[3]  # c: (B, G, H/G, N, C, 1 or n)
+    out = decayed_scores(q, k, total, rank) @ v  # (1), without S
+    left = count if keep else count - 1
     before = [] if state is None else [state]  # S before each chunk
     if left:
         last = total[..., -1:, :]
-        added = decayed_write(*(x[:, :, :, :left] for x in (key, (last - total).exp(), value)))  # (2), without S
+        added = decayed_write(*(x[:, :, :, :left] for x in (k, (last - total).exp(), v)))  # (2), without S
         fading = last[:, :, :, :left].exp().transpose(-1, -2)
         before += carry(added.unbind(3), fading.unbind(3), state)
     final = before.pop() if keep else None
     if before:
         # Without an initial state, the first chunk has no state to read.
-        skipped = chunks.count - len(before)
+        skipped = count - len(before)
         fading = total[:, :, :, skipped:].exp()
-        read = decayed_read(query[:, :, :, skipped:], fading, torch.stack(before, dim=3))  # (1), (e^c ⊙ Q) S
+        read = decayed_read(q[:, :, :, skipped:], fading, torch.stack(before, dim=3))  # (1), (e^c ⊙ Q) S
         out = out + F.pad(read, (0, 0, 0, 0, skipped, 0))
-    return chunks.join(out).flatten(1, 2), final
+    return out, final
 
 
 def decayed_read(q: Tensor, factor: Tensor, state: Tensor) -> Tensor:

@@ -30,7 +30,6 @@ from zoo.mixers._heads import (
     borrowed,
     decay_bias,
     lend,
-    with_others,
 )
 from zoo.mixers._linear import split, split_by
 from zoo.mixers._multi_head import MultiHead
@@ -87,17 +86,12 @@ class Attention(MultiHead):
             raise SpecError("exclusive", "with a window of 1 the output is always 0")
         if self.value_scale != 1 and self.reuse_kv:
             raise SpecError("value_scale", "cannot be combined with reuse_kv: the values are a lower layer's")
-        if self.keys_as_values:
-            self._check_one_matrix()
-        return super().resolve(d_model)
-
-    def _check_one_matrix(self) -> None:
-        """Raise SpecError for settings of the value matrix, which `keys_as_values` leaves out."""
-        for name in ("reuse_kv", "conv", "v_dim"):
+        for name in ("reuse_kv", "conv", "v_dim") if self.keys_as_values else ():
             if getattr(self, name):
                 raise SpecError("keys_as_values", f"cannot be combined with {name}: there is no value projection")
-        if "v" in self.bias:
+        if self.keys_as_values and "v" in self.bias:
             raise SpecError("bias", "with keys_as_values there is no value projection: use bias: [q, k, o]")
+        return super().resolve(d_model)
 
     @property
     def value_features(self) -> int:
@@ -195,7 +189,7 @@ class AttentionLayer(MixerLayer):
         visible = Visible.to(step, k_places, self.spec.window, self.spec.sparsity, self._pattern)
         if visible.pattern is not None and visible.everything:
             # A single query of unpadded text under a pattern: gather the visible keys, so that the others are not read.
-            seen = visible.places_seen()
+            seen = visible.mask()[0].nonzero()[:, 0]
             k, v, k_places = k[:, :, seen], v[:, :, seen], k_places[seen]
             fading = None if fading is None else fading[..., seen]
             visible = Visible.to(step, k_places)
@@ -229,7 +223,12 @@ class AttentionLayer(MixerLayer):
         v = split(v, self.kv_heads)
         if not _is_nothing(self.v_norm):
             v = self.v_norm(v)
-        v = with_others(v if self.value_scale == 1 else v * self.value_scale, self.values, step)
+        if self.value_scale != 1:
+            v = v * self.value_scale
+        if self.values is not None:
+            v = self.values(v, step)  # mixed with the first layer's
+        if step.revalue is not None:
+            v = step.revalue(v)
         kept = [k, v] if self.forget is None else [k, v, self.forget(x, step)]
         if tokens is not None:
             kept, k_places = tokens.extend(kept, step.index)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from zoo.attend import note, offer_taps
 from zoo.attending.plain import scores_of
-from zoo.attending.visible import Scoring, Visible
+from zoo.attending.visible import Visible
 from zoo.caching.cache import LayerCache, TokenCache, kept_by
 from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError
@@ -21,7 +21,6 @@ from zoo.kernels.precision import in_float32
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._indexer import KEY_NORM, Indexer, chosen, imitation_loss
 from zoo.mixers.mla import MLA, MLALayer
-from zoo.positions import Position
 from zoo.settings.axis import Examples
 from zoo.settings.field_tags import Fact, HeadFeatures, MaxInTests
 from zoo.site import ForwardPass, Keys, LayerSite, PartCost, attention_cost, mean_keys
@@ -69,12 +68,6 @@ class DeepSeekSparseAttention(MLA):
 
     def build(self, site: LayerSite) -> MixerLayer:
         return DeepSeekSparseAttentionLayer(self, site.d_model)
-
-    @property
-    def index_position(self) -> Position:
-        """Position scheme of the indexer."""
-        turns = hasattr(self.position, "layout")
-        return self.position.model_copy(update={"layout": self.index_layout} if turns else {})
 
     def cost(self, d_model: int, context: int) -> PartCost:
         """Cost including the indexer, which scores all keys."""
@@ -131,8 +124,9 @@ class DeepSeekSparseAttentionLayer(MLALayer):
 
     def __init__(self, spec: DeepSeekSparseAttention, d_model: int) -> None:
         super().__init__(spec, d_model)
-        sizes = spec.index_heads, spec.index_dim
-        self.indexer = Indexer(spec.q_rank or d_model, d_model, *sizes, spec.index_position, spec.rope_dim)
+        layout = {"layout": spec.index_layout} if hasattr(spec.position, "layout") else {}
+        position, sizes = spec.position.model_copy(update=layout), (spec.index_heads, spec.index_dim)
+        self.indexer = Indexer(spec.q_rank or d_model, d_model, *sizes, position, spec.rope_dim)
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         read, places = self._read(x), step.index
@@ -171,21 +165,8 @@ class DeepSeekSparseAttentionLayer(MLALayer):
         scoring = self._scoring(step, bias if own is None else own + bias)
         if not (self.training and self.spec.index_loss):
             return self._mixed(q_nope, q_rope, latent, k_rope, visible, scoring)
-        k, v = self._keys_and_values(latent, k_rope)
-        return self._imitated(torch.cat((q_nope, q_rope), dim=-1), k, v, visible, scoring, scores, taken, step)
-
-    def _imitated(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        visible: Visible,
-        scoring: Scoring,
-        scores: Tensor,
-        taken: Tensor,
-        step: ForwardPass,
-    ) -> Tensor:
-        """Attention in training: (B, H, T, v), with explicit weights, which the indexer's loss imitates."""
+        # In training with explicit weights, which the indexer's loss imitates.
+        (k, v), q = self._keys_and_values(latent, k_rope), torch.cat((q_nope, q_rope), dim=-1)
         offer_taps(q, k, visible, scoring)
         note("plain", True)
         weights = in_float32(lambda q, k: scores_of(q, k, visible, scoring).softmax(dim=-1), q, k)

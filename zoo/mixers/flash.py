@@ -121,7 +121,10 @@ class FLASHLayer(GatedUnitLayer):
         readings = [reading[:, 0] for reading in self.queries_and_keys(x, step)]
         tokens = Tokens(*(each.to(kind) for each in (*readings, on_text(F.silu(self.v(x)), step))))
         states = kept_by(self, cache, StateCache)
-        known = None if states is None else _read(states, kind)
+        known: State | None = None
+        if states is not None:
+            kept = {name: states.read(name, kind) for name in (KEYS, VALUES, BEFORE, ALL)}
+            known = {name: value for name, value in kept.items() if value is not None} or None
         with torch.autocast(x.device.type, enabled=False):
             if known is not None and x.shape[1] == 1:
                 read, after = self._one(tokens, step, known)
@@ -145,7 +148,7 @@ class FLASHLayer(GatedUnitLayer):
         keys, values = torch.where(here, new.k, known[KEYS]), torch.where(here, new.v, known[VALUES])
         before = torch.where(place % chunk == 0, known[ALL], known[BEFORE])
         weights = self._weights(new.q, keys).masked_fill(later.transpose(-1, -2), 0.0)
-        read = weights @ values + new.q_before / _at_least_one(place // chunk * chunk) @ before
+        read = weights @ values + new.q_before / (place // chunk * chunk).clamp(min=1) @ before
         total = known[ALL] + new.k_before.transpose(-1, -2) @ new.v
         return read, {KEYS: keys, VALUES: values, BEFORE: before, ALL: total}
 
@@ -158,7 +161,7 @@ class FLASHLayer(GatedUnitLayer):
         # The first chunk of a text has no chunks before it.
         first, count = int(known is None), layout.chunks.count
         if first < count:
-            share = q_before[:, first:] / _at_least_one(layout.before(q))[:, first:]
+            share = q_before[:, first:] / layout.before(q).clamp(min=1)[:, first:]
             read = read + F.pad(share @ torch.stack(sums[first:count], dim=1), (0, 0, 0, 0, first, 0))
         if not keep:
             return layout.join(read), {}
@@ -176,15 +179,3 @@ def _sums(k: Tensor, v: Tensor, layout: Layout, known: State | None, keep: bool)
     sums = list(itertools.accumulate(added, initial=known[ALL]))
     # ALL includes the tokens of a partly filled chunk, which are attended to; that chunk must start from BEFORE.
     return [torch.where(layout.begins, known[ALL], known[BEFORE]), *sums[1:]]
-
-
-def _read(states: StateCache, kind: torch.dtype) -> State | None:
-    """Cached state; None before the first pass."""
-    read = {name: states.read(name, kind) for name in (KEYS, VALUES, BEFORE, ALL)}
-    known = {name: value for name, value in read.items() if value is not None}
-    return known or None
-
-
-def _at_least_one(count: Tensor) -> Tensor:
-    """`count` as a divisor: 1 for an empty sum."""
-    return count.clamp(min=1)

@@ -68,11 +68,8 @@ class GatedLinearAttentionLayer(LinearHeadsLayer):
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         q, k, v = self.project(x, step, cache)
         k = on_text(k.transpose(1, 2), step).transpose(1, 2)
-        mixed = scan(q * self.scale, k, v, self._decay(x), self.chunk, cache).to(v.dtype)
+        raw = split(self.forget(x), self.heads)
+        decay = F.logsigmoid(raw.to(torch.promote_types(raw.dtype, torch.float32))) / self.temperature  # log α
+        mixed = scan(q * self.scale, k, v, decay, self.chunk, cache).to(v.dtype)
         heads = self.head_norm(mixed) * F.silu(split(self.gate(x), self.heads))
         return self.o(heads.transpose(1, 2).flatten(2))
-
-    def _decay(self, x: Tensor) -> Tensor:
-        """log α: (B, H, T, n), float32 or wider."""
-        raw = split(self.forget(x), self.heads)
-        return F.logsigmoid(raw.to(torch.promote_types(raw.dtype, torch.float32))) / self.temperature

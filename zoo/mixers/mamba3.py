@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import torch
@@ -177,8 +178,12 @@ class Mamba3Layer(StatefulLayer):
         before = [_shifted(part, name, states) for name, part in ((KEY, k), (VALUE, values), (OWN, steps.own))]
         taken = steps.decay.exp() * (before[2] + steps.carried)
         fed, fed_before = (self._fed(part) for part in (values, taken[..., None] * before[1]))
-        mixed = self._scanned(q, before[0], fed_before, steps.decay, cache)
-        mixed = mixed + self._own(q, k, fed, steps.own) + self.skip[:, None, None, None] * fed
+        # The scan sees R rows per token, of which the first has the decay.
+        decay = F.pad(steps.decay[..., None], (0, self.spec.rank - 1)).flatten(2)
+        rows, keys, values_in = (part.flatten(2, 3) for part in (q, before[0], fed_before))
+        scanned = scan(rows, keys, values_in, decay, self.spec.chunk, cache, self.spec.rank)
+        scanned = scanned.unflatten(2, (-1, self.spec.rank))
+        mixed = scanned + self._own(q, k, fed, steps.own) + self.skip[:, None, None, None] * fed
         return self._written(mixed.to(x.dtype), split(self.gate(x), self.spec.heads))
 
     def _read(self, project: Linear, x: Tensor) -> Tensor:
@@ -191,19 +196,12 @@ class Mamba3Layer(StatefulLayer):
         values = values[..., None, :]
         return values if self.ranks is None else values * self.ranks.x[:, None].to(values.dtype)
 
-    def _scanned(self, q: Tensor, k: Tensor, v: Tensor, decay: Tensor, cache: LayerCache | None) -> Tensor:
-        """q, k: (B, H, T, R, N), v: (B, H, T, R, P), decay: (B, H, T) → (B, H, T, R, P). A token is R rows."""
-        rank = self.spec.rank
-        decay = F.pad(decay[..., None], (0, rank - 1)).flatten(2)
-        mixed = scan(q.flatten(2, 3), k.flatten(2, 3), v.flatten(2, 3), decay, self.spec.chunk, cache, rank)
-        out: Tensor = mixed.unflatten(2, (-1, rank))
-        return out
-
     def _own(self, q: Tensor, k: Tensor, v: Tensor, own: Tensor) -> Tensor:
         """λ Δ Σ_j (q^(i) · k^(j)) x^(j): (B, H, T, R, P), the read of a token's own keys and values."""
         if self.ranks is None:
             return (own[..., None] * (q * k).sum(dim=-1))[..., None] * v
-        return own[..., None, None] * in_float32(_through_keys, q, k, v)
+        through_keys = partial(at_default_precision, lambda q, k, v: q @ k.transpose(-1, -2) @ v)  # (q kᵀ) v
+        return own[..., None, None] * in_float32(through_keys, q, k, v)
 
     def _written(self, mixed: Tensor, gate: Tensor) -> Tensor:
         """Gate, sum over ranks and project: mixed: (B, H, T, R, P), gate: (B, H, T, P) → (B, T, D)."""
@@ -249,11 +247,6 @@ class Ranks(nn.Module):
         super().__init__()
         self.x, self.gate, self.out = (nn.Parameter(torch.ones(spec.heads, spec.rank, spec.features)) for _ in range(3))
         self.initial = {"x": 1 / spec.rank, "gate": 1.0, "out": 1 / spec.rank}
-
-
-def _through_keys(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """(q kᵀ) v. q, k: (…, R, N), v: (…, R, P) → (…, R, P)."""
-    return at_default_precision(lambda q, k, v: q @ k.transpose(-1, -2) @ v, q, k, v)
 
 
 def _shifted(x: Tensor, name: str, states: StateCache | None) -> Tensor:

@@ -78,16 +78,13 @@ class NativeSparseAttention(BlockHeads):
     """w: last tokens that the branch *near* sees, the query's own included."""
 
     def resolve(self, d_model: int) -> Self:
-        self._check_blocks()
-        found = super().resolve(d_model)
-        return found.model_copy(update={"hidden": self.hidden or found.head_dim})
-
-    def _check_blocks(self) -> None:
         for name in ("compress", "block"):
             if getattr(self, name) % self.stride:
                 raise SpecError(name, f"must be a multiple of stride ({self.stride}), not {getattr(self, name)}")
         if self.block < self.compress:
             raise SpecError("block", f"must be at least compress ({self.compress}), not {self.block}")
+        found = super().resolve(d_model)
+        return found.model_copy(update={"hidden": self.hidden or found.head_dim})
 
     @property
     def strides(self) -> Strides:

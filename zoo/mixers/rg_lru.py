@@ -106,17 +106,11 @@ class RGLRULayer(StatefulLayer):
         kind = torch.promote_types(v.dtype, torch.float32)
         decay = -RATE * F.softplus(self.rate.to(kind)) * self.recur(v).to(kind).sigmoid()  # log a: (B, T, I)
         share = (-torch.expm1(2 * decay)).clamp(min=LEAST).sqrt()  # √(1 − a²)
-        share = share.masked_fill(_first(step)[..., None], 1.0)
+        begins = (step.index == 0)[None] if step.left_pad is None else step.index == step.left_pad[:, None]
+        share = share.masked_fill(begins[..., None], 1.0)
         added = on_text(share * self.admit(v).to(kind).sigmoid() * v, step)
         states = diagonal_states(added, decay, self.chunk, cache).to(v.dtype)
         return self.o(gelu_tanh(self.gate(x)) * states)
-
-
-def _first(step: ForwardPass) -> Tensor:
-    """Whether each token begins a text: (1 or B, T)."""
-    if step.left_pad is None:
-        return (step.index == 0)[None]
-    return step.index == step.left_pad[:, None]
 
 
 class BlockDiagonal(nn.Module):

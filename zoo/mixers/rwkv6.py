@@ -16,9 +16,8 @@ from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import decayed_scores
 from zoo.mixers._heads import NormPerHead
-from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, split
-from zoo.mixers._rwkv import sizes_in
-from zoo.mixers._scan import STATE, ScanCost, carry, decayed_read, decayed_write, stepwise
+from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, sizes_in, split
+from zoo.mixers._scan import STATE, ScanChunks, ScanCost, carry, decayed_read, decayed_write, stepwise
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
 from zoo.settings.axis import Choice, Examples, number
@@ -32,7 +31,7 @@ def scan_before(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, chunk: int, cach
     q, k, decay g ≤ 0: (B, H, T, n), v: (B, H, T, p) → (B, H, T, p). `chunk` is a power of two. Costs as much as `scan`
     with `channels` (`ScanCost`).
     """
-    return stepwise(_one, _chunked, (q, k, decay, v), chunk, cache)
+    return stepwise(_one, _chunked, (q, k, decay, v), ScanChunks.of(v.shape[2], chunk), cache)
 
 
 def _one(q: Tensor, k: Tensor, decay: Tensor, v: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -165,15 +164,12 @@ class RWKV6Layer(StatefulLayer):
         read = {name: mixed(x, before, share(common)) for name, share in zip(READERS, self.shares, strict=True)}
         k = on_text(self.k(read["k"]), step)
         r, k, v = (split(part, self.heads) for part in (self.r(read["r"]), k, self.v(read["v"])))  # (B, H, T, n)
-        past = scan_before(r, k, v, self._log_decay(read["w"]), self.chunk, cache).to(v.dtype)
+        raw = split(self.decay(read["w"]), self.heads)
+        decay = -raw.to(torch.promote_types(raw.dtype, torch.float32)).exp().clamp(max=FASTEST)  # log w: (B, H, T, n)
+        past = scan_before(r, k, v, decay, self.chunk, cache).to(v.dtype)
         own = (r * k * self.bonus[:, None]).sum(-1, keepdim=True) * v
         heads = self.head_norm(past + own).transpose(1, 2).flatten(2)
         return self.o(heads * F.silu(self.g(read["g"])))
-
-    def _log_decay(self, x: Tensor) -> Tensor:
-        """log w: (B, H, T, n), float32 or wider."""
-        raw = split(self.decay(x), self.heads)
-        return -raw.to(torch.promote_types(raw.dtype, torch.float32)).exp().clamp(max=FASTEST)
 
 
 def _depth(site: LayerSite) -> float:

@@ -17,8 +17,7 @@ from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._dplr import DPLRCost, dplr_scan
 from zoo.mixers._heads import NormPerHead, first_values
-from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, split
-from zoo.mixers._rwkv import sizes_in
+from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, sizes_in, split
 from zoo.mixers._scan import STATE
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm
@@ -126,7 +125,8 @@ class RWKV7Layer(StatefulLayer):
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         before = self.shift(x, step, cache)
         for_r, for_w, for_k, for_v, for_a, for_g = (mixed(x, before, share) for share in self.shares.unbind())
-        r, k, v = self.r(for_r), on_text(self.k(for_k), step), self._values(for_v, step)
+        r, k, v = self.r(for_r), on_text(self.k(for_k), step), split(self.v(for_v), self.heads)
+        v = mixed(v, first_values(v, step), split(self.value_mix(for_v).sigmoid(), self.heads))  # (B, H, T, d)
         rate = self.rate(for_a).sigmoid()
         decay = -math.exp(-0.5) * self.decay(for_w).sigmoid()
         key = F.normalize(split(k * self.erased, self.heads), dim=-1)
@@ -135,12 +135,6 @@ class RWKV7Layer(StatefulLayer):
         own = (r * k * self.bonus[:, None]).sum(-1, keepdim=True) * v
         heads = (self.head_norm(state) + own).transpose(1, 2).flatten(2)
         return self.o(heads * self.gate(for_g))
-
-    def _values(self, x: Tensor, step: ForwardPass) -> Tensor:
-        """Values, mixed with the first layer's: (B, H, T, d)."""
-        v = split(self.v(x), self.heads)
-        share = split(self.value_mix(x).sigmoid(), self.heads)
-        return mixed(v, first_values(v, step), share)
 
 
 def _shares(site: LayerSite) -> Tensor:

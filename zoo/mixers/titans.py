@@ -74,7 +74,7 @@ def momentum_scan(
     """
     # The column of ones becomes zero in the last chunk's padding, where momentum must not move the memory.
     gates = torch.stack((keep, momentum, rate, torch.ones_like(rate)), dim=-1)
-    return stepwise(_one, _chunked, (q, k, gates, v), chunk, cache)
+    return stepwise(_one, _chunked, (q, k, gates, v), ScanChunks.of(v.shape[2], chunk), cache)
 
 
 def _one(q: Tensor, k: Tensor, gates: Tensor, v: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,20 +115,17 @@ def _chunked(
             # Weights of each u_s in M and in S at the end of the chunk
             ends = (x[:, :, i, -1:].transpose(-1, -2) * rate[:, :, i] * missed for x in (reach, moving))
             added = torch.cat((k[:, :, i].transpose(-1, -2) @ torch.cat(list(ends), dim=-1)).chunk(2, dim=-1), dim=-2)
-            state = added if state is None else _carried(state, of_memory, of_surprise, moved.exp(), i) + added
+            if state is not None:  # what the state before the chunk contributes to that after it
+                memory, surprise = state.chunk(2, dim=-2)
+                to_memory, to_both, to_surprise = (x[:, :, i, -1:] for x in (of_memory, of_surprise, moved.exp()))
+                before = torch.cat((to_memory * memory + to_both * surprise, to_surprise * surprise), dim=-2)
+            state = added if state is None else before + added
     return torch.stack(parts, dim=2), state if keeps else None
 
 
 def _before(x: Tensor, first: float = 0.0) -> Tensor:
     """(…, C, f) → rows shifted down by one, the first row set to `first`."""
     return F.pad(x[..., :-1, :], (0, 0, 1, 0), value=first)
-
-
-def _carried(state: Tensor, of_memory: Tensor, of_surprise: Tensor, moved: Tensor, chunk: int) -> Tensor:
-    """Contribution of the state before a chunk to the state after it: (B, H, 2n, p)."""
-    memory, surprise = state.chunk(2, dim=-2)
-    last_memory, last_surprise, last_moved = (x[:, :, chunk, -1:] for x in (of_memory, of_surprise, moved))
-    return torch.cat((last_memory * memory + last_surprise * surprise, last_moved * surprise), dim=-2)
 
 
 REMEMBERS = -4.0

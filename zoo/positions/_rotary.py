@@ -149,19 +149,17 @@ def _turned(x: Tensor, own: Tensor, other: Tensor, layout: str) -> Tensor:
     """x: (…, d) → x ⊙ own + partners of x ⊙ other in the first features. own, other: from `_spread`."""
     count = own.shape[-1]
     pairs = x if count == x.shape[-1] else x[..., :count]
-    turned = _compiled(pairs, own, other, layout) if is_compiling() else _issued(pairs, own, other, layout)
+    if is_compiling():
+        turned = _compiled(pairs, own, other, layout)
+    else:  # three operations on whole heads, which take half the time of one for each half of a pair
+        half = layout == "half"
+        partners = pairs.roll(count // 2, dims=-1) if half else pairs.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+        turned = torch.addcmul(pairs * own, partners, other)
     return turned if count == x.shape[-1] else torch.cat((turned, x[..., count:]), dim=-1)
 
 
-def _issued(x: Tensor, own: Tensor, other: Tensor, layout: str) -> Tensor:
-    """Three operations on whole heads, which take half the time of one for each half of a pair."""
-    half = layout == "half"
-    partners = x.roll(x.shape[-1] // 2, dims=-1) if half else x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
-    return torch.addcmul(x * own, partners, other)
-
-
 def _compiled(x: Tensor, own: Tensor, other: Tensor, layout: str) -> Tensor:
-    """The same for a compiler, which joins any number of operations, but does not vectorise a swap of features."""
+    """`_turned` for a compiler, which joins any number of operations, but does not vectorise a swap of features."""
     if layout == "half":
         (a, b), cos, sin = x.chunk(2, dim=-1), own.chunk(2, dim=-1)[1], other.chunk(2, dim=-1)[1]
         return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)

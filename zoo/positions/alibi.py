@@ -58,14 +58,9 @@ class ALiBiLayer(BiasLayer[ALiBi]):
 
     def compute(self, step: ForwardPass, places: Tensor) -> Tensor:
         slopes = on_device(self.spec.slopes(self.heads), places.device)[:, None, None]
-        if self.spec.rounded:
-            bias = (slopes.bfloat16() * self._own_places(step, places)).float()
+        if self.spec.rounded:  # by positions in the row's own text, 0 on padding: (S,), or (B, 1, 1, S)
+            own = places if step.left_pad is None else places - step.left_pad[:, None, None, None]
+            bias = (slopes.bfloat16() * own.clamp(min=0)).float()
         else:
             bias = -slopes * (step.index[:, None] - places).abs()
         return bias * (self.spec.factor * (self.head_dim**-0.5 if self.spec.scaled else 1.0))
-
-    def _own_places(self, step: ForwardPass, places: Tensor) -> Tensor:
-        """Positions of keys within their row's text, 0 on padding: (S,), or (B, 1, 1, S) if rows are padded."""
-        if step.left_pad is None:
-            return places.clamp(min=0)
-        return (places - step.left_pad[:, None, None, None]).clamp(min=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -58,18 +58,12 @@ class AttentionResiduals(Residual):
         return DepthAttention(norm, d_model, 1 + min(self.blocks, n_layers))
 
     def depth_cost(self, d_model: int, norm: int, branches: Sequence[Sequence[int]]) -> PartCost:
-        total = PartCost(0)
-        for seen in self._all_seen(branches):
+        total, layers = PartCost(0), len(branches)
+        of_branches = [self.seen(layer, layers, nth) for layer, numbers in enumerate(branches) for nth in numbers]
+        for seen in (*of_branches, 1 + min(self.blocks, layers)):  # the last one: sources of the stack's output
             if seen > 1:
                 total += PartCost.of(d_model + norm, 4.0 * seen * d_model)
         return total
-
-    def _all_seen(self, branches: Sequence[Sequence[int]]) -> Iterator[int]:
-        """Number of sources of every branch, then of the stack's output."""
-        layers = len(branches)
-        for layer, numbers in enumerate(branches):
-            yield from (self.seen(layer, layers, nth) for nth in numbers)
-        yield 1 + min(self.blocks, layers)
 
     def open(self, x: Tensor) -> Tensor:
         return F.pad(x[..., None, :], (0, 0, 0, self.blocks))

@@ -74,8 +74,8 @@ class Spec(BaseModel):
         """Convert whole floats to int for integer settings, since YAML and JSON may write integers as `1e5`."""
         if not isinstance(settings, dict):
             return settings
-        whole = {name: int(value) for name, value in settings.items() if _is_whole(value) and _wants_whole(cls, name)}
-        return settings | whole if whole else settings
+        floats = {name: value for name, value in settings.items() if isinstance(value, float) and value.is_integer()}
+        return settings | {name: int(value) for name, value in floats.items() if _wants_whole(cls, name)}
 
     def keeps_width(self, setting: str) -> bool:
         """Whether the part at `setting` keeps its width in a wider model, so that it need not support operations on
@@ -115,10 +115,6 @@ def _bound_whole_numbers(schema: Any) -> None:
     elif isinstance(schema, list | tuple):
         for inner in schema:
             _bound_whole_numbers(inner)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, float) and value.is_integer()
 
 
 @functools.cache

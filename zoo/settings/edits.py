@@ -25,13 +25,9 @@ def _merge(old: Any, new: Any) -> Any:
         return dict(old) if old["kind"] == new else {"kind": new}
     if not isinstance(new, Mapping):
         return new
-    if not isinstance(old, Mapping) or _other_kind(old, new):
+    if not isinstance(old, Mapping) or ("kind" in new and "kind" in old and new["kind"] != old["kind"]):
         return new
     return {**old, **{key: _merge(old.get(key), value) for key, value in new.items()}}
-
-
-def _other_kind(old: Edits, new: Edits) -> bool:
-    return "kind" in new and "kind" in old and new["kind"] != old["kind"]
 
 
 def expand(edits: Edits) -> SpecJson:

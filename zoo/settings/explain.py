@@ -46,7 +46,15 @@ def checked(model: type[Checked], data: Mapping[str, object]) -> Checked:
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[SpecError]:
     """One SpecError per validation error of data for `model`, in the order of the fields."""
-    return [_explain(details, model) for details in details_of(error)]
+    found = []
+    for details in details_of(error):
+        keys, owner = _walk(details["loc"], model)
+        path, cause = ".".join(keys), details.get("ctx", {}).get("error")
+        if isinstance(cause, SpecError):
+            found.append(cause.under(path))
+        else:
+            found.append(SpecError(path, _reason(details, keys, owner), KINDS.get(details["type"], "illegal")))
+    return found
 
 
 def details_of(error: ValidationError) -> list[ErrorDetails]:
@@ -54,15 +62,6 @@ def details_of(error: ValidationError) -> list[ErrorDetails]:
     found = error.errors(include_url=False)
     around = {details["loc"][:-1] for details in found}
     return [details for details in found if details["type"] != "too_short" or details["loc"] not in around]
-
-
-def _explain(details: ErrorDetails, model: type[BaseModel]) -> SpecError:
-    keys, owner = _walk(details["loc"], model)
-    path = ".".join(keys)
-    cause = details.get("ctx", {}).get("error")
-    if isinstance(cause, SpecError):
-        return cause.under(path)
-    return SpecError(path, _reason(details, keys, owner), KINDS.get(details["type"], "illegal"))
 
 
 def _reason(details: ErrorDetails, keys: list[str], owner: type[BaseModel] | None) -> str:

@@ -53,7 +53,6 @@ class MaxInTests:
     number: int
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class ValuesInTests:
     """Values with which tests combine the setting with all others; none for no such tests.
 
@@ -61,24 +60,15 @@ class ValuesInTests:
     so slow that tests include it only as often as needed to cover its pairs.
     """
 
-    values: tuple[Any, ...]
-    paired: bool
-    costly: bool
-
     def __init__(self, *values: Any, paired: bool = True, costly: bool = False) -> None:
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "paired", paired)
-        object.__setattr__(self, "costly", costly)
+        self.values, self.paired, self.costly = values, paired, costly
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class Supports:
     """Operations that work if a setting that is off by default is on (see `zoo.compatibility.support`)."""
 
-    operations: Operations
-
     def __init__(self, *operations: Operation) -> None:
-        object.__setattr__(self, "operations", frozenset(operations))
+        self.operations: Operations = frozenset(operations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,19 +95,12 @@ T = TypeVar("T")
 @cache
 def facts_of(owner: type[BaseModel], name: str) -> frozenset[Any]:
     """Metadata of a setting, declared by its class or by a base class."""
+    found: list[Any] = []
     fields = (getattr(cls, "model_fields", {}).get(name) for cls in owner.__mro__)
-    return frozenset(said for field in fields if field is not None for said in _said(field))
-
-
-def _said(field: Any) -> list[Any]:
-    """Metadata at a field, also inside `Annotated[int, …] | None`."""
-    members = getattr(field.annotation, "__args__", ())
-    inside = [said for member in members for said in getattr(member, "__metadata__", ())]
-    return [
-        said
-        for said in (*field.metadata, *inside)
-        if isinstance(said, Fact | MaxInTests | ValuesInTests | Supports | As)
-    ]
+    for field in (field for field in fields if field is not None):
+        members = getattr(field.annotation, "__args__", ())  # also inside `Annotated[int, …] | None`
+        found += [*field.metadata, *(said for member in members for said in getattr(member, "__metadata__", ()))]
+    return frozenset(said for said in found if isinstance(said, Fact | MaxInTests | ValuesInTests | Supports | As))
 
 
 @cache

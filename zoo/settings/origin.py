@@ -50,22 +50,16 @@ def edits_between(before: Spec, after: Spec, prefix: str = "") -> Iterator[tuple
 
 
 def as_edit(value: Any) -> Any:
-    """A value as an edit: a part becomes its kind and the settings that differ from their defaults."""
+    """A value as an edit: a part becomes its kind, its required settings and those that differ from their defaults."""
     if not isinstance(value, Spec):
         return list(value) if isinstance(value, tuple) else value
-    settings = {name: as_edit(getattr(value, name)) for name in set_apart(value)}
+    settings = {
+        name: as_edit(getattr(value, name))
+        for name, field in type(value).model_fields.items()
+        if name != "kind"
+        and (field.is_required() or getattr(value, name) != field.get_default(call_default_factory=True))
+    }
     kind = getattr(value, "kind", None)
     if kind is None:
         return settings
     return {"kind": kind, **settings} if settings else kind
-
-
-def set_apart(value: Spec) -> list[str]:
-    """Names of required fields and of fields that differ from their defaults, in order, without `kind`."""
-    fields = type(value).model_fields.items()
-    return [
-        name
-        for name, field in fields
-        if name != "kind"
-        and (field.is_required() or getattr(value, name) != field.get_default(call_default_factory=True))
-    ]

@@ -55,15 +55,11 @@ class Dilated(Sparsity):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring) -> Tensor:
         batch, _, length, _ = q.shape
         each = -(-length // self.dilation)
-        q, k, v = (self._residues(x, each) for x in (q, k, v))
+        padded = (F.pad(x, (0, 0, 0, each * self.dilation - length)) for x in (q, k, v))
+        # One text for each residue: (B·r, heads, T/r, d)
+        q, k, v = (x.unflatten(2, (each, self.dilation)).permute(0, 3, 1, 2, 4).flatten(0, 1) for x in padded)
         index = torch.arange(each, device=q.device)
         visible = Visible(index, index, self.window)
         mixed = fastest(q, k, v, visible, scoring)
         whole: Tensor = mixed.unflatten(0, (batch, self.dilation)).permute(0, 2, 3, 1, 4).flatten(2, 3)
         return whole[:, :, :length]
-
-    def _residues(self, x: Tensor, each: int) -> Tensor:
-        """(B, heads, T, d) → (B·r, heads, T/r, d)."""
-        padded = F.pad(x, (0, 0, 0, each * self.dilation - x.shape[2])).unflatten(2, (each, self.dilation))
-        residues: Tensor = padded.permute(0, 3, 1, 2, 4).flatten(0, 1)
-        return residues
