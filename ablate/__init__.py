@@ -70,8 +70,8 @@ if TYPE_CHECKING:
     from ablate.wings.generate.generating import Generated as Generated
     from ablate.wings.generate.generating import generate as generate
     from ablate.wings.science.atlas import atlas as atlas
-    from ablate.wings.science.claims import HandbookClaim as HandbookClaim
-    from ablate.wings.science.claims import claims as claims
+    from ablate.wings.science.handbook import claims as claims
+    from ablate.wings.science.handbook_claim import HandbookClaim as HandbookClaim
     from ablate.wings.science.recording import record_result as record_result
     from ablate.wings.science.registering import Registration as Registration
     from ablate.wings.science.registering import register as register
