@@ -42,6 +42,7 @@ def atlas_pages(
     found = cards(results, sources.studies)
     variants = variant_pages(sources.catalogue, found, sources.models)
     known = {(page.entry.axis, page.entry.name): page.entry.slug for page in variants}
+    sizes = [size for result in results for size in result.setting.parameters]
     shared: dict[str, object] = {
         "forest": forest,
         "cited": cited,
@@ -66,7 +67,7 @@ def atlas_pages(
             results=results,
             counts=counts(found),
             outcomes=[each for each in STANDINGS if any(each == card.standing for card in found)],
-            sizes=_sizes(results),
+            sizes=prefixed_range((min(sizes), max(sizes))) if sizes else "",
             answered=by_topic([card for card in found if card.results]),
             unanswered=by_study([card for card in found if not card.results]),
             topics=[topic for topic in TOPICS if any(topic in card.topics for card in found)],
@@ -206,12 +207,6 @@ def counts(found: Iterable[Card]) -> dict[str, int]:
     """Number of claims by standing, in the order of `STANDINGS`."""
     known = Counter(card.standing for card in found if card.claim is not None)
     return {standing: known[standing] for standing in STANDINGS if known[standing]}
-
-
-def _sizes(results: Iterable[RecordedResult]) -> str:
-    """`9.1 k to 180 k`: parameters of the smallest and the largest model; empty without results."""
-    found = [size for result in results for size in result.setting.parameters]
-    return prefixed_range((min(found), max(found))) if found else ""
 
 
 def _page(name: str, script: str, shared: Mapping[str, object], **context: Any) -> str:
