@@ -19,7 +19,7 @@ from ablate.training.spec import TrainSpec
 from ablate.wings.foretell import operators, step_work
 from ablate.wings.foretell.fusion import as_compiled
 from ablate.wings.foretell.operators import Kernel, Operators, as_issued
-from ablate.wings.foretell.step_roofline import step_seconds
+from ablate.wings.foretell.roofline import step_seconds
 from evals.costs.devices import device
 from zoo.spec import ModelSpec
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from datasets import Dataset
 
 from evals.harness.catalogue import TaskConfig
-from evals.harness.known import DATA_SUFFIXES
+from evals.harness.selection import DATA_SUFFIXES
 
 SPLITS = ("test_split", "validation_split", "training_split", "fewshot_split")
 

@@ -133,9 +133,7 @@ def _document_of(sample: Sample) -> int | None:
 
 def _chance(metric: str, task: Any, items: list[Sample]) -> float | None:
     """Expected accuracy of random guessing; None where the notion does not apply."""
-    if metric not in _ACCURACIES or not items or task.OUTPUT_TYPE != "multiple_choice":
-        return None
-    if task.multiple_target:
+    if metric not in _ACCURACIES or not items or task.OUTPUT_TYPE != "multiple_choice" or task.multiple_target:
         return None
     return float(np.mean([1 / len(task.doc_to_choice(item["doc"])) for item in items]))
 

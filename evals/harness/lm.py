@@ -14,7 +14,6 @@ import torch
 from lm_eval.api.model import TemplateLM
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tokenizers import Tokenizer
-from torch import Tensor
 from torch.nn import functional as F
 
 from evals.conventions import Bos, Conventions, Messages, TrainedConventions
@@ -197,17 +196,14 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         """(Σ log p, is greedy) of each row. Padding is on the right, where a causal model cannot see it."""
         longest = max(len(w.tokens) for w in windows) - 1
         tokens = torch.full((len(windows), longest), self.eot_token_id)
-        targets = torch.full((len(windows), longest), -1)
+        targets = torch.full((len(windows), longest), -1)  # -1: not scored
         for row, window in enumerate(windows):
             read = len(window.tokens) - 1
             tokens[row, :read] = torch.tensor(window.tokens[:-1])
             targets[row, read - window.scored : read] = torch.tensor(
                 window.tokens[len(window.tokens) - window.scored :], dtype=torch.long
             )
-        return self._log_likelihood(tokens.to(self._device), targets.to(self._device))
-
-    def _log_likelihood(self, tokens: Tensor, targets: Tensor) -> list[tuple[float, bool]]:
-        """tokens, targets: (B, T); a target of −1 is not scored."""
+        tokens, targets = tokens.to(self._device), targets.to(self._device)  # (B, T)
         scored = targets >= 0
         # The head reads only scored tokens: it is the larger part of a small model's work.
         logits = self.model.read_out(self.model.hidden(tokens)[scored]).float()
@@ -233,15 +229,16 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
             read, whole = known.encode(text) or [known.first], {**known.generation, **settings}
             prompts.append(GenerationRequest.parse(place, read, whole, self.context, known.stops))
         questions = [(self.seed, *prompt.question) for prompt in prompts]
-        return self._remembered("text", questions, lambda missing: self._texts([prompts[i] for i in missing]))
 
-    def _texts(self, prompts: list[GenerationRequest]) -> Iterator[tuple[int, str]]:
-        found = self._batches.run(
-            prompts,
-            lambda request: len(request.prompt) + request.max_new,
-            lambda asked: decode(self.model, self.conventions, asked, seed=self.seed),
-        )
-        yield from ((request.place, text) for request, text in found)
+        def texts(missing: dict[int, Any]) -> Iterator[tuple[int, str]]:
+            found = self._batches.run(
+                [prompts[place] for place in missing],
+                lambda request: len(request.prompt) + request.max_new,
+                lambda asked: decode(self.model, known, asked, seed=self.seed),
+            )
+            yield from ((request.place, text) for request, text in found)
+
+        return self._remembered("text", questions, texts)
 
 
 def fingerprint(model: Decoder) -> str:

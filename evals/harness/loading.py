@@ -17,8 +17,7 @@ from lm_eval.tasks._index import Entry, Kind
 from evals.harness import catalogue
 from evals.harness.catalogue import TaskConfig
 from evals.harness.datafiles import SPLITS, TaskDataError, first_line, from_hub, local, offline_first
-from evals.harness.known import TASK_FOLDER, near
-from evals.harness.selection import TaskSelection
+from evals.harness.selection import TASK_FOLDER, TaskSelection, near
 from store.documents import TaskGroup
 
 

@@ -1,4 +1,7 @@
-"""Settings that the harness reads: the tasks to evaluate, and their data."""
+"""Settings that the harness reads: the tasks to evaluate, and their data.
+
+lm-eval is not loaded for tasks that ship with the project.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,27 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from evals.harness.known import DATA_SUFFIXES, SHIPPED, TASK_FOLDER, TASK_SUFFIXES
 from evals.option import Option, flat, named_path, names, once, whole
+from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec
+
+TASK_SUFFIXES = {".yaml", ".yml", ".py", ".json", ".jsonl"}
+"""File types of a task's definition."""
+
+DATA_SUFFIXES = (".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz")
+"""File types of a task's local data."""
+
+TASK_FOLDER = Path(__file__).parent / "tasks"
+SHIPPED = tuple(sorted(path.stem for path in TASK_FOLDER.glob("*.yaml")))
+
+
+def near(name: str) -> str:
+    """`" (did you mean 'x'?)"`, with x the most similar existing task; an empty string if there is none."""
+    if ours := did_you_mean(name, SHIPPED):
+        return ours
+    from evals.harness import catalogue  # noqa: PLC0415 (slow to load)
+
+    return catalogue.near(name)
 
 
 class TaskSelection(Spec):

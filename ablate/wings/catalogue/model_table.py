@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -65,11 +65,19 @@ class PublishedModel:
 def published_model(row: Row) -> PublishedModel:
     """The row in the table of published models."""
     counts = {"parameters": large(row["parameters"]), "published": large(row["published_parameters"])}
-    shown = {**row, **counts, "tricks": _shown_tricks(row)}
+    # tricks that no other column shows; `top_k` without experts is one, that of sparse attention
+    alone = ("top_k=",) if not row["experts"] else ()
+    tricks = [trick for trick in row["tricks"] if not trick.startswith(IN_COLUMNS) or trick.startswith(alone)]
+    shown = {**row, **counts, "tricks": tricks}
+    assumed = (
+        column
+        for column, path in PATHS.items()
+        if any(path == each or path.startswith(f"{each}.") for each in row["assumed"])
+    )
     return PublishedModel(
         values={key: text(shown[key]) for key in COLUMNS},
         parts=frozenset(row["parts"]),
-        assumed=frozenset(_assumed_columns(row)),
+        assumed=frozenset(assumed),
         note=" ".join((row["note"] or "").split()),
     )
 
@@ -100,22 +108,6 @@ def as_markdown(models: Sequence[PublishedModel]) -> str:
     table = "\n".join(f"| {' | '.join(each.replace('|', '&#124;') for each in line)} |" for line in lines)
     notes = [f"- {model.name}: {model.note}" for model in oldest_first(models) if model.note]
     return "\n".join(["# Published models", "", LEGEND, "", table, "", "## Notes", "", *notes, ""])
-
-
-def _assumed_columns(row: Row) -> Iterator[str]:
-    """The columns whose values the source does not state."""
-    for column, path in PATHS.items():
-        if any(path == assumed or path.startswith(f"{assumed}.") for assumed in row["assumed"]):
-            yield column
-
-
-def _shown_tricks(row: Row) -> list[str]:
-    """The tricks of a row that no other column shows; `top_k` without experts is one, that of sparse attention."""
-    return [
-        trick
-        for trick in row["tricks"]
-        if not trick.startswith(IN_COLUMNS) or (trick.startswith("top_k=") and not row["experts"])
-    ]
 
 
 def text(value: Any) -> str:

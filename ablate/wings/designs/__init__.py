@@ -6,7 +6,7 @@ from ablate.wings import Wing
 
 WING = Wing(
     adds={
-        "ablate.study.sections": "keys",
+        "ablate.study.sections": "design_spec",
         "ablate.study.arms": "asked",
         "ablate.planning.study_document": "planned",
         "ablate.planning.plan_shown": "planned",

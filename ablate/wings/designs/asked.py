@@ -8,8 +8,7 @@ from ablate.study.sections import StudySections
 from ablate.study.tune_spec import TuneSpec
 from ablate.study.yamlfile import StudyMap
 from ablate.wings.designs.design_runs import design_runs
-from ablate.wings.designs.design_spec import FEWEST_SPARE, DesignError, screen
-from ablate.wings.designs.keys import DesignKeys
+from ablate.wings.designs.design_spec import FEWEST_SPARE, DesignError, DesignKeys, screen
 
 NOT_IN_A_DESIGN = "cannot be combined with a design, whose runs are made from factors at one size: leave this out"
 UNLIKE = ("arms", "grid", "contrasts", "search", "ladder")

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ablate.study.yamlfile import StudyMap
 from ablate.wings.designs.factorial import Design, Effect, design_for
 from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec
@@ -32,6 +33,18 @@ class DesignSpec(Spec):
     correction: Literal["holm", "benjamini_hochberg"] = "holm"
     """`holm`: at most 5 % of screens have any false positive. `benjamini_hochberg`: at most 5 % of the effects found
     are expected to be false positives."""
+
+
+class DesignKeys(Spec):
+    """Keys of a study."""
+
+    factors: dict[str, StudyMap] = Field(default={})
+    """Factors by name, each given as edits of the base by path, which a `design` combines."""
+    design: DesignSpec | None = None
+    """Combinations of the factors to train, instead of arms, and effects to estimate."""
+
+
+KEYS = DesignKeys
 
 
 class DesignError(Exception):

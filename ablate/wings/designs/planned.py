@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ablate.planning.plan import Plan
 from ablate.planning.study_document import study_arm
 from ablate.study.study import Study
-from ablate.wings.designs.design_spec import Screen, named, screen
+from ablate.wings.designs.design_spec import DesignKeys, Screen, named, screen
 from ablate.wings.designs.factorial import Effect, structure
-from ablate.wings.designs.keys import DesignKeys
 from store.documents import JsonObject, StudyArm, StudyDesign, StudyDocument, StudyEffect
 from zoo.settings.identity import digest_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ablate.study.study import Study
 from ablate.study.yamlfile import StudyMap
-from ablate.wings.designs.keys import DesignKeys
+from ablate.wings.designs.design_spec import DesignKeys
 from ablate.wings.promoting import confirming, refuse_edited, write_study
 from reports.judge.findings.study_summary import StudySummary
 from store.errors import ArgumentError

@@ -84,7 +84,10 @@ def _written(store: Store, run: RunDocument, target: Path, family: str | None, a
         chosen, reason = (family, "") if family else native(model)
         model_type = chosen or REMOTE
         if chosen is None:
-            _write_with_code(model, run, target, end)
+            if obstructed := obstacle(model.spec):
+                only = "and ablate's own modeling file supports only causal models"
+                raise UnsupportedError("", f"the model {obstructed}: no family of transformers expresses it, {only}")
+            save_with_code(model, target, context=TrainSpec.model_validate(run.train).context, end=end)
         else:
             theirs = zoo.to_hf(model, family)
             from transformers.utils import logging  # noqa: PLC0415 (slow to load; to_hf reports it if missing)
@@ -97,14 +100,6 @@ def _written(store: Store, run: RunDocument, target: Path, family: str | None, a
         for folder in (target, target / "base") if adapter else (target,):
             _tokenizer(store, run, end).save_pretrained(folder)
     return model_type, reason
-
-
-def _write_with_code(model: zoo.Decoder, run: RunDocument, target: Path, end: int | None) -> None:
-    if reason := obstacle(model.spec):
-        what = "no family of transformers expresses it, and ablate's own modeling file supports only causal models"
-        raise UnsupportedError("", f"the model {reason}: {what}")
-    context = TrainSpec.model_validate(run.train).context
-    save_with_code(model, target, context=context, end=end)
 
 
 def _write_adapter(store: Store, run: RunDocument, target: Path) -> str:

@@ -115,7 +115,7 @@ def import_model(
     asked = import_settings(checkpoint, study, scale, sets, text, context, measure, where, bos=bos)
     if asked.study is not None:
         refuse_code(asked.study, allow_code)
-    wanted = _wanted(settings, asked)
+    wanted = {**(settings or {"positions": {"multiples": [1]}}), "bos": asked.bos}
     evaluations(wanted, checkpoint.spec)  # refused before anything is written
     own = name or Path(directory).resolve().name
     run, corpus = import_run(place, checkpoint, own, asked, enforce(where, dtype, own_threads()), progress)
@@ -124,11 +124,6 @@ def import_model(
         run_here(request, where)
     remember_import(place, own, directory, run, request.measure_digest)
     return _imported(place, own, run, request, wanted, progress)
-
-
-def _wanted(settings: Mapping[str, object], asked: ImportSettings) -> Mapping[str, object]:
-    """Settings of the evaluations: those given, or else the loss by position."""
-    return {**(settings or {"positions": {"multiples": [1]}}), "bos": asked.bos}
 
 
 def _request(

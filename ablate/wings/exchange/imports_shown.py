@@ -121,7 +121,18 @@ class ImportsShown(StorePages):
         return Markup(template.render(imports=imports, **tables))
 
     def groups(self, store: Store, studies: Sequence[Studied]) -> Iterator[Group]:
-        return imported_groups(store, read_imports(store).models, studies)
+        """One group per text that an imported model read, including the arms of studies on the same text."""
+        by: dict[Text, list[ImportedModel]] = {}
+        for model in read_imports(store).models:
+            if model.text is not None and model.result.bits_per_byte is not None:
+                by.setdefault(model.text, []).append(model)
+        for number, (text, found) in enumerate(by.items()):
+            arms = [point for studied in studies for point in _arms(store, studied, text)]
+            points, source = [*arms, *map(_imported, found)], found[0].source
+            names = dict.fromkeys(point.name.partition(":")[0] for point in arms)
+            beside = f", beside {listed(list(names))}" if names else ""
+            links = [point.link for point in points]
+            yield Group(f"Imported models, text: {source}", f"Imported{beside}", _figure(number, points, source), links)
 
 
 SHOWN = ImportsShown()
@@ -165,21 +176,6 @@ def scores_table(models: Sequence[ImportedModel]) -> Table:
         for each in model.scores
     )
     return Table(("model", "task", "metric", "value", "± standard error"), tuple(rows), labels=3)
-
-
-def imported_groups(store: Store, models: Sequence[ImportedModel], studies: Sequence[Studied]) -> Iterator[Group]:
-    """One group per text that an imported model read, including the arms of studies on the same text."""
-    by: dict[Text, list[ImportedModel]] = {}
-    for model in models:
-        if model.text is not None and model.result.bits_per_byte is not None:
-            by.setdefault(model.text, []).append(model)
-    for number, (text, found) in enumerate(by.items()):
-        arms = [point for studied in studies for point in _arms(store, studied, text)]
-        points, source = [*arms, *map(_imported, found)], found[0].source
-        names = dict.fromkeys(point.name.partition(":")[0] for point in arms)
-        beside = f", beside {listed(list(names))}" if names else ""
-        links = [point.link for point in points]
-        yield Group(f"Imported models, text: {source}", f"Imported{beside}", _figure(number, points, source), links)
 
 
 def _imported(model: ImportedModel) -> ModelPoint:

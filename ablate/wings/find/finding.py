@@ -16,7 +16,7 @@ from ablate.study.budget_spec import Budget
 from ablate.study.sections import StudySections
 from ablate.study.written import read_study, shipped
 from ablate.wings.catalogue.catalogue import OF_ARMS, WHOLES, catalogued, named_values
-from ablate.wings.science.handbook import matching
+from ablate.wings.science.handbook import claims
 from zoo.presets import names as presets
 from zoo.presets import preset
 from zoo.settings.descriptions import descriptions
@@ -144,7 +144,7 @@ def _studies() -> Iterator[Found]:
 
 
 def _claims() -> Iterator[Found]:
-    for each in matching():
+    for each in claims():
         text = " ".join(map(str, each.model_dump(exclude_defaults=True).values()))
         yield Found("claim", each.id, each.claim, f"ablate claims {each.id}", text)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from ablate.api.study_argument import StudyLike
@@ -16,7 +16,7 @@ from ablate.study.reading import load_study
 from ablate.study.scales import scale_names
 from ablate.study.study import Study
 from ablate.study.written import Sets
-from ablate.wings.foretell.step_roofline import SLOWER, StepSeconds, step_seconds
+from ablate.wings.foretell.roofline import SLOWER, StepSeconds, step_seconds
 from ablate.wings.foretell.step_work import StepWork, step_work
 from evals.costs.devices import Device, DeviceError
 from evals.costs.devices import device as device_named
@@ -222,7 +222,13 @@ def _notes(found: Foretold) -> Iterator[str]:
         f"scale {found.study.scale} on one {device.title}: about {clock(found.seconds)} in all, tuning and measuring"
         " included, evaluations not"
     )
-    yield from kernel_lines({arm.name: arm.work.attention for arm in arms if arm.work})
+    kinds: dict[str, list[str]] = {}
+    for arm in arms:
+        if arm.work:
+            kinds.setdefault(arm.work.attention or "none", []).append(arm.name)
+    if len(kinds) > 1:
+        by_kind = "; ".join(f"{kind}: {_few(names)}" for kind, names in kinds.items())
+        yield f"arms differ in their attention kernels ({by_kind}): part of a difference in time is due to the kernels"
     if any(WRITTEN_OUT in (arm.work.attention or "") for arm in arms if arm.work):
         yield "scans of linear mixers are counted as unfused PyTorch; fla-core's kernels move fewer bytes"
     for arm in arms:
@@ -236,16 +242,6 @@ def _notes(found: Foretold) -> Iterator[str]:
         f" {device.bandwidth_share:.0%} of the bandwidth, times {SLOWER[True]:g} for compiled steps and"
         f" {SLOWER[False]:g} for others, as fitted on an H200"
     )
-
-
-def kernel_lines(attention: dict[str, str | None]) -> Iterable[str]:
-    """A line if arms would use different attention kernels, since their times then differ for that reason, too."""
-    kinds: dict[str, list[str]] = {}
-    for name, kernels in attention.items():
-        kinds.setdefault(kernels or "none", []).append(name)
-    if len(kinds) > 1:
-        by_kind = "; ".join(f"{kind}: {_few(names)}" for kind, names in kinds.items())
-        yield f"arms differ in their attention kernels ({by_kind}): part of a difference in time is due to the kernels"
 
 
 def _few(names: Sequence[str]) -> str:

@@ -13,8 +13,8 @@ from pydantic import JsonValue
 
 from ablate.study.arms import SECTIONS
 from ablate.study.study import Study
-from ablate.wings.foretell.fit import Fit, fit
-from ablate.wings.foretell.roofline import PredictedPhase, Prediction, predict
+from ablate.wings.foretell.fit import Fit
+from ablate.wings.foretell.roofline import PredictedPhase, Prediction
 from evals.costs.devices import Device
 from store.documents import JsonObject
 from zoo.errors import SpecError
@@ -57,35 +57,13 @@ class ScaledArm(Generic[T]):
     """Name of an earlier row with the same model."""
 
 
-def scale_up_arms(study: Study, preset: Preset, setting: PredictionSetting) -> list[ScaledArm[Prediction]]:
-    """Roofline prediction of each arm at full size.
-
-    Raises:
-        SpecError: too little of the preset is public to build it.
-        DeviceError: the device has no FLOP rate for the dtype.
-    """
-
-    def predicted(spec: ModelSpec) -> Prediction:
-        return predict(spec, setting.device, context=setting.context, batch=setting.batch, dtype=setting.dtype)
-
-    return _at_full_size(study, preset, predicted)
-
-
-def fit_arms(study: Study, preset: Preset, room: RoomToFill) -> list[ScaledArm[Fit]]:
-    """Largest batches and context that fit in a memory, for each arm at full size. Raises SpecError as `scale_up_arms`
-    does."""
-
-    def fitted(spec: ModelSpec) -> Fit:
-        return fit(spec, room.memory_bytes, contexts=room.contexts, batch=room.batch, dtype=room.dtype)
-
-    return _at_full_size(study, preset, fitted)
-
-
-def _at_full_size(study: Study, preset: Preset, of: Callable[[ModelSpec], T]) -> list[ScaledArm[T]]:
+def at_full_size(study: Study, preset: Preset, of: Callable[[ModelSpec], T]) -> list[ScaledArm[T]]:
     """The preset as published, then each of the study's other arms as edits of it.
 
     The study's own base is dropped, except for its named blocks that an arm uses: their edits of the base block become
     edits of the preset's. If the preset has a block of the same name, the preset's wins.
+
+    of: the prediction for a model. Raises SpecError if too little of the preset is public to build it.
     """
     model, named = expand(preset.model), study.arms[0].model.blocks
     seen: dict[str, str] = {}

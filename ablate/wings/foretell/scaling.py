@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from pydantic import JsonValue
 
@@ -17,16 +18,16 @@ from ablate.study.study import Study
 from ablate.study.written import Sets
 from ablate.training.execution import Count
 from ablate.wings.foretell.fit import Fit
-from ablate.wings.foretell.roofline import Prediction
+from ablate.wings.foretell.fit import fit as fit_in
+from ablate.wings.foretell.roofline import Prediction, predict
 from ablate.wings.foretell.scaleup import (
     PredictionSetting,
     RoomToFill,
     ScaledArm,
     arm_document,
-    fit_arms,
+    at_full_size,
     fit_document,
     prediction_document,
-    scale_up_arms,
 )
 from evals.costs.devices import THIS, Device, DeviceError
 from evals.costs.devices import device as device_named
@@ -117,7 +118,8 @@ def scale_up(
     with _named(at):
         model = preset(at)
         setting = PredictionSetting(_device(device, dtype), context, batch, dtype)
-        return ScaleUp(read, model, setting, scale_up_arms(read, model, setting))
+        of = partial(predict, device=setting.device, context=context, batch=batch, dtype=dtype)
+        return ScaleUp(read, model, setting, at_full_size(read, model, of))
 
 
 def fit(
@@ -155,7 +157,8 @@ def fit(
     room = RoomToFill(size_in_bytes(memory, "memory"), contexts, batch, dtype)
     with _named(at):
         model = preset(at)
-        return Fits(read, model, room, fit_arms(read, model, room))
+        of = partial(fit_in, memory_bytes=room.memory_bytes, contexts=contexts, batch=batch, dtype=dtype)
+        return Fits(read, model, room, at_full_size(read, model, of))
 
 
 @contextmanager

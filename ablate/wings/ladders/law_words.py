@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ablate.wings.ladders.laws import LadderArm
+from ablate.wings.ladders.laws import LadderArm, SpeedUp
 from ablate.wings.ladders.worth import NATS, Worth
 from reports.judge.statistics.interval import Interval
 from reports.judge.verdicts import ALPHA
@@ -13,32 +13,21 @@ from reports.page.wording import words
 
 def sentence(arm: LadderArm) -> str:
     """`post: loss falls towards 1.71 (1.52 to 1.80) as compute to the power −0.31 (−0.4 to −0.2); the difference …`"""
-    said = "; ".join(filter(None, [_falls(arm), _gap_trend(arm), _worth(arm)]))
-    return f"{arm.arm}: {said or 'too few finished runs'}."
+    said = [arm.undetermined] if arm.undetermined else []
+    if arm.law is not None:
+        floor, b = words.ends(arm.law.irreducible), arm.law.exponent
+        power = words.ends(Interval(-b.value, -b.high, -b.low))
+        said = [f"loss falls towards {floor} as compute to the power {power}"]
+    if arm.trend is not None:
+        by = f"{words.ends(arm.trend.slope, sign=True)} nats per tenfold compute, {words.p_value(arm.trend.p)}"
+        unsure = "" if arm.trend.p < ALPHA else "cannot tell whether "
+        said.append(f"{unsure}its difference from the baseline has a trend over sizes ({by})")
+    if arm.speed_up is not None:
+        said.append(_worth(arm.speed_up))
+    return f"{arm.arm}: {'; '.join(said) or 'too few finished runs'}."
 
 
-def _falls(arm: LadderArm) -> str:
-    law = arm.law
-    if law is None:
-        return arm.undetermined or ""
-    floor, b = words.ends(law.irreducible), law.exponent
-    return f"loss falls towards {floor} as compute to the power {words.ends(Interval(-b.value, -b.high, -b.low))}"
-
-
-def _gap_trend(arm: LadderArm) -> str:
-    found = arm.trend
-    if found is None:
-        return ""
-    by = f"{words.ends(found.slope, sign=True)} nats per tenfold compute, {words.p_value(found.p)}"
-    if found.p < ALPHA:
-        return f"its difference from the baseline has a trend over sizes ({by})"
-    return f"cannot tell whether its difference from the baseline has a trend over sizes ({by})"
-
-
-def _worth(arm: LadderArm) -> str:
-    worth = arm.speed_up
-    if worth is None:
-        return ""
+def _worth(worth: SpeedUp) -> str:
     text = f"over {worth.compute.budgets} sizes its effective compute is {words.times(worth.compute_factor)}"
     if worth.compute.trend and worth.compute.changes:
         text += f", which {worth.compute.changes} with size ({words.p_value(worth.compute.trend[1])})"

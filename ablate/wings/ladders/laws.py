@@ -12,7 +12,7 @@ reason replaces its numbers. Trends are corrected (Holm) over the arms.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -177,17 +177,9 @@ def trends(runs: pl.DataFrame, baseline: str) -> dict[str, GapTrend]:
     others = [name for name in runs["arm"].unique(maintain_order=True) if name != baseline]
     found = {name: _trend(runs, name, baseline) for name in others}
     known = {name: each for name, each in found.items() if each is not None and not math.isnan(each.p)}
-    tests = [Evidence(each.value, each.p, _ends(each)) for each in known.values()]
+    tests = [Evidence(each.value, each.p, each.ends) for each in known.values()]
     corrected, intervals = holm([test.p for test in tests]), difference_intervals(tests)
     return {name: GapTrend(interval, p) for name, interval, p in zip(known, intervals, corrected, strict=True)}
-
-
-def _ends(found: trend.Trend) -> Callable[[float], tuple[float, float]]:
-    def interval(level: float) -> tuple[float, float]:
-        slope = found.interval(level)
-        return slope.low, slope.high
-
-    return interval
 
 
 def _trend(runs: pl.DataFrame, name: str, baseline: str) -> trend.Trend | None:

@@ -87,17 +87,14 @@ def clauses(changes: Sequence[Change]) -> str:
 
     One sentence per axis; empty if nothing is judged yet.
     """
-    return " ".join(filter(None, (_clause(axis, list(_farthest(changes, axis))) for axis in AXES)))
-
-
-def _farthest(changes: Sequence[Change], axis: Axis) -> Iterator[Change]:
-    """The change of each arm from the farthest rung along an axis; the ladder lists an axis's rungs from the farthest
-    on."""
-    seen = set[str]()
-    for each in changes:
-        if each.axis == axis and each.arm not in seen and each.word != "no verdict":
-            seen.add(each.arm)
-            yield each
+    said = []
+    for axis in AXES:
+        farthest: dict[str, Change] = {}  # of each arm: the ladder lists an axis's rungs from the farthest on
+        for each in changes:
+            if each.axis == axis and each.word != "no verdict":
+                farthest.setdefault(each.arm, each)
+        said.append(_clause(axis, list(farthest.values())))
+    return " ".join(filter(None, said))
 
 
 def _clause(axis: Axis, found: Sequence[Change]) -> str:

@@ -113,12 +113,15 @@ def changes(data: Collected, repeated: Collection[str] = ()) -> tuple[Change, ..
     known = {rung.name: study_noise(rung.tuning, runs.filter(rung=rung.name)) for rung in data.study.ladder}
     tests = [_evidence(each, data.study.baseline, known) or UNKNOWN for each in plain]
     corrected, intervals = holm([test.p for test in tests]), difference_intervals(tests)
-    return tuple(
-        _told(replace(each, p=p, change=replace(each.change, low=interval.low, high=interval.high)))
-        if test is not UNKNOWN and each.change is not None
-        else each
-        for each, test, p, interval in zip(plain, tests, corrected, intervals, strict=True)
-    )
+    found = []
+    for each, test, p, interval in zip(plain, tests, corrected, intervals, strict=True):
+        if test is UNKNOWN or each.before is None or each.after is None or each.change is None:
+            found.append(each)
+            continue
+        change = replace(each.change, low=interval.low, high=interval.high)
+        word = _word(each.before, each.after) if p < ALPHA else each.word
+        found.append(replace(each, p=p, change=change, word=word))
+    return tuple(found)
 
 
 def _others(data: Collected) -> list[str]:
@@ -171,13 +174,6 @@ def _evidence(found: Change, baseline: str, known: Mapping[str, StudyNoise]) -> 
     # Uncertainty of tuning: a better choice of two of the four would enlarge the change, of the other two shrink it.
     test = replace(test, own=arm_last.plus(base_here), other=base_last.plus(arm_here))
     return Evidence.of(test)
-
-
-def _told(found: Change) -> Change:
-    assert found.p is not None
-    assert found.before is not None
-    assert found.after is not None
-    return replace(found, word=_word(found.before, found.after)) if found.p < ALPHA else found
 
 
 def _word(before: Estimate, after: Estimate) -> Word:

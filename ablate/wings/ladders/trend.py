@@ -43,6 +43,11 @@ class Trend:
         half = max(wide)
         return Interval(self.value, self.value - half, self.value + half)
 
+    def ends(self, alpha: float) -> tuple[float, float]:
+        """Ends of `interval`."""
+        found = self.interval(alpha)
+        return found.low, found.high
+
     @property
     def p(self) -> float:
         """Level at which the interval ends at zero; NaN if all values are equal."""

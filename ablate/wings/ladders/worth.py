@@ -45,7 +45,7 @@ def study_worth(data: Collected, differences: Mapping[str, Estimate | None]) -> 
         conversion = worth(curve, NATS) if curve and curve[-1].name == data.study.ladder[-1].name else None
         if conversion is not None:
             factors = {
-                arm.name: _times(read_off(curve, difference), base_flops / arm.flops)
+                arm.name: _read_off(curve, difference, base_flops / arm.flops)
                 for arm in data.study.arms
                 if (difference := differences.get(arm.name))
             }
@@ -53,14 +53,11 @@ def study_worth(data: Collected, differences: Mapping[str, Estimate | None]) -> 
     return None
 
 
-def read_off(curve: Sequence[Budget], difference: Estimate) -> Interval:
-    """Effective compute for a difference from the last loss of a curve."""
+def _read_off(curve: Sequence[Budget], difference: Estimate, times: float) -> Interval:
+    """Effective compute for a difference from the last loss of a curve. times: the curve's compute over the arm's."""
     ends = [math.inf if nats is None or math.isinf(nats) else nats for nats in (difference.low, difference.high)]
     found = worth(curve, -difference.mean)
     least, most = (worth(curve, -end) if math.isfinite(end) else None for end in reversed(ends))
     assert found is not None  # a curve has a worth
-    return Interval(found.value, least.low if least else 0.0, most.high if most else math.inf)
-
-
-def _times(factor: Interval, by: float) -> Interval:
-    return Interval(factor.value * by, factor.low * by, factor.high * by)
+    low, high = least.low if least else 0.0, most.high if most else math.inf
+    return Interval(found.value * times, low * times, high * times)

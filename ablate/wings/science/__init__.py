@@ -11,7 +11,8 @@ WING = Wing(
     folded={"register": ("plan", "--register")},
     face={
         "atlas": ("atlas",),
-        "claims": ("HandbookClaim", "claims"),
+        "handbook": ("claims",),
+        "handbook_claim": ("HandbookClaim",),
         "recording": ("record_result",),
         "registering": ("Registration", "register"),
         "replicating": ("Replication", "replicate"),
@@ -22,7 +23,7 @@ WING = Wing(
         "ablate.planning.study_document": "stated",
         "ablate.running.stages": "registering",
         "ablate.study.rung_reader": "asked",
-        "ablate.study.sections": "keys",
+        "ablate.study.sections": "published_spec",
         "reports.page.sections": "sections",
     },
 )

@@ -9,7 +9,7 @@ from ablate.study.arms import ArmBuilder
 from ablate.study.complaints import Problem
 from ablate.study.sections import StudySections
 from ablate.wings.science.claim_spec import ClaimSpec
-from ablate.wings.science.keys import ClaimKeys
+from ablate.wings.science.published_spec import ClaimKeys
 from store.documents.claims import ACCURACY, MEASURES
 from zoo.errors import did_you_mean
 

@@ -103,7 +103,7 @@ def known_sources() -> Sources:
     known = catalogue()
     return Sources(
         tuple(map(_stated, shipped())),
-        tuple(_entries(known["variants"])),
+        tuple(_entry(axis, each) for axis, of in known["variants"].items() for each in of),
         tuple(map(published_model, known["presets"])),
         tuple(handbook().values()),
     )
@@ -129,16 +129,13 @@ def _arms_in(layer: Plain) -> Iterator[tuple[str, Plain]]:
         yield from ((path, {path: None}) for path in values or {})
 
 
-def _entries(variants: Mapping[str, Sequence[CataloguedPart]]) -> Iterator[CatalogueEntry]:
-    for axis, of in variants.items():
-        for each in of:
-            settings = ((key, _shown(found["default"]), found["doc"]) for key, found in each["settings"].items())
-            yield CatalogueEntry(
-                axis, each["name"], each["documentation"], tuple(VariantSetting(*row) for row in settings)
-            )
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, Mapping):
-        return str(value.get("kind") or value)
-    return "null" if value is None else text(value) or "[]"
+def _entry(axis: str, part: CataloguedPart) -> CatalogueEntry:
+    settings = []
+    for key, found in part["settings"].items():
+        default = found["default"]
+        if isinstance(default, Mapping):
+            shown = str(default.get("kind") or default)
+        else:
+            shown = "null" if default is None else text(default) or "[]"
+        settings.append(VariantSetting(key, shown, found["doc"]))
+    return CatalogueEntry(axis, part["name"], part["documentation"], tuple(settings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ablate.wings.science.judged_claim import JudgedClaim
+from ablate.wings.science.judging_claims import JudgedClaim
 from ablate.wings.science.statements import origin, statement
 from reports.judge.reach.outcomes import NEAR
 from reports.judge.statistics.estimates import Estimate

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special  # scipy.stats takes seconds to load
 
-from reports.judge.findings.comparison import Comparison, Judgement
+from reports.judge.findings.comparison import Judgement
 from reports.judge.findings.costs import ArmCosts, cache_ratio
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import level, why_withheld
@@ -91,16 +91,11 @@ def _loss(summary: StudySummary, arm: str, against: str | None) -> ClaimEvidence
     verdict: Verdict = "worse" if found.verdict in FAILED else found.verdict
     seen = comparison.detectable.value if comparison.detectable else None
     reason = UNDECIDED if verdict == "cannot tell" else ""
-    plain = ClaimEvidence(verdict, effect, seen, _ahead(comparison), margin, reason)
+    ahead = None
+    if difference is not None and difference.low is not None and difference.high is not None:
+        ahead = (-difference.high, -difference.low)
+    plain = ClaimEvidence(verdict, effect, seen, ahead, margin, reason)
     return plain.swapped() if reverse else plain
-
-
-def _ahead(found: Comparison) -> tuple[float, float] | None:
-    """Interval of the arm's lead."""
-    difference = found.difference
-    if difference is None or difference.low is None or difference.high is None:
-        return None
-    return -difference.high, -difference.low
 
 
 def _cost(summary: StudySummary, arm: str, against: str | None, measure: str) -> ClaimEvidence:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ablate.wings.science.cards import Card, CardRow
@@ -53,7 +53,9 @@ class Forest:
 
 def forest(card: Card) -> Forest:
     """The plot of a card."""
-    axis = axis_over([0.0, *(_at(card, value) for value in _values(card))])
+    effects = [each for row in card.rows if (each := row.effect) is not None]
+    values = [card.published, *(end for each in effects for end in (each.mean, each.low, each.high))]
+    axis = axis_over([0.0, *(_at(card, value) for value in values if value is not None)])
     return Forest(
         strips=tuple(_strip(card, row, axis) for row in card.rows),
         zero=axis.place(0.0),
@@ -67,15 +69,6 @@ def axis_over(values: Sequence[float]) -> Axis:
     """An axis that contains all values, with room on both sides of zero."""
     room = 0.12 * max(map(abs, values)) or 0.01
     return Axis(min(*values, -room), max(*values, room))
-
-
-def _values(card: Card) -> Iterator[float]:
-    if card.published is not None:
-        yield card.published
-    for row in card.rows:
-        if row.effect is not None:
-            known = (row.effect.mean, row.effect.low, row.effect.high)
-            yield from (each for each in known if each is not None)
 
 
 def _at(card: Card, value: float) -> float:
@@ -97,14 +90,11 @@ def ratio_ticks(axis: Axis) -> tuple[tuple[float, str], ...]:
 
 
 def _strip(card: Card, row: CardRow, axis: Axis) -> Strip:
-    effect = row.effect
-    ends = None
+    effect, ends = row.effect, None
     if effect is not None and not (effect.low is None and effect.high is None):
-        low, high = (effect.low, effect.high)
-        ends = (
-            axis.place(axis.low if low is None else _at(card, low)),
-            axis.place(axis.high if high is None else _at(card, high)),
-        )
+        low = axis.low if effect.low is None else _at(card, effect.low)
+        high = axis.high if effect.high is None else _at(card, effect.high)
+        ends = (axis.place(low), axis.place(high))
     return Strip(
         row=row,
         kind=row.outcome.replace(" ", "-"),

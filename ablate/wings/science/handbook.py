@@ -47,8 +47,23 @@ def _entry(name: str, path: Path, document: YamlDocument) -> HandbookClaim:
         ) from error
 
 
-def matching(*words: str) -> tuple[HandbookClaim, ...]:
-    """Entries that contain all of these words or phrases, or the one with this id; without words, all."""
+def claims(*words: str) -> tuple[HandbookClaim, ...]:
+    """Claims of the handbook, with their sources, their standing in the literature and their tests here.
+
+    Args:
+        words: words or phrases that a claim must all contain, such as "rope" and "must tie", or one claim's id; none
+            for all claims.
+
+    Returns:
+        The matching claims, sorted by topic; empty if there are none.
+
+    Raises:
+        StudyError: a file of the handbook is damaged.
+
+    Example:
+        >>> [claim.commands for claim in ablate.claims("norm-center")]
+        [('ablate run norm_kind',)]
+    """
     if len(words) == 1 and words[0] in handbook():
         return (handbook()[words[0]],)
     return tuple(entry for entry in handbook().values() if all(says(_text(entry), phrase) for phrase in words))

@@ -9,15 +9,15 @@ found and could have been missed is *cannot tell*; one that the study does not j
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ablate.wings.science.evidence import ClaimEvidence, evidence
-from ablate.wings.science.judged_claim import JudgedClaim
 from ablate.wings.science.statements import size
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import why_withheld
-from reports.judge.reach.outcomes import outcome_at
+from reports.judge.reach.outcomes import distance, outcome_at
 from reports.judge.sentences import Prose
+from reports.judge.statistics.estimates import Estimate
 from reports.judge.verdicts import Outcome, Verdict
 from store.documents import StudyClaim
 from store.documents.claims import COSTS, LOSS
@@ -38,6 +38,29 @@ SETTLED: dict[Verdict, Decision] = {
     "no verdict": ("not tested", ""),
 }
 """Outcome by the verdict on the arm expected to be ahead. If the reason is empty, the evidence's reason is used."""
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim and its outcome.
+
+    `effect` is the measured effect of the arm against the other: a difference in nats or in the score's unit, or a
+    ratio of costs; for an order of arms, that of the deciding pair. `seen` is the smallest effect that would have been
+    found with 80 % probability, in the same unit. `reason` explains the outcome in a sentence.
+    """
+
+    claim: StudyClaim
+    outcome: Outcome
+    effect: Estimate | None
+    seen: float | None
+    reason: Prose
+    parameters: tuple[float, float]
+    """Smallest and largest number of non-embedding parameters of the study's arms."""
+
+    @property
+    def told(self) -> str:
+        """`holds`, `differs at 56 k parameters (published at 220 M)`."""
+        return self.outcome + distance(self.outcome, self.parameters, self.claim.sizes)
 
 
 def judge_claims(summary: StudySummary) -> tuple[JudgedClaim, ...]:
@@ -85,19 +108,14 @@ def _same(found: ClaimEvidence, claim: StudyClaim) -> Decision:
         return SETTLED[found.verdict][0], found.reason
     if claim.measure == LOSS and found.verdict == "no difference":
         return "holds", "the study finds no difference"
-    largest = _counts_as_none(found, claim)
+    size_of_none = _by(claim) or (math.log(SAME_MEASURED) if claim.measure in COSTS else None)
+    # the largest difference that counts as none: for losses, the study's margin
+    largest = found.alike if claim.measure == LOSS else size_of_none
     if found.ahead is not None and largest is not None:
         return _within(*found.ahead, largest)
     if found.verdict in ("better", "worse"):
         return "does not hold", "the study finds a difference"
     return "cannot tell", NO_MARGIN if claim.measure == LOSS else NO_SIZE
-
-
-def _counts_as_none(found: ClaimEvidence, claim: StudyClaim) -> float | None:
-    """Largest difference that counts as none; for losses, the study's margin."""
-    if claim.measure == LOSS:
-        return found.alike
-    return _by(claim) or (math.log(SAME_MEASURED) if claim.measure in COSTS else None)
 
 
 def _within(low: float, high: float, largest: float) -> Decision:

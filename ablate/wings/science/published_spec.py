@@ -1,4 +1,7 @@
-"""A published table in a study file: the figures that the study replicates, and the claims that follow from them."""
+"""A published table in a study file: the figures that the study replicates, and the claims that follow from them.
+
+With the claims that the file states itself, they are the study's expectations of its arms.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
+from ablate.study.layering import LayerRule, replaced
 from ablate.wings.science.claim_spec import ClaimSpec
 from store.documents import StudyPublished, StudyPublishedRow
 from store.documents.claims import Expectation, Sizes
@@ -78,7 +82,21 @@ class PublishedTable(Spec):
 
     def claims(self, baseline: str) -> tuple[ClaimSpec, ...]:
         """A claim for each row."""
-        return tuple(map(self._claim, self._rows(baseline)))
+        found = []
+        for row in self._rows(baseline):
+            sized = self.nats and row.expect in ("better", "worse") and row.difference is not None
+            by = round(abs(row.difference), 6) if sized and row.difference is not None else None
+            claim = ClaimSpec(
+                arm=row.arm,
+                against=row.against,
+                expect=row.expect,
+                by=by,
+                source=self.source,
+                where=self.where,
+                sizes=self.sizes,
+            )
+            found.append(claim)
+        return tuple(found)
 
     def _rows(self, baseline: str) -> Iterator[StudyPublishedRow]:
         figures = {row.arm: row for row in self.rows}
@@ -104,15 +122,26 @@ class PublishedTable(Spec):
             return "same"
         return "better" if (difference < 0) == (self.better == "lower") else "worse"
 
-    def _claim(self, row: StudyPublishedRow) -> ClaimSpec:
-        sized = self.nats and row.expect in ("better", "worse") and row.difference is not None
-        by = round(abs(row.difference), 6) if sized and row.difference is not None else None
-        return ClaimSpec(
-            arm=row.arm,
-            against=row.against,
-            expect=row.expect,
-            by=by,
-            source=self.source,
-            where=self.where,
-            sizes=self.sizes,
-        )
+
+class ClaimKeys(Spec):
+    """Keys of a study."""
+
+    claims: Annotated[tuple[ClaimSpec, ...], Field(strict=False)] = Field(default=(), exclude_if=is_off)
+    """Expected outcomes of the arms, with their sources: the report says which of them hold."""
+    published: Annotated[PublishedTable | None, LayerRule(replaced)] = Field(default=None, exclude_if=is_off)
+    """A published table that the study replicates: figures of its arms, each of which is a claim."""
+
+
+KEYS = ClaimKeys
+
+
+def published_table(sections: object) -> PublishedTable | None:
+    """The published table that a study with these sections replicates."""
+    return sections.published if isinstance(sections, ClaimKeys) else None
+
+
+def claims_of(sections: object, baseline: str) -> tuple[ClaimSpec, ...]:
+    """Expectations of the arms: the claims of the study, then the rows of its published table."""
+    if not isinstance(sections, ClaimKeys):
+        return ()
+    return (*sections.claims, *(sections.published.claims(baseline) if sections.published else ()))

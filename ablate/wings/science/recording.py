@@ -211,7 +211,7 @@ def _setting(summary: StudySummary) -> RecordedSetting:
 
 def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, ...]) -> RecordedArm:
     loss, seeds = arm.loss, [*arm.seeds, *(seed for of in arm.shared.values() for seed in of)]
-    planned = arm.planned
+    planned, worth = arm.planned, summary.effective_compute.get(arm.name)
     edits = {**planned.edits, **planned.tuned, **planned.matching}
     rate = edits.get(RATE, run.get("train", {}).get("lr"))
     section = summary.section(Losses)
@@ -231,7 +231,9 @@ def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, .
         verdict=arm.verdict,
         loss=interval(loss),
         difference=_difference(arm.comparison) if arm.comparison else None,
-        effective_compute=_compute(summary, arm.name),
+        effective_compute=RecordedInterval(mean=worth.value, low=worth.low or None, high=end(worth.high))
+        if worth
+        else None,
         detectable=_detectable(arm.comparison) if arm.comparison else None,
         rate=float(rate) if isinstance(rate, int | float) else None,
         seeds=dict(zip(map(str, seeds), loss.values, strict=True)) if loss else {},
@@ -242,11 +244,6 @@ def _arm(summary: StudySummary, arm: ArmSummary, run: Plain, parts: tuple[str, .
         curve=RecordedCurve(steps=tuple(int(point.x) for point in points), loss=tuple(point.mean for point in points)),
         costs=costs,
     )
-
-
-def _compute(summary: StudySummary, arm: str) -> RecordedInterval | None:
-    found = summary.effective_compute.get(arm)
-    return None if found is None else RecordedInterval(mean=found.value, low=found.low or None, high=end(found.high))
 
 
 def _difference(found: Comparison) -> RecordedInterval | None:

@@ -23,7 +23,7 @@ from ablate.study.arms import Arm
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
-from ablate.wings.science.keys import claims_of
+from ablate.wings.science.published_spec import claims_of
 from ablate.wings.science.stated import with_dates
 from reports.judge.noise.power import ALPHA, FIRST_SHARE
 from reports.judge.verdicts import looks
@@ -45,7 +45,14 @@ def registered_content(study: Study) -> JsonObject:
     """The registered data of a study."""
     content = to_jsonable_python(study.sections.model_dump(include=SECTIONS))
     content["claims"] = to_jsonable_python(claims_of(study.sections, study.baseline))  # even if there are none
-    content |= {"name": study.name, "scale": study.scale, "rules": _rules(study)}
+    auto = study.auto_seeds
+    rules = {
+        "version": project_version(),
+        "error rate of all verdicts together": ALPHA,
+        "share of the first judgement": FIRST_SHARE,
+        "looks": to_jsonable_python(looks(auto.start, auto.cap) if auto else ()),
+    }
+    content |= {"name": study.name, "scale": study.scale, "rules": rules}
     content["arms"] = {arm.name: _arm(arm) for arm in study.arms}
     if study.smaller:
         content["ladder"] = {
@@ -60,16 +67,6 @@ def _arm(arm: Arm) -> JsonObject:
     parts = {"train": arm.train, "data": arm.data, "start": arm.start, "teacher": arm.teacher}
     made = {name: identity_of(part) for name, part in parts.items() if part is not None}
     return {"model": arm.model.identity(), **made, "seeds": to_jsonable_python(arm.seeds)}
-
-
-def _rules(study: Study) -> JsonObject:
-    auto = study.auto_seeds
-    return {
-        "version": project_version(),
-        "error rate of all verdicts together": ALPHA,
-        "share of the first judgement": FIRST_SHARE,
-        "looks": to_jsonable_python(looks(auto.start, auto.cap) if auto else ()),
-    }
 
 
 def registration(study: Study, now: datetime | None = None) -> RegistrationRecord:

@@ -16,7 +16,7 @@ from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.study.written import Sets
 from ablate.wings.science import claim_words
-from ablate.wings.science.judged_claim import JudgedClaim
+from ablate.wings.science.judging_claims import JudgedClaim
 from ablate.wings.science.papers import find_paper
 from ablate.wings.science.sections.claims import outcomes
 from reports.judge.findings.study_summary import StudySummary
@@ -28,12 +28,7 @@ FOUND = {"better": "better", "worse": "worse", "same": "no difference", "stalls"
 NONE = "–"
 
 
-def rows_as_text(rows: Sequence[ReplicatedRow]) -> tuple[tuple[str, ...], ...]:
-    """Rows of text, header first."""
-    return (HEADER, *map(_row, rows))
-
-
-def _row(found: ReplicatedRow) -> tuple[str, ...]:
+def row_as_text(found: ReplicatedRow) -> tuple[str, ...]:
     row = found.row
     power = NONE if found.power is None else f"{100 * found.power:.0f} %"
     return (
@@ -119,7 +114,7 @@ class Replication:
     @cached_property
     def text(self) -> tuple[tuple[str, ...], ...]:
         """The table as rows of text, the header first; empty if failed runs left nothing to compare."""
-        return rows_as_text(self.rows) if self.rows else ()
+        return (HEADER, *map(row_as_text, self.rows)) if self.rows else ()
 
     def notes(self) -> list[str]:
         """Lines below the table: source and conditions, number of rows that agree, meaning of the marks."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from markupsafe import Markup
 
@@ -16,7 +16,7 @@ from ablate.wings.catalogue import model_table
 from ablate.wings.science.beside import beside, caveats, signs
 from ablate.wings.science.cards import STANDINGS, Card, cards, conditions_of
 from ablate.wings.science.forest import forest
-from ablate.wings.science.handbook_page import answers, choices, rows
+from ablate.wings.science.handbook_claim import Answer, Grade, HandbookClaim, Literature
 from ablate.wings.science.result_pages import ranked_result
 from ablate.wings.science.sections.claims import MARKS
 from ablate.wings.science.sources import ARXIV, Sources, year_of
@@ -42,6 +42,7 @@ def atlas_pages(
     found = cards(results, sources.studies)
     variants = variant_pages(sources.catalogue, found, sources.models)
     known = {(page.entry.axis, page.entry.name): page.entry.slug for page in variants}
+    sizes = [size for result in results for size in result.setting.parameters]
     shared: dict[str, object] = {
         "forest": forest,
         "cited": cited,
@@ -66,7 +67,7 @@ def atlas_pages(
             results=results,
             counts=counts(found),
             outcomes=[each for each in STANDINGS if any(each == card.standing for card in found)],
-            sizes=_sizes(results),
+            sizes=prefixed_range((min(sizes), max(sizes))) if sizes else "",
             answered=by_topic([card for card in found if card.results]),
             unanswered=by_study([card for card in found if not card.results]),
             topics=[topic for topic in TOPICS if any(topic in card.topics for card in found)],
@@ -91,10 +92,64 @@ def atlas_pages(
             models=model_table.oldest_first(sources.models),
             cell=model_table.cell,
         ),
-        **{f"results/{result.name}.html": _result(result, found, inner) for result in results},
+        **{
+            f"results/{result.name}.html": _page(
+                "result",
+                "",
+                inner,
+                result=result,
+                figure=ranked_result(result),
+                conditions=conditions_of(result),
+                cards=[card for card in found if card.claim and result in card.results],
+            )
+            for result in results
+        },
         "models.md": model_table.as_markdown(sources.models),
         "models.csv": model_table.as_csv(sources.models),
     }
+
+
+FILTERS: Mapping[str, tuple[str, ...]] = {
+    "standing": get_args(Literature),
+    "grade": get_args(Grade),
+    "answer": get_args(Answer),
+}
+"""Filters of the page, apart from words and topics, with all their values in order."""
+
+
+@dataclass(frozen=True)
+class HandbookRow:
+    """A claim with the cards that refer to it."""
+
+    entry: HandbookClaim
+    cards: tuple[Card, ...]
+
+    @property
+    def unstated(self) -> tuple[str, ...]:
+        """Studies that show it in their reports without stating it as a claim."""
+        stating = {card.study for card in self.cards}
+        return tuple(study for study in self.entry.studies if study not in stating)
+
+
+def rows(handbook: Sequence[HandbookClaim], cards: Sequence[Card]) -> tuple[HandbookRow, ...]:
+    stating: dict[str, list[Card]] = {}
+    for card in cards:
+        if card.entry:
+            stating.setdefault(card.entry, []).append(card)
+    return tuple(HandbookRow(entry, tuple(stating.get(entry.id, ()))) for entry in handbook)
+
+
+def choices(handbook: Sequence[HandbookClaim]) -> dict[str, tuple[str, ...]]:
+    """Values of each filter that occur among the claims."""
+    found = {name: {getattr(entry, name) for entry in handbook} for name in FILTERS}
+    used = {name: tuple(value for value in values if value in found[name]) for name, values in FILTERS.items()}
+    return {"topic": tuple(dict.fromkeys(entry.topic for entry in handbook)), **used}
+
+
+def answers(handbook: Sequence[HandbookClaim]) -> dict[str, int]:
+    """Number of claims by the kind of test."""
+    found = Counter(entry.answer for entry in handbook)
+    return {answer: found[answer] for answer in get_args(Answer) if answer in found}
 
 
 SETTLED = ("better", "worse", "no difference")
@@ -152,24 +207,6 @@ def counts(found: Iterable[Card]) -> dict[str, int]:
     """Number of claims by standing, in the order of `STANDINGS`."""
     known = Counter(card.standing for card in found if card.claim is not None)
     return {standing: known[standing] for standing in STANDINGS if known[standing]}
-
-
-def _sizes(results: Iterable[RecordedResult]) -> str:
-    """`9.1 k to 180 k`: parameters of the smallest and the largest model; empty without results."""
-    found = [size for result in results for size in result.setting.parameters]
-    return prefixed_range((min(found), max(found))) if found else ""
-
-
-def _result(result: RecordedResult, found: Iterable[Card], shared: Mapping[str, object]) -> str:
-    return _page(
-        "result",
-        "",
-        shared,
-        result=result,
-        figure=ranked_result(result),
-        conditions=conditions_of(result),
-        cards=[card for card in found if card.claim and result in card.results],
-    )
 
 
 def _page(name: str, script: str, shared: Mapping[str, object], **context: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ablate.wings.science.claim_spec import PUBLISHED
-from ablate.wings.science.keys import claims_of, published_table
+from ablate.wings.science.published_spec import claims_of, published_table
 from ablate.wings.science.statements import origin, statement
 from store.documents import JsonObject, StudyClaim, StudyDocument
 

@@ -48,14 +48,11 @@ def variant_pages(
 
 def variants_in(parts: frozenset[str]) -> frozenset[tuple[str, str]]:
     """(axis, name) of parts: `mixer=mla` → (mixers, mla), `canon` → (parts, canon)."""
-    named = (part.partition("=") for part in parts)
-    return frozenset((_axis(setting), kind) if kind else (PLAIN, setting) for setting, _, kind in named)
-
-
-def _axis(setting: str) -> str:
-    if setting in NORMS:
-        return "norms"
-    return AXES.get(setting, f"{setting}s")
+    found = set()
+    for setting, _, kind in (part.partition("=") for part in parts):
+        axis = "norms" if setting in NORMS else AXES.get(setting, f"{setting}s")
+        found.add((axis, kind) if kind else (PLAIN, setting))
+    return frozenset(found)
 
 
 def by_axis(pages: Sequence[VariantPage]) -> Mapping[str, list[VariantPage]]:

@@ -97,7 +97,9 @@ def size(
     for seeds in SEEDS:
         fitting: Sized | None = None
         for share in SHARES:
-            own = _settings(round(width * share), seeds)
+            budget: JsonObject = {"tokens_per_parameter": TOKENS_PER_PARAMETER}
+            own: JsonObject = {"base.d_model": round(width * share), "budget": budget}
+            own |= {} if seeds is None else {"seeds": seeds}
             try:
                 found = plan(study, scale=scale, sets=_with(sets, own), store=store, device=device)
                 if batch := _batch(found):
@@ -116,14 +118,6 @@ def size(
     if shortest is None:
         raise problem or ArgumentError("minutes", "no width can be planned")
     return shortest
-
-
-def _settings(width: int, seeds: int | None) -> JsonObject:
-    own: JsonObject = {
-        "base.d_model": width,
-        "budget": {"tokens_per_parameter": TOKENS_PER_PARAMETER},
-    }
-    return own if seeds is None else {**own, "seeds": seeds}
 
 
 def _batch(found: StudyPlan) -> int | None:

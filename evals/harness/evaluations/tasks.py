@@ -9,8 +9,7 @@ from typing import ClassVar, Self
 from evals.conditions import Conditions
 from evals.evaluations import EvaluationSpec
 from evals.found import Found
-from evals.harness.known import near
-from evals.harness.selection import TaskSelection
+from evals.harness.selection import TaskSelection, near
 from evals.subject import HeldOutText, Subject
 
 

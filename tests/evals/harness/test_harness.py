@@ -16,13 +16,13 @@ import lm_eval
 import numpy as np
 import pytest
 import torch
+from evals.harness.selection import TASK_FOLDER
 from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
 
 import zoo
 from evals.evaluate import Evaluation
 from evals.harness.evaluations.tasks import TasksSpec
-from evals.harness.known import TASK_FOLDER
 from evals.harness.lm import ZooLM
 from evals.harness.loading import UnknownTaskError, load_tasks
 from evals.harness.tasks import heldout

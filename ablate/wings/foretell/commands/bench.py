@@ -43,11 +43,9 @@ def run(options: argparse.Namespace) -> int:
     where = given(options, "sets", "context", "batch", "rounds", "dtype", "compile", "device")
     found = ablate.bench(options.model, **where)
     if options.plot is not None:
-        from ablate.wings.foretell.bench import OURS, THEIRS
-        from ablate.wings.foretell.bench_figure import bench_page
-        from ablate.wings.foretell.commands._benching import PHASES, conditions
+        from ablate.wings.foretell.commands._benching import plotted
 
-        options.plot.write_text(bench_page(found, (OURS, THEIRS), PHASES, conditions(found)), encoding="utf-8")
+        options.plot.write_text(plotted(found), encoding="utf-8")
     if options.json:
         print_json(found)
         return DONE

@@ -10,8 +10,7 @@ from typing import ClassVar, Self
 from pydantic_core import to_jsonable_python
 
 from ablate.wings.science import claim_words
-from ablate.wings.science.judged_claim import JudgedClaim
-from ablate.wings.science.judging_claims import judge_claims
+from ablate.wings.science.judging_claims import JudgedClaim, judge_claims
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.judge.statistics.interval import ends_as_json

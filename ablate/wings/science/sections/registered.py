@@ -10,7 +10,6 @@ from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.page.sections import Section
 from reports.page.wording.words import moment
-from store.documents import StudyRegistration
 
 MOST = 5
 """Most changes listed."""
@@ -38,12 +37,7 @@ def line(summary: StudySummary) -> str:
     before = [each for each in known if not began or datetime.fromisoformat(each.at) <= began]
     chosen = before[-1] if before else known[0]
     order = "before its first run" if before else f"after its first run, which began on {moment(str(summary.began))}"
-    return f"Registered on {moment(chosen.at)}, {order}{_since(chosen)} (SHA-256 {chosen.sha256})."
-
-
-def _since(registration: StudyRegistration) -> str:
-    found = registration.changes
-    if not found:
-        return ", and unchanged since"
+    found = chosen.changes
     more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
-    return f"; changed since: {'; '.join(found[:MOST])}{more}"
+    since = f"; changed since: {'; '.join(found[:MOST])}{more}" if found else ", and unchanged since"
+    return f"Registered on {moment(chosen.at)}, {order}{since} (SHA-256 {chosen.sha256})."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 import zoo
 from ablate.cli import main
 from ablate.study.reading import load_study
-from ablate.wings.foretell.scaleup import PredictionSetting, scale_up_arms
+from ablate.wings.foretell.roofline import predict
+from ablate.wings.foretell.scaleup import at_full_size
 from evals.costs.devices import device
 from zoo.presets import preset
 
@@ -88,8 +90,8 @@ def test_a_context_beyond_the_learned_positions_says_so(study: str, capsys: pyte
 
 
 def test_a_named_block_of_the_preset_keeps_its_meaning(study: str) -> None:
-    setting = PredictionSetting(device("h200"), 4096, 1, "bfloat16")
-    rows = {row.name: row.prediction for row in scale_up_arms(load_study(study, "cpu"), preset("gemma3"), setting)}
+    of = partial(predict, device=device("h200"), context=4096)
+    rows = {row.name: row.prediction for row in at_full_size(load_study(study, "cpu"), preset("gemma3"), of)}
     swa = zoo.load("gemma3", pattern=["local", "block"])
     assert swa.layers[0].mixer.window == 1024
     assert rows["swa"] is not None

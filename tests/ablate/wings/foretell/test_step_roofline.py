@@ -13,7 +13,7 @@ import pytest
 
 import ablate
 from ablate.cli import main
-from ablate.wings.foretell.step_roofline import SLOWER, StepBound
+from ablate.wings.foretell.roofline import SLOWER, StepBound
 from evals.costs.devices import Device, device
 from tests.evals.costs.compiler_count import Counted, count
 from tests.evals.costs.plain_decoder import Shape

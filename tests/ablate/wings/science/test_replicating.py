@@ -12,8 +12,8 @@ import ablate
 from ablate.cli import main
 from ablate.study.reading import load_study
 from ablate.wings.science.handbook import handbook
-from ablate.wings.science.keys import claims_of, published_table
 from ablate.wings.science.papers import FOLDER, find_paper, papers
+from ablate.wings.science.published_spec import claims_of, published_table
 from store.documents.study import SCALES
 
 PAPERS = sorted(path.stem for path in FOLDER.glob("*.yaml"))

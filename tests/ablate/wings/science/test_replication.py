@@ -10,7 +10,7 @@ from scipy import stats
 
 import reports
 from ablate.wings.science.published_spec import PublishedTable
-from ablate.wings.science.replicating import notes_below, replicated, rows_as_text
+from ablate.wings.science.replicating import HEADER, notes_below, replicated, row_as_text
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.noise.power import detectable, power_at
 from store import StudyFolder
@@ -70,8 +70,8 @@ def test_rows_agree_differ_or_cannot_be_told(tmp_path: Path) -> None:
 
 def test_the_table_in_words(tmp_path: Path) -> None:
     rows = replicated(summarised(tmp_path))
-    header, *lines = rows_as_text(rows)
-    assert len(header) == 7 and [line[0] for line in lines] == ["Gains", "opposite*", "noisy", "tied"]
+    lines = [row_as_text(row) for row in rows]
+    assert len(HEADER) == len(lines[0]) == 7 and [line[0] for line in lines] == ["Gains", "opposite*", "noisy", "tied"]
     assert lines[0][1:3] == ("1.6", "−0.1 against base: better") and "±" in lines[0][3]
     assert lines[3][2] == "+0.009 against base: no difference" and lines[3][5] == "–"
     notes = notes_below(TABLE.published("base"), rows)
