@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, from_json, t
 
 from store import checksum
 from store.documents import Document, Part
+from store.documents._document import CONTRADICTS
 from store.files import StoreError, read_regular, write_text
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
@@ -70,7 +71,7 @@ def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | Non
         document = model.model_validate_json(body)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        if any(not each["loc"] for each in found):  # no JSON, or no map: half-written
+        if any(not each["loc"] and each["type"] != CONTRADICTS for each in found):  # no JSON, or no map: half-written
             return None
         reason = _version_reason(found) or _reason(found)
         # If the checksum matches, the file is intact and should not be removed.
@@ -172,6 +173,8 @@ def _unknown_version(given: object) -> str:
 
 
 def _complaint(error: ErrorDetails) -> str:
+    if error["type"] == CONTRADICTS:
+        return error["msg"]
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "json_invalid" or not error["loc"]:
