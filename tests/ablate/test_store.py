@@ -387,3 +387,14 @@ def test_whole_numbers_of_documents_and_records_have_64_bits(number: int, store:
     store.metrics_log(DIGEST).add([json.dumps(metrics_of(1).model_dump() | {"tokens": number}).encode()])
     with pytest.raises(StoreError, match=r"metrics\.ndjson:1: a whole number has more than 64 bits"):
         store.read_metrics(DIGEST)
+
+
+@pytest.mark.parametrize("number", ["1e300", "-1.5e+151", "9" * 160 + ".0"])
+def test_numbers_of_documents_are_no_larger_than_can_be_computed_with(number: str, store: Store) -> None:
+    """The square of 1e300 is infinite, which ended reports with a traceback."""
+    text = json.dumps(PLAIN | {"bits_per_byte": 0.25})
+    write_result(store, text.replace("0.25", number).encode())
+    with pytest.raises(StoreError, match=r"result\.json: .* a number exceeds 1e\+150: "):
+        store.read_result(DIGEST)
+    write_result(store, text.replace("0.25", "1e150").encode())
+    assert store.read_result(DIGEST) is not None
