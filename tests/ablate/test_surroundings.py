@@ -15,6 +15,7 @@ import pytest
 
 from ablate.cli import main
 from ablate.commands import COMMANDS
+from ablate.machine import recent
 from ablate.machine.environment import own_threads, user_cache
 from ablate.terminal import make_writable
 from tests.ablate.toy import toy_study
@@ -106,6 +107,8 @@ def test_a_variable_that_holds_anything_is_ignored_or_one_line(tmp_path: Path, m
         monkeypatch.setenv("XDG_CACHE_HOME", value)
         home = Path(value) if value.startswith("/") else tmp_path / ".cache"
         assert user_cache("x") == home / "ablate/x"
+        monkeypatch.setenv("ABLATE_MACHINE_DIR", value)
+        assert recent.path().parent == (Path(value) if value.startswith("/") else home / "ablate/machine")
         monkeypatch.setenv("ABLATE_PLUGINS", value)
         if value:
             with pytest.raises(PluginError, match="ABLATE_PLUGINS: expected PACKAGE/NAME=FILE, not "):
