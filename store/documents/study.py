@@ -6,9 +6,9 @@ import json
 import operator
 import shlex
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from store.documents._document import (
@@ -84,9 +84,9 @@ class StudyContrast(Part):
 class StudyLook(Part):
     """One look of a study that adds seeds in rounds: its arms are judged at this number of seeds."""
 
-    seeds: int
+    seeds: PositiveInt
     """Number of seeds."""
-    alpha: float
+    alpha: Annotated[float, Field(gt=0, lt=1)]
     """Significance level of this look."""
 
 
@@ -193,7 +193,7 @@ class StudyDocument(Document):
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
-        """Refuse two arms of one name, and names of arms that do not exist."""
+        """Refuse two arms of one name, names of arms that do not exist, and rungs without all arms."""
         arms = {arm.name for arm in self.arms}
         claims = () if self.design else self.claims  # those of a design name its factors
         named = {
@@ -206,8 +206,9 @@ class StudyDocument(Document):
         }
         if wrong := next((field for field, names in named.items() if not arms.issuperset(names)), None):
             raise PydanticCustomError(CONTRADICTS, f"`{wrong}` names an arm that does not exist")
-        if len(arms) < len(self.arms):
-            raise PydanticCustomError(CONTRADICTS, "two arms have the same name")
+        for each in (self.arms, *(rung.arms for rung in self.ladder)):
+            if sorted(arm.name for arm in each) != sorted(arms):
+                raise PydanticCustomError(CONTRADICTS, "arms are missing, or two have the same name")
         return self
 
     def arm(self, name: str) -> StudyArm:

@@ -411,7 +411,7 @@ def test_times_of_documents_are_times(text: str, store: Store) -> None:
         ("`contrasts` names an arm that does not exist", {"contrasts": [{"arm": "a", "other": "none"}]}),
         ("`claims` names an arm that does not exist", {"claims": [{"order": ["a", "none"], "planned": "2026-01-01"}]}),
         ("`baseline` names an arm that does not exist", {"arms": []}),
-        ("two arms have the same name", {"arms": 2}),
+        ("arms are missing, or two have the same name", {"arms": 2}),
     ],
 )
 def test_names_in_a_study_are_of_its_arms(said: str, wrong: dict[str, Any], store: Store) -> None:

@@ -99,11 +99,16 @@ def _verify_study(incoming: Store, folder: StudyFolder) -> None:
     for record in folder.registrations.records():
         if checksum_of(record.content) != record.sha256:
             raise StoreError(f"{folder.registrations.path}: `sha256` does not match `content`")
-    arms = {arm.name for arm in study.arms}
-    named = (study.scale, study.next_scale, study.forecast.scale if study.forecast else None)
-    scales = {scale for scale in named if scale is not None}
-    for kind, pattern, names in (("study", NAME, {study.name}), ("scale", NAME, scales), ("arm", CELL, arms)):
-        if wrong := next((name for name in names if not pattern.fullmatch(name)), None):
+    named = {
+        "study": (study.name,),
+        "scale": (study.scale, study.next_scale, study.forecast and study.forecast.scale),
+        "arm": (arm.name for arm in study.arms),
+        "factor": study.design.factors if study.design else (),
+        "rung": (rung.name for rung in study.ladder),
+    }
+    for kind, names in named.items():
+        pattern = CELL if kind == "arm" else NAME
+        if wrong := next((name for name in names if name is not None and not pattern.fullmatch(name)), None):
             raise StoreError(f"{path}: {wrong!r} is no name of {'an' if kind == 'arm' else 'a'} {kind}")
 
 

@@ -444,6 +444,13 @@ def pickled_weights(members: Members) -> None:
     members[sums] = resealed(members[sums], fit, "/".join(sums.split("/")[-2:]))
 
 
+def with_rung(name: str, **changes: Any) -> Callable[[dict[str, Any]], None]:
+    def change(fields: dict[str, Any]) -> None:
+        fields["ladder"] = [{"name": name, "axis": None, "arms": fields["arms"], "tuning": [], **changes}]
+
+    return change
+
+
 POISONED: dict[str, tuple[Callable[[Members], None], str]] = {
     "traversal": (put("../../evil.json", b"{}"), "'../../evil.json' is not allowed in an archive"),
     "traversal inside": (put("aaaaaaaaaa/../../run.json", b"{}"), "is not allowed in an archive"),
@@ -490,6 +497,9 @@ POISONED: dict[str, tuple[Callable[[Members], None], str]] = {
         )
     },
     "scale": (edited("study.json", lambda fields: fields.update(next_scale="gpu; touch X")), "is no name of a scale"),
+    "rung": (edited("study.json", with_rung("two; touch X")), "'two; touch X' is no name of a rung"),
+    "rung without arms": (edited("study.json", with_rung("two", arms=[])), "arms are missing"),
+    "no tokens": (edited("study.json", lambda fields: fields["arms"][0].update(tokens=0)), "arms.0.tokens: "),
     "number": (edited("result.json", lambda fields: fields.update(tokens=10**30)), "has more than 64 bits"),
     "time": (
         edited("result.json", lambda fields: fields.update(started="yesterday")),
