@@ -101,7 +101,7 @@ def _verify_study(incoming: Store, folder: StudyFolder) -> None:
             raise StoreError(f"{folder.registrations.path}: `sha256` does not match `content`")
     named = {
         "study": (study.name,),
-        "scale": (study.scale, study.next_scale, study.forecast and study.forecast.scale),
+        "scale": (study.scale, study.next_scale, study.forecast.scale if study.forecast else None),
         "arm": (arm.name for arm in study.arms),
         "factor": study.design.factors if study.design else (),
         "rung": (rung.name for rung in study.ladder),

@@ -57,11 +57,6 @@ class Comparison:
         return self.p_holm is not None and self.p_holm < ALPHA
 
     @property
-    def shows_no_difference(self) -> bool:
-        """Whether the difference is shown to be smaller than the margin."""
-        return self.p_equivalence is not None and self.p_equivalence < ALPHA
-
-    @property
     def has_equal_losses(self) -> bool:
         """Whether every seed ended with the same loss in both arms: the arms compute the same."""
         return self.difference is not None and not any(self.difference.values)

@@ -309,8 +309,10 @@ def forbidden(event: str, what: Any, folder: Path) -> bool:
     if event in ("subprocess.Popen", "os.fork") or not isinstance(what, str | bytes | Path):
         return not isinstance(what, int)  # a descriptor of what was opened before
     path = Path(os.fsdecode(what)).resolve()
-    theirs = path.is_relative_to(folder.parent) and path not in (folder, folder / "losses.csv")
-    return str(path) in ELSEWHERE or (theirs and not path.is_relative_to(folder / "runs"))
+    if not path.is_relative_to(folder):
+        return str(path) in ELSEWHERE or path.is_relative_to(folder.parent)
+    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return event == "open" and (hidden or path.name == "plugin.py")
 
 
 @pytest.mark.slow
