@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, from_json, t
 
 from store import checksum
 from store.documents import Document, Part
+from store.documents._document import CONTRADICTS
 from store.files import StoreError, read_regular, write_text
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
@@ -33,8 +34,10 @@ EXPECTED = {
 }
 """Descriptions of the expected value, by pydantic's type of error."""
 OTHER_VERSION = "the file is intact, but another version of ablate wrote it: use that version"
-EXCEEDS = "a whole number has more than 64 bits"
-_LONG = re.compile(rb"\d{19}")
+LARGEST = 1e150
+"""Largest number of a document: squares of it are finite, too."""
+EXCEEDS = f"a whole number has more than 64 bits, or a number exceeds {LARGEST:g}"
+_LARGE = re.compile(rb"\d{19}|[\s:\[,]-?\d[.\d]*[eE]\+?\d{3}")
 LONGEST = 60
 """Most characters of a wrong value that a message shows."""
 
@@ -70,14 +73,14 @@ def read(path: Path, model: type[AnyDocument], remedy: str) -> AnyDocument | Non
         document = model.model_validate_json(body)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        if any(not each["loc"] for each in found):  # no JSON, or no map: half-written
+        if any(not each["loc"] and each["type"] != CONTRADICTS for each in found):  # no JSON, or no map: half-written
             return None
         reason = _version_reason(found) or _reason(found)
         # If the checksum matches, the file is intact and should not be removed.
         raise StoreError(f"{path}: {reason}: {OTHER_VERSION if is_sealed else remedy}") from error
     if "version" not in document.model_fields_set:
         raise StoreError(f"{path}: {_unknown_version(None)}: {remedy}")
-    if _exceeds_64_bits(document, body):
+    if _exceeds(document, body):
         raise StoreError(f"{path}: {EXCEEDS}: {remedy}")
     return document
 
@@ -88,22 +91,25 @@ def record(line: bytes, model: type[AnyPart], where: str, remedy: str) -> AnyPar
         found = model.model_validate_json(line)
     except ValidationError as error:
         raise StoreError(f"{where}: {_reason(error.errors(include_url=False))}: {remedy}") from error
-    if _exceeds_64_bits(found, line):
+    if _exceeds(found, line):
         raise StoreError(f"{where}: {EXCEEDS}: {remedy}")
     return found
 
 
-def _exceeds_64_bits(part: Part, text: bytes) -> bool:
-    """Whether a whole number does not fit the columns of a frame. Few texts have so many digits in a row."""
+def _exceeds(part: Part, text: bytes) -> bool:
+    """Whether a whole number does not fit the columns of a frame, or a number is too large to compute with. Few texts
+    have so many digits in a row, or such exponents."""
 
     def exceeds(value: object) -> bool:
         if isinstance(value, Mapping):
             return any(map(exceeds, value.values()))
         if isinstance(value, list | tuple):
             return any(map(exceeds, value))
+        if isinstance(value, float):
+            return abs(value) > LARGEST
         return isinstance(value, int) and not -(2**63) <= value < 2**63
 
-    return _LONG.search(text) is not None and exceeds(part.model_dump())
+    return _LARGE.search(text) is not None and exceeds(part.model_dump())
 
 
 def write(path: Path, document: Document, place: str | None = None) -> None:
@@ -172,6 +178,8 @@ def _unknown_version(given: object) -> str:
 
 
 def _complaint(error: ErrorDetails) -> str:
+    if error["type"] == CONTRADICTS:
+        return error["msg"]
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "json_invalid" or not error["loc"]:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ablate.machine.environment import user_folder
 from ablate.study.complaints import Place, Problem, StudyError
 from ablate.study.study import Study
 from store import Store
@@ -58,10 +59,8 @@ def refuse_code(study: Study, allowed: bool) -> None:
     if not files:
         return
     contents = {path: dict(_contents(Path(path))) for path in files}
-    # $XDG_CONFIG_HOME/ablate/allowed, or ~/.config/ablate/allowed if that is unset.
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     digest = hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
-    mark = Path(home) / "ablate" / "allowed" / digest
+    mark = user_folder("XDG_CONFIG_HOME", ".config", "allowed") / digest
     if allowed:
         mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         mark.touch(mode=0o600)

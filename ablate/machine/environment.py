@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import AblateError
 
 if TYPE_CHECKING:
     from store.documents import Environment
@@ -95,10 +98,19 @@ def _git(checkout: Path, *arguments: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
+def user_folder(variable: str, usual: str, name: str) -> Path:
+    """`ablate/<name>` in the folder of an environment variable, or in `usual` of the home folder if the variable is
+    unset or, by the specification of `$XDG_CACHE_HOME` and its kin, relative. Raises AblateError without either."""
+    named = Path(os.environ.get(variable, ""))
+    try:
+        return (named if named.is_absolute() else Path.home() / usual) / "ablate" / name
+    except RuntimeError as error:
+        raise AblateError(f"{variable}: set it to a folder, since this user has no home folder") from error
+
+
 def user_cache(name: str) -> Path:
-    """$XDG_CACHE_HOME/ablate/<name>, or ~/.cache/ablate/<name> if that is unset, for data that can be recreated."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "ablate" / name
+    """A folder for data that can be recreated."""
+    return user_folder("XDG_CACHE_HOME", ".cache", name)
 
 
 def cpu_name() -> str:
@@ -132,4 +144,4 @@ def cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 def own_threads() -> int:
     """Threads of a command that computes in its own process: `OMP_NUM_THREADS`, or else one for each core."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, int(asked)) if asked.isdigit() else cores()
+    return max(1, int(asked)) if re.fullmatch(r"[0-9]{1,4}", asked) else cores()

@@ -64,9 +64,9 @@ def _taken() -> dict[str, tuple[float, float]]:
 
 def path() -> Path:
     """The file of this machine's figures."""
-    folder = os.environ.get(FOLDER)
+    folder = Path(os.environ.get(FOLDER, ""))
     name = hashlib.sha256(json.dumps(machine()).encode()).hexdigest()[:16]
-    return (Path(folder) if folder else user_cache("machine")) / f"{name}.json"
+    return (folder if folder.is_absolute() else user_cache("machine")) / f"{name}.json"
 
 
 def machine() -> dict[str, str]:

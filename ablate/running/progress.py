@@ -65,7 +65,7 @@ class Lines(Progress):
 def counts_shown(tell: Tell, on_terminal: bool) -> Iterator[None]:
     """Show the counts that the block reports. tell: receives each line, if the output is not a terminal."""
     if on_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
         with Bars(*columns, console=Console(file=raw(sys.stderr)), transient=True) as bars:
             bar = bars.add_task("evaluating", total=None)
 

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic_core import PydanticCustomError
 
 JsonScalar: TypeAlias = str | int | float | bool | None
 JsonObject: TypeAlias = dict[str, JsonValue]
+
+
+CONTRADICTS = "contradicts"
+"""Type of the error of a document whose fields contradict each other; its message is complete."""
+
+
+def _time(text: str) -> str:
+    """The text, if it is a time that every reader can convert and compare."""
+    try:
+        if (found := datetime.fromisoformat(text)).tzinfo is not None:
+            found.astimezone(UTC)  # out of range on the first and the last day of all
+            return text
+    except (ValueError, OverflowError):
+        pass
+    raise PydanticCustomError("time", "expected an ISO 8601 time with a time zone")
+
+
+Time: TypeAlias = Annotated[str, AfterValidator(_time)]
 
 
 @dataclass(frozen=True)

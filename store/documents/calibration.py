@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from store.documents._document import Document, Environment, JsonObject, Quartiles, Seconds, Unit
+from store.documents._document import Document, Environment, JsonObject, Quartiles, Seconds, Time, Unit
 from store.documents.run import RunNumerics
 
 
@@ -37,7 +37,7 @@ class CalibrationDocument(Document):
     """Number of measuring processes; null in older documents."""
     environment: Environment
     """Software and machine."""
-    measured: str
+    measured: Time
     """Time of the measurement (ISO 8601)."""
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from store.documents._document import JsonObject, Part
+from store.documents._document import JsonObject, Part, Time
 
 Decision = Literal["keep", "discard", "undecided"]
 
@@ -57,7 +57,7 @@ class ProposalOutcome(Part):
 class ProposalRecord(Part):
     """One line: a proposal as it was begun, or with its outcome."""
 
-    at: str
+    at: Time
     """Time of the line (ISO 8601)."""
     number: int
     """Position in the campaign, from 1."""

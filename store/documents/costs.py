@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from store.documents._document import Document, Environment, GpuState, Part, Seconds, Tokens, Unit
+from store.documents._document import Document, Environment, GpuState, Part, Seconds, Time, Tokens, Unit
 
 Work = Literal["training", "prefill", "decoding"]
 """A training step, reading a prompt, or generating tokens one by one."""
@@ -82,7 +82,7 @@ class CostsDocument(Document):
     """Software and machine."""
     seconds: Seconds
     """Wall time of the measurement."""
-    measured: str
+    measured: Time
     """Time of the measurement (ISO 8601)."""
 
     @property

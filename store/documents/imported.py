@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from store.documents._document import Document, is_none
+from store.documents._document import Document, Time, is_none
 
 
 class ImportDocument(Document):
@@ -18,5 +18,5 @@ class ImportDocument(Document):
     """Digest of its run: the model, and the text and context of its loss."""
     measure: str | None = Field(default=None, exclude_if=is_none)
     """Digest of the measurement request; absent if nothing was measured."""
-    created: str
+    created: Time
     """Time of the import (ISO 8601)."""

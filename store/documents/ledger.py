@@ -10,7 +10,7 @@ import operator
 
 from pydantic import Field
 
-from store.documents._document import Document, Part
+from store.documents._document import Document, Part, Time
 
 LOSS = "loss"
 
@@ -60,7 +60,7 @@ class LedgerTest(Part):
 class LedgerRecord(Part):
     """One judgement of a study."""
 
-    judged: str
+    judged: Time
     """Time of the judgement (ISO 8601)."""
     scale: str
     """The study's scale."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store.documents._document import Bytes, Document, Part
+from store.documents._document import Bytes, Document, Part, Time
 
 
 class PackedFile(Part):
@@ -32,13 +32,13 @@ class PackDocument(Document):
 class MergedRecord(Part):
     """A run that was trained in another store and came from an archive. Append-only."""
 
-    at: str
+    at: Time
     """Time of the merge (ISO 8601)."""
     archive: str
     """SHA-256 of the archive."""
     run: str
     """Digest of the run."""
-    finished: str
+    finished: Time
     """End of its training, from its result; differs if the same run is trained again here."""
     weights: bool
     """Whether the archive had its model."""

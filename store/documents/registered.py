@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 
-from store.documents._document import JsonObject, Part
+from store.documents._document import JsonObject, Part, Time
 
 
 class RegistrationRecord(Part):
     """A registered plan. Append-only."""
 
-    at: str
+    at: Time
     """Time of the registration (ISO 8601), by the clock of the machine."""
     sha256: str
     """Checksum of `content` as JSON with sorted keys and without spaces: the number to publish."""
@@ -22,7 +22,7 @@ class RegistrationRecord(Part):
 class StudyRegistration(Part):
     """A registration of a study, and the differences of the study from it."""
 
-    at: str
+    at: Time
     """Time of the registration (ISO 8601)."""
     sha256: str
     """Checksum of the registered plan."""

@@ -16,6 +16,7 @@ from store.documents._document import (
     Part,
     Quartiles,
     Seconds,
+    Time,
     Tokens,
     Unit,
 )
@@ -160,9 +161,9 @@ class ResultDocument(Document):
     """Clock, power and temperature of the GPU in training; null on a CPU, and without `nvidia-ml-py`."""
     environment: Environment
     """Software and machine of the training."""
-    started: str
+    started: Time
     """Start of the last process that worked on the run (ISO 8601)."""
-    finished: str
+    finished: Time
     """End of the run (ISO 8601)."""
 
     @property

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field
 
-from store.documents._document import Document, JsonObject, JsonScalar, Part, Unit, is_none
+from store.documents._document import Document, JsonObject, JsonScalar, Part, Time, Unit, is_none
 from store.documents.study import SpentBudget
 
 Values: TypeAlias = tuple[float | None, ...]
@@ -137,7 +137,7 @@ class SearchDocument(Document):
     """The question, as the file states it."""
     source: str
     """The file's text."""
-    created: str
+    created: Time
     """Time of writing (ISO 8601)."""
     optuna_study: str
     """Name in optuna's storage; ends in a digest of everything that affects a score."""

@@ -6,16 +6,19 @@ import json
 import operator
 import shlex
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
 
 from store.documents._document import (
+    CONTRADICTS,
     Document,
     Flops,
     NatsPerToken,
     Part,
     Seconds,
+    Time,
     Tokens,
     is_none,
 )
@@ -81,9 +84,9 @@ class StudyContrast(Part):
 class StudyLook(Part):
     """One look of a study that adds seeds in rounds: its arms are judged at this number of seeds."""
 
-    seeds: int
+    seeds: PositiveInt
     """Number of seeds."""
-    alpha: float
+    alpha: Annotated[float, Field(gt=0, lt=1)]
     """Significance level of this look."""
 
 
@@ -167,7 +170,7 @@ class StudyDocument(Document):
     """The training objective; null for next-token prediction."""
     conventions: tuple[str, ...]
     """Meaning of a context for arms that are not causal decoders, in words."""
-    created: str
+    created: Time
     """Time of planning (ISO 8601)."""
     registrations: tuple[StudyRegistration, ...] = Field(default=(), exclude_if=operator.not_)
     """Its registrations, the oldest first."""
@@ -187,6 +190,26 @@ class StudyDocument(Document):
     """Tuning of the arms."""
     ladder: tuple[StudyRung, ...]
     """Every rung, in order; the last is the one that is compared. Empty without a ladder."""
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        """Refuse two arms of one name, names of arms that do not exist, and rungs without all arms."""
+        arms = {arm.name for arm in self.arms}
+        claims = () if self.design else self.claims  # those of a design name its factors
+        named = {
+            "baseline": [self.baseline],
+            "contrasts": [name for each in self.contrasts for name in (each.arm, each.other)],
+            "claims": [name for each in claims for pair in each.pairs for name in pair if name is not None],
+            "design": [name for each in (self.design.effects if self.design else ()) for name in each.arms],
+            "tuning": [each.arm for each in self.tuning],
+            "ladder": [each.name for rung in self.ladder for each in rung.arms],
+        }
+        if wrong := next((field for field, names in named.items() if not arms.issuperset(names)), None):
+            raise PydanticCustomError(CONTRADICTS, f"`{wrong}` names an arm that does not exist")
+        for each in (self.arms, *(rung.arms for rung in self.ladder)):
+            if sorted(arm.name for arm in each) != sorted(arms):
+                raise PydanticCustomError(CONTRADICTS, "arms are missing, or two have the same name")
+        return self
 
     def arm(self, name: str) -> StudyArm:
         """The arm of that name."""

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from store.documents._document import (
     Bytes,
@@ -67,9 +67,9 @@ class StudyArm(Part):
     """Parameters of an output table of its own; 0 if the token table is the head, and in older stores."""
     flops_per_token: FlopsPerToken
     """Training FLOPs per token, forward and backward."""
-    tokens: Tokens
+    tokens: Annotated[Tokens, Field(gt=0)]
     """Training tokens of one run."""
-    steps: int
+    steps: PositiveInt
     """Optimizer steps of one run."""
     tokens_before: Tokens = 0
     """Training tokens of the arm that it starts from; 0 for one that starts from scratch."""

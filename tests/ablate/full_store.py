@@ -42,6 +42,8 @@ from store.stamps import TICK_NS
 from tests.documents import ENVIRONMENT, measure_of, metrics_of, quartiles
 from tests.reports.searching import search_of, trials_of
 
+BEGAN = "2026-01-01T00:00:00+00:00"
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -144,7 +146,7 @@ def fill(trained: Path, study: Path, folder: Path) -> Path:
         _keep_elsewhere(store, digest, number)
         _search(store, f"search{number}", number)
     for like in store.studies():
-        record = RegistrationRecord(at="2026-01-01T00:00:00+00:00", sha256=like.path.name, content={"margin": 0.5})
+        record = RegistrationRecord(at=BEGAN, sha256=like.path.name, content={"margin": 0.5})
         like.registrations.append([record, record])
     for number, like in enumerate(store.studies()[:2]):
         _propose(store, f"campaign{number}", like)
@@ -168,7 +170,7 @@ def _propose(store: Store, campaign: str, like: StudyFolder) -> None:
     outcome = ProposalOutcome(
         decision="keep", reason="because", test=test, level=0.5, confirmed=None, costs={}, spent_seconds=1.0
     )
-    begun = ProposalRecord(at="2026", number=1, name="x", scale="cpu", edits={"n_layers": 2}, alpha=0.1, base="b")
+    begun = ProposalRecord(at=BEGAN, number=1, name="x", scale="cpu", edits={"n_layers": 2}, alpha=0.1, base="b")
     store.campaign(campaign).append([begun, begun.model_copy(update={"outcome": outcome})])
 
 
@@ -179,8 +181,8 @@ def _describe(store: Store) -> None:
         meta = store.data("other").read().model_copy(update={"digest": name})
         write_document(folder.described_path, meta)
     digest = store.runs()[0]
-    record = MergedRecord(at="2026", archive="0", run=digest, finished="2026", weights=True)
-    store.merged_log.append([record, record.model_copy(update={"finished": "2027"})])
+    record = MergedRecord(at=BEGAN, archive="0", run=digest, finished=BEGAN, weights=True)
+    store.merged_log.append([record, record.model_copy(update={"finished": "2027-01-01T00:00:00+00:00"})])
 
 
 def _finish(store: Store, digest: str, number: int) -> None:
@@ -232,9 +234,9 @@ def _keep_elsewhere(store: Store, digest: str, number: int) -> None:
     run = store.read_run(digest)
     assert run is not None
     Checkpoint.at(store.run_dir(digest), Path()).copy_to(store)
-    store.write_import(ImportDocument(name=f"model{number}", folder="there", run=digest, created="2026"))
+    store.write_import(ImportDocument(name=f"model{number}", folder="there", run=digest, created=BEGAN))
     store.write_calibration(_calibration(f"ca{number}", run.numerics, 0.25 + number))
-    costs = CostsDocument(request="c0", processes=(), environment=ENVIRONMENT, seconds=1.5 + number, measured="2026")
+    costs = CostsDocument(request="c0", processes=(), environment=ENVIRONMENT, seconds=1.5 + number, measured=BEGAN)
     store.studies()[number].write_costs(costs)
     if number:
         corpus, other = store.data(run.data.digest), store.data("other")
@@ -256,7 +258,7 @@ def _calibration(digest: str, numerics: RunNumerics, seconds: float) -> Calibrat
         seconds_per_step=quartiles(seconds),
         steps=8,
         environment=ENVIRONMENT,
-        measured="2026",
+        measured=BEGAN,
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import io
 import json
+import operator
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -18,8 +21,10 @@ from ruamel.yaml import YAML
 import reports
 from ablate.cli import main
 from ablate.study.reading import load_study
-from store import AblateError, Store
-from tests.ablate.mutations import mutated, torn
+from store import AblateError, Store, checksum, jsonfile
+from store.seals import Chain, unsealed
+from tests.ablate.full_store import files_by_kind, quiet
+from tests.ablate.mutations import mutated, paths, torn
 
 ROOT = Path(__file__).parents[2]
 STUDIES = {path.stem: YAML(typ="safe").load(path.read_text()) for path in sorted(ROOT.glob("studies/*.yaml"))}
@@ -120,6 +125,52 @@ def damaged(draw: st.DrawFn, store: Path) -> tuple[Path, bytes]:
         return path, json.dumps(draw(mutated(document))).encode()
     lines = [json.loads(line) for line in content.splitlines()]
     return path, b"".join(json.dumps(line).encode() + b"\n" for line in draw(mutated(lines)))
+
+
+ODD = {str: ("odd\u202e",), int: (-1, 0, 2**62), float: (-1.0, 0.0, 1e140)}
+"""Values of a field's own type, which few fields should have."""
+
+
+def with_odd_values(path: Path) -> Iterator[tuple[Any, bytes]]:
+    """A document or a log with an odd value in one field after another, sealed as if it had been written so."""
+    is_log = path.suffix == ".ndjson"
+    content = path.read_bytes()
+    lines = [checksum.unsealed_json(content).body] if not is_log else list(map(unsealed, content.splitlines()))
+    known = [json.loads(line) for line in lines]
+    for place in paths(known):
+        *around, last = place
+        if any(isinstance(key, int) and key > 1 for key in place):  # as those before it
+            continue
+        value = functools.reduce(operator.getitem, place, known)
+        for other in ODD.get(type(value), ()):
+            found = copy.deepcopy(known)
+            functools.reduce(operator.getitem, around, found)[last] = other
+            yield (place, other), relogged(path, found) if is_log else redocumented(path, found[0])
+
+
+def redocumented(path: Path, document: Any) -> bytes:
+    return checksum.sealed_json(json.dumps(document, indent=1) + "\n", jsonfile.place_of(path)).encode()
+
+
+def relogged(path: Path, lines: list[Any]) -> bytes:
+    bodies = [json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() for line in lines]
+    first = path.read_bytes().splitlines()[0]
+    owner = next(name for name in (path.stem, path.parent.name) if Chain(name).body(first) is not None)
+    return b"".join(map(Chain(owner).sealed, bodies))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(14400)
+@pytest.mark.filterwarnings("ignore")
+def test_whatever_a_field_of_a_sealed_document_holds_is_read_or_refused(full: Path) -> None:
+    for kind, files in files_by_kind(full)[0].items():
+        if kind.changed or not files or files[0].suffix not in (".json", ".ndjson") or "model" in files[0].parts:
+            continue
+        for case, content in with_odd_values(files[0]):
+            for command in (["list", "--store", str(full)], ["report", str(full)], ["check", str(full)]):
+                with changed(files[0], content):
+                    status, said = quiet(*command)
+                assert status in (0, 1, 2) and "Traceback" not in said, (files[0], case, command)
 
 
 def read_all(store: Path) -> None:

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from store import LockedError, Store, StoreError
 from store.documents import ItemLoss
 from tests.documents import metrics_of, result_of, run_of
+from tests.reports.factory import Arm, StudyOf
 
 DIGEST = "a1b2c3"
 RESULT = result_of(DIGEST)
@@ -387,3 +388,49 @@ def test_whole_numbers_of_documents_and_records_have_64_bits(number: int, store:
     store.metrics_log(DIGEST).add([json.dumps(metrics_of(1).model_dump() | {"tokens": number}).encode()])
     with pytest.raises(StoreError, match=r"metrics\.ndjson:1: a whole number has more than 64 bits"):
         store.read_metrics(DIGEST)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "yesterday", "2026-01-01", "2026-01-01T00:00:00", "9999-12-31T23:59:59-01:00", "2026-02-30T00:00:00+00:00"],
+)
+def test_times_of_documents_are_times(text: str, store: Store) -> None:
+    """Sealed or not: commands that compared them ended with a traceback."""
+    write_result(store, json.dumps(PLAIN | {"finished": text}).encode())
+    with pytest.raises(
+        StoreError,
+        match=rf"result\.json: finished: expected an ISO 8601 time with a time zone, not '{re.escape(text)}'",
+    ):
+        store.read_result(DIGEST)
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ("`baseline` names an arm that does not exist", {"baseline": "none"}),
+        ("`contrasts` names an arm that does not exist", {"contrasts": [{"arm": "a", "other": "none"}]}),
+        ("`claims` names an arm that does not exist", {"claims": [{"order": ["a", "none"], "planned": "2026-01-01"}]}),
+        ("`baseline` names an arm that does not exist", {"arms": []}),
+        ("arms are missing, or two have the same name", {"arms": 2}),
+    ],
+)
+def test_names_in_a_study_are_of_its_arms(said: str, wrong: dict[str, Any], store: Store) -> None:
+    document = StudyOf([Arm("a", []), Arm("b", [])]).document().model_dump(mode="json", by_alias=True)
+    if wrong.get("arms") == 2:
+        wrong = {"arms": [document["arms"][0], *document["arms"]]}
+    folder = store.study("x", "cpu")
+    folder.path.mkdir(parents=True)
+    folder.document_path.write_text(json.dumps(document | wrong))
+    with pytest.raises(StoreError, match=rf"study\.json: {said}: remove it"):
+        folder.read()
+
+
+@pytest.mark.parametrize("number", ["1e300", "-1.5e+151", "9" * 160 + ".0"])
+def test_numbers_of_documents_are_no_larger_than_can_be_computed_with(number: str, store: Store) -> None:
+    """The square of 1e300 is infinite, which ended reports with a traceback."""
+    text = json.dumps(PLAIN | {"bits_per_byte": 0.25})
+    write_result(store, text.replace("0.25", number).encode())
+    with pytest.raises(StoreError, match=r"result\.json: .* a number exceeds 1e\+150: "):
+        store.read_result(DIGEST)
+    write_result(store, text.replace("0.25", "1e150").encode())
+    assert store.read_result(DIGEST) is not None

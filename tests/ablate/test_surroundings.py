@@ -1,11 +1,12 @@
 """Odd places to run from: beside files named like packages, with closed streams, terminals of other encodings, a home
-that cannot be written, in a notebook's kernel."""
+that cannot be written, variables that hold anything, in a notebook's kernel."""
 
 from __future__ import annotations
 
 import importlib.util
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,13 @@ import pytest
 
 from ablate.cli import main
 from ablate.commands import COMMANDS
+from ablate.machine import recent
+from ablate.machine.environment import own_threads, user_cache
 from ablate.terminal import make_writable
 from tests.ablate.toy import toy_study
 from tests.test_imports import ROOT
+from zoo.errors import PluginError
+from zoo.settings.registry import plugins
 
 SHADOWING = ("random.py", "token.py", "statistics.py", "evals.py", "datasets/__init__.py", "zoo/__init__.py")
 HOMELESS = {"HOME": f"{Path(__file__)}/none"}
@@ -64,6 +69,65 @@ def test_a_study_runs_from_an_odd_place(place: str, study: Path) -> None:
     shown = ended.stdout.decode("latin-1")
     assert ("report.html" in shown) is ("closed" not in place)
     assert "?" not in shown
+
+
+def variables() -> list[str]:
+    """Names of environment variables in modules that read or set some."""
+    code = [
+        path.read_text(encoding="utf-8")
+        for name in ("zoo", "store", "evals", "ablate")
+        for path in (ROOT / name).rglob("*.py")
+    ]
+    found = {name for text in code if "environ" in text for name in re.findall(r'"([A-Z]+(?:_[A-Z]+)+)"', text)}
+    assert {"ABLATE_PLUGINS", "ABLATE_MACHINE_DIR", "XDG_CACHE_HOME", "OMP_NUM_THREADS"} <= found
+    return sorted(found)
+
+
+GARBAGE = (
+    "",
+    "-1",
+    "²",
+    "9" * 20,
+    "/dev/null/x",
+    "relative/x",
+    "a:b",
+    "=",
+    "zoo.norms",
+    "\udcff",
+    "\x1b[2J",
+    "x" * 5000,
+)
+
+
+def test_a_variable_that_holds_anything_is_ignored_or_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for value in GARBAGE:
+        monkeypatch.setenv("OMP_NUM_THREADS", value)
+        assert 1 <= own_threads() <= 9999
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+        home = Path(value) if value.startswith("/") else tmp_path / ".cache"
+        assert user_cache("x") == home / "ablate/x"
+        monkeypatch.setenv("ABLATE_MACHINE_DIR", value)
+        assert recent.path().parent == (Path(value) if value.startswith("/") else home / "ablate/machine")
+        monkeypatch.setenv("ABLATE_PLUGINS", value)
+        if value:
+            with pytest.raises(PluginError, match="ABLATE_PLUGINS: expected PACKAGE/NAME=FILE, not "):
+                plugins()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variable", variables())
+def test_commands_run_whatever_a_variable_holds(
+    variable: str, study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(study.parent)
+    before = {path.name for path in study.parent.iterdir()}
+    for value in GARBAGE:
+        monkeypatch.setenv(variable, value)
+        for command in (["list"], ["plan", study.name, "--scale", "cpu"]):
+            status, said = main(command), capsys.readouterr().err
+            assert status == 0 or (status == 2 and variable in said and said.count("\n") == 1), (value, said)
+        assert {path.name for path in study.parent.iterdir()} <= {*before, "runs"}
 
 
 def test_a_refusal_is_said_where_output_is_closed(tmp_path: Path) -> None:

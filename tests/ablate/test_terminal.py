@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from ablate.cli import main
 from ablate.commands import print_json, print_table
+from ablate.running.progress import counts_shown
 from ablate.terminal import visible, visible_streams
+from evals.counting import count, counting
 
 OBEYED = "\x1b]0;title\x07\x1b[2J\r\x9b31m\u202e\u2066\x00\ud800"
 
@@ -41,6 +43,15 @@ def test_tables_show_it_too(capsys: pytest.CaptureFixture[str]) -> None:
     with visible_streams():
         print_table([("arm", "loss"), (OBEYED, "1")])
     assert "\\u001b]0;title\\u0007" in capsys.readouterr().out
+
+
+def test_a_bar_shows_it_and_no_markup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task's name is its author's."""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, to the bars
+    with counts_shown(print, on_terminal=True), counting(f"[/red][link=https://x]{OBEYED}"):
+        count(1, 2)
+    said = capsys.readouterr().err
+    assert "[/red][link=https://x]\\u001b]0;title" in said and "\x1b]8;" not in said
 
 
 @pytest.mark.parametrize("json_asked", [[], ["--json"]])

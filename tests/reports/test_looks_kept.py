@@ -166,11 +166,11 @@ def test_rates_written_down_after_tuning_do_not_take_its_noise_away() -> None:
         p_tie=None,
     )
     written = test.model_copy(update={"tuned": False, "p": 0.001})
-    ledger = [LedgerRecord(judged="2026-11-24", scale="cpu", tests=(test,))]
+    ledger = [LedgerRecord(judged="2026-11-24T00:00:00+00:00", scale="cpu", tests=(test,))]
     evidence = {difference_claim(written): Evidence(-0.1, 0.001, lambda _level: (-0.2, -0.01))}
     assert differences([written], evidence, ledger) == {}
     assert differences([test], {difference_claim(test): Evidence(-0.1, 0.5, lambda _level: (-0.2, 0.1))}, ledger)
-    later = [*ledger, LedgerRecord(judged="2026-11-25", scale="cpu", tests=(written,))]
+    later = [*ledger, LedgerRecord(judged="2026-11-25T00:00:00+00:00", scale="cpu", tests=(written,))]
     (entry,) = history(later)
     assert entry.p == 0.5
 

@@ -16,6 +16,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -198,8 +199,9 @@ def _installed(path: tuple[str, ...]) -> tuple[Plugin, ...]:
 def _files(variable: str) -> tuple[Plugin, ...]:
     found = []
     for entry in filter(None, variable.split(os.pathsep)):
-        place, _, path = entry.partition("=")
-        package, _, name = place.partition("/")
+        if (parts := re.fullmatch(r"([\w.]+)/([^/=]+)=(.+)", entry)) is None:
+            raise PluginError(f"{VARIABLE}: expected PACKAGE/NAME=FILE, not {entry!r}")
+        package, name, path = parts.groups()
         found.append(Plugin(package.rpartition(".")[2], name, f"{package}.{name}", Path(path)))
     return tuple(found)
 

@@ -8,9 +8,7 @@ merged into one ledger. Archives have no pages: they are rendered again.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from math import isclose
 from pathlib import Path
 
@@ -70,9 +68,6 @@ def verify(incoming: Store, manifest: PackDocument) -> None:
         _verify_run(incoming, digest)
     for path in sorted(incoming.root.glob("studies/*")):
         _verify_study(incoming, StudyFolder(path))
-    for name in incoming.ledgers():
-        for record in incoming.read_ledger(name):
-            _check_time(incoming.ledger_path(name), "judged", record.judged)
     for path in sorted(incoming.root.glob("described/*")):
         if incoming.data(path.name).read().digest != path.name:
             raise StoreError(f"{path}: its digest does not match its folder name")
@@ -82,8 +77,6 @@ def _verify_run(incoming: Store, digest: str) -> None:
     run, result = incoming.read_run(digest), incoming.read_result(digest)
     if run is None or result is None:
         raise StoreError(f"{incoming.run_dir(digest)}: run.json or result.json is missing")
-    _check_time(incoming.result_path(digest), "started", result.started)
-    _check_time(incoming.result_path(digest), "finished", result.finished)
     losses = incoming.read_losses(digest)
     if result.loss is not None and losses:
         mean = sum(each.nats for each in losses) / sum(each.targets for each in losses)
@@ -104,28 +97,19 @@ def _verify_study(incoming: Store, folder: StudyFolder) -> None:
     if incoming.study(study.name, study.scale).path != folder.path:
         raise StoreError(f"{path}: its name and scale do not match its folder name")
     for record in folder.registrations.records():
-        _check_time(folder.registrations.path, "at", record.at)
         if checksum_of(record.content) != record.sha256:
             raise StoreError(f"{folder.registrations.path}: `sha256` does not match `content`")
-    _check_time(path, "created", study.created)
-    arms = {arm.name for arm in study.arms}
-    named = (study.scale, study.next_scale, study.forecast.scale if study.forecast else None)
-    scales = {scale for scale in named if scale is not None}
-    for kind, pattern, names in (("study", NAME, {study.name}), ("scale", NAME, scales), ("arm", CELL, arms)):
-        if wrong := next((name for name in names if not pattern.fullmatch(name)), None):
+    named = {
+        "study": (study.name,),
+        "scale": (study.scale, study.next_scale, study.forecast.scale if study.forecast else None),
+        "arm": (arm.name for arm in study.arms),
+        "factor": study.design.factors if study.design else (),
+        "rung": (rung.name for rung in study.ladder),
+    }
+    for kind, names in named.items():
+        pattern = CELL if kind == "arm" else NAME
+        if wrong := next((name for name in names if name is not None and not pattern.fullmatch(name)), None):
             raise StoreError(f"{path}: {wrong!r} is no name of {'an' if kind == 'arm' else 'a'} {kind}")
-    if study.baseline not in arms:
-        raise StoreError(f"{path}: `baseline` names an arm that does not exist")
-    if not {name for each in study.contrasts for name in (each.arm, each.other)} <= arms:
-        raise StoreError(f"{path}: `contrasts` names an arm that does not exist")
-
-
-def _check_time(path: Path, field: str, text: str) -> None:
-    """Raise StoreError unless the text is an ISO 8601 time with a time zone."""
-    with suppress(ValueError):
-        if datetime.fromisoformat(text).tzinfo is not None:
-            return
-    raise StoreError(f"{path}: `{field}` is not an ISO 8601 time with a time zone")
 
 
 def merge(incoming: Store, store: Store, manifest: PackDocument) -> Merge:

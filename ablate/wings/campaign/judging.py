@@ -35,7 +35,7 @@ from ablate.wings.campaign.proposals import (
 )
 from ablate.wings.promoting import Edits, changes, proposal, refuse_unfair
 from reports.judge.noise.power import POWER
-from store import write_text
+from store import Store, write_text
 from store.documents import JsonObject, ProposalOutcome, ProposalRecord, ProposalTest
 from store.errors import ArgumentError
 from store.files import held
@@ -172,6 +172,8 @@ def judge(
     # A change that cannot be built is refused before a lock is written.
     proposal(study, "base", edits, (), [FIRST_SEED])
     path = context.store.campaign_path(named)
+    if total_budget is not None:
+        _refuse_spent(context.store, budget, total_budget)  # here, too, so that it leaves no lock
     try:
         with held(path.with_suffix(".lock"), blocking=False):
             name = name or ", ".join(f"{path}={value}" for path, value in edits.items())
@@ -252,14 +254,19 @@ def _charged(case: Case, record: ProposalRecord, most: float) -> ProposalRecord:
     """The record of a proposal that begins, charged with its whole budget: if it is killed, it counts so. Raises
     ArgumentError if that is more than is left of what all such proposals of the store may take."""
     with held(case.store.campaigns_lock):  # proposals of other campaigns may begin at once
-        every = (latest(case.store.campaign(name).records()) for name in case.store.campaigns())
-        left = most - sum(each.charged or 0.0 for records in every for each in records)
-        if case.budget > left:
-            reason = f"all proposals may take {most:g} s, of which {max(left, 0):.0f} s are left"
-            raise ArgumentError("budget", reason, f"{case.budget:g} s")
+        _refuse_spent(case.store, case.budget, most)
         record = record.model_copy(update={"charged": (record.charged or 0.0) + case.budget})
         case.store.campaign(case.campaign).append([record])
     return record
+
+
+def _refuse_spent(store: Store, budget: float, most: float) -> None:
+    """Raise ArgumentError if the budget is more than is left of what all proposals of the store may take."""
+    every = (latest(store.campaign(name).records()) for name in store.campaigns())
+    left = most - sum(each.charged or 0.0 for records in every for each in records)
+    if budget > left:
+        reason = f"all proposals may take {most:g} s, of which {max(left, 0):.0f} s are left"
+        raise ArgumentError("budget", reason, f"{budget:g} s")
 
 
 def _settled(case: Case, record: ProposalRecord, began: float) -> ProposalRecord:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from ablate.commands import BAD_INPUT
+from ablate.study.complaints import StudyError
+from ablate.study.layers import setting_layer
 from ablate.study.written import shipped
 from store.errors import ArgumentError
 from store.paths import NAME
@@ -143,6 +145,8 @@ def _study(name: str) -> str:
 def _below_here(argument: str, path: str) -> str:
     """A path, or a pattern of paths, that names only files below the working folder, after links, and none that is
     hidden. Raises ToolError for any other."""
+    if path.count("**") > 1:  # each multiplies the time of the search by the number of folders
+        raise _refusal(f"{argument}: {path!r} has more than one **")
     here = Path.cwd().resolve()
     try:
         named = Path(path).resolve().relative_to(here)
@@ -164,7 +168,11 @@ def _edits(edits: Sequence[str] | str) -> list[str]:
     """Edits of a study that name no file: one could be read, and quoted in an error. Raises ToolError."""
     edits = [edits] if isinstance(edits, str) else list(edits)
     for edit in edits:
-        if found := NAMES_FILES.search(edit):
+        try:  # as YAML has it, in which `d\u0061ta` can be written for `data`
+            read = json.dumps(setting_layer(edit).written, default=str)
+        except StudyError as error:
+            raise _refusal(str(error)) from None
+        if found := NAMES_FILES.search(read):
             raise _refusal(f"{edit!r}: a client cannot set {found[0]}: write it into the study's file")
     return edits
 
@@ -179,19 +187,25 @@ def _refusal(message: str) -> Exception:
 async def _answer(command: str, **values: object) -> Found:
     """The JSON object that a command prints with `--json`; a list is wrapped under the command's name. Raises ToolError
     with the command's message if it fails."""
+    status, printed, said = await _in_a_process(json.dumps({"command": command, "values": values}))
+    if status == BAD_INPUT or not printed:
+        raise _refusal(said.decode().strip() or f"ended with status {status}")
+    found = json.loads(printed)
+    return found if isinstance(found, dict) else {command: found}
+
+
+async def _in_a_process(asked: str) -> tuple[int | None, bytes, bytes]:
+    """Exit status, standard output and standard error of a process that answers one call."""
     words = (sys.executable, "-P", "-m", "ablate.wings.campaign.answering")
     process = await asyncio.create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     try:
         # Standard input stays open until the end: the process ends with this one.
-        process.stdin.write(json.dumps({"command": command, "values": values}).encode() + b"\n")
+        process.stdin.write(asked.encode() + b"\n")
         printed, said = await asyncio.gather(process.stdout.read(), process.stderr.read())
         await process.wait()
     finally:
         if process.returncode is None:  # the client has gone, or cancelled the call
             process.terminate()
         process.stdin.close()
-    if process.returncode == BAD_INPUT or not printed:
-        raise _refusal(said.decode().strip() or f"ended with status {process.returncode}")
-    found = json.loads(printed)
-    return found if isinstance(found, dict) else {command: found}
+    return process.returncode, printed, said

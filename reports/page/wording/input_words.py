@@ -70,7 +70,7 @@ def _checkpoints(study: StudyDocument) -> str:
 
 def trained(arm: StudyArm, train_tokens: int | None) -> str:
     """`pre: 543 steps, 20 tokens per parameter, 0.3 epochs.`"""
-    epochs = "" if train_tokens is None else f", {arm.tokens / train_tokens:.2g} epochs"
+    epochs = "" if not train_tokens else f", {arm.tokens / train_tokens:.2g} epochs"
     per_parameter = f"{arm.length.tokens_per_parameter:.3g} tokens per parameter"
     source = f", from the checkpoint {arm.checkpoint}" if arm.checkpoint else ""
     if arm.teacher:

@@ -29,7 +29,7 @@ from ablate.wings.archive import joining
 from ablate.wings.archive.archive_file import MANIFEST
 from ablate.wings.science.sections.claims import outcomes
 from store import Store, StoreError, StudyFolder, checksum, files, jsonfile, seals
-from store.documents import GpuState, LedgerRecord, MergedRecord, PackDocument, StudyDocument
+from store.documents import GpuState, MergedRecord, PackDocument, StudyDocument
 from store.seals import Chain
 from tests.ablate.test_seals import files_of_at_most
 from tests.test_imports import ROOT
@@ -246,7 +246,9 @@ def test_a_full_disk_is_named_when_a_log_of_the_store_grows(
 ) -> None:
     here = Store(shutil.copytree(labs["a"], tmp_path / "runs"))
     run = here.runs()[0]
-    record = MergedRecord(at="2026", archive="0" * 64, run=run, finished="2026", weights=True)
+    record = MergedRecord(
+        at="2026-01-01T00:00:00+00:00", archive="0" * 64, run=run, finished="2026-01-01T00:00:00+00:00", weights=True
+    )
     here.merged_log.append([record] * 20_000)  # longer than any file of the archive
     size = here.merged_log.path.stat().st_size
     with files_of_at_most(size + 10):
@@ -400,7 +402,7 @@ def forged_ledger(members: Members) -> None:
     bodies = [chain.body(line) for line in lines]
     record = json.loads(bodies[0] or b"")
     record["judged"] = "yesterday"
-    body = LedgerRecord.model_validate_json(json.dumps(record)).model_dump_json(exclude_unset=True).encode()
+    body = json.dumps(record, separators=(",", ":")).encode()
     members[place] = Chain("tiny").sealed(body)
     del members[first(members, "judged.json")]
 
@@ -442,6 +444,13 @@ def pickled_weights(members: Members) -> None:
     members[sums] = resealed(members[sums], fit, "/".join(sums.split("/")[-2:]))
 
 
+def with_rung(name: str, **changes: Any) -> Callable[[dict[str, Any]], None]:
+    def change(fields: dict[str, Any]) -> None:
+        fields["ladder"] = [{"name": name, "axis": None, "arms": fields["arms"], "tuning": [], **changes}]
+
+    return change
+
+
 POISONED: dict[str, tuple[Callable[[Members], None], str]] = {
     "traversal": (put("../../evil.json", b"{}"), "'../../evil.json' is not allowed in an archive"),
     "traversal inside": (put("aaaaaaaaaa/../../run.json", b"{}"), "is not allowed in an archive"),
@@ -461,7 +470,7 @@ POISONED: dict[str, tuple[Callable[[Members], None], str]] = {
     "no result": (drop("result.json"), "run.json or result.json is missing"),
     "no losses": (drop("losses.ndjson"), "losses.ndjson: is gone"),
     "ledger without a judgement": (drop("ledger/tiny.ndjson"), "lacks a judgement"),
-    "ledger with another time": (forged_ledger, "`judged` is not an ISO 8601 time with a time zone"),
+    "ledger with another time": (forged_ledger, "expected an ISO 8601 time with a time zone"),
     "study of another name": (
         edited("study.json", lambda fields: fields.update(name="other")),
         "its name and scale do not match its folder name",
@@ -488,8 +497,14 @@ POISONED: dict[str, tuple[Callable[[Members], None], str]] = {
         )
     },
     "scale": (edited("study.json", lambda fields: fields.update(next_scale="gpu; touch X")), "is no name of a scale"),
+    "rung": (edited("study.json", with_rung("two; touch X")), "'two; touch X' is no name of a rung"),
+    "rung without arms": (edited("study.json", with_rung("two", arms=[])), "arms are missing"),
+    "no tokens": (edited("study.json", lambda fields: fields["arms"][0].update(tokens=0)), "arms.0.tokens: "),
     "number": (edited("result.json", lambda fields: fields.update(tokens=10**30)), "has more than 64 bits"),
-    "time": (edited("result.json", lambda fields: fields.update(started="yesterday")), "is not an ISO 8601 time"),
+    "time": (
+        edited("result.json", lambda fields: fields.update(started="yesterday")),
+        "started: expected an ISO 8601 time with a time zone, not 'yesterday'",
+    ),
     "unknown field": (edited("run.json", lambda fields: fields.update(evil=1)), "evil: unknown field"),
     "unsealed": (
         lambda members: members.update(

@@ -161,6 +161,8 @@ def test_what_cannot_be_judged_is_one_line(path: Path, tmp_path: Path, capsys: p
     for name in ("--check", "x\nforged", "../x"):
         assert judged(path, tmp_path, "--change", "n_layers=2", f"--campaign={name}") == 2
         assert "a name must be letters, digits" in capsys.readouterr().err
+    assert judged(path, tmp_path, "--change", "n_layers=2", "--total-budget=1m") == 2
+    assert "all proposals may take 60 s, of which 60 s are left" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
     assert judged(path, tmp_path, "--change", "n_layers=2", budget="0s") == 2
     assert "too short: 3 seeds of base and proposal at cpu take about" in capsys.readouterr().err

@@ -6,13 +6,19 @@ import argparse
 import asyncio
 import csv
 import importlib
+import io
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
+from itertools import cycle, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +28,16 @@ import ablate
 from ablate.cli import main
 from ablate.commands import BAD_INPUT, COMMANDS
 from ablate.running.child_process import ENDED_BY_REQUEST
-from ablate.wings.campaign import answering
+from ablate.wings.campaign import answering, tools
 from ablate.wings.campaign.tools import tool_server
 from store import Store
 from store.documents import ProposalRecord
+from tests.ablate.test_odd_commands import contents
 from tests.test_imports import ROOT
 
 mcp = pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol is not installed")
+mcp_errors = pytest.importorskip("mcp.server.mcpserver.exceptions")
+ToolError, UnexpectedToolError = mcp_errors.ToolError, mcp_errors.UnexpectedToolError
 
 
 def answer(store: Path, ask: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -179,15 +188,158 @@ def test_text_of_a_client_is_no_option(name: str, folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {".env", ".git", "log", "notes.txt", "link.yaml", "plugin.py"}
 
 
-def test_options_of_every_command_are_text_to_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
-    options = set[str]()
+def options() -> list[str]:
+    """Every option of every command."""
+    found = {"--plugin"}
     for name, place in COMMANDS.items():
         parser = argparse.ArgumentParser(name)
         importlib.import_module(place).configure(parser)
-        options.update(parser._option_string_actions)
-    for option in options:
-        assert answering.answer("zoo", {"name": option}) == BAD_INPUT
-        assert option in capsys.readouterr().err
+        found.update(parser._option_string_actions)
+    return sorted(found)
+
+
+ELSEWHERE = (
+    *("/etc/passwd", "../outside.yaml", "../outside.csv", "link.yaml", ".env", ".git/key.json", "~/.env", "$HOME/.env"),
+    *("../{arm}.csv", "{arm}/key.json", "log/{arm}", "**/**/*", "losses.csv#../{arm}", "file:../outside.csv", "./-"),
+    *("/proc/self/environ", "/dev/zero", "plugin.py", "x\0.yaml", "\ud800.yaml", "\x1b[2J", "{arm}" * 40, "[" * 4000),
+    *(
+        "x=*y",
+        "x=[" * 400,
+        "seeds=9e99",
+        "n_layers=1e18",
+        "data.paths=../outside.csv",
+        r'base={"ch\u0065ckpoint": ".git"}',
+    ),
+    *(
+        r'arms.post={"d\x61ta.p\u0061ths": ["../outside.csv"]}',
+        "9" * 400 + "h",
+        "1e999s",
+        "post/../../x",
+        "",
+        " ",
+        "\n",
+    ),
+)
+"""Files that a client may not name, and other text that is nothing's name."""
+NEEDED = {"study": "norm_placement", "change": "d_model=48", "file": "losses.csv"}
+"""What a tool needs beside the argument that is tried."""
+
+
+@pytest.fixture
+def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A server whose calls are answered in this process, and may not train. In its working folder is one more file that
+    may be read, and outside one more that may not."""
+
+    async def here(asked: str) -> tuple[int, bytes, bytes]:
+        given = json.loads(asked)
+        with redirect_stdout(io.StringIO()) as printed, redirect_stderr(io.StringIO()) as said:
+            status = answering.answer(given["command"], given["values"])
+        return status, *(each.getvalue().encode(errors="backslashreplace") for each in (printed, said))
+
+    monkeypatch.setattr(tools, "_in_a_process", here)
+    monkeypatch.setenv("HOME", str(folder.parent))
+    losses = "arm,seed,loss\na,0,1.0\na,1,1.1\nb,0,1.2\nb,1,1.25\n"
+    (folder / "losses.csv").write_text(losses, encoding="utf-8")
+    (folder.parent / "outside.csv").write_text(losses.replace("a,", "secret,"), encoding="utf-8")
+    return tool_server(folder / "runs", total_seconds=0.0)
+
+
+async def tried(server: Any, tool: str, arguments: dict[str, Any]) -> bool:
+    """Whether a tool answers; False if it refuses. Anything else kills the call."""
+    try:
+        await server.call_tool(tool, arguments)
+    except UnexpectedToolError as error:
+        raise AssertionError((tool, arguments)) from error
+    except ToolError as error:
+        assert not re.search(r"Traceback|secret", str(error)), (tool, arguments)
+        return False
+    return True
+
+
+async def arguments_with_text(server: Any) -> list[tuple[str, str, dict[str, Any]]]:
+    """Tool, the name of an argument that takes text, and what the tool needs beside it."""
+    found = []
+    for tool in await server.list_tools():
+        needed = {name: NEEDED[name] for name in tool.input_schema.get("required", ())}
+        for name, schema in tool.input_schema["properties"].items():
+            if any(each.get("type") == "string" for each in (schema, *schema.get("anyOf", ()))):
+                found.append((tool.name, name, needed))
+    assert {tool for tool, *_ in found} == {"plan", "judge", "compare", "result", "zoo", "claims", "studies"}
+    return found
+
+
+def test_options_of_every_command_are_text_to_every_tool(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command gets what it gets for a plain word, with the option in the word's place, or nothing. Each tool is given
+    each option, in one argument after another: all of them at once are slow, below."""
+    reached: list[argparse.Namespace] = []
+    for place in COMMANDS.values():
+        module = importlib.import_module(place)
+        monkeypatch.setattr(module, "run", lambda given: reached.append(given) or BAD_INPUT)
+
+    async def given_for(tool: str, arguments: dict[str, Any]) -> str | None:
+        reached.clear()
+        assert not await tried(server, tool, arguments)
+        return repr(reached[0]) if reached else None
+
+    async def every() -> int:
+        count = 0
+        for tool, named in groupby(await arguments_with_text(server), key=itemgetter(0)):
+            places = [(name, needed, await given_for(tool, {**needed, name: "aWord=1"})) for _, name, needed in named]
+            for option, (name, needed, plain) in zip(options(), cycle(places), strict=False):
+                found = await given_for(tool, {**needed, name: f"{option}=1"})
+                assert found is None or found == plain.replace("aWord", option), (tool, name, option)
+                count += found is not None
+        return count
+
+    assert asyncio.run(every()) > 3 * len(options())
+
+
+WATCHED: list[tuple[str, Any]] | None = None
+"""What is opened and started, while somebody watches: a hook can be added, and not removed."""
+
+
+def watch(event: str, arguments: tuple[Any, ...]) -> None:
+    if WATCHED is not None and event in ("open", "os.listdir", "os.scandir", "subprocess.Popen", "os.fork"):
+        WATCHED.append((event, arguments[0] if arguments else None))
+
+
+def forbidden(event: str, what: Any, folder: Path) -> bool:
+    """Whether a tool has no business with it: a process, what does not end, or a file of the user's that is not in the
+    working folder, or hidden there."""
+    if event in ("subprocess.Popen", "os.fork") or not isinstance(what, str | bytes | Path):
+        return not isinstance(what, int)  # a descriptor of what was opened before
+    path = Path(os.fsdecode(what)).resolve()
+    if not path.is_relative_to(folder):
+        return str(path) in ELSEWHERE or path.is_relative_to(folder.parent)
+    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return event == "open" and (hidden or path.name == "plugin.py")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.filterwarnings("ignore")
+def test_no_text_of_a_client_opens_a_file_elsewhere_or_starts_anything(
+    server: Any, folder: Path, trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Options, options with a file, and files elsewhere, in every argument of every tool, answered in earnest."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    shutil.copytree(trained, folder / "runs")
+    texts = [*(f"{option}{end}" for option in options() for end in ("", "=plugin.py")), *ELSEWHERE]
+    before = contents(folder.parent)
+    sys.addaudithook(watch)
+
+    async def every() -> None:
+        for tool, name, needed in await arguments_with_text(server):
+            stored = {"study": "tiny"} if tool == "result" else {}
+            for text in texts:
+                monkeypatch.setattr(sys.modules[__name__], "WATCHED", [])
+                await tried(server, tool, {**needed, **stored, name: text})
+                found, case = WATCHED or (), (tool, name, text)
+                monkeypatch.setattr(sys.modules[__name__], "WATCHED", None)
+                assert not [each for each in found if forbidden(*each, folder)], case
+                assert contents(folder.parent) == before, case
+
+    asyncio.run(every())
 
 
 def test_all_proposals_end_where_their_time_does(tmp_path: Path) -> None:
@@ -196,7 +348,9 @@ def test_all_proposals_end_where_their_time_does(tmp_path: Path) -> None:
     assert found.is_error
     assert "all proposals may take 3600 s, of which 3600 s are left" in found.content[0].text
     # Another campaign's proposal, whose call was cancelled after it began: it counts, too.
-    begun = ProposalRecord(at="2026", number=1, name="x", scale="smoke", edits={}, alpha=0.1, base="b", charged=3000.0)
+    begun = ProposalRecord(
+        at="2026-01-01T00:00:00+00:00", number=1, name="x", scale="smoke", edits={}, alpha=0.1, base="b", charged=3000.0
+    )
     Store(tmp_path).campaign("other").append([begun])
     found = called(tmp_path, "judge", **asked, budget="20m")
     assert found.is_error
