@@ -1,4 +1,5 @@
-"""Rebuild the gallery: check each page at three widths, light and dark, and save a picture of its first screen.
+"""Rebuild the gallery: check each page at three widths, light and dark, and save a picture of its first screen; of one
+result and the atlas, at each of these.
 
     python docs/gallery/make.py --recorded                    of the recorded results and the atlas, in a minute
     python docs/gallery/make.py [--store runs] [STUDY …]      of reports, after running the studies that the store lacks
@@ -50,6 +51,8 @@ COLUMNS = 3
 WIDTHS, SCHEMES = (390, WIDTH, 1920), ("light", "dark")
 QUALITY = 70
 DRAWN = "[...document.querySelectorAll('.drawing')].every(div => div.querySelector('.main-svg'))"
+SCREENS = {"screens": "swa_nope", "atlas_screens": "atlas"}
+"""Pictures of a page at every width, light above dark."""
 STEPS, STEP_MS = 300, 100
 """Number of checks whether a page is drawn, and the pause between checks in milliseconds."""
 
@@ -66,7 +69,7 @@ def main() -> None:
         found = _recorded(Path(folder)) if options.recorded else _reports(options, Path(folder))
         _draw({**found.pages, "atlas": found.atlas, "models": found.atlas.with_name("models.html")})
     for left in HERE.glob("*.webp"):
-        if left.stem not in {*found.pages, "atlas", "models"}:
+        if left.stem not in {*found.pages, *SCREENS, "atlas", "models"}:
             left.unlink()
     (HERE / "README.md").write_text("\n".join(_page(found, options.note)) + "\n", encoding="utf-8")
 
@@ -122,7 +125,26 @@ def _draw(pages: dict[str, Path]) -> None:
             _wait(page)
             (HERE / f"{name}.webp").write_bytes(_webp(page))
             page.close()
+        for name, of in SCREENS.items():
+            (HERE / f"{name}.webp").write_bytes(_screens(browser, pages[of]))
         browser.close()
+
+
+def _screens(browser: Browser, path: Path) -> bytes:
+    """One picture of a page's first screen at every width, at half the size."""
+    shots = []
+    for scheme, width in product(SCHEMES, WIDTHS):
+        page = browser.new_page(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
+        page.goto(path.resolve().as_uri())
+        _wait(page)
+        shots.append(base64.b64encode(page.screenshot()).decode())
+        page.close()
+    sheet = browser.new_page(viewport={"width": sum(WIDTHS) // 2 + 40, "height": HEIGHT + 30})
+    images = "".join(f'<img height="{HEIGHT // 2}" src="data:image/png;base64,{shot}"> ' for shot in shots)
+    sheet.set_content(f'<body style="background: #888; margin: 8px">{images}</body>')
+    found = _webp(sheet)
+    sheet.close()
+    return found
 
 
 def _check(browser: Browser, path: Path) -> None:
@@ -179,6 +201,9 @@ def _page(found: Found, note: str | None) -> Iterator[str]:
     yield "A card for each claim that the studies state (`ablate atlas`), and the table of published models."
     yield from ("", "![Claims, and whether they hold](atlas.webp)")
     yield from ("", "![Published models](models.webp)")
+    yield from ("", "## On a phone, a laptop and a wide screen, light and dark")
+    for name, of in SCREENS.items():
+        yield from ("", f"![The first screen of {of} at {', '.join(map(str, WIDTHS))} px]({name}.webp)")
 
 
 if __name__ == "__main__":

@@ -149,25 +149,14 @@ def _ranked(found: LossComparison, style: Mapping[str, ArmStyle]) -> Ranked:
         rows.append(RankedRow(row["arm"], row["arm"], "", verdict, value, said, note, mine, aside=aside))
     rows.sort(key=lambda row: (row.difference is None, row.difference.mean if row.difference else 0.0))
     if by_compute:
-        sides, unit, plotted = (
-            ("% less compute", "% more compute"),
-            "effective compute",
-            "compute for the same loss (%)",
-        )
+        sides, of, unit, plotted = ("% less", "% more"), "compute", "effective compute", "compute for the same loss (%)"
     else:
         sides = ("higher", "lower") if found.higher_is_better else ("lower", "higher")
-        sides = (f"{sides[0]} {found.metric}", f"{sides[1]} {found.metric}")
-        unit, plotted = found.metric, f"difference in {found.metric} from {found.baseline}"
+        of = unit = found.metric
+        plotted = f"difference in {found.metric} from {found.baseline}"
+    sides = (f"{sides[0]} {of}", f"{sides[1]} {of}")
     return Ranked(
-        tuple(rows),
-        costs,
-        "",
-        found.baseline,
-        unit,
-        is_of_effects=False,
-        sides=sides,
-        plotted=plotted,
-        skewed=bool(by_compute),
+        tuple(rows), costs, "", found.baseline, unit, False, sides=sides, plotted=plotted, skewed=bool(by_compute)
     )
 
 
@@ -284,26 +273,17 @@ def _at_each_budget(found: LossComparison, style: Mapping[str, ArmStyle]) -> Fig
 
 
 def _trade_off(found: LossComparison, style: Mapping[str, ArmStyle], cost: Cost) -> Iterator[Figure]:
-    gaps = {row["arm"]: row for row in found.contrasts.iter_rows(named=True) if row["difference"] is not None}
+    gaps = {
+        row["arm"]: Estimate(row["difference"], row["low"], row["high"], None, ())
+        for row in found.contrasts.drop_nulls("difference").iter_rows(named=True)
+    }
     names = [name for name in style if name == found.baseline or (name in gaps and name in cost.ratios)]
     if len(names) < 3:
         return
-    values = [
-        Estimate(gaps[name]["difference"], gaps[name]["low"], gaps[name]["high"], None, ())
-        if name in gaps
-        else NO_DIFFERENCE
-        for name in names
-    ]
-    plane = Plane(
-        [style[name] for name in names],
-        [
-            Ratios(
-                f"{cost.label}, relative to {found.baseline}",
-                tuple(cost.ratios.get(name, SAME_RATIO) for name in names),
-            )
-        ],
-        [LossDifferences(f"difference in {found.metric}", tuple(values))],
-    )
+    ratios = tuple(cost.ratios.get(name, SAME_RATIO) for name in names)
+    values = tuple(gaps.get(name, NO_DIFFERENCE) for name in names)
+    across = Ratios(f"{cost.label}, relative to {found.baseline}", ratios)
+    plane = Plane([style[name] for name in names], [across], [LossDifferences(f"difference in {found.metric}", values)])
     yield Figure(
         key="trade-off",
         title=f"Difference in {found.metric} against {cost.name}",

@@ -110,22 +110,21 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     """A line per arm (and size): seeds, last steps, losses and files."""
-    from ablate.wings.compare.comparing import found_runs
+    from ablate.wings.compare.comparing import found_runs, frame_rows
 
     runs = found_runs(options.losses, options.metric)
     if options.json:
-        print_json([{**row, "loss": _finite(row["loss"])} for row in runs.iter_rows(named=True)])
+        print_json(frame_rows(runs))
         return DONE
     names = [name for name in ("arm", "size") if name in runs.columns]
     rows = []
     for of, rows_of in runs.group_by(names, maintain_order=True):
         seeds = ", ".join(map(str, rows_of["seed"]))
         steps = _span(rows_of["step"].drop_nulls().to_list(), "g") if "step" in runs.columns else "–"
-        gone = rows_of.filter(~rows_of["loss"].is_finite().fill_null(False)).height
-        losses = _span(rows_of.filter(rows_of["loss"].is_finite().fill_null(False))["loss"].to_list(), ".4f")
+        found = rows_of.filter(rows_of["loss"].is_finite())["loss"].to_list()
         files = rows_of["file"].unique(maintain_order=True).to_list() if "file" in runs.columns else []
         shown = f"{files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''}" if files else "–"
-        rows.append((*map(str, of), seeds, steps, losses, str(gone), shown))
+        rows.append((*map(str, of), seeds, steps, _span(found, ".4f"), str(rows_of.height - len(found)), shown))
     print_table([(*names, "seeds", "last step", "loss", "without a loss", "file"), *rows], text_columns=len(names) + 1)
     arms = runs["arm"].n_unique()
     print(f"{runs.height} run{'s' * (runs.height > 1)} of {arms} arm{'s' * (arms > 1)}.")
@@ -138,10 +137,6 @@ def _span(values: list[float], form: str) -> str:
         return "–"
     low, high = f"{min(values):{form}}", f"{max(values):{form}}"
     return low if low == high else f"{low} to {high}"
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _print_differences(contrasts: pl.DataFrame) -> None:
