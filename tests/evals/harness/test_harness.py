@@ -16,7 +16,6 @@ import lm_eval
 import numpy as np
 import pytest
 import torch
-from evals.harness.selection import TASK_FOLDER
 from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
 
@@ -25,6 +24,7 @@ from evals.evaluate import Evaluation
 from evals.harness.evaluations.tasks import TasksSpec
 from evals.harness.lm import ZooLM
 from evals.harness.loading import UnknownTaskError, load_tasks
+from evals.harness.selection import TASK_FOLDER
 from evals.harness.tasks import heldout
 from evals.spec import EvalSpec
 from tests.evals.bytelevel import EOS
