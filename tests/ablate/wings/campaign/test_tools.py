@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from itertools import cycle, groupby
@@ -40,15 +40,20 @@ mcp_errors = pytest.importorskip("mcp.server.mcpserver.exceptions")
 ToolError, UnexpectedToolError = mcp_errors.ToolError, mcp_errors.UnexpectedToolError
 
 
+def ended(asked: Coroutine[Any, Any, Any]) -> Any:
+    """What it returns. In a thread of its own: a browser that is driven from this one keeps a loop in it."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, asked).result()
+
+
 def answer(store: Path, ask: Callable[[Any], Awaitable[Any]]) -> Any:
-    """Answer to a client. In a thread of its own: a browser that is driven from this one keeps a loop in it."""
+    """Answer to a client."""
 
     async def asked() -> Any:
         async with mcp.Client(tool_server(store)) as client:
             return await ask(client)
 
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: asyncio.run(asked())).result()
+    return ended(asked())
 
 
 def called(store: Path, tool: str, /, **arguments: Any) -> Any:
@@ -291,7 +296,7 @@ def test_options_of_every_command_are_text_to_every_tool(server: Any, monkeypatc
                 count += found is not None
         return count
 
-    assert asyncio.run(every()) > 3 * len(options())
+    assert ended(every()) > 3 * len(options())
 
 
 WATCHED: list[tuple[str, Any]] | None = None
@@ -339,7 +344,7 @@ def test_no_text_of_a_client_opens_a_file_elsewhere_or_starts_anything(
                 assert not [each for each in found if forbidden(*each, folder)], case
                 assert contents(folder.parent) == before, case
 
-    asyncio.run(every())
+    ended(every())
 
 
 def test_all_proposals_end_where_their_time_does(tmp_path: Path) -> None:
