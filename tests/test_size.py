@@ -6,7 +6,7 @@ import pytest
 
 from tools.size import sizes
 
-MOST = {"core": (53_060, 426), "all": (105_050, 892)}
+MOST = {"core": (48_300, 386), "all": (104_000, 888)}
 """Lines and files on 29 November 2026; the goal is a core of 40,000 lines. Lower them when something is deleted."""
 
 
