@@ -101,13 +101,16 @@ def _clause(axis: Axis, found: Sequence[Change]) -> str:
     if not found:
         return ""
     by = {word: [each for each in found if each.word == word] for word in (*VERBS, "cannot tell")}
+    with_axis = f"ith {axis} ({found[0].rung} to {found[0].last})"
     parts = [f"the difference of {_named(by[word], verb)}" for word, verb in VERBS.items() if by[word]]
     if unknown := by["cannot tell"]:
         names = [each.arm for each in unknown]
         of = listed(names) if len(names) <= MOST_NAMED else f"{len(names)} arms"
-        ends = f" ({', then '.join(_ends(*unknown))})" if len(found) == 1 and _ends(*unknown) else ""
-        parts.append(f"cannot tell for {of}" if parts else f"cannot tell whether the difference of {of} changes{ends}")
-    return f"With {axis} ({found[0].rung} to {found[0].last}), {'; '.join(parts)}."
+        if not parts:
+            ends = f" ({', then '.join(_ends(*unknown))})" if len(found) == 1 and _ends(*unknown) else ""
+            return f"Whether the difference of {of} changes w{with_axis} is open{ends}."
+        parts.append(f"cannot tell for {of}")
+    return f"W{with_axis}, {'; '.join(parts)}."
 
 
 def _named(found: Sequence[Change], verb: str) -> str:

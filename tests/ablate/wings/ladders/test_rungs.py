@@ -125,7 +125,7 @@ def test_which_way_a_change_goes_may_be_open(tmp_path: Path) -> None:
 def test_the_headline_says_what_changes_and_what_is_open(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, {"post": (0.3, 0.101, 0.1), "double": (-0.1, -0.101, -0.1)})
     size = "With size (small to full), the difference of post shrinks from +0.300 to +0.100; cannot tell for double."
-    length = "With length (half to full), cannot tell whether the difference of post and double changes."
+    length = "Whether the difference of post and double changes with length (half to full) is open."
     for said in (answers.headline(summary), finding_words.headline(summary)):
         assert said.startswith(f"{size} {length} ")
     assert "double beats pre by 0.1" in answers.headline(summary)
@@ -134,7 +134,7 @@ def test_the_headline_says_what_changes_and_what_is_open(tmp_path: Path) -> None
 
 def test_a_trend_of_one_arm_has_its_numbers_even_if_it_is_open(tmp_path: Path) -> None:
     said = answers.headline(summary_of(tmp_path, {"post": (0.1, 0.101, 0.1)}))
-    assert "With size (small to full), cannot tell whether the difference of post changes (+0.10" in said
+    assert "Whether the difference of post changes with size (small to full) is open (+0.10" in said
 
 
 def test_many_changes_of_which_nothing_is_known_are_one_line(tmp_path: Path) -> None:
