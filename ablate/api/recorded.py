@@ -26,7 +26,8 @@ def recorded(study: Path) -> list[Recorded]:
     Raises:
         ReportError: a file of such a name is not a recorded result.
     """
-    results = map(reports.read_result, sorted(results_beside(study).glob(f"{study.stem}@*.json")))
+    paths = sorted(results_beside(study).glob(f"{study.stem}@*.json"), key=lambda path: path.stem)
+    results = map(reports.read_result, paths)
     return [
         {"answer": each.answer, "scale": each.scale, "size": reports.size_of(each), "recorded": each.recorded}
         for each in results

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -88,8 +89,10 @@ def _recorded(folder: Path) -> Found:
     """Pages of the recorded results that ship."""
     results, _ = gathered([RESULTS])
     atlas = ablate.atlas(out=folder)
-    pages = {result.study: folder / "results" / f"{result.name}.html" for result in results}
-    return Found(pages, atlas, [(each.study, each.answer, each.command) for each in results], RECORDED)
+    names = [each.study if each.scale == SCALE else re.sub(r"\W", "_", each.name) for each in results]
+    pages = {name: folder / "results" / f"{each.name}.html" for name, each in zip(names, results, strict=True)}
+    said = [(name, each.answer, each.command) for name, each in zip(names, results, strict=True)]
+    return Found(pages, atlas, said, RECORDED)
 
 
 def _reports(options: argparse.Namespace, folder: Path) -> Found:

@@ -85,7 +85,7 @@ VERBS: dict[Word, str] = {"grows": "grows", "shrinks": "shrinks", "flips": "chan
 def clauses(changes: Sequence[Change]) -> str:
     """`With size (s to l), the difference of double shrinks from +0.08 to +0.03; cannot tell for post.`
 
-    One sentence per axis; empty if nothing is judged yet.
+    One sentence per axis; empty if nothing is judged yet, or if all is open.
     """
     said = []
     for axis in AXES:
@@ -100,17 +100,17 @@ def clauses(changes: Sequence[Change]) -> str:
 def _clause(axis: Axis, found: Sequence[Change]) -> str:
     if not found:
         return ""
+    rungs = f"{axis} ({found[0].rung} to {found[0].last})"
     by = {word: [each for each in found if each.word == word] for word in (*VERBS, "cannot tell")}
-    with_axis = f"ith {axis} ({found[0].rung} to {found[0].last})"
     parts = [f"the difference of {_named(by[word], verb)}" for word, verb in VERBS.items() if by[word]]
-    if unknown := by["cannot tell"]:
-        names = [each.arm for each in unknown]
-        of = listed(names) if len(names) <= MOST_NAMED else f"{len(names)} arms"
-        if not parts:
-            ends = f" ({', then '.join(_ends(*unknown))})" if len(found) == 1 and _ends(*unknown) else ""
-            return f"Whether the difference of {of} changes w{with_axis} is open{ends}."
-        parts.append(f"cannot tell for {of}")
-    return f"W{with_axis}, {'; '.join(parts)}."
+    names = [each.arm for each in by["cannot tell"]]
+    if not parts:
+        # Only an open trend of one arm has its numbers here; those of several are in the figure of the rungs.
+        ends = ", then ".join(_ends(found[0])) if len(found) == 1 else ""
+        return f"Whether the difference of {names[0]} changes with {rungs} is open ({ends})." if ends else ""
+    if names:
+        parts.append(f"cannot tell for {listed(names) if len(names) <= MOST_NAMED else f'{len(names)} arms'}")
+    return f"With {rungs}, {'; '.join(parts)}."
 
 
 def _named(found: Sequence[Change], verb: str) -> str:

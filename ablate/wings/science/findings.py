@@ -1,4 +1,4 @@
-"""Summary of the atlas as Markdown: at most 1,500 words and one picture."""
+"""Summary of the atlas as Markdown: its answers, more where 1,500 words have room for it, and one picture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ablate.wings.science.forest import said
 from ablate.wings.science.site import counts
 from ablate.wings.science.sources import Sources
 from ablate.wings.science.topics import TOPICS
-from reports.judge.errors import ReportError
 from reports.judge.reach import kept_signs
 from reports.judge.reach.outcomes import NEAR
 from reports.judge.sentences import listed, prefixed_range
@@ -25,10 +24,10 @@ from reports.page.wording.reference_words import PAIR
 from reports.results.document import RecordedResult, sharing_baselines
 
 MOST_WORDS = 1_500
-Detail: TypeAlias = Literal["arms", "claims", "answers", "outcomes"]
+"""Most words of the levels of detail above the last."""
+Detail: TypeAlias = Literal["arms", "claims", "answers"]
 DETAILS: tuple[Detail, ...] = get_args(Detail)
-"""Levels of detail, the fullest first: a row per arm and claim, a row per claim, or a line per result with or without
-its answer."""
+"""Levels of detail, the fullest first: a row per arm and claim, a row per claim, or a line per result."""
 PLURAL = {
     **{"holds": "hold", "does not hold": "do not hold", "depends": "depend", "agrees": "agree", "differs": "differ"},
     "needs a GPU": "need a GPU",
@@ -58,18 +57,15 @@ Models that train on a CPU are too small for these questions.
 
 
 def findings_files(results: Sequence[RecordedResult], sources: Sources, path: Path) -> dict[Path, str]:
-    """The summary, and the picture beside it, by path. Raises ReportError if it is too long."""
+    """The summary, and the picture beside it, by path."""
     found, image = cards(results, sources.studies), path.parent / f"{path.stem}.svg"
     return {image: picture(found), path: findings(found, results, image.name)}
 
 
 def findings(found: Sequence[Card], results: Sequence[RecordedResult], image: str) -> str:
-    """The text, as detailed as the limit of words allows. Raises ReportError if none fits."""
-    texts = ("\n".join(_lines(found, results, image, detail)) + "\n" for detail in DETAILS)
-    fitting = next((text for text in texts if words_in(text) <= MOST_WORDS), None)
-    if fitting is None:
-        raise ReportError(f"the summary would have more than {MOST_WORDS:,} words: give fewer sources")
-    return fitting
+    """The text, as detailed as the limit of words allows."""
+    texts = ["\n".join(_lines(found, results, image, detail)) + "\n" for detail in DETAILS]
+    return next((text for text in texts if words_in(text) <= MOST_WORDS), texts[-1])
 
 
 def unclaimed(found: Sequence[Card]) -> list[Card]:
@@ -105,7 +101,7 @@ def _lines(found: Sequence[Card], results: Sequence[RecordedResult], image: str,
         own = [card for card in found if card.results and home[card.study] == topic]
         if own:
             yield f"\n## {topic[0].upper()}{topic[1:]}\n"
-            yield from _studies(own, answers=detail != "outcomes")
+            yield from _studies(own)
         shown = [card for card in unclaimed(own) if card.claim or detail == "arms"] if rows else []
         found_rows = [row for card in shown for row in _rows(card)]
         if found_rows:
@@ -124,7 +120,7 @@ def _outcomes(claims: Sequence[Card]) -> str:
     return ", ".join(f"{count} {PLURAL.get(each, each) if count > 1 else each}" for each, count in found)
 
 
-def _studies(own: Sequence[Card], answers: bool) -> Iterator[str]:
+def _studies(own: Sequence[Card]) -> Iterator[str]:
     """One line per result: its size, outcomes of the study's claims, its answer, how often such differences kept their
     sign, and caveats."""
     claims: dict[str, list[Card]] = {}
@@ -134,8 +130,8 @@ def _studies(own: Sequence[Card], answers: bool) -> Iterator[str]:
         results |= {result.name: result for result in card.results}
     for result in results.values():
         outcomes = _outcomes(claims[result.study])
-        said = (result.answer, kept_signs.short(of_result(result))) if answers else ()
-        parts = filter(None, (f"*{outcomes}*." if outcomes else "", *said, *caveats(result)))
+        signs = kept_signs.short(of_result(result))
+        parts = filter(None, (f"*{outcomes}*." if outcomes else "", result.answer, signs, *caveats(result)))
         stands = f", baseline {result.standing}" if result.standing else ""
         size = f"{prefixed_range(result.setting.parameters)} parameters{stands}"
         yield f"- {_linked(result.study, result)} at {result.scale} ({size}): {' '.join(parts)}"

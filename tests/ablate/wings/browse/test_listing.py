@@ -49,11 +49,14 @@ def test_words_that_no_study_has_are_said_back(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_shipped_study_has_what_was_recorded_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document = json.loads((RESULTS / "norm_placement@cpu.json").read_text(encoding="utf-8"))
+    """The smaller scale first."""
+    names = ("norm_placement@cpu", "norm_placement@cpu-long")
+    documents = [json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in names]
     out = " ".join(listed(capsys, "norm_placement", "--store", str(tmp_path)).split())
-    assert document["answer"] in out and f"recorded {document['recorded']} at cpu" in out
+    for document in documents:
+        assert document["answer"] in out and f"recorded {document['recorded']} at {document['scale']}" in out
     (row,) = json.loads(listed(capsys, "norm_placement", "--store", str(tmp_path), "--json"))["shipped"]
-    assert [each["answer"] for each in row["recorded"]] == [document["answer"]]
+    assert [each["answer"] for each in row["recorded"]] == [document["answer"] for document in documents]
     (without,) = json.loads(listed(capsys, "vocabulary_size", "--store", str(tmp_path), "--json"))["shipped"]
     assert without["recorded"] == []
 
