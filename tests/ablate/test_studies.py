@@ -141,7 +141,8 @@ def test_models_train_long_enough_to_say_something(name: str) -> None:
 @pytest.mark.parametrize("name", TUNED)
 def test_verdicts_come_from_long_enough_runs_at_each_arm_s_own_rate(name: str) -> None:
     for scale in ("cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-week"):
-        least = 5 if (name, scale) == ("norm_placement", "cpu") else 12  # the demo, of five minutes
+        # the demo, of five minutes, and beside it a larger model that is trained as long for its size
+        least = 5 if name == "norm_placement" and scale.startswith("cpu") else 12
         assert all(arm.steps >= 500 and arm.length.tokens_per_parameter > least for arm in plan_of(name, scale).arms)
     study = study_at(name, "cpu")
     assert all("train.lr" in arm.edits for arm in study.arms[1:])

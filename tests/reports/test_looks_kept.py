@@ -374,7 +374,8 @@ def test_another_budget_is_another_question_and_another_rate_is_not() -> None:
     short, long = _asked("a", (0, 1), 0.3, budget="short"), _asked("a", (0, 1), 0.004)
     retuned, fresh = _asked("a", (2, 3), 0.004, rate="higher"), _asked("b", (0, 1), 0.004)
     ledger = [
-        LedgerRecord(judged=f"2026-11-2{day}", scale="cpu", tests=(each,)) for day, each in enumerate((short, long))
+        LedgerRecord(judged=f"2026-11-2{day}T12:00:00+00:00", scale="cpu", tests=(each,))
+        for day, each in enumerate((short, long))
     ]
 
     def corrected(test: LedgerTest, known: list[LedgerRecord]) -> float | None:

@@ -187,14 +187,14 @@ def _refusal(message: str) -> Exception:
 async def _answer(command: str, **values: object) -> Found:
     """The JSON object that a command prints with `--json`; a list is wrapped under the command's name. Raises ToolError
     with the command's message if it fails."""
-    status, printed, said = await _in_a_process(json.dumps({"command": command, "values": values}))
+    status, printed, said = await in_a_process(json.dumps({"command": command, "values": values}))
     if status == BAD_INPUT or not printed:
         raise _refusal(said.decode().strip() or f"ended with status {status}")
     found = json.loads(printed)
     return found if isinstance(found, dict) else {command: found}
 
 
-async def _in_a_process(asked: str) -> tuple[int | None, bytes, bytes]:
+async def in_a_process(asked: str) -> tuple[int | None, bytes, bytes]:
     """Exit status, standard output and standard error of a process that answers one call."""
     words = (sys.executable, "-P", "-m", "ablate.wings.campaign.answering")
     process = await asyncio.create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE, stderr=PIPE)

@@ -96,7 +96,7 @@ def of_runs(path: Path) -> dict[str, Log]:
     if path.is_dir():
         ids: dict[str, str] = {}
         for file in sorted(path.glob("*run-*/*.wandb"), key=by_number):
-            own, name, log = _named(file)
+            own, name, log = wandb_run(file)
             if (other := ids.setdefault(name, own)) != own:
                 raise ValueError(f"the runs {other} and {own} are both named {name}: give each a name of its own")
             logs.setdefault(name, []).extend(log)
@@ -111,10 +111,10 @@ def of_runs(path: Path) -> dict[str, Log]:
 
 
 def _wandb(path: Path) -> Log:
-    return _named(path)[2]
+    return wandb_run(path)[2]
 
 
-def _named(path: Path) -> tuple[str, str, Log]:
+def wandb_run(path: Path) -> tuple[str, str, Log]:
     """The id and the name of a run, and the history in its `.wandb` file. Raises ValueError."""
     if not HAS_WANDB:
         raise ValueError(UNREAD)

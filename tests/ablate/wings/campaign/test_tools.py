@@ -241,7 +241,7 @@ def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             status = answering.answer(given["command"], given["values"])
         return status, *(each.getvalue().encode(errors="backslashreplace") for each in (printed, said))
 
-    monkeypatch.setattr(tools, "_in_a_process", here)
+    monkeypatch.setattr(tools, "in_a_process", here)
     monkeypatch.setenv("HOME", str(folder.parent))
     losses = "arm,seed,loss\na,0,1.0\na,1,1.1\nb,0,1.2\nb,1,1.25\n"
     (folder / "losses.csv").write_text(losses, encoding="utf-8")

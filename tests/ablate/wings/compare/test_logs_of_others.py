@@ -116,7 +116,7 @@ def test_two_runs_that_would_be_one_are_refused(tmp_path: Path, monkeypatch: pyt
         number = int(path.stem[-1])
         return f"id{min(number, last)}", "pre", [{"_step": 10 * number, "eval/loss": 4.0 - number}]
 
-    monkeypatch.setattr(log_readers, "_named", named)
+    monkeypatch.setattr(log_readers, "wandb_run", named)
     last = 1  # one run that was resumed twice
     assert read_logs(f"{tmp_path}#{{arm}}").select("loss", "step").rows() == [(1.0, 30.0)]
     last = 3
