@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 
@@ -39,7 +38,7 @@ class InProcess:
                 yield None
                 continue
             yield Event("started", request.digest)
-            stop = StopSignal(_seldom(meanwhile))
+            stop = StopSignal(meanwhile)
             self._signals = {request.digest: stop}
             with stop.overheard():
                 carry_out(request, stop)
@@ -52,21 +51,6 @@ class InProcess:
 
     def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
         return rehearse(request, [{}], alone=alone)
-
-
-def _seldom(look: Callable[[], None]) -> Callable[[], None]:
-    """The callback, left out as needed to take at most a tenth of the time: it reads logs, which grow."""
-    next_look = 0.0
-
-    def sometimes() -> None:
-        nonlocal next_look
-        began = time.monotonic()
-        if began >= next_look:
-            look()
-            ended = time.monotonic()
-            next_look = ended + 9 * (ended - began)
-
-    return sometimes
 
 
 def build(options: Options) -> Engine:
