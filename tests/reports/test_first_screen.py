@@ -252,8 +252,9 @@ def test_the_first_screen_in_a_browser(browser: playwright.Browser, tmp_path: Pa
 @pytest.mark.processes
 @no_chromium
 def test_the_first_screen_of_a_ladder_and_of_a_search(browser: playwright.Browser, tmp_path: Path) -> None:
-    draw = np.random.default_rng(0)
-    arms, smaller = (study_of(means).arms for means in ([2.4, 2.35, 2.43], [2.6, 2.45, 2.63]))
+    draw = np.random.default_rng(1)
+    arms = study_of([2.4, 2.35, 2.43]).arms
+    smaller = [Arm(arm.name, scattered(mean, draw)) for arm, mean in zip(arms, (2.6, 2.3, 2.63), strict=True)]
     ladder = StudyOf(arms, smaller={"small": ("size", smaller)}, question="Does it hold at another size?")
     search = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
     search.optimize(lambda trial: (trial.suggest_float("train.lr", 1e-3, 1e-1, log=True) - draw.random()) ** 2, 12)
