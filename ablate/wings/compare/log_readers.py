@@ -295,7 +295,7 @@ def _named_in(before: str, mark: str) -> tuple[bool, str | None, str | None, Log
 
 
 def _prefix(about: re.Match[str]) -> str:
-    """What is put before names on a line about this set."""
+    """Text put before names on a line about this set."""
     return "val " if about[1] else ""
 
 

@@ -38,7 +38,7 @@ STEPS = (
 )
 """Names of the step counter in logs, in order of preference; `_step`, W&B's own, counts calls to log."""
 COUNTERS = {"step": STEPS, "epoch": ("epoch", "train epoch", "train/epoch")}
-"""Counters that tell when a run ended early: steps may be counted anew in each epoch, or not at all."""
+"""Counters that tell when a run ended early: steps may start again in each epoch, or not at all."""
 ALIKE = 0.98
 """Fraction of its arm's last step from which on a run counts as ended."""
 LOSSES = tuple(f"{word}{mark}loss" for word in ("eval", "val", "valid", "validation") for mark in "_/ ")
@@ -138,7 +138,7 @@ def _in_file(pattern: str) -> tuple[Path | None, str]:
 
 
 def _both(run: Run, pattern: str) -> str:
-    """What two logs of one run are, and the remedy."""
+    """Description of two logs of one run, with the remedy."""
     remedy = "narrow the pattern to one of them" if "{seed}" in pattern else "add {seed} to the pattern"
     return f"both seed {run[1]} of {run[0]}: {remedy}"
 
@@ -265,7 +265,7 @@ def _last(log: Log, path: Path, metric: str | None) -> dict[str, float | None]:
     at = _counts(log[place::-1], known)
     others = [log[place][name] for name in (*names, names[0] + SECOND) if name in log[place]]
     if last and any(_counts([log[place]], known).values()):
-        # Twice at one step, unless a counter has moved in between: that of the epochs, or of a bar that begins anew.
+        # Twice at one step, unless a counter has moved in between: that of the epochs, or of a progress bar that starts again.
         earlier, before = values[last - 1]
         carried = _counts(log[before::-1], known)
         moved = (item for record in log[before + 1 : place + 1] for item in _counts([record], known).items())

@@ -88,7 +88,7 @@ def test_text_and_tables(tmp_path: Path, name: str, text: str) -> None:
     assert found == LOSSES
 
 
-def test_a_counter_that_begins_anew_is_another_step(tmp_path: Path) -> None:
+def test_a_counter_that_starts_again_is_another_step(tmp_path: Path) -> None:
     """Bars of trainers count the batches of an epoch."""
     epochs = [
         "Epoch 1/2\n10/10 [====] - loss: 3.2 - val_loss: 3.1",
