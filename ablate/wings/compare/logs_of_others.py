@@ -265,7 +265,7 @@ def _last(log: Log, path: Path, metric: str | None) -> dict[str, float | None]:
     at = _counts(log[place::-1], known)
     others = [log[place][name] for name in (*names, names[0] + SECOND) if name in log[place]]
     if last and any(_counts([log[place]], known).values()):
-        # Twice at one step, unless a counter has moved in between: that of the epochs, or of a progress bar that starts again.
+        # Twice at one step, unless a counter has moved between them, such as that of epochs or of a new progress bar.
         earlier, before = values[last - 1]
         carried = _counts(log[before::-1], known)
         moved = (item for record in log[before + 1 : place + 1] for item in _counts([record], known).items())
