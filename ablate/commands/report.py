@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
     others = [each for each in _others() if each.wanted(options)]
     if len(others) > 1:
-        raise OptionError(f"{' cannot be combined with '.join(each.OPTION for each in others)}")
+        raise OptionError(" cannot be combined with ".join(each.OPTION for each in others))
     if options.path is None and not Path(options.store).exists():
         raise OptionError(f"there is no store {options.store}/ yet: `ablate run STUDY` creates one")
     options.path = options.path or Path(options.store)

@@ -264,14 +264,13 @@ class _StudySearch:
         self._kept = time.monotonic() + 20 * (time.monotonic() - began)
 
     def _edited(self, storage: BaseStorage, trials: optuna.Study) -> str:
-        """Note that the search begins anew beside trials of another space, objectives or budget; else empty."""
+        """Note that the search starts over beside trials of another space, objectives or budget; else empty."""
         if trials.get_trials(deepcopy=False):
             return ""
         ours = f"{self.study.name}-{self.study.scale}-"
         others = [each for each in optuna.get_all_study_summaries(storage) if each.study_name.startswith(ours)]
         earlier = sum(each.n_trials for each in others if each.study_name != trials.study_name)
-        anew = f"; the search was edited and starts over; its {earlier} earlier trials are kept"
-        return anew if earlier else ""
+        return f"; the search was edited and starts over; its {earlier} earlier trials are kept" if earlier else ""
 
     def _close(self, trials: optuna.Study, search: Search) -> SearchResult:
         document = self._document(trials, search)
