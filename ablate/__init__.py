@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
     from ablate.study.study import Study
-    from reports.judge.errors import ReportError
     from store import AblateError, StoreError
-    from store.errors import ArgumentError, DataError
+    from store.errors import ArgumentError, DataError, ReportError
 
     __version__: str
 
@@ -96,7 +95,7 @@ _HOME = {
     "EngineError": "ablate.running.engines",
     "Failure": "ablate.running.stages",
     "Problem": "ablate.study.complaints",
-    "ReportError": "reports.judge.errors",
+    "ReportError": "store.errors",
     "StoreError": "store",
     "Study": "ablate.study.study",
     "StudyError": "ablate.study.complaints",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,10 +12,9 @@ from ablate.planning.matching import Matched, match_parameters
 from ablate.planning.plan import ArmPlan, Clock, Plan, StepTime, Workload, in_flops, steps_of, training_cost
 from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
-from ablate.training.depth_transfer import depth_refusals
-from ablate.training.transfer import refusals
+from ablate.training.transfer import depth_refusals, refusals
 from store.documents import RunData, RunDocument, RunNumerics, RunProbes
-from store.extensions import added_to
+from store.extensions import modules_of
 from zoo.costs import Cost
 from zoo.settings.edits import flatten
 from zoo.settings.registry import versions_of
@@ -65,7 +63,7 @@ def make_plan(
         if clock is None:
             raise ValueError("a budget in seconds needs a clock")
         times = clock(work)
-    sourcing = [importlib.import_module(name) for name in added_to(__name__)]
+    sourcing = modules_of(__name__)
     beside = {arm: model for each in sourcing for arm, model in each.read_beside(study, matched).items()}
     arms: list[ArmPlan] = []
     for each, workload, data, step_time in zip(matched, work, identities, times, strict=True):

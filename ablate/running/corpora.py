@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 
 from ablate.data import AnyCorpus, Corpus, DataError, open_corpus, prepare
@@ -13,7 +12,7 @@ from ablate.planning.plan import Plan
 from ablate.study.arms import Arm
 from ablate.study.study import Study
 from store import Store
-from store.extensions import added_to
+from store.extensions import modules_of
 
 
 def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyCorpus]:
@@ -46,13 +45,13 @@ def prepare_sources(study: Study, store: Store, say: Callable[[str], None]) -> N
     StudyError."""
     for line in receipt(study):
         say(line)
-    for name in added_to(__name__):
-        importlib.import_module(name).prepare_sources(study, store)
+    for wing in modules_of(__name__):
+        wing.prepare_sources(study, store)
 
 
 def receipt(study: Study) -> list[str]:
     """Lines on what a run of the study would use of each model from elsewhere. Raises StudyError."""
-    return [line for name in added_to(__name__) for line in importlib.import_module(name).receipt(study)]
+    return [line for wing in modules_of(__name__) for line in wing.receipt(study)]
 
 
 def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:

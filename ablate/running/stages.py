@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -29,11 +28,11 @@ from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.tracking import Trackers
 from evals.costs.spec import PROCESSES
-from evals.skipped import skipped_lines
+from evals.found import skipped_lines
 from store import AblateError, Store
 from store.documents import JsonObject, RunDocument, StudyDocument
 from store.documents.study import ScaleForecast
-from store.extensions import added_to
+from store.extensions import modules_of
 from store.store import Status
 
 
@@ -158,9 +157,8 @@ class StudyRunner:
             engine = "" if self.context.engine.here else self.context.options.of_engine
             more = {"costs": self._costing(stage.outcome).digest, "forecast": forecast, "engine": engine}
             document = document.model_copy(update=more)
-            for name in added_to(__name__):
-                complete = importlib.import_module(name).completed
-                document = complete(document, self.study, self.folder, self._before, self._had_result)
+            for wing in modules_of(__name__):
+                document = wing.completed(document, self.study, self.folder, self._before, self._had_result)
             self._before = document
             self.folder.write(document)
             prepare_references(stage.outcome.plan, self.store)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -23,6 +23,8 @@ from zoo.settings.axis import Choice, Spec
 from zoo.settings.edits import Edits, SpecJson, expand, merge
 from zoo.settings.explain import explain
 from zoo.spec import ModelSpec
+
+Model = TypeVar("Model", bound=Source)
 
 TRAIN = "train"
 DATA = "data"
@@ -88,6 +90,10 @@ class Arm:
         """Identity of an arm: equal for arms whose training is the same."""
         sources = (f"{section} {source.model_dump_json()}" for section, source in self.given.items())
         return self.model.digest, self.train.model_dump_json(), self.data.model_dump_json(), *sources
+
+    def source(self, kind: type[Model]) -> Model | None:
+        """The other model of this kind that it needs, if any."""
+        return next((each for each in self.given.values() if isinstance(each, kind)), None)
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from ablate.study.tune_spec import TuneSpec
 from ablate.study.yamlfile import StudyMap
 from ablate.training.spec import TrainSpec
 from store.errors import AblateError
-from store.extensions import added_to
+from store.extensions import modules_of
 from store.paths import NAME
 from zoo.errors import SpecError, did_you_mean
 from zoo.settings.edits import Edits, flatten
@@ -60,7 +59,7 @@ class RungReader:
         sections = self._sections(tree)
         builder = self._builder(tree, sections.data if sections else StdlibSource())
         base = self._base(tree, builder)
-        makers = (importlib.import_module(name).arms for name in added_to(ARMS))
+        makers = (wing.arms for wing in modules_of(ARMS))
         made = next(filter(None, (arms(self, tree, sections, builder, base) for arms in makers)), None)
         arms, factors = made or (self._arms(tree, sections, builder, base), ())
         if builder is not None and sections is not None and not self.problems:
@@ -71,8 +70,8 @@ class RungReader:
                 given = sections.seeds if isinstance(sections.seeds, tuple) else ()
                 self.problems += seed_problems(self.origins, tune, given)
             names = [arm.name for arm in arms]
-            for name in added_to(__name__):
-                self.problems += importlib.import_module(name).problems(self, builder, sections, arms, factors)
+            for wing in modules_of(__name__):
+                self.problems += wing.problems(self, builder, sections, arms, factors)
             self.problems += self._contrast_problems(sections, names)
             known = (factors, "factor") if factors else (names, "arm")
             self.problems += caveat_problems(self.origins, sections, *known)

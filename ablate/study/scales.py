@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ from ablate.study.sources import BASES
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument
 from store.documents.study import FORMER_SCALES, SCALES
-from store.extensions import added_to
+from store.extensions import modules_of
 from store.paths import NAME
 from zoo.errors import did_you_mean
 from zoo.settings.edits import expand
@@ -95,7 +94,7 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
 
 def _rungs(written: Written, scale: str) -> Rungs:
     document = written.document
-    makers = (importlib.import_module(name) for name in added_to(__name__))
+    makers = modules_of(__name__)
     found = [maker.rungs(document, _edits_of(document, scale)) for maker in makers]
     listed = [rung for rungs, _ in found for rung in rungs] or [Rung()]
     every = tuple(_layers(written, scale, rung) for rung in listed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
@@ -19,8 +18,8 @@ from pydantic import (
     model_validator,
 )
 
+from ablate.data.sources import DataSpec
 from ablate.data.sources.stdlib import StdlibSource
-from ablate.data.spec import DataSpec
 from ablate.study.budget_spec import Budget
 from ablate.study.layering import (
     LayerRule,
@@ -38,7 +37,7 @@ from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
 from store.documents import Caveat
-from store.extensions import added_to
+from store.extensions import modules_of
 from store.paths import NAME
 from zoo.settings.axis import Spec, is_off
 from zoo.settings.explain import yaml
@@ -183,7 +182,7 @@ if TYPE_CHECKING:
 else:
     StudySections = create_model(
         "StudySections",
-        __base__=(*(importlib.import_module(name).KEYS for name in added_to(__name__)), OwnSections),
+        __base__=(*(wing.KEYS for wing in modules_of(__name__)), OwnSections),
         __doc__=OwnSections.__doc__,
         __module__=__name__,
     )

@@ -6,14 +6,13 @@ key of `base`.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from store.documents import JsonObject
-from store.extensions import added_to
+from store.extensions import modules_of
 from zoo.presets import preset
 from zoo.settings.axis import Spec
 from zoo.settings.edits import Edits
@@ -55,7 +54,7 @@ PRESET = Base(
     description="Published model or starting point that the base is, by name; other keys of `base` are edits of it.",
     model=lambda name, folder: preset(name).model,
 )
-_ADDED = [importlib.import_module(name) for name in added_to(__name__)]
+_ADDED = modules_of(__name__)
 SOURCES: dict[str, type[Source]] = {key: kind for each in _ADDED for key, kind in each.SOURCES.items()}
 """Kinds of sources, by the section of an arm that names them."""
 BASES: dict[str, Base] = {"preset": PRESET} | {key: base for each in _ADDED for key, base in each.BASES.items()}

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ablate.training.depth_transfer import epsilon_factor
 from ablate.training.optimizers import Group, Optimizer, StateDict, Trained, Updates
 from ablate.training.spec import TrainSpec
+from ablate.training.transfer import epsilon_factor
 from zoo.init import Role
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import ClassVar
 
 from torch import nn
 
-from store.extensions import added_to
+from store.extensions import modules_of
 from zoo.model import Decoder
 from zoo.settings.axis import Spec
 from zoo.spec import ModelSpec
@@ -41,7 +40,5 @@ class PartSpec(Spec):
         raise NotImplementedError
 
 
-PARTS: dict[str, type[PartSpec]] = {
-    name: part for wing in added_to(__name__) for name, part in importlib.import_module(wing).PARTS.items()
-}
+PARTS: dict[str, type[PartSpec]] = {name: part for wing in modules_of(__name__) for name, part in wing.PARTS.items()}
 """Settings of training that choose an addition; null trains all weights."""

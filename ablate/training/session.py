@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import math
 import time
@@ -36,7 +35,7 @@ from ablate.training.trained import HasState, TrainingProgress, load_state, save
 from ablate.training.validation import HeldOutScores, Validation
 from store import Store, StoreError
 from store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
-from store.extensions import added_to
+from store.extensions import modules_of
 from zoo.adapting import after_update, counts_of
 from zoo.attend import executed_backends
 
@@ -78,8 +77,8 @@ def initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
 
 def _with_sources(run: RunDocument) -> ModuleType:
     """The module that trains runs that need other models. Raises StoreError if there is none."""
-    for name in added_to(__name__):
-        return importlib.import_module(name)
+    for wing in modules_of(__name__):
+        return wing
     needs = "starts from another model" if run.start else "is taught by another model"
     raise StoreError(f"run {run.digest} {needs}, which this installation does not support")
 

@@ -91,7 +91,7 @@ class WidthTransfer(Spec):
 
 class DepthTransfer(Spec):
     """`lr` is as tuned at n_layers = base_layers, and stays the best as layers are added (CompleteP; see
-    `ablate.training.depth_transfer`)."""
+    `ablate.training.transfer`)."""
 
     base_layers: PositiveInt
     """n_layers at which the learning rate was tuned."""

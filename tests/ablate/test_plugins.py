@@ -100,7 +100,7 @@ import zoo
 from ablate.wings.starts.lora import LoraSpec, check_lora
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
-from zoo.conversion.widenable import check_specs
+from zoo.conversion.widening import check_specs
 
 train = TrainSpec.model_validate({"width_transfer": {"base_width": 32}})
 

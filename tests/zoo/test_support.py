@@ -20,7 +20,7 @@ from zoo.block_features import BlockFeature
 from zoo.block_spec import BlockSpec
 from zoo.compatibility.support import declared, switches, unsupported
 from zoo.compatibility.traits import EVERY_OPERATION, NO_OPERATION, OF_MODULES, OF_VALUES, Operation, Operations
-from zoo.conversion.widenable import check_specs
+from zoo.conversion.widening import check_specs
 from zoo.errors import SpecError
 from zoo.features import Feature
 from zoo.mixers.attention import Attention

@@ -11,8 +11,7 @@ from tokenizers import Tokenizer
 
 from ablate.api.study_argument import StudyLike
 from ablate.data import Corpus, prepare
-from ablate.data.sources import TextSource
-from ablate.data.spec import parse
+from ablate.data.sources import TextSource, parse
 from ablate.machine.environment import describe, own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
 from ablate.planning.identity import canonical_model, identified

@@ -10,9 +10,9 @@ WING = Wing(
     adds={
         "ablate.study.sources": "keys",
         "ablate.study.rung_reader": "asked",
-        "ablate.planning.make_plan": "planned",
-        "ablate.planning.plan_shown": "planned",
-        "ablate.running.corpora": "planned",
+        "ablate.planning.make_plan": "asked",
+        "ablate.planning.plan_shown": "asked",
+        "ablate.running.corpora": "asked",
         "ablate.training.parts": "lora",
         "ablate.training.session": "training",
     },

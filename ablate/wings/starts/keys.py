@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ablate.study.sources import Base, Source
 from ablate.wings.starts.checkpoints import Checkpoint
 from zoo.settings.axis import is_off
-
-if TYPE_CHECKING:  # arms are made of these keys
-    from ablate.study.arms import Arm
 
 START = "start"
 TEACHER = "teacher"
@@ -83,15 +80,3 @@ BASES = {
         sections=lambda path: {START: {"checkpoint": path}},
     )
 }
-
-
-def start_of(arm: Arm) -> StartSpec | None:
-    """The model that an arm starts from; None for initial values."""
-    found = arm.given.get(START)
-    return found if isinstance(found, StartSpec) else None
-
-
-def teacher_of(arm: Arm) -> TeacherSpec | None:
-    """The model that an arm is distilled from, if any."""
-    found = arm.given.get(TEACHER)
-    return found if isinstance(found, TeacherSpec) else None
