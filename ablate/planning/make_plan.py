@@ -70,7 +70,7 @@ def make_plan(
         other = beside.get(each.arm.name)
         arms.append(_plan_arm(study, each, workload, data, step_time, other, arms[0] if arms else None))
     for wing in sourcing:
-        arms = wing.with_sources(study, arms)
+        arms = list(wing.with_sources(study, arms))
     return Plan(study, tuple(arms), study.measure, evals)
 
 

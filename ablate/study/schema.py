@@ -14,8 +14,8 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from ablate.study.arms import SECTIONS
 from ablate.study.complaints import Schema, members
+from ablate.study.scales import shipped_scales
 from ablate.study.sections import StudySections
-from ablate.study.shipped_scales import shipped_scales
 from ablate.study.sources import BASES, PRESET
 from ablate.study.yamlfile import StudyMap
 from store.paths import NAME

@@ -16,7 +16,7 @@ import ablate
 import zoo
 from ablate.machine.numerics import enforce
 from ablate.study.reading import load_study
-from ablate.study.shipped_scales import shipped_scales
+from ablate.study.scales import shipped_scales
 from ablate.training.compiling import compiled, one_graph
 from ablate.training.execution import Execution
 from ablate.training.process_group import ALONE, ProcessGroup

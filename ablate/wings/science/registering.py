@@ -29,7 +29,7 @@ from reports.judge.noise.power import ALPHA, FIRST_SHARE
 from reports.judge.verdicts import looks
 from store import Store, StudyFolder, write_text
 from store.documents import JsonObject, RegistrationRecord, StudyDocument, StudyRegistration
-from store.documents.registered import checksum_of, hashed_text
+from store.documents.claims import checksum_of, hashed_text
 from zoo.settings.identity import identity_of
 
 SECTIONS = {

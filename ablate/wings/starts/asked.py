@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 
@@ -182,18 +183,18 @@ def _conversion_problems(
 # Plans: other arms' trained runs or checkpoints, added to the identities of runs.
 
 
-def with_sources(study: Study, plans: Sequence[ArmPlan]) -> list[ArmPlan]:
+def with_sources(study: Study, plans: Sequence[ArmPlan]) -> Sequence[ArmPlan]:
     """The plans of a study's arms, with the runs and checkpoints that they depend on added to their identities.
 
     Raises StudyError.
     """
     # Checkpoints first: an arm that others start from may itself start from one.
-    plans = [_from_checkpoint(study, arm, plan) for arm, plan in zip(study.arms, plans, strict=True)]
-    plans = [_from_arm(arm, plan, plans) for arm, plan in zip(study.arms, plans, strict=True)]
-    return [_taught(study, arm, plan, plans) for arm, plan in zip(study.arms, plans, strict=True)]
+    for added in (_from_checkpoint, _from_arm, _taught):
+        plans = [added(study, arm, plan, plans) for arm, plan in zip(study.arms, plans, strict=True)]
+    return plans
 
 
-def _from_checkpoint(study: Study, arm: Arm, planned: ArmPlan) -> ArmPlan:
+def _from_checkpoint(study: Study, arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
     """The plan of an arm with the checkpoint that it starts from, if any. Raises StudyError if vocabularies differ."""
     start = arm.source(StartSpec)
     if start is None or start.checkpoint is None:
@@ -203,26 +204,46 @@ def _from_checkpoint(study: Study, arm: Arm, planned: ArmPlan) -> ArmPlan:
         sizes = f"{found.spec.vocab_size:,} tokens, but the text's tokenizer {planned.spec.vocab_size:,}"
         reason = f"{start.checkpoint} has {sizes}: set vocab_size in the base"
         raise study.error(arm.place("start.checkpoint"), reason)
-    known = RunStart(checkpoint=found.digest, pooling=start.pooling, growth=start.growth)
-    runs = tuple(RunPlan.of(run.arm, with_source(run.identity, START, known)) for run in planned.runs)
-    return replace(planned, runs=runs, checkpoint=start.checkpoint)
+    known = partial(RunStart, pooling=start.pooling, growth=start.growth)
+    return replace(planned, runs=_joined(planned, START, known, found), checkpoint=start.checkpoint)
 
 
-def _from_arm(arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
+def _from_arm(study: Study, arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
     """The plan of an arm; if it starts from another arm, each run starts from that arm's run of the same seed."""
     start = arm.source(StartSpec)
     if start is None or start.arm is None:
         return planned
     source = next(plan for plan in plans if plan.name == start.arm)
-    digests = {run.seed: run.digest for run in source.runs}
     before = ceil(source.tokens / planned.train.tokens)
-    known = RunStart(pooling=start.pooling, growth=start.growth, batches_before=before)
-    starts = [known.model_copy(update={"run": digests[run.seed]}) for run in planned.runs]
-    runs = (
-        RunPlan.of(run.arm, with_source(run.identity, START, each))
-        for run, each in zip(planned.runs, starts, strict=True)
-    )
-    return replace(planned, runs=tuple(runs), tokens_before=source.tokens, checkpoint=source.checkpoint)
+    known = partial(RunStart, pooling=start.pooling, growth=start.growth, batches_before=before)
+    runs = _joined(planned, START, known, source)
+    return replace(planned, runs=runs, tokens_before=source.tokens, checkpoint=source.checkpoint)
+
+
+def _taught(study: Study, arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
+    """The plan of an arm; if it has a teacher, each run has the checkpoint or the arm's run of the same seed."""
+    teacher = arm.source(TeacherSpec)
+    if teacher is None:
+        return planned
+    known = partial(RunTeacher, **teacher.model_dump(exclude={"arm", "checkpoint"}))
+    if teacher.checkpoint is not None:
+        source: ArmPlan | Checkpoint = Checkpoint.at(teacher.checkpoint, study.folder)
+    else:
+        source = next(plan for plan in plans if plan.name == teacher.arm)
+    return replace(planned, runs=_joined(planned, TEACHER, known, source), teacher=teacher.checkpoint or teacher.arm)
+
+
+def _joined(
+    planned: ArmPlan, section: str, known: Callable[..., RunStart | RunTeacher], source: ArmPlan | Checkpoint
+) -> tuple[RunPlan, ...]:
+    """The runs of a plan, each with the checkpoint, or the other arm's run of the same seed. known: all else of it."""
+    if isinstance(source, Checkpoint):
+        found = [known(checkpoint=source.digest)] * len(planned.runs)
+    else:
+        digests = {run.seed: run.digest for run in source.runs}
+        found = [known(run=digests[run.seed]) for run in planned.runs]
+    pairs = zip(planned.runs, found, strict=True)
+    return tuple(RunPlan.of(run.arm, with_source(run.identity, section, each)) for run, each in pairs)
 
 
 def read_beside(study: Study, matched: Sequence[Matched]) -> dict[str, ModelSpec]:
@@ -231,40 +252,19 @@ def read_beside(study: Study, matched: Sequence[Matched]) -> dict[str, ModelSpec
     specs = {each.arm.name: each.spec for each in matched}
     found: dict[str, ModelSpec] = {}
     for arm in study.arms:
-        if (teaching := arm.source(TeacherSpec)) is not None:
-            own, place = specs[arm.name].vocab_size, arm.place("teacher")
-            path = teaching.checkpoint
-            teacher = specs[str(teaching.arm)] if path is None else Checkpoint.at(path, study.folder).spec
-            if teacher.vocab_size != own:
-                raise study.error(
-                    place, f"the teacher's vocabulary has {teacher.vocab_size:,} tokens, but {arm.name}'s {own:,}"
-                )
-            if study.budget.seconds is not None:
-                raise study.error(
-                    place, "a budget in seconds does not count the teacher's time: give it in flops or tokens"
-                )
-            found[arm.name] = teacher
+        if (teaching := arm.source(TeacherSpec)) is None:
+            continue
+        own, path = specs[arm.name].vocab_size, teaching.checkpoint
+        teacher = specs[str(teaching.arm)] if path is None else Checkpoint.at(path, study.folder).spec
+        reason = None
+        if teacher.vocab_size != own:
+            reason = f"the teacher's vocabulary has {teacher.vocab_size:,} tokens, but {arm.name}'s {own:,}"
+        elif study.budget.seconds is not None:
+            reason = "a budget in seconds does not count the teacher's time: give it in flops or tokens"
+        if reason is not None:
+            raise study.error(arm.place(TEACHER), reason)
+        found[arm.name] = teacher
     return found
-
-
-def _taught(study: Study, arm: Arm, planned: ArmPlan, plans: Sequence[ArmPlan]) -> ArmPlan:
-    """The plan of an arm; if it has a teacher, each run has the checkpoint or the arm's run of the same seed."""
-    teacher = arm.source(TeacherSpec)
-    if teacher is None:
-        return planned
-    path, how = teacher.checkpoint, teacher.model_dump(exclude={"arm", "checkpoint"})
-    if path is not None:
-        digest = Checkpoint.at(path, study.folder).digest
-        teachers = [RunTeacher(checkpoint=digest, **how) for _ in planned.runs]
-    else:
-        source = next(plan for plan in plans if plan.name == teacher.arm)
-        digests = {run.seed: run.digest for run in source.runs}
-        teachers = [RunTeacher(run=digests[run.seed], **how) for run in planned.runs]
-    runs = (
-        RunPlan.of(run.arm, with_source(run.identity, TEACHER, each))
-        for run, each in zip(planned.runs, teachers, strict=True)
-    )
-    return replace(planned, runs=tuple(runs), teacher=path or teacher.arm)
 
 
 def plan_json(plan: Plan) -> JsonObject:
