@@ -80,7 +80,7 @@ def _at_path(problem: Problem, path: str, builder: ArmBuilder) -> Problem:
 
 
 def teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> Iterator[Problem]:
-    """Teachers that do not exist, depend on another arm, or read text otherwise (tokenizer, mask, encoder)."""
+    """Teachers that do not exist, depend on another arm, or cannot read what their students read."""
     by_name = {arm.name: arm for arm in arms}
     for arm in arms:
         if arm.teacher is None:
@@ -94,8 +94,6 @@ def teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> 
             reason = f"cannot be taught by {source.name}, which itself {DEPENDS}"
         elif source.data != arm.data:
             reason = f"cannot be taught by {source.name}: their tokenizers differ"
-        elif source.model.visible != arm.model.visible or (source.model.encoder is None) != (arm.model.encoder is None):
-            reason = f"cannot be taught by {source.name}, which has another mask or encoder"
         if reason is not None:
             yield builder.origins.problem(place, reason)
 
@@ -103,7 +101,11 @@ def teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> 
 def _teacher_reason(arm: Arm, path: str, folder: Path) -> str | None:
     """Why a checkpoint cannot teach an arm; None if it can."""
     try:
-        theirs = _other_tokenizer(arm, Checkpoint.at(path, folder), folder)
+        checkpoint = Checkpoint.at(path, folder)
+        arm.train.objective.check(checkpoint.spec)
+        theirs = _other_tokenizer(arm, checkpoint, folder)
+    except SpecError as error:
+        return f"{path} cannot teach {arm.name}: {error.reason}"
     except (CheckpointError, DataError) as error:
         return str(error)
     if theirs is None:
