@@ -35,17 +35,8 @@ from zoo.mixers._decay import Decay
 from zoo.mixers._delta import DeltaCost, delta_scan, product_scan
 from zoo.mixers._diagonal import DiagonalCost, diagonal_scan, diagonal_states
 from zoo.mixers._dplr import DPLRCost, dplr_scan
-from zoo.mixers._heads import NormPerHead
-from zoo.mixers._linear import (
-    LinearHeads,
-    LinearHeadsLayer,
-    Stateful,
-    StatefulLayer,
-    check_chunk,
-    check_width,
-    split,
-    unit,
-)
+from zoo.mixers._heads import NormPerHead, split
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, Stateful, StatefulLayer, check_chunk, check_width, unit
 from zoo.mixers._scan import STATE, ScanCost, ScanCosts, scan
 from zoo.norms import Norm
 from zoo.settings.axis import Choice, Examples, number

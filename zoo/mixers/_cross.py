@@ -16,8 +16,7 @@ from zoo.caching.parts import EncoderCache
 from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError
 from zoo.init import Linear
-from zoo.mixers._heads import Biases, check_kv_heads, default_head_dim
-from zoo.mixers._linear import split_by
+from zoo.mixers._heads import Biases, check_kv_heads, default_head_dim, split_by
 from zoo.settings.axis import Spec, number
 from zoo.settings.field_tags import Dropout, Fact, HeadFeatures, Heads
 from zoo.site import ForwardPass, PartCost

@@ -47,6 +47,17 @@ def check_kv_heads(heads: int, kv_heads: int) -> None:
         raise SpecError("kv_heads", f"{kv_heads} kv heads do not divide {heads} heads")
 
 
+def split(x: Tensor, heads: int) -> Tensor:
+    """(B, T, H·d) → (B, H, T, d)."""
+    out: Tensor = x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return out
+
+
+def split_by(x: Tensor, features: int) -> Tensor:
+    """(B, T, H·d) → (B, H, T, d), d the features of a head."""
+    return split(x, x.shape[-1] // features)
+
+
 def default_head_dim(heads: int, d_model: int) -> int:
     """Default features per head, d_model / heads. Raises SpecError if heads do not divide d_model."""
     if d_model % heads:

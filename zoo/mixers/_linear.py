@@ -17,7 +17,7 @@ from zoo.conv import CONV, ShortConv, conv_cost
 from zoo.errors import SpecError, under
 from zoo.init import Linear
 from zoo.mixers import Mixer, MixerLayer
-from zoo.mixers._heads import default_head_dim
+from zoo.mixers._heads import default_head_dim, split
 from zoo.mixers._scan import STATE, ScanCost, ScanCosts
 from zoo.positions import Position
 from zoo.projections import project_all
@@ -200,17 +200,6 @@ def check_turning(position: Position, features: int, kind: str) -> None:
         position.check(features)
     if position.adds_to_scores:
         raise SpecError("position", f"{position.kind} adds to attention scores, which {kind} does not have")
-
-
-def split(x: Tensor, heads: int) -> Tensor:
-    """(B, T, H·d) → (B, H, T, d)."""
-    out: Tensor = x.unflatten(-1, (heads, -1)).transpose(1, 2)
-    return out
-
-
-def split_by(x: Tensor, features: int) -> Tensor:
-    """(B, T, H·d) → (B, H, T, d), d the features of a head."""
-    return split(x, x.shape[-1] // features)
 
 
 def unit(x: Tensor) -> Tensor:

@@ -30,8 +30,9 @@ from zoo.mixers._heads import (
     borrowed,
     decay_bias,
     lend,
+    split,
+    split_by,
 )
-from zoo.mixers._linear import split, split_by
 from zoo.mixers._multi_head import MultiHead
 from zoo.positions import Queries
 from zoo.projections import joint_product, project_all

@@ -19,7 +19,8 @@ from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import Decay
 from zoo.mixers._delta import DeltaCost, product_scan
-from zoo.mixers._linear import Stateful, StatefulLayer, check_width, split, unit
+from zoo.mixers._heads import split
+from zoo.mixers._linear import Stateful, StatefulLayer, check_width, unit
 from zoo.mixers._scan import STATE
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm

@@ -14,7 +14,8 @@ from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._linear import HalfKeys, LinearHeadsLayer, LowRank, split
+from zoo.mixers._heads import split
+from zoo.mixers._linear import HalfKeys, LinearHeadsLayer, LowRank
 from zoo.mixers._scan import ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm

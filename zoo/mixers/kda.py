@@ -16,7 +16,8 @@ from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import ChannelDecay
 from zoo.mixers._delta import DeltaCost, delta_scan
-from zoo.mixers._linear import LinearHeads, LowRank, StatefulLayer, split, unit
+from zoo.mixers._heads import split
+from zoo.mixers._linear import LinearHeads, LowRank, StatefulLayer, unit
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.projections import project_all

@@ -15,8 +15,8 @@ from zoo.errors import SpecError
 from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._heads import NormPerHead
-from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_turning, split
+from zoo.mixers._heads import NormPerHead, split
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_turning
 from zoo.mixers._scan import scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm

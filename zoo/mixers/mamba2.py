@@ -18,8 +18,8 @@ from zoo.ffns._activations import UNGATED, PlainActivation
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import Decay
-from zoo.mixers._heads import NormPerHead
-from zoo.mixers._linear import Stateful, StatefulLayer, check_width, split
+from zoo.mixers._heads import NormPerHead, split
+from zoo.mixers._linear import Stateful, StatefulLayer, check_width
 from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm

@@ -21,7 +21,8 @@ from zoo.init import Linear
 from zoo.kernels.precision import at_default_precision, in_float32
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import first_steps
-from zoo.mixers._linear import Stateful, StatefulLayer, check_width, split
+from zoo.mixers._heads import split
+from zoo.mixers._linear import Stateful, StatefulLayer, check_width
 from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm

@@ -17,8 +17,7 @@ from zoo.errors import SpecError, under
 from zoo.init import Linear
 from zoo.kernels.precision import in_float32
 from zoo.mixers import SELF_ALONE, Mixer, MixerLayer
-from zoo.mixers._heads import Gate, OutputGate, gate_features
-from zoo.mixers._linear import split
+from zoo.mixers._heads import Gate, OutputGate, gate_features, split
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm, RMSNormLayer
 from zoo.positions import Position

@@ -32,7 +32,7 @@ from zoo.mixers._block_heads import (
     sum_of_chosen,
     taken,
 )
-from zoo.mixers._linear import split_by
+from zoo.mixers._heads import split_by
 from zoo.projections import project_all
 from zoo.settings.axis import Examples, number
 from zoo.settings.field_tags import HeadFeatures, MaxInTests

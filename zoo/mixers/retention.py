@@ -14,8 +14,8 @@ from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._heads import NormPerHead
-from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_turning, split
+from zoo.mixers._heads import NormPerHead, split
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, check_turning
 from zoo.mixers._scan import scan
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm

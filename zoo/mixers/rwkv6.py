@@ -15,8 +15,8 @@ from zoo.conv import SHIFT, TokenShift, mixed, on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import decayed_scores
-from zoo.mixers._heads import NormPerHead
-from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, sizes_in, split
+from zoo.mixers._heads import NormPerHead, split
+from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, sizes_in
 from zoo.mixers._scan import STATE, ScanChunks, ScanCost, carry, decayed_read, decayed_write, stepwise
 from zoo.norms import Norm
 from zoo.norms.layernorm import LayerNorm

@@ -18,7 +18,8 @@ from zoo.init import Linear
 from zoo.mixers import MixerLayer
 from zoo.mixers._decay import pairwise
 from zoo.mixers._delta import inversion_flops, unit_inverse
-from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, split, unit
+from zoo.mixers._heads import split
+from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, unit
 from zoo.mixers._scan import STATE, ScanChunks, ScanCost, stepwise
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
