@@ -31,8 +31,7 @@ class Rung:
     """A rung of a ladder; without a name, the whole study."""
 
     name: str | None = None
-    keys: Keys = ()
-    """Keys of its edits in the document; empty for none."""
+    edits: Layer | None = None
     share: float | None = None
     """Its share of the budget, if it gives nothing else."""
 
@@ -94,8 +93,9 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
 
 def _rungs(written: Written, scale: str) -> Rungs:
     document = written.document
-    makers = (importlib.import_module(name) for name in added_to(__name__))
-    found = [maker.rungs(document, _edits_of(document, scale)) for maker in makers]
+    places = [Layer(document, _edits_of(document, scale)), Layer(document)]
+    places += [shipped.layer] if (shipped := offered(document).get(scale)) else []
+    found = [importlib.import_module(name).rungs(places) for name in added_to(__name__)]
     listed = [rung for rungs, _ in found for rung in rungs] or [Rung()]
     every = tuple(_layers(written, scale, rung) for rung in listed)
     return Rungs(every, tuple(problem for _, problems in found for problem in problems))
@@ -106,10 +106,10 @@ def _layers(written: Written, scale: str, rung: Rung) -> Layers:
     file, later = Layer(document, without=frozenset({"scales"})), list[Layer]()
     own = _edits_of(document, scale)
     later += [Layer(document, own)] if isinstance(at(document, own), Mapping) else []
-    later += [Layer(document, rung.keys)] if rung.keys else []
+    later += [rung.edits] if rung.edits and not rung.edits.shipped else []
     later += written.sets
     shipped = offered(document).get(scale)
-    under, over = shipped.around([file, *later]) if shipped else ([], [])
+    under, over = shipped.around([file, *later], rung.edits) if shipped else ([], [])
     return Layers(written, scale, rung.name, (*under, file, *over, *later), rung.share, shipped)
 
 

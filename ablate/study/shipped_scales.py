@@ -35,14 +35,15 @@ class ShippedScale:
     text: str
     layer: Layer
 
-    def around(self, own: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
+    def around(self, own: Sequence[Layer], rung: Layer | None = None) -> tuple[list[Layer], list[Layer]]:
         """Its layers before and after a study's own, without a size if the base has one, and without evaluations if the
-        data are synthetic."""
+        data are synthetic. rung: edits of the rung, which belong to these layers if the ladder is the scale's."""
         bases = (layer.nested.get("base") for layer in own)
         sized = any(base.get(key) is not None for base in bases if isinstance(base, Mapping) for key in WHOLE)
         left = self.layer.without | ({"base"} if sized else set()) | ({"evals"} if _is_synthetic(own) else set())
         if not self.over:
-            return [replace(self.layer, without=left)], []
+            under = [self.layer, *([rung] if rung and rung.shipped else [])]
+            return [replace(layer, without=left) for layer in under], []
         rest = set(self.layer.written) - {"base"}
         return [replace(self.layer, without=left | rest)], [replace(self.layer, without=left | {"base"})]
 
