@@ -20,7 +20,6 @@ from ablate.training.execution import Execution
 from ablate.training.refusals import refusal
 from evals.costs.machine import Speed
 from store.documents import JsonObject
-from store.documents.study_arm import taught_by
 from store.documents.tuning import trials, untuned
 from store.extensions import added_to
 from zoo.settings.edits import expand
@@ -157,13 +156,10 @@ def refusal_lines(arms: Iterable[ArmPlan], execution: Execution) -> Iterator[str
 
 
 def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[str]:
-    """Remarks below a plan's table: those of wings, teachers, valid but probably unintended settings, tuning,
+    """Remarks below a plan's table: those of wings, valid but probably unintended settings, tuning,
     and seeds whose number depends on results."""
     for each in _more():
         yield from each.remarks(study)
-    for arm in study.arms:
-        if arm.teacher:
-            yield f"arm {arm.name}: {taught_by(arm.teacher.arm or str(arm.teacher.checkpoint))}"
     yield from (f"arm {arm.name}: {caution}" for arm in study.arms for caution in arm.model.cautions)
     tune = study.tune
     if study.carried is not None or (tune is None and len(study.arms) > 1):

@@ -19,7 +19,7 @@ from ablate.planning.prospects import Prospects
 from ablate.planning.study_document import length_lines, prepared, study_document
 from ablate.readable import clock
 from ablate.running.context import RunContext
-from ablate.running.corpora import prepare_checkpoints, prepare_corpora, prepare_references
+from ablate.running.corpora import prepare_corpora, prepare_references, prepare_sources
 from ablate.running.costing import Costing
 from ablate.running.engines import Event
 from ablate.running.following import Progress
@@ -88,7 +88,7 @@ class StudyRunner:
         stage: Stage | None = next(stages)
         with self.context.follow(self.study, self.labels, blind=self._blind) as progress:
             prepare_corpora(self.study, self.store, progress.data)
-            prepare_checkpoints(self.study, self.store, progress.say)
+            prepare_sources(self.study, self.store, progress.say)
             while stage is not None:
                 self._carry_out(stage, progress)
                 stage = None if self.failures else self._next(stages)

@@ -28,7 +28,7 @@ from ablate.planning.plan_shown import (
 )
 from ablate.planning.prospects import Prospects
 from ablate.planning.study_document import Corpora, length_lines, prepared, study_rates
-from ablate.running.corpora import checkpoint_lines
+from ablate.running.corpora import receipt
 from ablate.running.options import Options
 from ablate.study.study import Study
 from evals.costs.machine import Speed
@@ -191,7 +191,7 @@ class StudyPlan:
         """
         compared = [] if self.study.is_search_alone else [matched_line(self.outcome.plan)]
         notes = [*brought_lines(self.asked), *compared, *remarks(self.asked, self.tuned, self.starts)]
-        notes += checkpoint_lines(self.asked)
+        notes += receipt(self.asked)
         notes += length_lines(self.outcome.plan, self.corpora)
         notes += self.refusals
         for rung in self.outcome.rungs if self._memory_matters else ():

@@ -10,7 +10,8 @@ from typing import Any
 from ablate.study.complaints import Problem
 from ablate.study.layers import Layer
 from ablate.study.sections import StudySections
-from ablate.study.shipped_scales import WHOLE, ShippedScale, offered
+from ablate.study.shipped_scales import ShippedScale, offered
+from ablate.study.sources import BASES
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument
 from store.documents.study import FORMER_SCALES, SCALES
@@ -188,7 +189,7 @@ def _lacking(document: YamlDocument) -> Mapping[str, Sequence[str]]:
         layers = study, expand(edits)
         bases = [base for each in layers if isinstance(base := each.get("base"), Mapping)]
         is_odd = any(each.get("base") is not None and not isinstance(each["base"], Mapping) for each in layers)
-        has_base = is_odd or any(base.get(key) is not None for base in bases for key in WHOLE)
+        has_base = is_odd or any(base.get(key) is not None for base in bases for key in BASES)
         has = {"base.preset": has_base, "budget": any(each.get("budget") for each in layers)}
         lacks = [path for path in LACKED if not has[path]]
         found |= {name: lacks} if lacks else {}

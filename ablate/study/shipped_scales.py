@@ -15,14 +15,12 @@ from typing import Any
 from ablate.data.sources import TextSource
 from ablate.study.budget_spec import ABSOLUTE
 from ablate.study.layers import Layer
+from ablate.study.sources import BASES
 from ablate.study.yamlfile import YamlDocument, parse_yaml
 from evals.spec import EvalSpec
 from store.documents.study import SCALES
 from zoo.settings.axis import variants
 from zoo.settings.edits import expand
-
-WHOLE = ("preset", "checkpoint")
-"""Settings of a base that is a complete model, which no scale resizes."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class ShippedScale:
         """Its layers before and after a study's own, without a size if the base has one, and without evaluations if the
         data are synthetic. rung: edits of the rung, which belong to these layers if the ladder is the scale's."""
         bases = (layer.nested.get("base") for layer in own)
-        sized = any(base.get(key) is not None for base in bases if isinstance(base, Mapping) for key in WHOLE)
+        sized = any(base.get(key) is not None for base in bases if isinstance(base, Mapping) for key in BASES)
         left = self.layer.without | ({"base"} if sized else set()) | ({"evals"} if _is_synthetic(own) else set())
         if not self.over:
             under = [self.layer, *([rung] if rung and rung.shipped else [])]

@@ -17,7 +17,6 @@ import zoo
 from ablate.machine.numerics import enforce
 from ablate.study.reading import load_study
 from ablate.study.shipped_scales import shipped_scales
-from ablate.training import learner
 from ablate.training.compiling import compiled, one_graph
 from ablate.training.execution import Execution
 from ablate.training.process_group import ALONE, ProcessGroup
@@ -113,7 +112,7 @@ def graphs_of(
 
     torch.compiler.reset()
     monkeypatch.setattr("ablate.training.session.compiled", partial(compiled, backend=as_it_is))
-    monkeypatch.setattr(learner, "source_model", lambda *_: zoo.build(model, seed=1))
+    monkeypatch.setattr("ablate.wings.starts.training.source_model", lambda *_: zoo.build(model, seed=1))
     with torch._dynamo.config.patch(fail_on_recompile_limit_hit=False), one_graph():
         numerics = enforce("cpu", "bfloat16")
         group = ProcessGroup(0, 2) if execution.devices > 1 else ALONE

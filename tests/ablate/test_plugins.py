@@ -97,7 +97,7 @@ import ablate
 for path in sys.argv[1:]:
     ablate.plug_in(path)
 import zoo
-from ablate.training.lora import LoraSpec, check_lora
+from ablate.wings.starts.lora import LoraSpec, check_lora
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
 from zoo.conversion.widenable import check_specs

@@ -11,10 +11,10 @@ from pydantic import Field, ValidationError
 
 import zoo.features
 from ablate.training.execution import Execution
-from ablate.training.lora import LoraSpec, check_lora
 from ablate.training.refusals import refusal
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
+from ablate.wings.starts.lora import LoraSpec, check_lora
 from tests.documents import run_of
 from zoo.block_features import BlockFeature
 from zoo.block_spec import BlockSpec

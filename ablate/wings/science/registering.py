@@ -64,8 +64,7 @@ def registered_content(study: Study) -> JsonObject:
 
 
 def _arm(arm: Arm) -> JsonObject:
-    parts = {"train": arm.train, "data": arm.data, "start": arm.start, "teacher": arm.teacher}
-    made = {name: identity_of(part) for name, part in parts.items() if part is not None}
+    made = {name: identity_of(part) for name, part in {"train": arm.train, "data": arm.data, **arm.given}.items()}
     return {"model": arm.model.identity(), **made, "seeds": to_jsonable_python(arm.seeds)}
 
 

@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 from ablate.api.study_argument import StudyLike, refuse_code, refuse_namesake
 from ablate.machine.numerics import restored
 from ablate.running.context import RunContext, open_context
-from ablate.running.corpora import prepare_checkpoints, prepare_corpora
+from ablate.running.corpora import prepare_corpora, prepare_sources
 from ablate.running.engines import Engine
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Lines, Wanted, teller
@@ -218,7 +218,7 @@ class _StudySearch:
         trials.pruner = make_pruner(self.spec, control.validations, control.wait)
         progress = Lines(self.store, self.study.name, {}, tell=teller(self.context.progress))
         prepare_corpora(self.study, self.store, progress.data)
-        prepare_checkpoints(self.study, self.store, progress.say)
+        prepare_sources(self.study, self.store, progress.say)
         if imported := begin(self.lab, trials, owner):
             notice += f"; {imported} runs of the store count as trials of this space"
         known = [trial for trial in trials.get_trials(deepcopy=False) if ended(trial)]

@@ -13,10 +13,10 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerF
 
 import ablate
 import zoo
-from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus, open_corpus
 from ablate.data.corpus import Examples
 from ablate.data.tokenizers.bytes import byte_tokenizer
+from ablate.wings.starts.checkpoints import Checkpoint, CheckpointError
 from store import Store
 
 STUDY = """
