@@ -105,7 +105,7 @@ def test_zoo_alone_loads_no_torch_and_has_all_that_it_names() -> None:
 
 HEAVY = {
     *("torch", "transformers", "tokenizers", "datasets", "lm_eval", "huggingface_hub", "pandas", "pyarrow", "polars"),
-    *("plotly", "scipy", "optuna", "ray", "wandb"),
+    *("plotly", "scipy", "scipy.special", "optuna", "ray", "wandb"),
 }
 
 
@@ -133,7 +133,7 @@ def heavy_after(command: str, store: Path) -> set[str]:
         ("zoo presets", set()),
         ("new STORE/mine", set()),
         pytest.param("atlas --out STORE", {"polars", "scipy"}, marks=pytest.mark.slow),
-        ("plan norm_placement --scale cpu --store STORE", {"torch", "scipy", "tokenizers"}),
+        ("plan norm_placement --scale cpu --store STORE", {"torch", "scipy", "scipy.special", "tokenizers"}),
     ],
 )
 def test_each_command_loads_what_it_needs(command: str, loads: set[str], tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_each_command_loads_what_it_needs(command: str, loads: set[str], tmp_pat
 
 def test_comparing_losses_loads_no_torch(tmp_path: Path) -> None:
     (tmp_path / "losses.csv").write_text("arm,seed,loss\na,0,3.0\na,1,3.1\nb,0,3.2\nb,1,3.4\n")
-    assert heavy_after(f"compare {tmp_path}/losses.csv", tmp_path) == {"polars", "scipy"}
+    assert heavy_after(f"compare {tmp_path}/losses.csv", tmp_path) == {"polars", "scipy", "scipy.special"}
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -46,14 +46,15 @@ class ShippedScale:
     text: str
     layer: Layer
 
-    def around(self, own: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
+    def around(self, own: Sequence[Layer], rung: Layer | None = None) -> tuple[list[Layer], list[Layer]]:
         """Its layers before and after a study's own, without a size if the base has one, and without evaluations if the
-        data are synthetic."""
+        data are synthetic. rung: edits of the rung, which belong to these layers if the ladder is the scale's."""
         bases = (layer.nested.get("base") for layer in own)
         sized = any(base.get(key) is not None for base in bases if isinstance(base, Mapping) for key in BASES)
         left = self.layer.without | ({"base"} if sized else set()) | ({"evals"} if _is_synthetic(own) else set())
         if not self.over:
-            return [replace(self.layer, without=left)], []
+            under = [self.layer, *([rung] if rung and rung.shipped else [])]
+            return [replace(layer, without=left) for layer in under], []
         rest = set(self.layer.written) - {"base"}
         return [replace(self.layer, without=left | rest)], [replace(self.layer, without=left | {"base"})]
 
@@ -97,8 +98,7 @@ class Rung:
     """A rung of a ladder; without a name, the whole study."""
 
     name: str | None = None
-    keys: Keys = ()
-    """Keys of its edits in the document; empty for none."""
+    edits: Layer | None = None
     share: float | None = None
     """Its share of the budget, if it gives nothing else."""
 
@@ -160,8 +160,9 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
 
 def _rungs(written: Written, scale: str) -> Rungs:
     document = written.document
-    makers = modules_of(__name__)
-    found = [maker.rungs(document, _edits_of(document, scale)) for maker in makers]
+    places = [Layer(document, _edits_of(document, scale)), Layer(document)]
+    places += [shipped.layer] if (shipped := offered(document).get(scale)) else []
+    found = [wing.rungs(places) for wing in modules_of(__name__)]
     listed = [rung for rungs, _ in found for rung in rungs] or [Rung()]
     every = tuple(_layers(written, scale, rung) for rung in listed)
     return Rungs(every, tuple(problem for _, problems in found for problem in problems))
@@ -172,10 +173,10 @@ def _layers(written: Written, scale: str, rung: Rung) -> Layers:
     file, later = Layer(document, without=frozenset({"scales"})), list[Layer]()
     own = _edits_of(document, scale)
     later += [Layer(document, own)] if isinstance(at(document, own), Mapping) else []
-    later += [Layer(document, rung.keys)] if rung.keys else []
+    later += [rung.edits] if rung.edits and not rung.edits.shipped else []
     later += written.sets
     shipped = offered(document).get(scale)
-    under, over = shipped.around([file, *later]) if shipped else ([], [])
+    under, over = shipped.around([file, *later], rung.edits) if shipped else ([], [])
     return Layers(written, scale, rung.name, (*under, file, *over, *later), rung.share, shipped)
 
 

@@ -212,13 +212,17 @@ class Session:
         return stretches if self.sharded is None else self._gathered(stretches, self.sharded)
 
     def _gathered(self, stretches: Generator[list[TrainingStep]], sharded: Sharded) -> Generator[list[TrainingStep]]:
-        """The stretches, with shards gathered before validation and saving, in all processes after the same steps."""
+        """The stretches, with shards gathered before validation and saving, in all processes after the same steps, and
+        for good after the last step."""
         with closing(stretches):
+            sharded.release()
             for steps in stretches:
                 if self._saves or self._validation_is_due(steps[-1].step):
                     sharded.gather(with_updates=self._saves)
                 yield steps
                 self._saves = False
+                if steps[-1].step < self.steps:
+                    sharded.release()
 
     def _rests(self, step: int) -> bool:
         """Whether to pause after this step: to save, to validate, or since `rest_seconds` have passed."""

@@ -25,7 +25,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.running.stages` | `completed(document, study, folder, before, had_result)`: a study's document |
 | `ablate.study.arms` | `arms(reader, tree, sections, builder, base)` from other keys, and what judges them |
 | `ablate.study.rung_reader` | `problems(reader, builder, sections, arms, factors)` of its keys |
-| `ablate.study.scales` | `rungs(document, scale)`: smaller studies of the same question, with problems |
+| `ablate.study.scales` | `rungs(places)`: smaller studies of the same question, with problems |
 | `ablate.study.sections` | `KEYS`: a spec whose fields are more keys of a study |
 | `ablate.study.sources` | models from elsewhere: `SOURCES` by section of an arm, `BASES` by key of `base` |
 | `ablate.training.parts` | `PARTS`: settings of training that add weights to frozen ones |

@@ -173,6 +173,8 @@ class RecordedResult(Part):
     """What the result must not be read without, as its study states it."""
     baseline: str
     unit: str
+    margin: float | None = Field(default=None, exclude_if=is_none)
+    """Nats below which a difference counts as none, if the study states it."""
     arms: tuple[RecordedArm, ...]
     effects: tuple[RecordedEffect, ...] = ()
     contrasts: tuple[RecordedContrast, ...] = ()

@@ -28,7 +28,7 @@ from store.documents.shell import from_here, plugin_options
 from store.documents.study_arm import StudyArm
 from store.documents.tuning import StudyRates, StudyTuning
 
-SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week")
+SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week", "gpu-ladder")
 """Scales that come with the tool, from the smallest to the largest."""
 UNJUDGED = frozenset({"smoke"})
 """Scales whose runs are too short for any verdict, or to count as stalled."""

@@ -17,6 +17,7 @@ from ablate.study.schema import study_schema
 from ablate.wings.catalogue.catalogue import whole_catalogue
 from ablate.wings.catalogue.commands.zoo import FIRST
 from zoo.block_spec import BlockSpec
+from zoo.mixers.attention import Attention
 from zoo.presets import names
 
 ROOT = Path(__file__).parents[2]
@@ -211,6 +212,18 @@ def test_one_variant_is_shown_with_its_settings(capsys):
     assert "Su et al. 2021" in out
     assert re.search(r"base +10000\b", out)
     assert re.search(r"scaling +null +Scaling of the frequencies", out)
+
+
+def test_the_settings_of_attention_stand_under_headings_each_once(capsys):
+    assert main(["zoo", "attention"]) == 0
+    table = capsys.readouterr().out.partition("evaluations:")[0]
+    listed = re.findall(r"^   (\w+)  ", table, re.MULTILINE)
+    assert sorted(listed) == sorted(Attention.model_fields.keys() - {"kind"})
+    headings = re.findall(r"^ ([a-z ]+):  ", table, re.MULTILINE)
+    assert headings[0] == "heads" and "its own" not in headings
+
+    main(["zoo", "cosine"])  # has the headings of all multi-head attention, and two settings of its own
+    assert re.search(r"^ its own:.*\n   initial_scale .*\n   max_scale ", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_settings_of_model_and_block_are_shown_with_what_they_do(capsys):

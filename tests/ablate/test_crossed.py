@@ -26,6 +26,7 @@ from ablate.training.spec import TrainSpec
 from store import Store
 from store.documents import RunDocument, RunProbes, RunTeacher
 from tests.ablate.conftest import TinyCorpus, identity_of
+from zoo.settings.edits import expand, merge
 
 SCALES = [name for name in shipped_scales() if name.startswith("gpu-")]
 TOY = {
@@ -73,6 +74,15 @@ def crossed(scale: str, option: str, layers: int | None) -> tuple[RunDocument, E
     run = identity_of(steps=STEPS, model=model, **{**train.model_dump(mode="json"), **asked.get("train", {})})
     run = run.model_copy(update={name: asked[name] for name in ("probes", "teacher") if name in asked})
     return run, Execution(**asked.get("execution", {})), TrainSpec.model_validate(run.train), zoo.parse(run.model)
+
+
+def test_scales_differ_in_depth_alone_at_toy_width() -> None:
+    """So the quick cases below, of two layers, speak for every scale; the slow ones have each at its own depth."""
+    written = [shipped_scales()[scale].layer.nested for scale in SCALES]
+    sized = expand({**TOY, "base.n_layers": 2, "train.lr": 1e-3})
+    models, trains = ([merge(each[key], sized[key]) for each in written] for key in ("base", "train"))
+    assert [model for model in models if model != models[0]] == []
+    assert [train for train in trains if train != trains[0]] == []
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -13,11 +13,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def files_of(guide: str) -> dict[str, str]:
-    """Files that the guide tells its reader to write, by path."""
+    """Files that the guide tells its reader to write, by path: those that it shows, and those of `examples` that it
+    links to."""
     text = (ROOT / "docs" / guide).read_text(encoding="utf-8")
-    found = re.findall(r"`([\w/.]+)`:\n\n```(?:python|yaml)\n(.*?)```", text, re.DOTALL)
+    found = dict(re.findall(r"`([\w/.]+)`:\n\n```(?:python|yaml)\n(.*?)```", text, re.DOTALL))
+    linked = re.findall(r"`([\w/.]+)` as in\s\[[\w.]+\]\(\.\./(examples/[\w/.]+)\)", text)
+    found |= {path: (ROOT / example).read_text(encoding="utf-8") for path, example in linked}
     assert found, f"{guide} has no file to write"
-    return dict(found)
+    return found
 
 
 def followed(guide: str, folder: Path, program: str) -> Any:

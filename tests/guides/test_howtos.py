@@ -65,6 +65,6 @@ def test_guides_import_building_blocks_from_one_place() -> None:
         "adding_attention.md",
         "adding_a_variant.md",
     ):
-        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+        text = "\n".join(files_of(page).values())
         origins = set(re.findall(r"^from (zoo[\w.]*) import", text, re.MULTILINE))
         assert origins == {"zoo.building_blocks"}, page

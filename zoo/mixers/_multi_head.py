@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
 import torch
@@ -56,6 +57,18 @@ class MultiHead(Mixer):
     attention (Ainslie et al. 2023, arXiv:2305.13245). `window` = W lets a token see itself and the W − 1 before it
     (Mistral 7B, arXiv:2310.06825).
     """
+
+    headings: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "heads": ("heads", "kv_heads", "head_dim", "v_dim"),
+        "positions": ("position", "temperature"),
+        "visible keys": ("window", "sparsity"),
+        "scores": ("scale", "scale_in", "softcap", "sinks", "forget", "dropout"),
+        "norms": ("qk_norm", "qk_norm_over", "qk_norm_after_position", "v_norm"),
+        "projections": ("bias", "conv", "clip_qkv", "value_scale"),
+        "output": ("gate", "exclusive"),
+        "sharing": ("reuse_kv", "value_residual", "keys_as_values"),
+    }
+    """Settings of all mixers of this base."""
 
     heads: Heads = 4
     """H: number of query heads; a head has d_model / heads features unless `head_dim` is set."""

@@ -9,7 +9,7 @@ list of variants exists. A package inside an axis is an axis of its own. Plug-in
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar, Union, get_args, get_origin
@@ -163,6 +163,10 @@ class Variant(Spec):
 
     requires: ClassVar[Edits] = {}
     """Edits by path that a model needs before it can have the variant."""
+
+    headings: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Names of settings by the heading that they are listed under, where they are too many for one list. Names that are
+    no settings are passed over, so that subclasses share headings; settings without one come last."""
 
     kind: str
     """Name of the variant, equal to its file's name; a bare name is short for `{kind: name}`."""

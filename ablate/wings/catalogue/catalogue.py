@@ -147,6 +147,16 @@ def settings_of(cls: type[Spec]) -> dict[str, object]:
     return {name: "required" if fields[name].is_required() else value for name, value in plain.items()}
 
 
+def by_heading(cls: type[Spec]) -> dict[str, list[str]]:
+    """Names of the settings by heading; under `""` all of a spec without headings."""
+    known = settings_of(cls)
+    headings = cls.headings if issubclass(cls, Variant) else {}
+    found = {heading: [name for name in under if name in known] for heading, under in headings.items()}
+    placed = {name for under in found.values() for name in under}
+    found["its own" if headings else ""] = [name for name in known if name not in placed]
+    return {heading: under for heading, under in found.items() if under}
+
+
 def named_values(annotation: Any) -> Iterator[str]:
     """Values with a name that a setting of this type may have."""
     if get_origin(annotation) is Literal:

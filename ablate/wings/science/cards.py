@@ -104,8 +104,9 @@ class Card:
 
     @property
     def told(self) -> str:
-        """The standing, with the sizes at which it stands."""
-        return self.standing + " and".join(dict.fromkeys(r.distance for r in self.rows if r.outcome == self.standing))
+        """The standing, with the sizes at which it stands; the published ones are said once."""
+        at = list(dict.fromkeys(row.distance for row in self.rows if row.outcome == self.standing))
+        return self.standing + " and".join([*(each.partition(" (")[0] for each in at[:-1]), *at[-1:]])
 
     @property
     def is_ratio(self) -> bool:

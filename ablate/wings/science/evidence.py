@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special  # scipy.stats takes seconds to load
+import scipy  # loads its submodules on first use
 
 from reports.judge.findings.comparison import Judgement
 from reports.judge.findings.costs import ArmCosts, cache_ratio
@@ -148,7 +148,7 @@ def _detectable(sd: float | None, count: int, half: float) -> float | None:
     if not sd:
         return None
     error = sd / math.sqrt(count)
-    return detectable(error, count - 1, alpha=2 * float(special.stdtr(count - 1, -half / error)))
+    return detectable(error, count - 1, alpha=2 * float(scipy.special.stdtr(count - 1, -half / error)))
 
 
 def _accuracy(summary: StudySummary, arm: str, against: str) -> ClaimEvidence:

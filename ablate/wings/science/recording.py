@@ -123,6 +123,7 @@ def recorded(summary: StudySummary, documents: StudyDocuments, notes: Sequence[s
         caveats=study.caveats,
         baseline=summary.baseline,
         unit=summary.unit,
+        margin=study.margin,
         arms=tuple(_arm(summary, arm, runs[arm.name], parts[arm.name]) for arm in summary.arms),
         effects=tuple(
             RecordedEffect(

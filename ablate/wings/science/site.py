@@ -30,7 +30,7 @@ from reports.results.document import RecordedResult
 
 OWN = Path(__file__).parent / "templates"
 STYLES = ("atlas.css",)
-SHAPE_OF = {**MARKS, "measured": SHAPES["baseline"]}
+SHAPE_OF = {**MARKS, "measured": SHAPES["baseline"], **dict.fromkeys(("not run", "needs a GPU"), MARKS["not tested"])}
 """SVG path of a standing's mark; undecided ones have `RING`."""
 ADDRESS = re.compile(r"https?://[^\s,;)<]+[^\s,;).<]")
 
@@ -176,13 +176,13 @@ class StudyCards:
         return counts(self.cards)
 
     @property
-    def answers(self) -> list[str]:
-        return [result.answer for result in self.cards[0].results]
+    def results(self) -> tuple[RecordedResult, ...]:
+        return self.cards[0].results
 
     @property
     def is_open(self) -> bool:
         """Whether no result settles any arm."""
-        return not any(arm.verdict in SETTLED for result in self.cards[0].results for arm in result.arms)
+        return not any(arm.verdict in SETTLED for result in self.results for arm in result.arms)
 
 
 def by_study(found: Iterable[Card]) -> list[StudyCards]:

@@ -17,7 +17,7 @@ from ablate.wings.search.search_axes import AnyAxis
 from ablate.wings.search.search_space import Params
 from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.storage import Owner
-from ablate.wings.search.trial_runner import IllegalError, Job, TrialRunner
+from ablate.wings.search.trial_runner import IllegalError, Job, StudyTrialRunner
 
 REPEATS, REPEAT, IMPORTED, BEYOND, SHARE = "repeats", "repeat", "imported", "beyond", "share"
 """User attributes of trials: number of the first trial with the same settings, how many such trials preceded this one,
@@ -36,7 +36,9 @@ class ExhaustedError(Exception):
 class Asking:
     """One command's proposals, drawn from the optuna study that all commands share."""
 
-    def __init__(self, study: optuna.Study, spec: SearchSpec, lab: TrialRunner, owner: Owner, sampler: str) -> None:
+    def __init__(
+        self, study: optuna.Study, spec: SearchSpec, lab: StudyTrialRunner, owner: Owner, sampler: str
+    ) -> None:
         """sampler: kind of the sampler, with `auto` resolved."""
         self.study, self.spec, self.lab, self.owner = study, spec, lab, owner
         self._grid = self._combinations() if sampler == "grid" else None

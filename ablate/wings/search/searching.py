@@ -51,7 +51,7 @@ from ablate.wings.search.shown.search_page import render
 from ablate.wings.search.shown.search_summary import read_search
 from ablate.wings.search.shown.search_tables import closing_table
 from ablate.wings.search.space_check import check_space
-from ablate.wings.search.storage import Owner, close_storage, open_storage
+from ablate.wings.search.storage import Owner, opened_storage
 from ablate.wings.search.trial_runner import Job, StudyTrialRunner
 from reports.judge.sentences import listed
 from store.documents import JsonObject, SearchDocument
@@ -198,9 +198,8 @@ class _StudySearch:
             refuse_edited(promoted_path(study))
 
     def run(self, url: str | None) -> SearchResult:
-        storage = open_storage(url, self.folder)
         self.is_in_journal = url is None
-        try:
+        with opened_storage(url, self.folder) as storage:
             name, before = f"{self.study.name}-{self.study.scale}-{search_digest(self.lab)}", self.folder.read()
             if before is not None and before.optuna_study != name and asked_before(self.lab, before):
                 name = before.optuna_study
@@ -211,8 +210,6 @@ class _StudySearch:
                 load_if_exists=True,
             )
             return self._search(trials, self._edited(storage, trials))
-        finally:
-            close_storage(storage)
 
     def _search(self, trials: optuna.Study, notice: str) -> SearchResult:
         engine, owner = self.context.engine, Owner(self.folder)

@@ -46,7 +46,7 @@ def problems(
 
 
 def _teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> Iterator[Problem]:
-    """Teachers that do not exist, depend on another arm, or read text otherwise (tokenizer, mask, encoder)."""
+    """Teachers that do not exist, depend on another arm, or cannot read what their students read."""
     by_name = {arm.name: arm for arm in arms}
     for arm in arms:
         if (teacher := arm.source(TeacherSpec)) is None:
@@ -60,8 +60,8 @@ def _teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) ->
             reason = f"cannot be taught by {source.name}, which itself {DEPENDS}"
         elif source.data != arm.data:
             reason = f"cannot be taught by {source.name}: their tokenizers differ"
-        elif source.model.visible != arm.model.visible or (source.model.encoder is None) != (arm.model.encoder is None):
-            reason = f"cannot be taught by {source.name}, which has another mask or encoder"
+        else:
+            reason = _misread(arm, source.model, source.name)
         if reason is not None:
             yield builder.origins.problem(place, reason)
 
@@ -69,13 +69,23 @@ def _teacher_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) ->
 def _teacher_reason(arm: Arm, path: str, folder: Path) -> str | None:
     """Why a checkpoint cannot teach an arm; None if it can."""
     try:
-        theirs = _other_tokenizer(arm, Checkpoint.at(path, folder), folder)
+        checkpoint = Checkpoint.at(path, folder)
+        theirs = _other_tokenizer(arm, checkpoint, folder)
     except (CheckpointError, DataError) as error:
         return str(error)
     if theirs is None:
-        return None
+        return _misread(arm, checkpoint.spec, path)
     named = f"{{kind: {theirs.kind}, path: {theirs.path}}}"
     return f"{path} has another tokenizer than {arm.name}: set data.tokenizer to {named}"
+
+
+def _misread(arm: Arm, teacher: ModelSpec, name: str) -> str | None:
+    """Why a teacher cannot predict what the student's objective asks; None if it can."""
+    try:
+        arm.train.objective.check(teacher)
+    except SpecError as error:
+        return f"{name} cannot teach {arm.name}: {error.reason}"
+    return None
 
 
 def _start_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> Iterator[Problem]:

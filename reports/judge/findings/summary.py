@@ -10,7 +10,7 @@ from statistics import fmean
 
 import numpy as np
 import polars as pl
-from scipy import special  # scipy.stats takes seconds to load
+import scipy  # loads its submodules on first use
 
 from reports.judge.findings import warnings
 from reports.judge.findings.comparison import Judgement
@@ -252,8 +252,8 @@ def step_time_errors(data: Collected) -> Mapping[Pair, float]:
         processes, relative = arm.step_time_processes or 0, math.inf  # standard error of ln step time
         if arm.step_time_error is not None and processes >= 2:
             # wider if few processes estimate it: times Student's quantile over the normal
-            student = special.stdtrit(processes - 1, ALPHA / 2)
-            relative = arm.step_time_error * float(student / special.ndtri(ALPHA / 2))
+            student = scipy.special.stdtrit(processes - 1, ALPHA / 2)
+            relative = arm.step_time_error * float(student / scipy.special.ndtri(ALPHA / 2))
         # |dL/d ln steps| over the second half of the arm's runs
         slopes = []
         for _, (steps, losses) in lines_of(data, arm.name, "validation_loss"):

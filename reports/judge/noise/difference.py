@@ -22,8 +22,7 @@ from functools import lru_cache
 from statistics import fmean
 
 import numpy as np
-import scipy  # loads its parts on first use
-from scipy import special  # scipy.stats takes seconds to load
+import scipy  # loads its submodules on first use
 
 from reports.judge.noise import Floats, Noise
 
@@ -146,10 +145,10 @@ class Difference:
             return 1.0
         centre = sign * (value - side.value) + penalty.values
         if not self.shared:
-            return float(penalty.weights @ special.stdtr(side.freedom, centre / side.error))
+            return float(penalty.weights @ scipy.special.stdtr(side.freedom, centre / side.error))
         stretch, weights = _spread(side.freedom)
         scale = np.hypot(side.error * stretch, self.shared)  # (nodes of χ²,)
-        return float(penalty.weights @ special.ndtr(centre[:, None] / scale[None, :]) @ weights)
+        return float(penalty.weights @ scipy.special.ndtr(centre[:, None] / scale[None, :]) @ weights)
 
     def p(self) -> float:
         """Two-sided p of no difference, in the direction of the estimate."""
@@ -172,7 +171,7 @@ class Difference:
         return low, high
 
     def _reach(self, side: Side, penalty: Penalty, level: float) -> float:
-        student = -float(special.stdtrit(side.freedom, level / 2))
+        student = -float(scipy.special.stdtrit(side.freedom, level / 2))
         return math.hypot(side.error * student, 10 * self.shared) + 1.01 * float(penalty.values[-1])
 
     def room(self, level: float) -> float:
@@ -194,9 +193,9 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
 def _spread(freedom: float) -> tuple[Floats, Floats]:
     """√(ν/χ²) at `NODES` nodes, with weights that sum to 1: the trapezoidal rule in ln χ², whose density falls off
     smoothly on both sides."""
-    low, high = np.log([2 * special.gammaincinv(freedom / 2, TAIL), special.chdtri(freedom, TAIL)])
+    low, high = np.log([2 * scipy.special.gammaincinv(freedom / 2, TAIL), scipy.special.chdtri(freedom, TAIL)])
     square = np.exp(np.linspace(low, high, NODES))
-    log_density = (special.xlogy(freedom, square) - square) / 2  # of ln χ², up to a constant
+    log_density = (scipy.special.xlogy(freedom, square) - square) / 2  # of ln χ², up to a constant
     weights = np.exp(log_density - log_density.max())
     return np.sqrt(freedom / square), weights / weights.sum()
 
@@ -240,7 +239,7 @@ class CommonSeeds:
         within = sum((each - fmean(of)) ** 2 for of in common for each in of)
         if not within:  # losses rounded so that they move together
             return cls()
-        tail = float(special.fdtrc(freedom, rest, between / freedom / (within / rest)))
+        tail = float(scipy.special.fdtrc(freedom, rest, between / freedom / (within / rest)))
         left = within / rest / ((between + within) / (freedom + rest))
         return cls(min(1.0, 2 * tail / TOGETHER), min(1.0, left), rest)
 

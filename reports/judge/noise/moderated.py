@@ -29,7 +29,7 @@ from functools import cached_property, lru_cache
 from statistics import fmean
 
 import numpy as np
-from scipy import special  # scipy.stats takes seconds to load
+import scipy  # loads its submodules on first use
 
 from reports.judge.noise import ROUNDING, Noise, Row, SeedLosses
 from reports.judge.noise.difference import CommonSeeds, Difference, Side
@@ -263,16 +263,16 @@ def _square(losses: Collection[float]) -> tuple[float, int]:
 
 def _tails(ratio: float, d: int) -> tuple[float, float]:
     """P(F(d, d₀) > ratio) and P(F(d, d₀) < ratio)."""
-    return float(special.fdtrc(d, PRIOR, ratio)), float(special.fdtr(d, PRIOR, ratio))
+    return float(scipy.special.fdtrc(d, PRIOR, ratio)), float(scipy.special.fdtr(d, PRIOR, ratio))
 
 
 @lru_cache
 def _log_bias(d: int) -> float:
     """E ln s² − ln σ²."""
-    return float(special.digamma(d / 2)) - math.log(d / 2)
+    return float(scipy.special.digamma(d / 2)) - math.log(d / 2)
 
 
 @lru_cache
 def _log_variance(d: int) -> float:
     """Var ln s²."""
-    return float(special.polygamma(1, d / 2))
+    return float(scipy.special.polygamma(1, d / 2))

@@ -12,8 +12,8 @@ from bisect import bisect_left
 from typing import Any
 
 import numpy as np
+import scipy  # loads its submodules on first use
 from numpy.typing import NDArray
-from scipy import special  # scipy.stats takes seconds to load
 
 from reports.judge.noise import Floats, Noise
 
@@ -37,8 +37,8 @@ def detectable(error: float, freedom: float, alpha: float = ALPHA, power: float 
     Solves power = P(T > t_crit) for T noncentral t with noncentrality δ / error; significance with the wrong sign does
     not count as detection.
     """
-    critical = -special.stdtrit(freedom, alpha / 2)
-    return float(special.nctdtrinc(freedom, 1 - power, critical)) * error
+    critical = -scipy.special.stdtrit(freedom, alpha / 2)
+    return float(scipy.special.nctdtrinc(freedom, 1 - power, critical)) * error
 
 
 def power_at(difference: float, known: float, error: float, freedom: float, room: float = 0.0) -> float:
@@ -46,8 +46,8 @@ def power_at(difference: float, known: float, error: float, freedom: float, room
 
     room: nats by which other causes than the error widen the test's interval; they are subtracted from differences.
     """
-    critical = special.nctdtrit(freedom, (known - room) / error, 1 - POWER)
-    return float(1 - special.nctdtr(freedom, max(0.0, abs(difference) - room) / error, critical))
+    critical = scipy.special.nctdtrit(freedom, (known - room) / error, 1 - POWER)
+    return float(1 - scipy.special.nctdtr(freedom, max(0.0, abs(difference) - room) / error, critical))
 
 
 def detectable_by(noise: Noise, seeds: int, arms: int, alpha: float = ALPHA) -> float:
@@ -116,10 +116,11 @@ def chance_of_settling(
     """
     spread = error * math.sqrt(1 - seeds / last)
     grown, final = freedom + last - seeds, error * math.sqrt(seeds / last)
-    apart = kept - special.stdtrit(grown, alpha / 2) * final
-    chance = special.stdtr(freedom, (value - apart) / spread) + special.stdtr(freedom, (-value - apart) / spread)
-    if margin is not None and (within := margin - kept + special.stdtrit(grown, alpha) * final) > 0:
-        inside = special.stdtr(freedom, (within - value) / spread) - special.stdtr(freedom, (-within - value) / spread)
+    cdf, quantile = scipy.special.stdtr, scipy.special.stdtrit
+    apart = kept - quantile(grown, alpha / 2) * final
+    chance = cdf(freedom, (value - apart) / spread) + cdf(freedom, (-value - apart) / spread)
+    if margin is not None and (within := margin - kept + quantile(grown, alpha) * final) > 0:
+        inside = cdf(freedom, (within - value) / spread) - cdf(freedom, (-within - value) / spread)
         return float(min(1.0, chance + inside))
     return float(chance)
 
@@ -155,6 +156,6 @@ def _one_sided(effect: float, seeds: NDArray[np.int_], alpha: float, freedom: ND
     The noncentrality is clipped at ± FAR · t_crit, where P is 1 or 0: far beyond, its series does not converge.
     """
     known = seeds - 1 if freedom is None else freedom
-    critical = -special.stdtrit(known, alpha)
+    critical = -scipy.special.stdtrit(known, alpha)
     noncentrality = np.clip(effect * np.sqrt(seeds), -FAR * critical, FAR * critical)
-    return np.asarray(1 - special.nctdtr(known, noncentrality, critical))
+    return np.asarray(1 - scipy.special.nctdtr(known, noncentrality, critical))

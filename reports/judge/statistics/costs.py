@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
-from scipy import special  # scipy.stats takes seconds to load
+import scipy  # loads its submodules on first use
 
 from reports.judge.statistics.estimates import Estimate, estimate
 from reports.judge.verdicts import ALPHA
@@ -35,7 +35,7 @@ def _p(values: Sequence[float]) -> float:
     if max(values) == min(values):
         return 1.0 if values[0] == 0 else 0.0
     error = np.std(values, ddof=1) / math.sqrt(len(values))
-    return 2 * float(special.stdtr(len(values) - 1, -abs(np.mean(values)) / error))
+    return 2 * float(scipy.special.stdtr(len(values) - 1, -abs(np.mean(values)) / error))
 
 
 def _ratio(logs: Sequence[float], level: float) -> Estimate:

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # loads its submodules on first use
 from numpy.typing import ArrayLike
-from scipy import special  # scipy.stats takes seconds to load
 
 from reports.judge.statistics.interval import Interval
 from reports.judge.verdicts import ALPHA
@@ -43,7 +42,7 @@ class Crossed:
 
     def interval(self, alpha: float = ALPHA) -> Interval:
         """Confidence interval of the mean over the populations of rows and columns."""
-        row, column = (float(-special.stdtrit(count - 1, alpha / 2)) for count in self.shape)
+        row, column = (float(-scipy.special.stdtrit(count - 1, alpha / 2)) for count in self.shape)
         beyond = max(self.column_square - self.residual_square, 0.0)
         root = math.hypot(row * math.sqrt(self.row_square), column * math.sqrt(beyond))
         half = root / math.sqrt(math.prod(self.shape))

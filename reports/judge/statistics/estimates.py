@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import scipy  # loads its submodules on first use
 from numpy.typing import ArrayLike, NDArray
-from scipy import special  # scipy.stats takes seconds to load
 
 from reports.judge.verdicts import ALPHA, Verdict, verdict_of
 
@@ -81,7 +81,7 @@ def mean_interval(values: ArrayLike, alpha: float = ALPHA) -> tuple[Floats, Floa
     array = np.asarray(values, dtype=np.float64)
     n = array.shape[-1]
     mean = array.mean(axis=-1)
-    half = special.stdtrit(n - 1, 1 - alpha / 2) * array.std(axis=-1, ddof=1) / math.sqrt(n)
+    half = scipy.special.stdtrit(n - 1, 1 - alpha / 2) * array.std(axis=-1, ddof=1) / math.sqrt(n)
     return mean, mean - half, mean + half
 
 
@@ -136,7 +136,7 @@ def score_half_width(stderrs: Sequence[float | None], values: Sequence[float], a
     squares = _squared_errors(stderrs, values)
     if squares is None:
         return None
-    z, t = -float(special.ndtri(alpha / 2)), -float(special.stdtrit(max(1, len(values) - 1), alpha / 2))
+    z, t = -float(scipy.special.ndtri(alpha / 2)), -float(scipy.special.stdtrit(max(1, len(values) - 1), alpha / 2))
     return math.sqrt(z**2 * squares[0] + t**2 * squares[1])
 
 

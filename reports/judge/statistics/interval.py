@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import scipy  # loads its submodules on first use
 from pydantic import JsonValue
-from scipy import special  # scipy.stats takes seconds to load
 
 from reports.judge.noise.power import ALPHA, POWER, detectable
 
@@ -56,8 +56,8 @@ def ends_as_json(low: float | None, high: float | None) -> list[JsonValue] | Non
 
 def sd_interval(sd: float, n: float, alpha: float = ALPHA) -> Interval:
     """Interval of the true standard deviation, from the sd of n values: s · √((n − 1) / χ²(n − 1)), equal tails."""
-    low, high = (sd * math.sqrt((n - 1) / float(special.chdtri(n - 1, tail))) for tail in (alpha / 2, 1 - alpha / 2))
-    return Interval(sd, low, high)
+    low, high = ((n - 1) / scipy.special.chdtri(n - 1, tail) for tail in (alpha / 2, 1 - alpha / 2))
+    return Interval(sd, sd * math.sqrt(low), sd * math.sqrt(high))
 
 
 def detectable_effect(error: float, freedom: float, alpha: float = ALPHA, power: float = POWER) -> Interval:

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy  # loads its submodules on first use
 
 from reports.judge.noise.power import FIRST_SHARE
 from reports.judge.statistics.estimates import Floats, holm_by_name
@@ -179,7 +179,7 @@ def lord(p_values: Sequence[float], alpha: float = ALPHA) -> tuple[Decision, ...
 def saffron(p_values: Sequence[float], alpha: float = ALPHA) -> tuple[Decision, ...]:
     """SAFFRON, λ = ½, W₀ = α/2, γ_t ∝ t^(−1.6)."""
     t = np.arange(1, len(p_values) + 1, dtype=np.float64)
-    return _invest(p_values, alpha, alpha / 2, t**-1.6 / special.zeta(1.6), CANDIDATE)
+    return _invest(p_values, alpha, alpha / 2, t**-1.6 / scipy.special.zeta(1.6), CANDIDATE)
 
 
 def _invest(

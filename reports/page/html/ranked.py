@@ -140,6 +140,8 @@ class Ranked:
     sides: tuple[str, str] = ("lower loss", "higher loss")
     plotted: str = ""
     """What is drawn, if that is not the difference in loss."""
+    margin: float | None = None
+    """Distance from zero within which a difference counts as none, if the study states one."""
     skewed: bool = False
     """Whether intervals are longer on one side by nature, as those of ratios are."""
 

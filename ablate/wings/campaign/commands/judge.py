@@ -1,4 +1,4 @@
-"""Judge a proposal to change a base: train both on fresh seeds, and say keep, discard or undecided.
+"""Decide on one change to a base by training both on fresh seeds: keep, discard or undecided.
 
 All proposals for one base form a campaign: at most a tenth of the changes that it keeps are expected to be no
 improvement, however many are proposed. A kept change becomes part of the base. The exit status is the decision: 0 keep,

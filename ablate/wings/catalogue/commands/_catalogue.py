@@ -14,6 +14,7 @@ from ablate.wings.catalogue.catalogue import (
     TAGS,
     WHOLES,
     Catalogue,
+    by_heading,
     catalogued,
     entry,
     named_values,
@@ -47,7 +48,11 @@ def show_one(name: str, small: bool, as_json: bool) -> int:
     for axis, said, cls in found:
         print(f"{axis}: {name}\n\n{inspect.getdoc(said)}\n")
         docs = descriptions(cls)
-        rows = [(name, _default(default), docs.get(name, "")) for name, default in settings_of(cls).items()]
+        settings, rows = settings_of(cls), []
+        for heading, under in by_heading(cls).items():
+            rows += [(f"{heading}:", "", "")] if heading else []
+            indent = "  " if heading else ""
+            rows += [(f"{indent}{name}", _default(settings[name]), docs.get(name, "")) for name in under]
         if rows:
             print_table([("setting", "default", "description"), *rows], text_columns=3)
         if costs := costs_with(axis, name):

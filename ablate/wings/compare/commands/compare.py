@@ -1,4 +1,4 @@
-"""Judge losses of your own runs: which arms are better, by how much, and how sure that is.
+"""Compare runs of any trainer by a table of their losses: which arms are better, by how much, and how surely.
 
 FILE is a CSV, TSV, parquet, JSON (a list of records) or JSON-lines file, or - for CSV from standard input, with a row
 for each run and the columns arm, seed, loss; optional: rate (learning rate), split (tuning or judging) and cost.

@@ -1,4 +1,4 @@
-"""Find anything by the words of papers: settings, model parts, models, studies, claims, commands and pages.
+"""Look anything up by the words of papers: settings, model parts, models, studies, claims, commands and pages.
 
 WORDS are one phrase, such as `qk norm`, `sliding window`, `WSD` or `weight tying`. Case, hyphens and plurals do not
 matter, and what others call a thing is known.

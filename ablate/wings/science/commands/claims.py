@@ -1,4 +1,4 @@
-"""Find claims about transformers, and the study or command that tests each.
+"""List what papers claim about transformers, and the study or command that tests each claim.
 
 WORDS are searched for in the handbook's claims, sources and topics, and must all be there; a claim's id shows that
 claim. Without WORDS, topics are listed with their numbers of claims. Claims of a study refer to those here by id.

@@ -22,7 +22,7 @@ function showFound() {
     if (group.matches(".unanswered")) group.open = asked && Boolean(found);
     else if (group.matches(".of-study")) group.open = asked && shown <= FEW;
   }
-  field("count").textContent = `${shown} of ${cards.length}`;
+  field("count").textContent = `${shown} of ${cards.length} claims and questions`;
 }
 
 for (const name of ["search", "topic", "outcome", "year"]) field(name).addEventListener("input", showFound);

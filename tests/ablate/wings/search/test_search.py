@@ -130,7 +130,7 @@ def test_the_pruner_ends_bad_trials_and_keeps_the_best(tmp_path: Path) -> None:
 class Halved(Known):
     """Runs of four validations, of which the first two are known."""
 
-    def job(self, params: Params, share: float, repeat: int = 0) -> Job:
+    def job(self, params: Params, share: float = 1.0, repeat: int = 0) -> Job:
         return replace(super().job(params, share, repeat), validations=4)
 
     def curve(self, job: Job) -> list[float]:

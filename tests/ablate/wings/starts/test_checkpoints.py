@@ -165,6 +165,23 @@ def test_a_student_reads_text_with_the_tokenizer_of_its_teacher(folder: Path, tm
     assert ablate.load_study(path).arms
 
 
+@pytest.mark.parametrize(
+    ("edits", "train", "reason"),
+    [
+        ({"block.mixer": "mamba2"}, "documents: apart", "`documents: apart` does not support the mixer mamba2"),
+        ({"visible": "all"}, "documents: joined", "next_token needs a causal model, but visible is all"),
+    ],
+)
+def test_a_teacher_reads_what_its_student_reads(
+    edits: dict[str, Any], train: str, reason: str, folder: Path, tmp_path: Path
+) -> None:
+    zoo.save(zoo.build(zoo.load("small", vocab_size=257, d_model=16, n_layers=1).edit(edits)), tmp_path / "other")
+    path = folder / "reads.yaml"
+    path.write_text(STUDENT.replace("TOKENIZER", "bytes").replace("llama", str(tmp_path / "other")))
+    with pytest.raises(ablate.StudyError, match=f"arms.taught.teacher: .*other cannot teach taught: .*{reason}"):
+        ablate.load_study(path, sets=[f"train.objective={{kind: next_token, {train}}}"])
+
+
 def test_damaged_weights_are_one_line(folder: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(folder / "llama", tmp_path / "broken")
     next(broken.glob("*-00002-*.safetensors")).write_bytes(b"torn")
