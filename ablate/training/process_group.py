@@ -165,7 +165,7 @@ class Sharded:
         for part, whole in self._pairs():
             found, storage = part.full_tensor(), whole.untyped_storage()
             if self._is_first:
-                end = whole.storage_offset() * whole.itemsize + found.nbytes
+                end = int(whole.storage_offset()) * whole.itemsize + found.nbytes
                 storage.resize_(max(storage.nbytes(), end))  # `release` freed it
                 whole.copy_(found)
         self._copy_buffers(self.model, self.whole)
