@@ -51,8 +51,8 @@ def claims(*words: str) -> tuple[HandbookClaim, ...]:
     """Claims of the handbook, with their sources, their standing in the literature and their tests here.
 
     Args:
-        words: words or phrases that a claim must all contain, such as "rope" and "must tie", or one claim's id; none
-            for all claims.
+        words: words or phrases, such as "rope" and "must tie": together one phrase, or else a claim must contain them
+            all; or one claim's id; none for all claims.
 
     Returns:
         The matching claims, sorted by topic; empty if there are none.
@@ -66,7 +66,11 @@ def claims(*words: str) -> tuple[HandbookClaim, ...]:
     """
     if len(words) == 1 and words[0] in handbook():
         return (handbook()[words[0]],)
-    return tuple(entry for entry in handbook().values() if all(says(_text(entry), phrase) for phrase in words))
+    for phrases in ((" ".join(words),), words):
+        found = tuple(each for each in handbook().values() if all(says(_text(each), phrase) for phrase in phrases))
+        if found:
+            return found
+    return ()
 
 
 @cache
