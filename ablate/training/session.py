@@ -113,8 +113,6 @@ class Session:
         self.part = trained_part(subject, self.spec, self.seed)
         spec = self.model.spec
         optimizer = build_optimizer(self.part, zoo.roles(self.part), self.spec, spec.d_model, spec.n_layers)
-        if self.sharded is not None:
-            optimizer = self.sharded.updates(optimizer)
         loss: Loss = compiled(subject.loss) if self.spec.compile else subject.loss
         self.taught = DistillationLoss.by(store, identity.teacher, loss, numerics.device) if identity.teacher else None
         accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows, group=group)
@@ -131,7 +129,8 @@ class Session:
         self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()
         self._save_at = self._began + self.checkpoint_seconds
-        self._saved: dict[str, HasState] = {"model": self.model, "optimizer": optimizer}
+        state = self.sharded.state_of(optimizer) if self.sharded else optimizer
+        self._saved: dict[str, HasState] = {"model": self.model, "optimizer": state}
         if self.adapters is not None:
             self._saved["adapters"] = self.adapters
         if average is not None:
@@ -211,7 +210,7 @@ class Session:
             sharded.release()
             for steps in stretches:
                 if self._saves or self._validation_is_due(steps[-1].step):
-                    sharded.gather(with_updates=self._saves)
+                    sharded.gather(with_state=self._saves)
                 yield steps
                 self._saves = False
                 if steps[-1].step < self.steps:
