@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ablate.api.reporting import report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
-    from ablate.checkpoints import CheckpointError
     from ablate.plugins import plug_in
     from ablate.running.engines import EngineError
     from ablate.running.rehearsing import CalibrationError
@@ -30,9 +29,8 @@ if TYPE_CHECKING:
     from ablate.study.reading import load_study
     from ablate.study.schema import study_schema
     from ablate.study.study import Study
-    from reports.judge.errors import ReportError
     from store import AblateError, StoreError
-    from store.errors import ArgumentError, DataError
+    from store.errors import ArgumentError, DataError, ReportError
 
     __version__: str
 
@@ -86,18 +84,18 @@ if TYPE_CHECKING:
     from ablate.wings.search.storage import StorageError as StorageError
     from ablate.wings.sizing.sizing import Sized as Sized
     from ablate.wings.sizing.sizing import size as size
+    from ablate.wings.starts.checkpoints import CheckpointError as CheckpointError
 
 # Lazy, so that `import ablate` loads neither torch nor pydantic.
 _HOME = {
     "AblateError": "store",
     "ArgumentError": "store.errors",
     "CalibrationError": "ablate.running.rehearsing",
-    "CheckpointError": "ablate.checkpoints",
     "DataError": "store.errors",
     "EngineError": "ablate.running.engines",
     "Failure": "ablate.running.stages",
     "Problem": "ablate.study.complaints",
-    "ReportError": "reports.judge.errors",
+    "ReportError": "store.errors",
     "StoreError": "store",
     "Study": "ablate.study.study",
     "StudyError": "ablate.study.complaints",
@@ -116,7 +114,6 @@ __all__ = [
     "AblateError",
     "ArgumentError",
     "CalibrationError",
-    "CheckpointError",
     "DataError",
     "EngineError",
     "Failure",

@@ -1,8 +1,8 @@
-"""Result of an evaluation."""
+"""Result of an evaluation. No torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from store.documents import JsonObject, JsonScalar, SampleRecord, Score, TaskGroup
@@ -26,3 +26,15 @@ class Found:
     rows: Sequence[JsonObject] = ()
     groups: Mapping[str, TaskGroup] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+def skipped_lines(skipped: Mapping[str, str], groups: Mapping[str, TaskGroup]) -> Iterator[str]:
+    """One line for each skipped task, with the reason; several skipped tasks of a group share one line."""
+    left = dict(skipped)
+    for name, group in sorted(groups.items(), key=lambda item: -len(item[1].missing)):  # the outer before the inner
+        missing = [task for task in group.missing if task in left]
+        if len(missing) > 1:
+            size = len(missing) + len(group.tasks)
+            yield f"{name}: {len(missing)} of {size} tasks are skipped; {missing[0]}: {left[missing[0]]}"
+            left = {task: reason for task, reason in left.items() if task not in missing}
+    yield from (f"{task} is skipped: {reason}" for task, reason in left.items())

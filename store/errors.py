@@ -33,3 +33,7 @@ class DataError(AblateError, ValueError):
 
 class UnreachableError(DataError):
     """The network or host of the data does not answer; the data itself may be intact."""
+
+
+class ReportError(AblateError):
+    """The study cannot be reported: it is missing, or its runs must not be compared."""

@@ -7,6 +7,7 @@ if nobody does. Nothing that is added is imported here, so adding is cheap.
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 
 DECLARATIONS = "ablate.wings"
 """Module that adds whatever ships when it is imported."""
@@ -23,3 +24,8 @@ def added_to(place: str) -> tuple[str, ...]:
     """Names of what was added to a place, in alphabetical order, whatever was imported before."""
     importlib.import_module(DECLARATIONS)
     return tuple(sorted(_added.get(place, ())))
+
+
+def modules_of(place: str) -> list[ModuleType]:
+    """What was added to a place, imported."""
+    return list(map(importlib.import_module, added_to(place)))

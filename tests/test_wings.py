@@ -19,7 +19,7 @@ from ablate.study.sections import OwnSections
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("zoo", "store", "evals", "reports", "ablate", "studies")
-WINGS = [*(name.replace(".", "/") for name in wings.wings()), "evals/harness", "zoo/conformance"]
+WINGS = [*(name.replace(".", "/") for name in wings.wings()), "evals/harness", "zoo/conformance", "zoo/conversion"]
 BY_FOLDER = {ROOT / name.replace(".", "/"): wing for name, wing in wings.wings().items()}
 
 
@@ -58,6 +58,17 @@ def plain(place: Path) -> list[str]:
     return ["plain.yaml", "--scale", "smoke", "--set", "seeds=1"]
 
 
+def built_on(name: str) -> set[str]:
+    """A wing and those that build on it, directly or not, by folder."""
+    found = {name}
+    while (
+        more := {str(own.relative_to(ROOT)) for own, wing in BY_FOLDER.items() if found.intersection(wing.needs)}
+        - found
+    ):
+        found |= more
+    return found
+
+
 def may_import(path: Path) -> list[str]:
     """Wings that a file is of, or that its wing builds on."""
     needs = [need for own, wing in BY_FOLDER.items() if own in path.parents for need in wing.needs]
@@ -77,7 +88,7 @@ def ablate(place: Path, *words: str) -> str:
 @pytest.mark.parametrize("name", WINGS)
 def test_a_wing_that_is_deleted_takes_its_commands_and_nothing_else(name: str, tmp_path: Path) -> None:
     place = without([name], tmp_path)
-    own = [wing for each, wing in wings.wings().items() if name in (each.replace(".", "/"), *wing.needs)]
+    own = [wing for folder, wing in BY_FOLDER.items() if str(folder.relative_to(ROOT)) in built_on(name)]
     listed = {line.split()[0] for line in ablate(place, "--help").splitlines() if line.startswith("    ")}
     assert not {command for wing in own for command in wing.commands} & listed
     assert set(OF_THE_CORE) - set(FOLDED) <= listed
@@ -100,7 +111,8 @@ def test_the_core_alone_runs_a_study(tmp_path: Path) -> None:
 
 
 def test_nothing_imports_a_wing_but_itself() -> None:
-    """Except for types, for which `ablate/__init__.py` names what each wing adds to it."""
+    """Except for the faces: `ablate/__init__.py` names, for types, what each wing adds to it, and `zoo/__init__.py` the
+    homes of its own names."""
     found = [
         f"{path.relative_to(ROOT)}: {line}"
         for package in PACKAGES
@@ -109,4 +121,4 @@ def test_nothing_imports_a_wing_but_itself() -> None:
         for name in WINGS
         if name.replace("/", ".") in line and name not in may_import(path)
     ]
-    assert all(each.startswith("ablate/__init__.py:     from ") for each in found), found
+    assert all(each.startswith(("ablate/__init__.py:     from ", "zoo/__init__.py: ")) for each in found), found

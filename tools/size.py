@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("zoo", "store", "evals", "reports", "ablate")
-WINGS = ("ablate/wings/", "evals/harness/", "zoo/conformance/", "zoo/hf/")
+WINGS = ("ablate/wings/", "evals/harness/", "zoo/conformance/", "zoo/conversion/", "zoo/hf/")
 """Folders whose subfolders, or who themselves, can be taken off."""
 LEAVES = (
     *(f"zoo/{axis}/" for axis in ("mixers", "ffns", "norms", "residuals", "positions", "sparsities")),

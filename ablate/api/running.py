@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
@@ -21,7 +20,7 @@ from ablate.study.study import Study
 from ablate.study.written import Sets
 from store.documents.shell import plugin_options
 from store.errors import ArgumentError
-from store.extensions import added_to
+from store.extensions import modules_of
 from zoo.settings.registry import plugin_files
 
 
@@ -86,7 +85,7 @@ def run(
         raise ArgumentError("report", "`seeds: auto` judges the seeds that it has: name the seeds", report)
     if not report and promote is not None:
         raise ArgumentError("report", "`promote` needs verdicts", report)
-    promoters = [importlib.import_module(name) for name in added_to(__name__)] if promote is not None else []
+    promoters = modules_of(__name__) if promote is not None else []
     if promote is not None and not promoters:
         raise ArgumentError("promote", "needs the ability to judge effects, which this installation lacks")
     for each in promoters:

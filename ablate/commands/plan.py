@@ -13,9 +13,7 @@ measured elsewhere at the nearest size.
 from __future__ import annotations
 
 import argparse
-import importlib
 from dataclasses import asdict
-from typing import Any
 
 from ablate.commands import (
     DONE,
@@ -29,7 +27,7 @@ from ablate.commands import (
     print_prose,
     print_table,
 )
-from store.extensions import added_to
+from store.extensions import modules_of
 
 SETTINGS = ("workers", "workers_per_gpu", "microbatch", "recompute", "devices", "shard")
 """Settings of execution that a plan on this machine depends on."""
@@ -51,13 +49,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--device",
         help="cpu or cuda (default: cuda if there is a GPU); with --at, a device such as h200, or `this`",
     )
-    for each in _others():
+    for each in modules_of(__name__):
         each.configure(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    for each in _others():
+    for each in modules_of(__name__):
         if each.wanted(options):
             return int(each.run(options))
     import ablate
@@ -84,8 +82,3 @@ def run(options: argparse.Namespace) -> int:
     print_prose([*plan.notes(options.details), *([str(detection)] if detection else [])])
     print_prose(f"known: {sentence(each)}" for each in known)
     return DONE
-
-
-def _others() -> list[Any]:
-    """Modules with other kinds of plans: `configure(parser)`, `wanted(options)` and `run(options)`."""
-    return [importlib.import_module(name) for name in added_to(__name__)]

@@ -7,13 +7,12 @@ runs/studies/norm_placement-cpu, of a search, or of a whole store, such as runs 
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ablate.commands import DONE, OptionError, add_json, add_store, print_json
-from store.extensions import added_to
+from store.extensions import modules_of
 
 if TYPE_CHECKING:
     from store.documents import JsonObject
@@ -25,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--scale", help="the study's scale, if the store has it at several")
     add_store(parser)
-    for each in _others():
+    for each in modules_of(__name__):
         each.configure(parser)
     add_json(parser)
 
@@ -34,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     import ablate
     from ablate.api.reporting import reported
 
-    others = [each for each in _others() if each.wanted(options)]
+    others = [each for each in modules_of(__name__) if each.wanted(options)]
     if len(others) > 1:
         raise OptionError(" cannot be combined with ".join(each.OPTION for each in others))
     if options.path is None and not Path(options.store).exists():
@@ -58,11 +57,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(page)
     return DONE
-
-
-def _others() -> list[Any]:
-    """Modules that write something else, too: `OPTION`, `configure(parser)`, `wanted(options)` and `run(options)`."""
-    return [importlib.import_module(name) for name in added_to(__name__)]
 
 
 def _folder_of(options: argparse.Namespace) -> Path:

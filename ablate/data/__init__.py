@@ -3,9 +3,8 @@
 from ablate.data.corpora import AnyCorpus, identify, open_corpus, prepare, vocabulary
 from ablate.data.corpus import Corpus
 from ablate.data.identity import DataIdentity
-from ablate.data.sources import DataSource, Progress
+from ablate.data.sources import DataSource, DataSpec, Progress, parse
 from ablate.data.sources._synthetic import SyntheticSource
-from ablate.data.spec import DataSpec, parse
 from ablate.data.synthetic import SyntheticCorpus
 from store.errors import DataError, UnreachableError
 

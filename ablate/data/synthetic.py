@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from ablate.data.corpus import Examples, HeldOutRows
 from ablate.data.identity import DIGITS, DataIdentity
+from ablate.data.sources import parse
 from ablate.data.sources._synthetic import BLANK, IGNORED, Example, Level, SyntheticSource
-from ablate.data.spec import parse
 from evals.reading.question import Question
 from store import DataFolder
 from store.documents import HeldOutPart, SyntheticMeta

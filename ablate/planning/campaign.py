@@ -6,7 +6,6 @@ and finds their results in the store.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from ablate.study.tune_spec import BELOW, FINE, Pass, TuneSpec, rates_alone, rat
 from reports.judge.verdicts import looks
 from store.documents import SearchStart, StudyLook
 from store.documents.tuning import RATE
-from store.extensions import added_to
+from store.extensions import modules_of
 
 UNTUNED = ("measure", "evals", "probes")
 """Sections that tuning runs omit."""
@@ -122,8 +121,8 @@ def campaign(
 ) -> Stages:
     """The stages of a study. Raises StudyError, and UnfinishedError if a result that determines the next is missing."""
     rungs = *study.smaller, study
-    for name in added_to(__name__):
-        importlib.import_module(name).refuse_unlike(rungs, plan)
+    for wing in modules_of(__name__):
+        wing.refuse_unlike(rungs, plan)
     tuned = yield from _tuned(rungs, plan, losses, stalls_above, starts)
     schedule = looks(study.auto_seeds.start, study.auto_seeds.cap) if study.auto_seeds else ()
     study, tunings = tuned[-1]

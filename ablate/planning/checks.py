@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ from evals.evaluations import evaluations
 from evals.reading.passes import obstacle
 from evals.spec import EvalSpec, EvaluationError, is_default
 from evals.subject import HeldOutText, SyntheticTask
-from store.extensions import added_to
+from store.extensions import modules_of
 from zoo.spec import ModelSpec
 
 
@@ -33,8 +32,8 @@ def check(study: Study) -> None:
     if made and study.train.objective != NextToken():
         reason = f"{study.data.source} defines its own examples: only next_token applies, with documents joined"
         raise study.error("train.objective", reason)
-    for name in added_to(__name__):
-        importlib.import_module(name).check(study)
+    for wing in modules_of(__name__):
+        wing.check(study)
     # Step times are measured on one corpus, and tokens of different tokenizers are not comparable.
     if study.budget.kind != "flops" and study.own_tokenizers:
         why = f"arms with different tokenizers are compared at equal flops, not {study.budget.kind}"

@@ -18,6 +18,8 @@ from zoo.spec import ModelSpec
 
 SEED = "<the seed>"
 """Placeholder for the seed in the hashed text."""
+SOURCES = ("start", "teacher")
+"""Fields of a run that name the models that it needs, in the order in which digests take them in."""
 
 
 class RunPlan(NamedTuple):
@@ -41,10 +43,11 @@ class RunPlan(NamedTuple):
 
 def recomputed(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
     """The run with its digest recomputed from its document. spec, train: the run's own."""
-    found = identified(run.model_copy(update={"start": None, "teacher": None}), spec, train)
-    if run.start is not None:
-        found = with_start(found, run.start)
-    return found if run.teacher is None else with_teacher(found, run.teacher)
+    found = identified(run.model_copy(update=dict.fromkeys(SOURCES)), spec, train)
+    for source in SOURCES:
+        if (known := getattr(run, source)) is not None:
+            found = with_source(found, source, known)
+    return found
 
 
 def request_digest(spec: BaseModel) -> str:
@@ -88,7 +91,7 @@ def without_rate(identity: JsonObject) -> JsonObject:
 
 
 def identified(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
-    """The run, as yet without start and teacher, with its digest. spec, train: the run's own."""
+    """The run, as yet without sources, with its digest. spec, train: the run's own."""
     (digest,) = digests(run, spec, train, [run.seed])
     return run.model_copy(update={"digest": digest})
 
@@ -108,13 +111,7 @@ def digests(run: RunDocument, spec: ModelSpec, train: TrainSpec, seeds: Sequence
         yield found.hexdigest()[:DIGITS]
 
 
-def with_start(run: RunDocument, start: RunStart) -> RunDocument:
-    """The run, starting from the weights of another run or a checkpoint; the digest changes accordingly."""
-    digest = digest_of({"run": run.digest, "start": identity_of(start)})
-    return run.model_copy(update={"digest": digest, "start": start})
-
-
-def with_teacher(run: RunDocument, teacher: RunTeacher) -> RunDocument:
-    """The run, distilled from another run or a checkpoint; the digest changes accordingly."""
-    digest = digest_of({"run": run.digest, "teacher": identity_of(teacher)})
-    return run.model_copy(update={"digest": digest, "teacher": teacher})
+def with_source(run: RunDocument, source: str, known: RunStart | RunTeacher) -> RunDocument:
+    """The run, with a source of `SOURCES`: another run or a checkpoint. The digest changes accordingly."""
+    digest = digest_of({"run": run.digest, source: identity_of(known)})
+    return run.model_copy(update={"digest": digest, source: known})

@@ -10,12 +10,11 @@ from ablate.planning.checks import check, evaluated
 from ablate.planning.identity import RunPlan, canonical_model, digests
 from ablate.planning.matching import Matched, match_parameters
 from ablate.planning.plan import ArmPlan, Clock, Plan, StepTime, Workload, in_flops, steps_of, training_cost
-from ablate.planning.sources import teacher_models, with_sources
 from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
-from ablate.training.depth_transfer import depth_refusals
-from ablate.training.transfer import refusals
+from ablate.training.transfer import depth_refusals, refusals
 from store.documents import RunData, RunDocument, RunNumerics, RunProbes
+from store.extensions import modules_of
 from zoo.costs import Cost
 from zoo.settings.edits import flatten
 from zoo.settings.registry import versions_of
@@ -64,12 +63,14 @@ def make_plan(
         if clock is None:
             raise ValueError("a budget in seconds needs a clock")
         times = clock(work)
-    teachers = teacher_models(study, matched)
+    sourcing = modules_of(__name__)
+    beside = {arm: model for each in sourcing for arm, model in each.read_beside(study, matched).items()}
     arms: list[ArmPlan] = []
     for each, workload, data, step_time in zip(matched, work, identities, times, strict=True):
-        teacher = teachers.get(each.arm.name)
-        arms.append(_plan_arm(study, each, workload, data, step_time, teacher, arms[0] if arms else None))
-    arms = with_sources(study, arms)
+        other = beside.get(each.arm.name)
+        arms.append(_plan_arm(study, each, workload, data, step_time, other, arms[0] if arms else None))
+    for wing in sourcing:
+        arms = list(wing.with_sources(study, arms))
     return Plan(study, tuple(arms), study.measure, evals)
 
 
@@ -117,12 +118,12 @@ def _plan_arm(
     workload: Workload,
     data: DataIdentity,
     step_time: StepTime | None,
-    teacher: ModelSpec | None,
+    beside: ModelSpec | None,
     baseline: ArmPlan | None,
 ) -> ArmPlan:
     arm, spec = matched.arm, matched.spec
     _check_transfer(study, arm, spec)
-    costs = training_cost(arm.train, spec, study.data.widths(arm.train.context), teacher)
+    costs = training_cost(arm.train, spec, study.data.widths(arm.train.context), beside)
     steps = steps_of(study, arm, costs, step_time.seconds if step_time else None)
     tokens = steps * arm.train.tokens
     spent = {"tokens": tokens, "flops": tokens * costs.flops_per_token, "parameters": costs.params}

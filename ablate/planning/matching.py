@@ -59,7 +59,7 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
     target = parameters(cost(specs[0]), match)
     matched = [Matched(study.arms[0], specs[0], {})]
     for arm, spec in arms[1:]:
-        if arm.start is not None:  # keeps the shape of its starting weights
+        if any(source.keeps_shape for source in arm.given.values()):
             matched.append(Matched(arm, spec, {}))
             continue
         _refuse_own(study, match.knob, arm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +14,6 @@ from ablate.data import DataIdentity, DataSource
 from ablate.planning.identity import RunPlan, request_digest
 from ablate.study.arms import Arm
 from ablate.study.study import Study
-from ablate.training.lora import flops_change
 from ablate.training.spec import TrainSpec, timeless
 from evals.costs.machine import Speed
 from evals.costs.spec import MeasureSpec
@@ -58,17 +58,18 @@ Clock = Callable[[Sequence[Workload]], Sequence[StepTime]]
 """Function that returns the step time of each workload."""
 
 
-def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int], teacher: ModelSpec | None = None) -> Cost:
+def training_cost(train: TrainSpec, spec: ModelSpec, widths: Sequence[int], beside: ModelSpec | None = None) -> Cost:
     """Cost at the training context. FLOPs per token are the mean over `widths`, the row widths that training cycles
-    through. They include a teacher's forward pass, and per-step work divided by the tokens of a step."""
+    through. They include the forward pass of a model `beside`, such as a teacher, and per-step work divided by
+    the tokens of a step."""
     costs = {width: train.objective.cost(spec, width) for width in set(widths)}
     per_token = {width: each.flops_per_token for width, each in costs.items()}
     whole = train.objective.cost(spec, train.context)
     change = fmean(costs[width].flops_per_step for width in widths) / train.tokens
-    if train.lora is not None:
-        change += flops_change(spec, train.lora)
-    if teacher is not None:
-        taught = {width: train.objective.cost(teacher, width) for width in set(widths)}
+    if train.part is not None:
+        change += train.part.flops_change(spec)
+    if beside is not None:
+        taught = {width: train.objective.cost(beside, width) for width in set(widths)}
         change += fmean(taught[width].flops_per_token_forward for width in widths)
         change += fmean(taught[width].flops_per_pass for width in widths) / train.tokens
     return replace(
@@ -93,10 +94,11 @@ def in_flops(study: Study, train: TrainSpec, spec: ModelSpec) -> Study:
 def steps_of(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None) -> int:
     """Number of steps that the budget pays for in an arm, rounded to the nearest.
 
-    An arm that starts from trained weights, or is tuned on short runs, spends a share of the budget. Raises StudyError
-    if that is less than one step.
+    An arm that needs another model, or is tuned on short runs, may spend a share of the budget. Raises StudyError if
+    that is less than one step.
     """
-    share = arm.share * (arm.start.share if arm.start else 1)
+    shares = {section: source.share for section, source in arm.given.items() if source.share != 1}
+    share = arm.share * math.prod(shares.values())
     kind, budget, tokens = study.budget.kind, share * study.budget.amount, arm.train.tokens
     prices = {"flops": tokens * costs.flops_per_token, "tokens": tokens, "seconds": seconds_per_step}
     per_step = prices[kind]
@@ -104,7 +106,7 @@ def steps_of(study: Study, arm: Arm, costs: Cost, seconds_per_step: float | None
         raise ValueError("a budget in seconds needs the measured time of a step")
     if budget < per_step:
         step = f"{per_step:.3g} for {arm.train.batch} rows of {arm.train.context:,} tokens"
-        own = "tune.fraction" if arm.share < 1 else ".".join((*arm.target, "start.fraction"))
+        own = "tune.fraction" if arm.share < 1 else ".".join((*arm.target, *shares, "fraction"))
         place = own if share != 1 else study.budget_share or f"budget.{kind}"
         raise study.error(place, f"{budget:.3g} {kind} are less than one step of arm {arm.name} ({step})")
     return round(budget / per_step)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 
 from pydantic_core import to_jsonable_python
 
@@ -20,9 +19,8 @@ from ablate.training.execution import Execution
 from ablate.training.refusals import refusal
 from evals.costs.machine import Speed
 from store.documents import JsonObject
-from store.documents.study_arm import taught_by
 from store.documents.tuning import trials, untuned
-from store.extensions import added_to
+from store.extensions import modules_of
 from zoo.settings.edits import expand
 from zoo.settings.explain import yaml
 
@@ -78,7 +76,7 @@ def plan_json(
         "brought": to_jsonable_python(study.brought),
         "budget": study.budget.model_dump(exclude_none=True),
         "utilisation": UTILISATION,
-        **{key: value for each in _more() for key, value in each.plan_json(outcome.plan).items()},
+        **{key: value for each in modules_of(__name__) for key, value in each.plan_json(outcome.plan).items()},
         "runs": [
             {"digest": run.digest, "arm": run.arm, "seed": run.seed, "reused": bool(done and done[run.digest])}
             for rung in outcome.rungs
@@ -91,11 +89,6 @@ def plan_json(
             if rung.plan.study.rung
         ],
     }
-
-
-def _more() -> list[ModuleType]:
-    """Modules of wings that have `plan_json(plan)`, fields of the document, and `remarks(study)`."""
-    return [importlib.import_module(name) for name in added_to(__name__)]
 
 
 def _seconds(arm: ArmPlan, speed: Speed | None) -> float | None:
@@ -157,13 +150,10 @@ def refusal_lines(arms: Iterable[ArmPlan], execution: Execution) -> Iterator[str
 
 
 def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[str]:
-    """Remarks below a plan's table: those of wings, teachers, valid but probably unintended settings, tuning,
+    """Remarks below a plan's table: those of wings, valid but probably unintended settings, tuning,
     and seeds whose number depends on results."""
-    for each in _more():
+    for each in modules_of(__name__):
         yield from each.remarks(study)
-    for arm in study.arms:
-        if arm.teacher:
-            yield f"arm {arm.name}: {taught_by(arm.teacher.arm or str(arm.teacher.checkpoint))}"
     yield from (f"arm {arm.name}: {caution}" for arm in study.arms for caution in arm.model.cautions)
     tune = study.tune
     if study.carried is not None or (tune is None and len(study.arms) > 1):

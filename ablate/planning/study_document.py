@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -37,7 +36,7 @@ from store.documents import (
 )
 from store.documents.length import undertrained
 from store.documents.tuning import RATE
-from store.extensions import added_to
+from store.extensions import modules_of
 from zoo.settings.identity import digest_of
 from zoo.settings.registry import plugin_files
 
@@ -91,8 +90,8 @@ def study_document(outcome: CampaignOutcome, created: datetime | None = None) ->
             if len(outcome.rungs) > 1
         ),
     )
-    for name in added_to(__name__):
-        document = document.model_copy(update=importlib.import_module(name).fields(study, document))
+    for wing in modules_of(__name__):
+        document = document.model_copy(update=wing.fields(study, document))
     return document
 
 

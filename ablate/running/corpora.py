@@ -1,11 +1,9 @@
-"""Prepare a study's inputs before its runs begin: corpora, and checkpoints of arms."""
+"""Prepare a study's inputs before its runs begin: corpora, and models from elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import AnyCorpus, Corpus, DataError, open_corpus, prepare
 from ablate.data.references import references
 from ablate.data.sources import Progress, TextSource
@@ -14,6 +12,7 @@ from ablate.planning.plan import Plan
 from ablate.study.arms import Arm
 from ablate.study.study import Study
 from store import Store
+from store.extensions import modules_of
 
 
 def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyCorpus]:
@@ -41,34 +40,18 @@ def prepare_references(plan: Plan, store: Store) -> None:
                 references(corpus, arm.train.context, tokens)
 
 
-def prepare_checkpoints(study: Study, store: Store, say: Callable[[str], None]) -> None:
-    """Copy every checkpoint of the study to the store. say: receives a line on what is used of each. Raises
+def prepare_sources(study: Study, store: Store, say: Callable[[str], None]) -> None:
+    """Copy the models that arms need from elsewhere to the store. say: receives a line on what is used of each. Raises
     StudyError."""
-    with _named(study):
-        for checkpoint in _checkpoints(study):
-            for line in checkpoint.receipt:
-                say(line)
-            checkpoint.copy_to(store)
+    for line in receipt(study):
+        say(line)
+    for wing in modules_of(__name__):
+        wing.prepare_sources(study, store)
 
 
-def checkpoint_lines(study: Study) -> list[str]:
-    """Lines on what a run of the study would use of each checkpoint. Raises StudyError."""
-    with _named(study):
-        return [line for checkpoint in _checkpoints(study) for line in checkpoint.receipt]
-
-
-def _checkpoints(study: Study) -> list[Checkpoint]:
-    arms = [arm for rung in (*study.smaller, study) for arm in rung.arms]
-    paths = dict.fromkeys(path for arm in arms for path in arm.checkpoints)
-    return [Checkpoint.at(path, study.folder) for path in paths]
-
-
-@contextmanager
-def _named(study: Study) -> Iterator[None]:
-    try:
-        yield
-    except CheckpointError as error:
-        raise study.error("arms", str(error)) from error
+def receipt(study: Study) -> list[str]:
+    """Lines on what a run of the study would use of each model from elsewhere. Raises StudyError."""
+    return [line for wing in modules_of(__name__) for line in wing.receipt(study)]
 
 
 def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:

@@ -57,7 +57,7 @@ def evaluate(request: Request, numerics: Numerics) -> None:
     answers.bind(store.answers_path(request.digest), checksum.of_file(store.model_dir(request.digest) / stamps.NAME))
     subject = Subject(
         model,
-        context=TrainSpec.model_validate(request.identity.train).context,
+        context=TrainSpec.of(request.identity).context,
         batch=spec.batch,
         seed=spec.seed,
         answers=store.answers_path(request.digest),
@@ -125,7 +125,7 @@ def train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
         with stop.deferred():
             ending = session.run()
     if ending.status == "finished":
-        keep_trained(store, request.digest, session.model, corpus.tokenizer_path, session.adapters)
+        keep_trained(store, request.digest, session.model, corpus.tokenizer_path, session.addition)
     floor = corpus.floor(request.identity.reads)
     store.write_result(_result(session, ending, request, memory, waited, sensors, floor, started), ending.items)
     store.drop_state(request.digest)
@@ -143,8 +143,7 @@ def _result(
 ) -> ResultDocument:
     place, spec, numerics = ending.place, session.spec, session.numerics
     scores, judged = ending.scores, ending.judged
-    teacher = session.taught.teacher.spec if session.taught else None
-    cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context), teacher)
+    cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context), session.beside)
     summary = summarise_metrics(session.store.read_metrics(session.digest), warmup_steps(session.steps, spec))
     peak = recent_peak_flops_per_second(numerics.device, numerics.torch_dtype)
     environment = describe(numerics.device, request.threads)

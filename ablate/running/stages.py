@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from ablate.planning.prospects import Prospects
 from ablate.planning.study_document import length_lines, prepared, study_document
 from ablate.readable import clock
 from ablate.running.context import RunContext
-from ablate.running.corpora import prepare_checkpoints, prepare_corpora, prepare_references
+from ablate.running.corpora import prepare_corpora, prepare_references, prepare_sources
 from ablate.running.costing import Costing
 from ablate.running.engines import Event
 from ablate.running.following import Progress
@@ -29,11 +28,11 @@ from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.tracking import Trackers
 from evals.costs.spec import PROCESSES
-from evals.skipped import skipped_lines
+from evals.found import skipped_lines
 from store import AblateError, Store
 from store.documents import JsonObject, RunDocument, StudyDocument
 from store.documents.study import ScaleForecast
-from store.extensions import added_to
+from store.extensions import modules_of
 from store.store import Status
 
 
@@ -88,7 +87,7 @@ class StudyRunner:
         stage: Stage | None = next(stages)
         with self.context.follow(self.study, self.labels, blind=self._blind) as progress:
             prepare_corpora(self.study, self.store, progress.data)
-            prepare_checkpoints(self.study, self.store, progress.say)
+            prepare_sources(self.study, self.store, progress.say)
             while stage is not None:
                 self._carry_out(stage, progress)
                 stage = None if self.failures else self._next(stages)
@@ -158,9 +157,8 @@ class StudyRunner:
             engine = "" if self.context.engine.here else self.context.options.of_engine
             more = {"costs": self._costing(stage.outcome).digest, "forecast": forecast, "engine": engine}
             document = document.model_copy(update=more)
-            for name in added_to(__name__):
-                complete = importlib.import_module(name).completed
-                document = complete(document, self.study, self.folder, self._before, self._had_result)
+            for wing in modules_of(__name__):
+                document = wing.completed(document, self.study, self.folder, self._before, self._had_result)
             self._before = document
             self.folder.write(document)
             prepare_references(stage.outcome.plan, self.store)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -28,13 +27,13 @@ from ablate.planning.plan_shown import (
 )
 from ablate.planning.prospects import Prospects
 from ablate.planning.study_document import Corpora, length_lines, prepared, study_rates
-from ablate.running.corpora import checkpoint_lines
+from ablate.running.corpora import receipt
 from ablate.running.options import Options
 from ablate.study.study import Study
 from evals.costs.machine import Speed
 from store import Store
 from store.documents import JsonObject
-from store.extensions import added_to
+from store.extensions import modules_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -191,7 +190,7 @@ class StudyPlan:
         """
         compared = [] if self.study.is_search_alone else [matched_line(self.outcome.plan)]
         notes = [*brought_lines(self.asked), *compared, *remarks(self.asked, self.tuned, self.starts)]
-        notes += checkpoint_lines(self.asked)
+        notes += receipt(self.asked)
         notes += length_lines(self.outcome.plan, self.corpora)
         notes += self.refusals
         for rung in self.outcome.rungs if self._memory_matters else ():
@@ -199,8 +198,8 @@ class StudyPlan:
         notes += export_lines(self.exports if details else {})
         if self.study.is_search_alone:
             at_once = self.execution.speed_up(self.at_once)
-            for name in added_to(__name__):
-                notes += importlib.import_module(name).plan_lines(self.study, self.planned[0], self.speed, at_once)
+            for wing in modules_of(__name__):
+                notes += wing.plan_lines(self.study, self.planned[0], self.speed, at_once)
             return [*notes, "no arms: `ablate search` searches the study's space, with this budget for each trial"]
         notes += self.prospects.lines()
         if self._tuning_done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -13,7 +13,8 @@ from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bytes import BytesTokenizer
 from ablate.study.complaints import Problem, StudyError, complaints
 from ablate.study.layers import Origins, Target, common_length
-from ablate.study.sections import StartSpec, StudySections, TeacherSpec
+from ablate.study.sections import StudySections
+from ablate.study.sources import SOURCES, Source
 from ablate.training.spec import TrainSpec
 from store.documents import JsonObject
 from zoo.costs import refuse_impossible
@@ -23,9 +24,9 @@ from zoo.settings.edits import Edits, SpecJson, expand, merge
 from zoo.settings.explain import explain
 from zoo.spec import ModelSpec
 
+Model = TypeVar("Model", bound=Source)
+
 TRAIN = "train"
-START = "start"
-TEACHER = "teacher"
 DATA = "data"
 
 
@@ -36,7 +37,7 @@ class OwnData(Spec):
     """Tokenizer of this arm alone, as in `data.tokenizer`: losses are then compared per byte."""
 
 
-SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, START: StartSpec, TEACHER: TeacherSpec, DATA: OwnData}
+SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, **SOURCES, DATA: OwnData}
 """Sections of an arm besides its model."""
 TUNED = 2_000_000
 """Layer number of tuning's edits: after every layer of the file and after grids."""
@@ -75,10 +76,8 @@ class Arm:
     """The edits as they were written."""
     cell: JsonObject = field(default_factory=dict)
     """Its place in a grid: the value of each factor, by path."""
-    start: StartSpec | None = None
-    """The model that it starts from; None for initial values."""
-    teacher: TeacherSpec | None = None
-    """The model that it is distilled from, if any."""
+    given: Mapping[str, Source] = field(default_factory=dict)
+    """Other models that it needs, by the section that names them."""
     tuned: JsonObject = field(default_factory=dict)
     """Settings that tuning chose, by path."""
     share: float = 1.0
@@ -89,18 +88,22 @@ class Arm:
     @property
     def identity(self) -> tuple[str, ...]:
         """Identity of an arm: equal for arms whose training is the same."""
-        sources = (spec.model_dump_json() if spec else "" for spec in (self.start, self.teacher))
+        sources = (f"{section} {source.model_dump_json()}" for section, source in self.given.items())
         return self.model.digest, self.train.model_dump_json(), self.data.model_dump_json(), *sources
+
+    def source(self, kind: type[Model]) -> Model | None:
+        """The other model of this kind that it needs, if any."""
+        return next((each for each in self.given.values() if isinstance(each, kind)), None)
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Names of the arms whose trained models it needs."""
-        return tuple(spec.arm for spec in (self.start, self.teacher) if spec is not None and spec.arm is not None)
+        return tuple(source.arm for source in self.given.values() if source.arm is not None)
 
     @property
     def checkpoints(self) -> tuple[str, ...]:
         """Paths of the checkpoints that it needs."""
-        return tuple(spec.checkpoint for spec in (self.start, self.teacher) if spec is not None and spec.checkpoint)
+        return tuple(source.checkpoint for source in self.given.values() if source.checkpoint)
 
     def place(self, path: str) -> str:
         """Dotted path in the study of the value that a setting of the arm has, or could be given."""
@@ -137,15 +140,15 @@ class ArmBuilder:
         train: Edits,
         data: DataSource,
         origins: Origins,
-        checkpoint: str | None = None,
+        sections: Mapping[str, Edits],
     ) -> None:
-        """checkpoint: default start of every arm."""
+        """sections: those of every arm that the base brings."""
         self.preset = preset
         self.base = tuple(base)
         self.origins = origins
         self.data = data
         own = {"tokenizer": data.tokenizer.model_dump(mode="json")} if isinstance(data, TextSource) else {}
-        self._written = {TRAIN: dict(train), START: {"checkpoint": checkpoint}, TEACHER: {}, DATA: own}
+        self._written = {**sections, TRAIN: dict(train), DATA: own}
         self._models = dict[str, ModelSpec]()
         """Cache of models by their edits: edits of training alone leave the model unchanged."""
 
@@ -179,7 +182,8 @@ class ArmBuilder:
         if path[0] == "base":
             return f"paths are relative to the base: write {'.'.join(path[1:]) or 'its settings without base'}"
         if path[0] not in SECTIONS and path[0] in StudySections.model_fields:
-            return f"every arm has the same {path[0]}: arms edit only the model, train, start, teacher, data.tokenizer"
+            sections = ", ".join(section for section in SECTIONS if section != DATA)
+            return f"every arm has the same {path[0]}: arms edit only the model, {sections}, data.tokenizer"
         return None
 
     def build(self, name: str, edits: Iterable[Edit], target: Target) -> Arm:
@@ -195,7 +199,8 @@ class ArmBuilder:
         problems += [problem for section, edits in beside.items() for problem in self._section_problems(section, edits)]
         if problems:
             raise StudyError(problems)
-        start = StartSpec.model_validate(self._section_data(START, beside[START]))
+        written = {section: self._section_data(section, beside[section]) for section in SOURCES}
+        given = {section: SOURCES[section].model_validate(data) for section, data in written.items() if data}
         arm = Arm(
             name=name,
             edits={".".join(edit.path): edit.value for edit in own},
@@ -204,10 +209,7 @@ class ArmBuilder:
             data=self._data(beside[DATA]),
             target=target,
             own=own,
-            start=None if start.arm is None and start.checkpoint is None else start,
-            teacher=TeacherSpec.model_validate(self._section_data(TEACHER, beside[TEACHER]))
-            if beside[TEACHER]
-            else None,
+            given={section: source for section, source in given.items() if source.arm or source.checkpoint},
         )
         # The objective must fit the kind of model.
         try:
@@ -241,7 +243,7 @@ class ArmBuilder:
         return self.data.tokenised_by(own.tokenizer)
 
     def _section_data(self, section: str, edits: Iterable[Edit]) -> Any:
-        data: Any = {section: self._written[section]}
+        data: Any = {section: self._written.get(section, {})}
         for edit in edits:
             data = merge(data, edit.data)
         return data[section]

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data.sources import DataSource
 from ablate.data.sources.stdlib import StdlibSource
-from ablate.study.arm_problems import (
-    caveat_problems,
-    lora_problems,
-    optimizer_problems,
-    seed_problems,
-    start_problems,
-    teacher_problems,
-    tuning_problems,
-)
+from ablate.study.arm_problems import caveat_problems, optimizer_problems, seed_problems, tuning_problems
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
 from ablate.study.complaints import Problem, StudyError, complaints
 from ablate.study.grid import cells
@@ -27,14 +17,15 @@ from ablate.study.layering import together
 from ablate.study.layers import Layer, Origins, Target
 from ablate.study.scales import NAMING, Layers
 from ablate.study.sections import DEFAULT_TRAIN, StudySections
+from ablate.study.sources import BASES
 from ablate.study.study import Study
 from ablate.study.tune_spec import TuneSpec
 from ablate.study.yamlfile import StudyMap
 from ablate.training.spec import TrainSpec
-from store.extensions import added_to
+from store.errors import AblateError
+from store.extensions import modules_of
 from store.paths import NAME
 from zoo.errors import SpecError, did_you_mean
-from zoo.presets import preset
 from zoo.settings.edits import Edits, flatten
 
 ARMS = "ablate.study.arms"
@@ -68,7 +59,7 @@ class RungReader:
         sections = self._sections(tree)
         builder = self._builder(tree, sections.data if sections else StdlibSource())
         base = self._base(tree, builder)
-        makers = (importlib.import_module(name).arms for name in added_to(ARMS))
+        makers = (wing.arms for wing in modules_of(ARMS))
         made = next(filter(None, (arms(self, tree, sections, builder, base) for arms in makers)), None)
         arms, factors = made or (self._arms(tree, sections, builder, base), ())
         if builder is not None and sections is not None and not self.problems:
@@ -79,15 +70,12 @@ class RungReader:
                 given = sections.seeds if isinstance(sections.seeds, tuple) else ()
                 self.problems += seed_problems(self.origins, tune, given)
             names = [arm.name for arm in arms]
-            for name in added_to(__name__):
-                self.problems += importlib.import_module(name).problems(builder, sections, names, factors)
+            for wing in modules_of(__name__):
+                self.problems += wing.problems(self, builder, sections, arms, factors)
             self.problems += self._contrast_problems(sections, names)
             known = (factors, "factor") if factors else (names, "arm")
             self.problems += caveat_problems(self.origins, sections, *known)
-            self.problems += lora_problems(builder, arms)
             self.problems += optimizer_problems(builder, arms)
-            for found in (start_problems, teacher_problems):
-                self.problems += found(builder, arms, self.written.folder)
         if self.problems or sections is None or builder is None:
             raise StudyError(self.problems)
         if self.share is not None:
@@ -97,7 +85,7 @@ class RungReader:
             scale=self.scale,
             sections=sections,
             arms=tuple(arms),
-            vocabulary_given="vocab_size" in tree["base"] or tree["base"].get("checkpoint") is not None,
+            vocabulary_given="vocab_size" in tree["base"] or tree["base"].get("preset") is None,
             origins=self.origins,
             builder=builder,
             budget_share=None if self.share is None else f"ladder.{self.rung}",
@@ -195,45 +183,46 @@ class RungReader:
         model = self._base_model(base)
         if model is None:
             return None
-        edits = [edit for edit in self._edits(("base",)) if edit.path not in (("preset",), ("checkpoint",))]
-        return ArmBuilder(model, edits, self._valid_train(tree), data, self.origins, base.get("checkpoint"))
+        edits = [edit for edit in self._edits(("base",)) if edit.path not in [(key,) for key in BASES]]
+        ((key, name),) = _named(base)
+        sections = BASES[key].sections(name)
+        return ArmBuilder(model, edits, self._valid_train(tree), data, self.origins, sections)
 
     def _base_model(self, base: Mapping[str, Any]) -> Edits | None:
-        """The model of a preset or of a checkpoint, at full size; None, with a problem recorded, if there is none."""
-        name, checkpoint = base.get("preset"), base.get("checkpoint")
-        key, given = ("preset", name) if checkpoint is None else ("checkpoint", checkpoint)
+        """The model that a preset or the like names, at full size; None, with a problem recorded, if there is none."""
+        first, *others = _named(base) or [("preset", None)]
+        key, given = others[0] if others else first
         reason = None
-        if name is not None and checkpoint is not None:
-            reason = "cannot be combined with preset: set one of them to null"
+        if others:
+            reason = f"cannot be combined with {first[0]}: set one of them to null"
         elif not isinstance(given, str):
-            what = "the path of a checkpoint" if key == "checkpoint" else "the name of a preset"
-            reason = f"{'is missing' if given is None else f'must be {what}, not {given!r}'} (see `ablate zoo`)"
+            wrong = "is missing" if given is None else f"must be {BASES[key].what}, not {given!r}"
+            reason = f"{wrong} (see `ablate zoo`)"
         else:
             try:
-                return preset(given).model if key == "preset" else self._checkpoint(given).model
+                return BASES[key].model(given, self.written.folder)
             except SpecError as error:
                 reason = error.reason
-            except CheckpointError as error:
+            except AblateError as error:
                 reason = str(error)
         self.problems.append(self.origins.problem(("base", key), reason))
         return None
 
-    def _checkpoint(self, path: str) -> Checkpoint:
-        return Checkpoint.at(path, self.written.folder)
-
     def _with_tokenizer(self, tree: StudyMap) -> StudyMap:
-        """The sections, with the tokenizer of a checkpoint as base, unless the study names a tokenizer itself."""
+        """The sections, with the tokenizer of the base, if it has one, unless the study names a tokenizer itself."""
         base, data = tree.get("base"), tree.get("data", {"source": "stdlib"})
-        path = base.get("checkpoint") if isinstance(base, Mapping) else None
         own = (layer.nested.get("data") for layer in self.own)
         named = any("tokenizer" in each for each in own if isinstance(each, Mapping))
-        if not isinstance(path, str) or not isinstance(data, Mapping) or named:
+        if not isinstance(base, Mapping) or not isinstance(data, Mapping) or named:
             return tree
-        try:
-            tokenizer = self._checkpoint(path).tokenizer
-        except CheckpointError:
-            return tree  # _base_model reports it
-        return {**tree, "data": {**data, "tokenizer": tokenizer}} if tokenizer else tree
+        for key, given in _named(base):
+            try:
+                tokenizer = BASES[key].tokenizer(given, self.written.folder) if isinstance(given, str) else None
+            except AblateError:
+                continue  # _base_model reports it
+            if tokenizer:
+                return {**tree, "data": {**data, "tokenizer": tokenizer}}
+        return tree
 
     def _brought(self, tree: StudyMap) -> StudyMap:
         """Settings, by path, that come from the shipped scale and that no other layer sets."""
@@ -263,6 +252,11 @@ class RungReader:
             if isinstance(here, Mapping):
                 found += list(edits_in(here, root, number))
         return found
+
+
+def _named(base: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The models that a base is, by the keys that name them: there should be one."""
+    return [(key, base[key]) for key in BASES if base.get(key) is not None]
 
 
 def _is_new_arm(section: str, layer: Layer, edits: Any) -> bool:

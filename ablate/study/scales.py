@@ -1,22 +1,32 @@
-"""The layers of a study: a shipped scale, the file, its own edits at that scale, a rung of its ladder, `--set`."""
+"""The layers of a study: a shipped scale, the file, its own edits at that scale, a rung of its ladder, `--set`.
+
+A shipped scale has settings of every section at one size, which a study refers to and edits. A study without a budget
+in FLOPs, tokens or seconds outside its own `scales` can run at all of them. The study's settings override the scale's,
+except for `smoke`, which overrides all but the base and the study's own `scales.smoke`.
+"""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
 from typing import Any
 
+from ablate.data.sources import TextSource
+from ablate.study.budget_spec import ABSOLUTE
 from ablate.study.complaints import Problem
 from ablate.study.layers import Layer
 from ablate.study.sections import StudySections
-from ablate.study.shipped_scales import WHOLE, ShippedScale, offered
+from ablate.study.sources import BASES
 from ablate.study.written import Written
-from ablate.study.yamlfile import Keys, YamlDocument
+from ablate.study.yamlfile import Keys, YamlDocument, parse_yaml
+from evals.spec import EvalSpec
 from store.documents.study import FORMER_SCALES, SCALES
-from store.extensions import added_to
+from store.extensions import modules_of
 from store.paths import NAME
 from zoo.errors import did_you_mean
+from zoo.settings.axis import variants
 from zoo.settings.edits import expand
 
 NAMING = "a name must be letters, digits, '_', '+' and '-', at most 40 characters, beginning with a letter or digit"
@@ -27,12 +37,68 @@ FIRST_JUDGED = "cpu"
 
 
 @dataclass(frozen=True)
+class ShippedScale:
+    """A scale as shipped. over: whether all but its base overrides a study's settings, rather than the reverse."""
+
+    name: str
+    about: str
+    over: bool
+    text: str
+    layer: Layer
+
+    def around(self, own: Sequence[Layer], rung: Layer | None = None) -> tuple[list[Layer], list[Layer]]:
+        """Its layers before and after a study's own, without a size if the base has one, and without evaluations if the
+        data are synthetic. rung: edits of the rung, which belong to these layers if the ladder is the scale's."""
+        bases = (layer.nested.get("base") for layer in own)
+        sized = any(base.get(key) is not None for base in bases if isinstance(base, Mapping) for key in BASES)
+        left = self.layer.without | ({"base"} if sized else set()) | ({"evals"} if _is_synthetic(own) else set())
+        if not self.over:
+            under = [self.layer, *([rung] if rung and rung.shipped else [])]
+            return [replace(layer, without=left) for layer in under], []
+        rest = set(self.layer.written) - {"base"}
+        return [replace(self.layer, without=left | rest)], [replace(self.layer, without=left | {"base"})]
+
+
+def _is_synthetic(own: Sequence[Layer]) -> bool:
+    """Whether the study's data are a synthetic task."""
+    named = [data.get("source") for layer in own if isinstance(data := layer.nested.get("data"), Mapping)]
+    source = next((each for each in reversed(named) if each is not None), None)
+    known = variants("ablate.data.sources", "source")
+    return isinstance(source, str) and source in known and not issubclass(known[source], TextSource)
+
+
+@cache
+def shipped_scales() -> Mapping[str, ShippedScale]:
+    """Every shipped scale, by name, in order of size."""
+    return {name: _read(name) for name in SCALES}
+
+
+def offered(document: YamlDocument) -> Mapping[str, ShippedScale]:
+    """The shipped scales that a study may run at; none if it has an absolute budget outside its own `scales`."""
+    data: Any = document.data
+    written = expand(data).get("budget") if isinstance(data, Mapping) else None
+    complete = isinstance(written, Mapping) and any(written.get(kind) is not None for kind in ABSOLUTE)
+    return {} if complete else shipped_scales()
+
+
+def _read(name: str) -> ShippedScale:
+    file = resources.files("ablate").joinpath("scales", f"{name}.yaml")
+    text = file.read_text(encoding="utf-8")
+    document = parse_yaml(text, f"ablate/scales/{name}.yaml")
+    evals = document.data.get("evals", {})
+    for key in evals.keys() - EvalSpec.model_fields.keys():  # of an evaluation that is not installed
+        del evals[key]
+    empty = set() if evals else {"evals"}
+    layer = Layer(document, without=frozenset({"about", "over"} | empty), shipped=True)
+    return ShippedScale(name, document.data["about"], bool(document.data.get("over")), text, layer)
+
+
+@dataclass(frozen=True)
 class Rung:
     """A rung of a ladder; without a name, the whole study."""
 
     name: str | None = None
-    keys: Keys = ()
-    """Keys of its edits in the document; empty for none."""
+    edits: Layer | None = None
     share: float | None = None
     """Its share of the budget, if it gives nothing else."""
 
@@ -94,8 +160,9 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
 
 def _rungs(written: Written, scale: str) -> Rungs:
     document = written.document
-    makers = (importlib.import_module(name) for name in added_to(__name__))
-    found = [maker.rungs(document, _edits_of(document, scale)) for maker in makers]
+    places = [Layer(document, _edits_of(document, scale)), Layer(document)]
+    places += [shipped.layer] if (shipped := offered(document).get(scale)) else []
+    found = [wing.rungs(places) for wing in modules_of(__name__)]
     listed = [rung for rungs, _ in found for rung in rungs] or [Rung()]
     every = tuple(_layers(written, scale, rung) for rung in listed)
     return Rungs(every, tuple(problem for _, problems in found for problem in problems))
@@ -106,10 +173,10 @@ def _layers(written: Written, scale: str, rung: Rung) -> Layers:
     file, later = Layer(document, without=frozenset({"scales"})), list[Layer]()
     own = _edits_of(document, scale)
     later += [Layer(document, own)] if isinstance(at(document, own), Mapping) else []
-    later += [Layer(document, rung.keys)] if rung.keys else []
+    later += [rung.edits] if rung.edits and not rung.edits.shipped else []
     later += written.sets
     shipped = offered(document).get(scale)
-    under, over = shipped.around([file, *later]) if shipped else ([], [])
+    under, over = shipped.around([file, *later], rung.edits) if shipped else ([], [])
     return Layers(written, scale, rung.name, (*under, file, *over, *later), rung.share, shipped)
 
 
@@ -188,7 +255,7 @@ def _lacking(document: YamlDocument) -> Mapping[str, Sequence[str]]:
         layers = study, expand(edits)
         bases = [base for each in layers if isinstance(base := each.get("base"), Mapping)]
         is_odd = any(each.get("base") is not None and not isinstance(each["base"], Mapping) for each in layers)
-        has_base = is_odd or any(base.get(key) is not None for base in bases for key in WHOLE)
+        has_base = is_odd or any(base.get(key) is not None for base in bases for key in BASES)
         has = {"base.preset": has_base, "budget": any(each.get("budget") for each in layers)}
         lacks = [path for path in LACKED if not has[path]]
         found |= {name: lacks} if lacks else {}

@@ -14,8 +14,9 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from ablate.study.arms import SECTIONS
 from ablate.study.complaints import Schema, members
+from ablate.study.scales import shipped_scales
 from ablate.study.sections import StudySections
-from ablate.study.shipped_scales import shipped_scales
+from ablate.study.sources import BASES, PRESET
 from ablate.study.yamlfile import StudyMap
 from store.paths import NAME
 from zoo.presets import names, sized_names
@@ -23,8 +24,6 @@ from zoo.spec import ModelSpec
 
 TAGS = ("kind", "source")
 """Fields that name a variant."""
-PRESET = "Published model or starting point that the base is, by name; other keys of `base` are edits of it."
-CHECKPOINT = "Folder of a trained model that the base is and starts from, as transformers or `zoo.save` wrote it."
 SCALES = "Edits of the study by name, one of which `--scale` chooses: budgets, seeds and sizes for a machine."
 
 
@@ -51,10 +50,8 @@ def study_schema() -> Schema:
     beside = dict(zip(SECTIONS, of_arms, strict=True))
     own = {path: schema for section, edits in beside.items() for path, schema in _below(section, edits).items()}
     arm = _object({**model_edits["properties"], **own}, _free(model_edits))
-    named = {
-        "preset": {"enum": [*names(), *sized_names()], "description": PRESET},
-        "checkpoint": {"type": "string", "description": CHECKPOINT},
-    }
+    named: Schema = {key: {"type": "string", "description": base.description} for key, base in BASES.items()}
+    named["preset"] = {"enum": [*names(), *sized_names()], "description": PRESET.description}
     base = _object({**named, **model_edits["properties"]}, _free(model_edits))
     maps = [key for key, field in StudySections.model_fields.items() if field.annotation == dict[str, StudyMap]]
     texts = {key: sections["properties"].pop(key)["description"] for key in ("base", *maps, "grid")}

@@ -12,8 +12,8 @@ from ablate.study.arms import Arm, ArmBuilder
 from ablate.study.budget_spec import Budget
 from ablate.study.complaints import Problem, StudyError
 from ablate.study.layers import Origins
+from ablate.study.scales import ShippedScale
 from ablate.study.sections import AutoSeeds, StudySections
-from ablate.study.shipped_scales import ShippedScale
 from ablate.study.tune_spec import Carried, TuneSpec
 from ablate.study.written import Written
 from ablate.training.probes import ProbeSpec

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-import zoo
 from ablate.machine.numerics import Numerics, deterministic
 from ablate.training.accumulation import Accumulation
 from ablate.training.average import WeightAverage
@@ -19,11 +18,7 @@ from ablate.training.batch import Batch, Loss
 from ablate.training.optimizers import Updates
 from ablate.training.process_group import full_tensor_of, is_sharded
 from ablate.training.spec import TrainSpec
-from ablate.training.trained import source_model
 from evals.costs.memory import forget
-from store import Store
-from store.documents import RunTeacher
-from zoo.loss import SoftTargets
 
 
 class Watcher(Protocol):
@@ -130,28 +125,3 @@ def seed_step(seed: int, step: int, device: str, rank: int = 0) -> None:
     torch.default_generator.manual_seed(word)  # torch.manual_seed does the same, 200 times as slowly
     if device == "cuda":
         torch.cuda.manual_seed(word)
-
-
-# Distillation: a loss that includes a teacher's predictions for the same tokens (see `zoo.loss`).
-
-
-@dataclass(frozen=True)
-class DistillationLoss:
-    """`loss` of a batch with the teacher's share. The teacher reads the same tokens, without dropout or gradients."""
-
-    loss: Loss
-    teacher: zoo.Decoder
-    how: RunTeacher
-
-    @classmethod
-    def by(cls, store: Store, how: RunTeacher, loss: Loss, device: str) -> DistillationLoss:
-        """The loss with the teacher from the store, in float32."""
-        return cls(loss, source_model(store, how).float().to(device).eval().requires_grad_(False), how)
-
-    def __call__(self, tokens: Tensor, targets: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
-        read = {name: value for name, value in given.items() if name != "part"}
-        with torch.no_grad():
-            rows = self.teacher.hidden(tokens, **read)
-        how = self.how
-        soft = SoftTargets(rows, self.teacher.read_out, how.temperature, how.weight, how.top_k)
-        return self.loss(tokens, targets, soft=soft, **given)

@@ -27,7 +27,7 @@ from ablate.machine.numerics import Numerics
 from ablate.training.accumulation import Accumulation
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner
-from ablate.training.optim import build_optimizer, trained_part
+from ablate.training.optim import build_optimizer
 from ablate.training.spec import TrainSpec
 from zoo.attend import executed_backends
 from zoo.spec import ModelSpec
@@ -157,7 +157,7 @@ def learner_of(
         model = zoo.Decoder(spec).train()
     for stack in filter(None, (model, model.encoder)):
         stack.recompute = recompute
-    part = trained_part(model, train, seed=0)
+    part = train.part.build(model, seed=0) if train.part else model
     optimizer = build_optimizer(part, zoo.roles(part), train, spec.d_model, spec.n_layers)
     return Learner(model.loss, optimizer, train, numerics, 0, Accumulation(rows, spec.couples_rows)), model
 

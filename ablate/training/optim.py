@@ -10,11 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-import zoo
-from ablate.training.depth_transfer import epsilon_factor
-from ablate.training.lora import Adapters
 from ablate.training.optimizers import Group, Optimizer, StateDict, Trained, Updates
 from ablate.training.spec import TrainSpec
+from ablate.training.transfer import epsilon_factor
 from zoo.init import Role
 
 
@@ -51,11 +49,6 @@ class CautiousDecay:
 
     def load_state_dict(self, state_dict: StateDict) -> None:
         self.own.load_state_dict(state_dict)
-
-
-def trained_part(model: zoo.Decoder, spec: TrainSpec, seed: int) -> nn.Module:
-    """The module that training changes: the model, or its adapters, with the model's own weights frozen."""
-    return model if spec.lora is None else Adapters(model, spec.lora, seed)
 
 
 def build_optimizer(

@@ -123,14 +123,15 @@ def joined(meeting: Path, rank: int, size: int, device: str) -> Iterator[Process
 # weight. A block gathers its weights to compute, and frees them afterwards; one reduce-scatter sums and shards
 # gradients, so that the optimizer's steps are those of one process.
 #
-# Each process also keeps the whole weights, with which rank 0 validates and saves.
+# Rank 0 validates and saves with the whole weights, which it has in memory only then.
 
 
 class Sharded:
-    """A sharded model. `model` has this process's shards and is trained, `whole` is the model as given."""
+    """A sharded model. `model` has this process's shards and is trained, `whole` is the model as given. During training
+    `whole` has no weights in memory, except at rank 0 between `gather` and `release`."""
 
     def __init__(self, whole: zoo.Decoder, device: str, group: ProcessGroup) -> None:
-        self.whole, self.model = whole, copy.deepcopy(whole)
+        self.whole, self.model, self._is_first = whole, copy.deepcopy(whole), group.rank == 0
         mesh = init_device_mesh(device, (group.size,))
         for stack in (self.model, self.model.encoder):
             for block in stack.blocks if stack is not None else ():
@@ -158,12 +159,21 @@ class Sharded:
 
     @torch.no_grad()
     def gather(self, with_updates: bool) -> None:
-        """Gather the weights into the whole model, and the optimizer's state if asked: a collective operation."""
+        """Gather the weights into rank 0's whole model, and the optimizer's state if asked: a collective operation."""
         if with_updates:
             self._updates.gather()
         for part, whole in self._pairs():
-            whole.copy_(part.full_tensor())
+            found, storage = part.full_tensor(), whole.untyped_storage()
+            if self._is_first:
+                end = int(whole.storage_offset()) * whole.itemsize + found.nbytes
+                storage.resize_(max(storage.nbytes(), end))  # `release` freed it
+                whole.copy_(found)
         self._copy_buffers(self.model, self.whole)
+
+    def release(self) -> None:
+        """Free the memory of the whole model's weights, which stay the same parameters, tied ones tied."""
+        for _, whole in self._pairs():
+            whole.untyped_storage().resize_(0)
 
     def _copy_buffers(self, source: zoo.Decoder, target: zoo.Decoder) -> None:
         for found, into in zip(source.buffers(), target.buffers(), strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ablate.training.execution import Execution
+from ablate.training.parts import PARTS
 from ablate.training.spec import TrainSpec
 from store.documents import RunDocument
 from zoo.compatibility.support import unsupported
@@ -24,7 +25,7 @@ def refusal(run: RunDocument, train: TrainSpec, model: ModelSpec, execution: Exe
 
 def _unsharded(run: RunDocument, train: TrainSpec, model: ModelSpec) -> str | None:
     unfit = {
-        "`train.lora`": train.lora is not None,
+        **{f"`train.{name}`": getattr(train, name) is not None for name in PARTS},
         "`train.average`": train.average is not None,
         "`train.compile` (add `--set train.compile=false`)": train.compile,
         "a teacher": run.teacher is not None,

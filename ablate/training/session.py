@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 import zoo
@@ -19,10 +20,9 @@ from ablate.training.batch import Loss
 from ablate.training.compiling import compiled
 from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import DEFAULT, Execution
-from ablate.training.learner import DistillationLoss, Learner
+from ablate.training.learner import Learner
 from ablate.training.loop import TrainingStep, train
-from ablate.training.lora import Adapters
-from ablate.training.optim import build_optimizer, trained_part, warmup_steps
+from ablate.training.optim import build_optimizer, warmup_steps
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
 from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError
@@ -31,10 +31,11 @@ from ablate.training.reader import TrainingData, TrainingReader
 from ablate.training.refusals import refusal
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
-from ablate.training.trained import HasState, TrainingProgress, load_state, save_state, source_model
+from ablate.training.trained import HasState, TrainingProgress, load_state, save_state
 from ablate.training.validation import HeldOutScores, Validation
-from store import Store
+from store import Store, StoreError
 from store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
+from store.extensions import modules_of
 from zoo.adapting import after_update, counts_of
 from zoo.attend import executed_backends
 
@@ -68,10 +69,18 @@ class TrainOutcome:
 
 def initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
     """The model before training: initialised by the seed, or converted from the run or checkpoint it starts from."""
-    spec, start = zoo.parse(identity.model), identity.start
-    if start is None:
-        return zoo.build(spec, seed=identity.seed)
-    return zoo.convert(source_model(store, start), spec, start.pooling, identity.seed, start.growth)
+    if identity.start is None:
+        return zoo.build(zoo.parse(identity.model), seed=identity.seed)
+    model: zoo.Decoder = _with_sources(identity).initial_model(store, identity, identity.start)
+    return model
+
+
+def _with_sources(run: RunDocument) -> ModuleType:
+    """The module that trains runs that need other models. Raises StoreError if there is none."""
+    for wing in modules_of(__name__):
+        return wing
+    needs = "starts from another model" if run.start else "is taught by another model"
+    raise StoreError(f"run {run.digest} {needs}, which this installation does not support")
 
 
 class Session:
@@ -97,7 +106,7 @@ class Session:
         self.store, self.corpus, self.numerics = store, corpus, numerics
         self.digest, self.seed, self.steps = identity.digest, identity.seed, identity.steps
         self.reads = identity.reads
-        self.spec = TrainSpec.model_validate(identity.train)
+        self.spec = TrainSpec.of(identity)
         self.checkpoint_seconds, self.stop, self._profiles = execution.checkpoint_seconds, stop, execution.profile
         self.rest_seconds = min(rest_seconds, self.checkpoint_seconds)
         self.model = initial_model(store, identity).to(numerics.device)
@@ -110,18 +119,21 @@ class Session:
             raise ProcessGroupError(reason)
         self.sharded = self._shared_out() if execution.shard else None
         subject = self.sharded.model if self.sharded else self.model
-        self.part = trained_part(subject, self.spec, self.seed)
-        spec = self.model.spec
-        optimizer = build_optimizer(self.part, zoo.roles(self.part), self.spec, spec.d_model, spec.n_layers)
+        self.addition = self.spec.part.build(self.model, self.seed) if self.spec.part else None
+        part, spec = self.addition or subject, self.model.spec
+        optimizer = build_optimizer(part, zoo.roles(part), self.spec, spec.d_model, spec.n_layers)
         if self.sharded is not None:
             optimizer = self.sharded.updates(optimizer)
         loss: Loss = compiled(subject.loss) if self.spec.compile else subject.loss
-        self.taught = DistillationLoss.by(store, identity.teacher, loss, numerics.device) if identity.teacher else None
+        self.beside: zoo.ModelSpec | None = None
+        """Model that reads every batch, too: a teacher's."""
+        if identity.teacher is not None:
+            loss, self.beside = _with_sources(identity).taught(store, identity.teacher, loss, numerics.device)
         accumulation = Accumulation(execution.microbatch, self.model.spec.couples_rows, group=group)
-        average = WeightAverage(self.part, self.spec.average, self.steps) if self.spec.average else None
+        average = WeightAverage(part, self.spec.average, self.steps) if self.spec.average else None
         self.learner = Learner(
-            *(self.taught or loss, optimizer, self.spec, numerics, self.seed, accumulation, average),
-            after_update=partial(after_update, subject, constrain=self.adapters is None),
+            *(loss, optimizer, self.spec, numerics, self.seed, accumulation, average),
+            after_update=partial(after_update, subject, constrain=self.addition is None),
             counts=counts_of(subject),
         )
         before = identity.start.batches_before if identity.start else 0
@@ -132,8 +144,8 @@ class Session:
         self._began = self._rested = time.perf_counter()
         self._save_at = self._began + self.checkpoint_seconds
         self._saved: dict[str, HasState] = {"model": self.model, "optimizer": optimizer}
-        if self.adapters is not None:
-            self._saved["adapters"] = self.adapters
+        if self.addition is not None:
+            self._saved["adapters"] = self.addition
         if average is not None:
             self._saved["average"] = average
         self.place = load_state(store, self.digest, self._saved)
@@ -151,11 +163,6 @@ class Session:
         from ablate.training.process_group import Sharded  # noqa: PLC0415 (slow to load)
 
         return Sharded(self.model, self.numerics.device, self.group)
-
-    @property
-    def adapters(self) -> Adapters | None:
-        """The adapters that are trained instead of the model's weights, if any."""
-        return self.part if isinstance(self.part, Adapters) else None
 
     def run(self) -> TrainOutcome:
         """Train the remaining steps, and score the model. Raises Interrupted."""
@@ -205,13 +212,17 @@ class Session:
         return stretches if self.sharded is None else self._gathered(stretches, self.sharded)
 
     def _gathered(self, stretches: Generator[list[TrainingStep]], sharded: Sharded) -> Generator[list[TrainingStep]]:
-        """The stretches, with shards gathered before validation and saving, in all processes after the same steps."""
+        """The stretches, with shards gathered before validation and saving, in all processes after the same steps, and
+        for good after the last step."""
         with closing(stretches):
+            sharded.release()
             for steps in stretches:
                 if self._saves or self._validation_is_due(steps[-1].step):
                     sharded.gather(with_updates=self._saves)
                 yield steps
                 self._saves = False
+                if steps[-1].step < self.steps:
+                    sharded.release()
 
     def _rests(self, step: int) -> bool:
         """Whether to pause after this step: to save, to validate, or since `rest_seconds` have passed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     Field,
@@ -12,6 +12,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationInfo,
+    create_model,
     field_validator,
     model_validator,
 )
@@ -19,12 +20,16 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ablate.training.average import AverageSpec
-from ablate.training.lora import LoraSpec
 from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
 from ablate.training.optimizers import Betas, Optimizer
 from ablate.training.optimizers.adamw import AdamW
-from zoo.settings.axis import Choice, Spec
+from ablate.training.parts import PARTS, PartSpec
+from store import StoreError
+from store.documents import RunDocument
+from zoo.errors import SpecError
+from zoo.settings.axis import Choice, Spec, is_off
+from zoo.settings.explain import checked
 
 # Weight decay by parameter role.
 
@@ -86,7 +91,7 @@ class WidthTransfer(Spec):
 
 class DepthTransfer(Spec):
     """`lr` is as tuned at n_layers = base_layers, and stays the best as layers are added (CompleteP; see
-    `ablate.training.depth_transfer`)."""
+    `ablate.training.transfer`)."""
 
     base_layers: PositiveInt
     """n_layers at which the learning rate was tuned."""
@@ -101,7 +106,7 @@ class Timeless:
     time."""
 
 
-class TrainSpec(Spec):
+class OwnTrainSpec(Spec):
     """Optimizer, schedule and batch. Learning rates are peaks; steps come from the budget."""
 
     context: PositiveInt = 256
@@ -139,9 +144,6 @@ class TrainSpec(Spec):
     average: AverageSpec | None = Field(default=None, exclude_if=lambda average: average is None)
     """Score and store an average of the weights in place of the last ones: `{kind: ema, horizon: 0.04}`; null for the
     last ones."""
-    lora: LoraSpec | None = Field(default=None, exclude_if=lambda lora: lora is None)
-    """Train low-rank adapters of frozen weights, which the arm must `start` from: `{rank: 8, alpha: 16}`; null for
-    training all weights."""
     validate_every: Annotated[Fraction, Timeless] = 0.2
     """Interval between validations, as a share of the steps; the model is always validated after the last."""
     compile: bool = False
@@ -155,10 +157,23 @@ class TrainSpec(Spec):
     """Training objective: `next_token`, `masked` (encoders), `span_corruption` (encoder and decoder), `prefix`, or
     `blank_infilling` (prefix LMs)."""
 
+    @classmethod
+    def of(cls, run: RunDocument) -> Self:
+        """The settings of a stored run. Raises StoreError for one that this installation does not have."""
+        try:
+            return checked(cls, run.train)
+        except SpecError as error:
+            raise StoreError(f"run {run.digest}: train.{error}") from error
+
     @property
     def tokens(self) -> int:
         """Text tokens in a step."""
         return self.batch * self.context
+
+    @property
+    def part(self) -> PartSpec | None:
+        """What is trained beside frozen weights; None if all weights are trained."""
+        return next((part for name in PARTS if (part := getattr(self, name)) is not None), None)
 
     @field_validator("optimizer")
     @classmethod
@@ -193,6 +208,21 @@ class TrainSpec(Spec):
             optimizer = self.optimizer.model_copy(update={"betas": self.betas})
             self.__dict__.update(optimizer=optimizer, betas=None)  # frozen from here on
         return self
+
+
+if TYPE_CHECKING:
+    TrainSpec: TypeAlias = OwnTrainSpec
+else:
+    TrainSpec = create_model(
+        "TrainSpec",
+        __base__=OwnTrainSpec,
+        __doc__=OwnTrainSpec.__doc__,
+        __module__=__name__,
+        **{
+            name: (part | None, Field(default=None, exclude_if=is_off, description=part.setting))
+            for name, part in PARTS.items()
+        },
+    )
 
 
 def timeless() -> set[str]:

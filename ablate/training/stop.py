@@ -37,17 +37,23 @@ class StopSignal:
     """A request to end, by a signal or by `meanwhile`: obeyed at once or, inside `deferred`, at the next `poll`.
 
     meanwhile: callback of each poll, in which a caller in the same process may look at the run's progress and set
-        `asked`.
+        `asked`. Its errors are the caller's and not the run's: they end the run as a request does, and are raised at
+        the end of `overheard`.
     """
 
     def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         self.asked = False
         self._meanwhile = meanwhile
+        self._error: Exception | None = None
         self._deferred = False
 
     def poll(self) -> bool:
         """Whether the work shall end."""
-        self._meanwhile()
+        if not self.asked:
+            try:
+                self._meanwhile()
+            except Exception as error:  # whatever the caller's storage raises
+                self._error, self.asked = error, True
         return self.asked
 
     def listen(self) -> None:
@@ -80,6 +86,8 @@ class StopSignal:
                 signal.signal(number, handler)
         if asked:
             before[asked[0]](asked[0], None)
+        if self._error is not None:
+            raise self._error
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

@@ -18,11 +18,11 @@ import torch
 from tokenizers import Tokenizer
 
 import zoo
-from ablate.training.lora import Adapters
+from ablate.training.parts import Addition
 from evals.conventions import Bos, Conventions, Published, TrainedConventions
 from evals.costs.memory import is_out_of_memory
 from store import Store, StoreError, checksum, stamps, tokenizer_in
-from store.documents import RunDocument, RunStart, RunTeacher
+from store.documents import RunDocument
 from zoo.model import Decoder
 
 # Resumable state: all that an interrupted run needs to end bit for bit like an uninterrupted one.
@@ -100,18 +100,18 @@ def opening(path: Path) -> Iterator[None]:
 
 
 def keep_trained(
-    store: Store, digest: str, model: Decoder, tokenizer: Path | None, adapters: Adapters | None = None
+    store: Store, digest: str, model: Decoder, tokenizer: Path | None, addition: Addition | None = None
 ) -> None:
-    """Write the model and its tokenizer (None for a synthetic task) atomically. Adapters are merged into the model, and
-    also saved beside it."""
-    if adapters is not None:
-        adapters.merge()
+    """Write the model and its tokenizer (None for a synthetic task) atomically. An addition is merged into the model,
+    and also saved beside it."""
+    if addition is not None:
+        addition.merge()
     with store.replacing(store.model_dir(digest)) as folder:
         zoo.save(model, folder)
         if tokenizer is not None:
             shutil.copyfile(tokenizer, tokenizer_in(folder))
-        if adapters is not None:
-            adapters.save(folder)
+        if addition is not None:
+            addition.save(folder)
         stamps.write(folder, store.model_dir(digest), names=3)
 
 
@@ -129,7 +129,7 @@ def published_tokenizer(store: Store, run: RunDocument) -> Path | None:
     if run.conventions is None:
         return None
     folder, remedy = store.published_dir(run.digest), store.model_again(run.digest)
-    with _whole(folder, remedy):
+    with whole(folder, remedy):
         return folder
 
 
@@ -143,35 +143,18 @@ def conventions_of(store: Store, run: RunDocument, eos: int, bos: Bos = "auto") 
 
 def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:
     folder = store.model_dir(digest)
-    with _whole(folder, store.model_again(digest)):
+    with whole(folder, store.model_again(digest)):
         return zoo.open(folder, device=device)
-
-
-def copied_model(store: Store, checkpoint: str) -> Decoder:
-    """The model of the store's copy of a checkpoint."""
-    folder = store.checkpoint_dir(checkpoint)
-    with _whole(folder, f"remove {folder}, and run the study again"):
-        return zoo.open(folder)
-
-
-def source_model(store: Store, source: RunStart | RunTeacher) -> Decoder:
-    """The model of the run or the checkpoint from which another run starts or is distilled."""
-    if source.run is not None:
-        trained: Decoder = trained_model(store, source.run)
-        return trained
-    if source.checkpoint is None:
-        raise ValueError("a source needs a run or a checkpoint")
-    return copied_model(store, source.checkpoint)
 
 
 def trained_tokenizer(store: Store, digest: str) -> Tokenizer:
     folder = store.model_dir(digest)
-    with _whole(folder, store.model_again(digest)):
+    with whole(folder, store.model_again(digest)):
         return Tokenizer.from_str(store.tokenizer_path(digest).read_text(encoding="utf-8"))
 
 
 @contextmanager
-def _whole(folder: Path, remedy: str) -> Iterator[None]:
+def whole(folder: Path, remedy: str) -> Iterator[None]:
     """Context for reading a folder whose checksums match. Raises StoreError if it is missing or damaged."""
     if not folder.is_dir():
         raise StoreError(f"{folder} is gone: {remedy}")

@@ -17,14 +17,19 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.commands.report` | what else it writes: `OPTION`, `configure`, `wanted`, `run` |
 | `ablate.planning.campaign` | `refuse_unlike(rungs, plan)`, which raises StudyError for rungs that cannot be compared |
 | `ablate.planning.checks` | `check(study)`, which raises StudyError for sections that exclude each other |
+| `ablate.planning.make_plan` | `with_sources(study, arms)`, and models read in training: `read_beside(study, arms)` |
 | `ablate.planning.plan_shown` | `plan_json(plan)`, fields of a plan, and `remarks(study)` below its table |
 | `ablate.planning.study_document` | `fields(study, document)` to add to a study's document |
+| `ablate.running.corpora` | models from elsewhere: `prepare_sources(study, store)`, and a `receipt(study)` in lines |
 | `ablate.running.engines` | engines, one per file |
 | `ablate.running.stages` | `completed(document, study, folder, before, had_result)`: a study's document |
 | `ablate.study.arms` | `arms(reader, tree, sections, builder, base)` from other keys, and what judges them |
-| `ablate.study.rung_reader` | `problems(builder, sections, arms, factors)` of its keys, given names of arms |
-| `ablate.study.scales` | `rungs(document, scale)`: smaller studies of the same question, with problems |
+| `ablate.study.rung_reader` | `problems(reader, builder, sections, arms, factors)` of its keys |
+| `ablate.study.scales` | `rungs(places)`: smaller studies of the same question, with problems |
 | `ablate.study.sections` | `KEYS`: a spec whose fields are more keys of a study |
+| `ablate.study.sources` | models from elsewhere: `SOURCES` by section of an arm, `BASES` by key of `base` |
+| `ablate.training.parts` | `PARTS`: settings of training that add weights to frozen ones |
+| `ablate.training.session` | `initial_model(store, run, start)`, `taught(store, teacher, loss, device)` |
 | `ablate.tracking` | trackers, one per file |
 | `reports.judge.findings.summary` | `judge_effects(data)`, of studies whose arms are not compared one by one |
 | `reports.page.wording` | the words on such effects (`effect_words`) |
@@ -66,11 +71,16 @@ class Wing:
 
 @cache
 def wings() -> dict[str, Wing]:
-    """Every wing by the name of its package, in alphabetical order."""
+    """Every wing that is there, with all that it builds on, by the name of its package, in alphabetical order."""
     names = sorted(f"{__name__}.{each.name}" for each in pkgutil.iter_modules(__path__) if each.ispkg)
     found: dict[str, Wing] = {name: importlib.import_module(name).WING for name in names}
     root = Path(__file__).parents[2]
-    return {name: wing for name, wing in found.items() if all((root / need).is_dir() for need in wing.needs)}
+
+    def is_there(folder: str) -> bool:
+        own = found.get(folder.replace("/", "."), Wing())
+        return (root / folder).is_dir() and all(map(is_there, own.needs))
+
+    return {name: wing for name, wing in found.items() if is_there(name.replace(".", "/"))}
 
 
 def commands() -> dict[str, str]:

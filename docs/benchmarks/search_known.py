@@ -6,6 +6,7 @@ PYTHONPATH=. python docs/benchmarks/search_known.py --repetitions 40
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import statistics
 import tempfile
@@ -82,10 +83,14 @@ def early(params: Params, share: float) -> float:
     differ by 0.03 nats of their own: for a fifth of a run, ranks are about those of trained toys (ρ 0.8 to 0.9)."""
     decades = -math.log(share) / math.log(9)
     (moved,) = score({**params, "train.lr": params["train.lr"] / 10 ** (0.2 * decades)})
-    own = np.random.default_rng(zlib.crc32(repr(sorted(params.items())).encode())).normal(size=VALIDATIONS)
-    place = round(share * VALIDATIONS)
-    walk = own[: max(1, place)].sum() / math.sqrt(max(1, place))
+    place = max(1, round(share * VALIDATIONS))
+    walk = _own(repr(sorted(params.items())))[:place].sum() / math.sqrt(place)
     return float(moved - score(params)[0] + decades * (1 + 0.05 * math.log2(params["d_model"] / 64) + 0.03 * walk))
+
+
+@functools.cache
+def _own(params: str) -> np.ndarray:
+    return np.random.default_rng(zlib.crc32(params.encode())).normal(size=VALIDATIONS)
 
 
 class Space(Known):
@@ -94,15 +99,18 @@ class Space(Known):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.validated: dict[str, int] = {}
+        self._curves: dict[str, list[float]] = {}
 
     def distances(self, params: Params) -> dict[str, float]:
         heads = {} if free(params) else {"heads": 1.0}
         return {} if self.legal(params) else {**heads, **({"size": far_off(params)} if self.legal is tight else {})}
 
     def curve(self, job: Job) -> list[float]:
-        (digest,), (value,) = job.digests, self.values(job)
-        params, _ = self.jobs[digest]
-        return [value + early(params, (n + 1) / VALIDATIONS) for n in range(self.validated.get(digest, 0))]
+        (digest,) = job.digests
+        if digest not in self._curves:
+            (value,), (params, _) = self.values(job), self.jobs[digest]
+            self._curves[digest] = [value + early(params, (n + 1) / VALIDATIONS) for n in range(VALIDATIONS)]
+        return self._curves[digest][: self.validated.get(digest, 0)]
 
 
 class Stepwise(Instant):
@@ -168,7 +176,8 @@ def compare(folder: Path, legal: Callable[[Params], bool], noise: float, options
     def row(name: str, workers: int, found: Callable[[int], optuna.Study]) -> None:
         studies = [found(seed) for seed in range(options.repetitions)]
         values = [score(study.best_params)[0] for study in studies]
-        tried = statistics.fmean(min(score(t.params)[0] for t in s.trials if t.value is not None) for s in studies)
+        whole = [study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]) for study in studies]
+        tried = statistics.fmean(min(score(trial.params)[0] for trial in ended) for ended in whole)
         compared = "| |"
         if ours:
             wins, p = sum(map(float.__lt__, ours, values)), wilcoxon(ours, values).pvalue

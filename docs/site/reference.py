@@ -18,7 +18,8 @@ import ablate
 import zoo
 from ablate.cli import COMMANDS, main
 from ablate.study.schema import study_schema
-from ablate.study.sections import StartSpec, StudySections, TeacherSpec
+from ablate.study.sections import StudySections
+from ablate.study.sources import SOURCES
 from ablate.wings.catalogue.catalogue import WHOLES, Catalogue, catalogued, entry, settings_of
 from ablate.wings.catalogue.ranges import in_words, ranges_of
 from zoo.conformance.matrix import axes
@@ -113,7 +114,7 @@ def all_sections(schemas: Mapping[str, Mapping[str, Any]], pages: Container[str]
     for name, schema in schemas.items():
         yield setting_row(f"[`{name}`](settings/{name}.md)" if name in pages else f"`{name}`", name, schema)
     yield OF_ARMS
-    for name, cls in {"start": StartSpec, "teacher": TeacherSpec}.items():
+    for name, cls in SOURCES.items():
         yield f"### {name}\n\n{cell(inspect.getdoc(cls) or '')}\n"
         yield from settings_table(cls)
 

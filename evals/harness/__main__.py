@@ -45,9 +45,9 @@ def _lm_eval(arguments: list[str]) -> int:
 
 
 def _fetch(arguments: list[str]) -> int:
+    from evals.found import skipped_lines  # noqa: PLC0415
     from evals.harness.evaluations.tasks import TasksSpec  # noqa: PLC0415 (slow to load)
     from evals.harness.loading import UnknownTaskError, load_tasks  # noqa: PLC0415 (slow to load)
-    from evals.skipped import skipped_lines  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(prog="python -m evals fetch")
     parser.add_argument("tasks", nargs="+", metavar="NAME", help="tasks and groups of lm-eval, or paths of task files")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reports.judge.errors import ReportError
 from reports.judge.sentences import prefixed_range
 from reports.results.document import RecordedResult
 from store import StoreError, jsonfile
+from store.errors import ReportError
 from store.files import read_regular
 
 REMEDY = "write it again: ablate report PATH --record"

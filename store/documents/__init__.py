@@ -13,8 +13,7 @@ from store.documents._document import (
 )
 from store.documents.calibration import CalibrationDocument
 from store.documents.campaign import ProposalOutcome, ProposalRecord, ProposalTest
-from store.documents.caveat import Caveat
-from store.documents.claims import StudyClaim
+from store.documents.claims import RegistrationRecord, StudyClaim, StudyPublished, StudyPublishedRow, StudyRegistration
 from store.documents.costs import CostPoint, CostProcess, CostsDocument
 from store.documents.data import (
     DataDocument,
@@ -28,8 +27,7 @@ from store.documents.data import (
     TextSplit,
 )
 from store.documents.design import StudyDesign, StudyEffect
-from store.documents.evals import EvalsDocument, Score, Section, TaskGroup
-from store.documents.imported import ImportDocument
+from store.documents.evals import EvalsDocument, SampleRecord, Score, Section, TaskGroup
 from store.documents.ledger import JudgedDocument, LedgerRecord, LedgerTest
 from store.documents.length import Length
 from store.documents.measure import (
@@ -45,13 +43,10 @@ from store.documents.measure import (
     SpeedPoint,
 )
 from store.documents.packed import MergedRecord, PackDocument, PackedFile
-from store.documents.published import StudyPublished, StudyPublishedRow
 from store.documents.records import MetricsRecord, ProbeRecord
 from store.documents.references import References, ReferencesDocument
-from store.documents.registered import RegistrationRecord, StudyRegistration
 from store.documents.result import GradNorm, ItemLoss, LogSums, ResultDocument
-from store.documents.run import RunData, RunDocument, RunNumerics, RunProbes, RunStart, RunTeacher
-from store.documents.sample import SampleRecord
+from store.documents.run import ImportDocument, RunData, RunDocument, RunNumerics, RunProbes, RunStart, RunTeacher
 from store.documents.search import (
     Choices,
     Confirmed,
@@ -64,6 +59,7 @@ from store.documents.search import (
     Values,
 )
 from store.documents.study import (
+    Caveat,
     ParameterBudget,
     SpentBudget,
     StudyContrast,

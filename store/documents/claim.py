@@ -34,7 +34,7 @@ class ClaimRecord(Part):
     """Process id."""
     started: str | None
     """Start time of that process, so that a later process with the same id is not taken for it; null if unknown."""
-    beat_seconds: Seconds
+    beat_seconds: Annotated[Seconds, Field(le=60)]
     """Interval between heartbeats."""
     beat: int
     """Number of heartbeats so far."""

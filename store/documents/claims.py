@@ -1,13 +1,19 @@
-"""Claims of a study: expectations of its author or of a paper about arms, stated before it runs."""
+"""Claims of a study: expectations of its author or of a paper about arms, stated before it runs.
+
+A published table that a study replicates has figures and findings with their source. A registered plan is a line of
+`studies/<name>-<scale>/registered.ndjson`, for publication before the study runs.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import operator
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, PositiveFloat
 
-from store.documents._document import Part, is_none
+from store.documents._document import JsonObject, Part, Time, is_none
 
 Expectation: TypeAlias = Literal["better", "worse", "same", "stalls"]
 LOSS = "loss"
@@ -61,3 +67,73 @@ class StudyClaim(Part):
         if self.order:
             return tuple(zip(self.order, self.order[1:], strict=False))
         return ((self.arm, self.against),) if self.arm is not None else ()
+
+
+class StudyPublishedRow(Part):
+    """A row: a published comparison of two arms."""
+
+    arm: str
+    """The study's arm."""
+    against: str | None
+    """The arm that it is compared with; null for an arm that is expected to stall."""
+    label: str
+    """The arm's name in the paper."""
+    figure: float | None = Field(default=None, exclude_if=is_none)
+    """Published figure of the arm."""
+    other: float | None = Field(default=None, exclude_if=is_none)
+    """Published figure of the arm that it is compared with."""
+    expect: Expectation
+    """Finding of the paper."""
+    unchecked: bool
+    """Whether a figure is quoted from memory."""
+
+    @property
+    def difference(self) -> float | None:
+        """Published figure of the arm minus that of the other; None if either is missing."""
+        return None if self.figure is None or self.other is None else self.figure - self.other
+
+
+class StudyPublished(Part):
+    """A published table. Its n rows are, in order, the study's last n claims."""
+
+    source: str
+    """Paper and table."""
+    measure: str
+    """Quantity of the figures, in words."""
+    where: str | None
+    """Sizes, data and lengths of the paper."""
+    nats: bool
+    """Whether differences of the figures are in nats per token, as the study's are."""
+    rows: tuple[StudyPublishedRow, ...]
+    """Rows in the order of the study."""
+
+
+class RegistrationRecord(Part):
+    """A registered plan. Append-only."""
+
+    at: Time
+    """Time of the registration (ISO 8601), by the clock of the machine."""
+    sha256: str
+    """Checksum of `content` as JSON with sorted keys and without spaces: the number to publish."""
+    content: JsonObject
+    """Question, arms, claims, margin, seeds, budget, tuning, data, and the rules for verdicts."""
+
+
+class StudyRegistration(Part):
+    """A registration of a study, and the differences of the study from it."""
+
+    at: Time
+    """Time of the registration (ISO 8601)."""
+    sha256: str
+    """Checksum of the registered plan."""
+    changes: tuple[str, ...]
+    """A line for each setting that has changed since: `margin: 0.02, now 0.05`."""
+
+
+def hashed_text(content: JsonObject) -> str:
+    """Canonical JSON of a plan: the text that is hashed."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def checksum_of(content: JsonObject) -> str:
+    return hashlib.sha256(hashed_text(content).encode()).hexdigest()

@@ -1,4 +1,7 @@
-"""`run.json`: the identity of a run, everything that can change its numbers. Written first."""
+"""`run.json`: the identity of a run, everything that can change its numbers. Written first.
+
+`imports/<name>.json` names a model that was trained elsewhere, and the run that represents it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from store.documents._document import Document, JsonObject, Part, is_none
+from store.documents._document import Document, JsonObject, Part, Time, is_none
 from store.documents.data import HeldOutPart
 
 
@@ -114,3 +117,18 @@ class RunDocument(Document):
         """Whether its loss compares with those of n-gram models of its text."""
         objective = self.train.get("objective")
         return not isinstance(objective, dict) or objective["kind"] == "next_token"
+
+
+class ImportDocument(Document):
+    """An imported model. Its scores are the evaluations of its run."""
+
+    name: str
+    """Name that reports show, and that commands accept in place of a digest."""
+    folder: str
+    """Its folder at the time of the import."""
+    run: str
+    """Digest of its run: the model, and the text and context of its loss."""
+    measure: str | None = Field(default=None, exclude_if=is_none)
+    """Digest of the measurement request; absent if nothing was measured."""
+    created: Time
+    """Time of the import (ISO 8601)."""

@@ -22,21 +22,31 @@ from store.documents._document import (
     Tokens,
     is_none,
 )
-from store.documents.caveat import Caveat
-from store.documents.claims import StudyClaim
+from store.documents.claims import StudyClaim, StudyPublished, StudyRegistration
 from store.documents.design import StudyDesign
-from store.documents.published import StudyPublished
-from store.documents.registered import StudyRegistration
 from store.documents.shell import from_here, plugin_options
 from store.documents.study_arm import StudyArm
 from store.documents.tuning import StudyRates, StudyTuning
 
-SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week")
+SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week", "gpu-ladder")
 """Scales that come with the tool, from the smallest to the largest."""
 UNJUDGED = frozenset({"smoke"})
 """Scales whose runs are too short for any verdict, or to count as stalled."""
 FORMER_SCALES = {"gpu-quick": "gpu-minutes", "gpu": "gpu-week"}
 """Current names of scales by their former names: studies and commands may use either."""
+
+
+class Caveat(Part):
+    """A caveat about the whole result, or about one arm."""
+
+    text: Annotated[str, Field(min_length=1)]
+    """One or two sentences."""
+    arm: str | None = Field(default=None, exclude_if=is_none)
+    """The arm, or the factor of a design, that it is about; null for the whole result."""
+
+    def __str__(self) -> str:
+        """`Caveat (lion): Tuned in its learning rate alone.`"""
+        return f"Caveat{f' ({self.arm})' if self.arm else ''}: {self.text}"
 
 
 class ParameterBudget(Part):

@@ -15,10 +15,10 @@ import pytest
 import torch
 
 import reports
-from ablate.checkpoints import Checkpoint
 from ablate.cli import main
 from ablate.training.trained import TrainingProgress, save_state
 from ablate.wings.search.storage import open_storage
+from ablate.wings.starts.checkpoints import Checkpoint
 from store import Store, StudyFolder, checksum, index, stamps
 from store.answers import Answers, bind
 from store.documents import (

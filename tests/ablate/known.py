@@ -22,7 +22,7 @@ from ablate.wings.search.search import Search
 from ablate.wings.search.search_space import Params, SearchSpace
 from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.storage import Owner
-from ablate.wings.search.trial_runner import IllegalError, Job
+from ablate.wings.search.trial_runner import IllegalError, Job, StudyTrialRunner
 from store import SearchFolder, Store
 from tests.documents import run_of
 
@@ -57,7 +57,7 @@ class Asked(Request):
         return [] if self.digest in ENDED else ["train"]
 
 
-class Known:
+class Known(StudyTrialRunner):
     """A laboratory whose scores are a function of the settings, plus noise of the seed if there is any."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Known:
         self.score, self.legal = score, legal
         self.jobs: dict[str, tuple[Params, float]] = {}
 
-    def job(self, params: Params, share: float, repeat: int = 0) -> Job:
+    def job(self, params: Params, share: float = 1.0, repeat: int = 0) -> Job:
         if self.distances(params):
             raise IllegalError("not legal")
         requests = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import random
 import signal
@@ -63,7 +64,7 @@ def record_of(**changes: object) -> ClaimRecord:
 def leave(folder: Path, **changes: object) -> None:
     """A claim as its owner left it."""
     (folder / "claim").mkdir(parents=True)
-    (folder / "claim" / "x.json").write_text(record_of(**changes).model_dump_json())
+    (folder / "claim" / "x.json").write_text(json.dumps({**record_of().model_dump(), **changes}))
 
 
 def test_a_stopped_writer_is_replaced_and_writes_nothing_when_it_wakes(store: Store) -> None:
@@ -119,6 +120,7 @@ def test_an_owner_tells_how_far_it_is_and_a_shorter_record_leaves_nothing_of_a_l
         ({"host": ("another machine", "", "")}, False),
         ({"host": (*processes.here()[:2], "another container"), "pid": 2**22 + 1}, False),
         ({}, False),
+        ({"beat_seconds": 1e18}, False),  # no process beats so seldom
     ],
 )
 def test_only_an_owner_that_surely_ended_is_replaced_at_once(

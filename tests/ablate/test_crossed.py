@@ -16,8 +16,7 @@ import ablate
 import zoo
 from ablate.machine.numerics import enforce
 from ablate.study.reading import load_study
-from ablate.study.shipped_scales import shipped_scales
-from ablate.training import learner
+from ablate.study.scales import shipped_scales
 from ablate.training.compiling import compiled, one_graph
 from ablate.training.execution import Execution
 from ablate.training.process_group import ALONE, ProcessGroup
@@ -27,6 +26,7 @@ from ablate.training.spec import TrainSpec
 from store import Store
 from store.documents import RunDocument, RunProbes, RunTeacher
 from tests.ablate.conftest import TinyCorpus, identity_of
+from zoo.settings.edits import expand, merge
 
 SCALES = [name for name in shipped_scales() if name.startswith("gpu-")]
 TOY = {
@@ -76,6 +76,15 @@ def crossed(scale: str, option: str, layers: int | None) -> tuple[RunDocument, E
     return run, Execution(**asked.get("execution", {})), TrainSpec.model_validate(run.train), zoo.parse(run.model)
 
 
+def test_scales_differ_in_depth_alone_at_toy_width() -> None:
+    """So the quick cases below, of two layers, speak for every scale; the slow ones have each at its own depth."""
+    written = [shipped_scales()[scale].layer.nested for scale in SCALES]
+    sized = expand({**TOY, "base.n_layers": 2, "train.lr": 1e-3})
+    models, trains = ([merge(each[key], sized[key]) for each in written] for key in ("base", "train"))
+    assert [model for model in models if model != models[0]] == []
+    assert [train for train in trains if train != trains[0]] == []
+
+
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize(
     ("scale", "layers"),
@@ -103,7 +112,7 @@ def graphs_of(
 
     torch.compiler.reset()
     monkeypatch.setattr("ablate.training.session.compiled", partial(compiled, backend=as_it_is))
-    monkeypatch.setattr(learner, "source_model", lambda *_: zoo.build(model, seed=1))
+    monkeypatch.setattr("ablate.wings.starts.training.source_model", lambda *_: zoo.build(model, seed=1))
     with torch._dynamo.config.patch(fail_on_recompile_limit_hit=False), one_graph():
         numerics = enforce("cpu", "bfloat16")
         group = ProcessGroup(0, 2) if execution.devices > 1 else ALONE

@@ -10,12 +10,12 @@ import torch
 
 import zoo
 from ablate.training.batch import Batch
-from ablate.training.depth_transfer import depth_refusals
 from ablate.training.learner import Learner
 from ablate.training.loop import train
 from ablate.training.optim import build_optimizer, trained
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
+from ablate.training.transfer import depth_refusals
 from store import Store
 from tests.ablate.test_transfer import FLOAT32, activations
 

@@ -3,7 +3,6 @@ is slow at. What cannot be known without one is predicted by a roofline."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 import ablate
 import zoo
+from ablate.study.reading import load_study
 from ablate.study.scales import scale_names
 from ablate.study.study import Arm, Study
 from ablate.study.written import read_study
@@ -28,6 +28,11 @@ OWN_SIZES = ("screening", *SEARCHED)
 PROMISED = {"gpu-minutes": 1.2e16, "gpu-hour": 8e16, "gpu-day": 4.5e17, "gpu-week": 1.2e18}
 """FLOPs of a run, at most: about twice those of a scale's own model."""
 NAMES = [name for name in STUDIES if name not in OWN_SIZES]
+ABSOLUTE = (
+    *("aspect_ratio", "cache_kinds", "cosine_attention", "d_ff_ratio", "gqa_groups", "heads"),
+    *("masked_lm", "mixers", "qk_norm_lr", "span_corruption"),
+)
+"""Studies whose sizes of a base or an arm are given at each scale: they do not grow along a ladder of four sizes."""
 
 
 def arms_of(name: str, scale: str) -> Iterator[tuple[Study, Arm]]:
@@ -36,9 +41,7 @@ def arms_of(name: str, scale: str) -> Iterator[tuple[Study, Arm]]:
             yield study, arm
 
 
-@functools.cache
-def cost_of(name: str, scale: str) -> dict[str, Cost]:
-    study = at(name, scale)[-1]
+def cost_of(study: Study) -> dict[str, Cost]:
     return {arm.name: cost(arm.model, arm.train.context) for arm in study.arms}
 
 
@@ -64,16 +67,17 @@ def heads(arm: Arm) -> set[int]:
 def test_arms_that_match_on_a_cpu_match_on_a_gpu(name: str) -> None:
     """In parameters, to 3 %, unless planning matches them, and in the size of their heads."""
     here = {arm.name: arm for arm in at(name, "cpu")[-1].arms}
-    costs, base = cost_of(name, "cpu"), next(iter(here))
-    for scale in PROMISED:
-        there = {arm.name: arm for arm in at(name, scale)[-1].arms}
+    costs, base = cost_of(at(name, "cpu")[-1]), next(iter(here))
+    ladder = at(name, "gpu-ladder") if name not in ABSOLUTE else ()
+    for study in (*(at(name, scale)[-1] for scale in PROMISED), *ladder):
+        there, found = {arm.name: arm for arm in study.arms}, cost_of(study)
         first = next(iter(there))
         for arm in (arm for arm in there if arm in here):
-            share, wanted = (inner(c[arm]) / inner(c[b]) for c, b in ((cost_of(name, scale), first), (costs, base)))
+            share, wanted = (inner(c[arm]) / inner(c[b]) for c, b in ((found, first), (costs, base)))
             if name not in BY_HEADS and abs(wanted - 1) < 0.03:
-                assert abs(share - 1) < 0.03, (scale, arm, share)
+                assert abs(share - 1) < 0.03, (study.scale, study.rung, arm, share)
             if heads(here[arm]) == heads(here[base]):
-                assert heads(there[arm]) == heads(there[first]), (scale, arm)
+                assert heads(there[arm]) == heads(there[first]), (study.scale, study.rung, arm)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -91,6 +95,23 @@ def test_products_suit_tensor_cores(name: str) -> None:
                 )
             if name not in ON_TASKS:
                 assert all(size >= 32 for size in heads(arm)), (scale, study.rung, arm.name, heads(arm))
+
+
+def test_the_ladder_has_four_sizes_and_a_study_edits_all_of_them() -> None:
+    """Millions of non-embedding parameters by hand: 12 d² a layer, 4 d² of attention and 8 d² of SwiGLU."""
+    rungs = at("norm_placement", "gpu-ladder")
+    found = [inner(cost_of(study)["pre"]) / 1e6 for study in rungs]
+    shapes = [(256, 6), (384, 8), (512, 12), (768, 12)]
+    assert found == pytest.approx([12 * d * d * layers / 1e6 for d, layers in shapes], rel=0.01)
+    assert {study.train.context for study in rungs} == {1024}
+    assert {study.budget.tokens_per_parameter for study in rungs} == {20}
+    edited = load_study("norm_placement", "gpu-ladder", {"train.lr": 1e-2, "base.n_layers": 3})
+    assert {(study.train.lr, study.arms[0].model.n_layers) for study in (*edited.smaller, edited)} == {(1e-2, 3)}
+    own = {"scales": {"gpu-ladder": {"ladder": {"half": 0.5, "full": {}}}}}
+    replaced = load_study(
+        {"question": "?", "baseline": "base", "arms": {"a": {"block.norm": "layernorm"}}, **own}, "gpu-ladder"
+    )
+    assert [study.rung for study in (*replaced.smaller, replaced)] == ["half", "full"]
 
 
 def test_vocabularies_are_padded_to_multiples_of_64() -> None:

@@ -97,10 +97,10 @@ import ablate
 for path in sys.argv[1:]:
     ablate.plug_in(path)
 import zoo
-from ablate.training.lora import LoraSpec, check_lora
+from ablate.wings.starts.lora import LoraSpec, check_lora
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
-from zoo.conversion.widenable import check_specs
+from zoo.conversion.widening import check_specs
 
 train = TrainSpec.model_validate({"width_transfer": {"base_width": 32}})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,7 +10,9 @@ import pytest
 
 from ablate.running.engines import Event
 from ablate.running.engines._polling import Polling
+from ablate.running.engines.inprocess import InProcess
 from ablate.running.request import Request
+from ablate.training.stop import StopSignal
 from store import Store
 from store.claims import PLACE
 from store.documents.claim import ClaimRecord
@@ -78,3 +80,42 @@ def test_a_run_that_another_command_has_ended_comes_next(requests: list[Request]
                 begun.append(event.digest)
                 other.close()
     assert begun == [requests[index].digest for index in (1, 0, 2, 3)]
+
+
+def test_a_run_that_is_stopped_while_it_waits_does_not_begin(requests: list[Request]) -> None:
+    engine, waits = OneWorker(), requests[0]
+    with Store(waits.store).claim(waits.digest):
+        for event in (events := engine.run(iter(requests))):
+            if event is not None and event.kind == "started":
+                engine.stop(waits.digest)
+                break
+        later = [event for event in events if event is not None]
+    assert [event.digest for event in later if event.kind == "started"] == [each.digest for each in requests[2:]]
+    assert [event.digest for event in later if event.kind == "failed"] == [waits.digest]
+    assert any(event is not None and event.kind == "started" for event in engine.run([waits]))
+
+
+def test_a_run_that_is_stopped_before_it_is_drawn_does_not_begin_in_this_process(requests: list[Request]) -> None:
+    engine = InProcess("cpu")
+
+    def drawn() -> Iterator[Request]:
+        engine.stop(requests[0].digest)
+        yield requests[0]
+
+    (event,) = engine.run(drawn())
+    assert event is not None and (event.kind, event.digest) == ("failed", requests[0].digest)
+
+
+def test_an_error_of_the_command_s_own_look_ends_the_run_as_a_request_does() -> None:
+    """The run, which has not failed, saves its state first."""
+    saved = []
+
+    def look() -> None:
+        raise OSError("the database is gone")
+
+    stop = StopSignal(look)
+    with pytest.raises(OSError, match="the database is gone"), stop.overheard():
+        with stop.deferred():
+            assert stop.poll()
+        saved.append(True)
+    assert saved

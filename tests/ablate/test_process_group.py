@@ -86,9 +86,31 @@ def test_two_processes_take_the_steps_of_one(
         found.run()
         # A dimension of odd size is shared out unevenly.
         assert "shard" not in execution or abs(own_share(found) - 0.5) < 0.1
+    assert all(parameter.untyped_storage().nbytes() for parameter in found.model.parameters())
     columns = ["loss", "grad_norm", "validation_loss"]
     one, two = (store.read_metrics(run.digest).select(columns).to_numpy() for store in (alone, both))
     np.testing.assert_allclose(two, one, rtol=2e-5, equal_nan=True)
+
+
+def test_no_process_keeps_the_whole_weights_while_it_trains(tmp_path: Path, numerics: Numerics) -> None:
+    """Rank 0 has them again after each stretch that ends with a validation, and after the last step."""
+    run, sizes = identity_of(steps=4, validate_every=0.5), list[int]()
+    with beside(Store(tmp_path), run, numerics, tmp_path / "meeting", shard=True) as group:
+        found = session(Store(tmp_path), run, numerics, group, shard=True)
+        whole = sum(parameter.nbytes for parameter in found.model.parameters())
+        learn = found.learner.learn
+
+        def watched(*given: Any) -> Any:
+            sizes.append(sum(parameter.untyped_storage().nbytes() for parameter in found.model.parameters()))
+            return learn(*given)
+
+        found.learner.learn = watched  # type: ignore[method-assign]
+        stretches = found.rehearse()
+        for steps in stretches:
+            is_validated = steps[-1].step in (2, 4)
+            sizes.append(sum(parameter.untyped_storage().nbytes() for parameter in found.model.parameters()))
+            assert sizes[-1] == (whole if is_validated else 0)
+    assert sizes.count(0) >= 4 and sizes[-1] == whole
 
 
 def own_share(session: Session) -> float:

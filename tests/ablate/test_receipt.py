@@ -10,8 +10,7 @@ import pytest
 
 import ablate
 from ablate.data import Corpus, DataError, prepare
-from ablate.data.sources import TextSource
-from ablate.data.spec import parse
+from ablate.data.sources import TextSource, parse
 from store import Store
 
 

@@ -12,7 +12,7 @@ from ablate.data.sources.hf import HfSource
 from ablate.planning.make_plan import make_plan
 from ablate.study.complaints import StudyError
 from ablate.study.reading import load_study
-from ablate.study.shipped_scales import shipped_scales
+from ablate.study.scales import shipped_scales
 from store.documents.study import SCALES
 from zoo.costs import cost
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,8 +70,8 @@ def study_at(name: str, scale: str) -> Study:
 
 def shares(plan: Plan) -> list[tuple[ArmPlan, float]]:
     """Each arm with what it may spend of the budget: part of it where it starts from another."""
-    starts = [arm.start for arm in plan.study.arms]
-    return [(arm, start.share if start else 1.0) for arm, start in zip(plan.arms, starts, strict=True)]
+    given = [arm.given.values() for arm in plan.study.arms]
+    return [(arm, math.prod(each.share for each in own)) for arm, own in zip(plan.arms, given, strict=True)]
 
 
 @functools.cache

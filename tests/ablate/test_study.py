@@ -209,7 +209,8 @@ def test_the_next_scale_is_the_first_whose_model_or_budget_is_larger() -> None:
 
     own = {"preset": "small", "d_model": 32, "n_layers": 2, "block.mixer.heads": 2}
     assert after(base={"block.ffn": "relu"}) == "cpu-long"
-    assert after("gpu-week", base={"block.ffn": "relu"}) is None
+    assert after("gpu-week", base={"block.ffn": "relu"}) == "gpu-ladder"
+    assert after("gpu-ladder", base={"block.ffn": "relu"}) is None
     assert after(base=own) is None
     budgets = {"cpu": {"budget.tokens": 1e5}, "cpu-long": {"seeds": 5}, "gpu": {"budget.tokens": 1e6}}
     assert after(budget={"tokens": 1e4}) is None

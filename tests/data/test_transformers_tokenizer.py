@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from ablate.checkpoints import Checkpoint
 from ablate.data import DataError
+from ablate.wings.starts.checkpoints import Checkpoint
 from tests.data.test_formats import tokenizer_of
 from tests.evals.bytelevel import byte_level
 

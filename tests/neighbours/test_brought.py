@@ -13,8 +13,8 @@ from transformers import Gemma3TextConfig
 
 import ablate
 import zoo
-from ablate.checkpoints import Checkpoint
 from ablate.data import Corpus, open_corpus
+from ablate.wings.starts.checkpoints import Checkpoint
 from store import Store
 from tests.data.test_sentencepiece import sentencepiece, sentencepiece_model
 from tests.zoo.hf.parity import draw, hf_model

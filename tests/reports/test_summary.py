@@ -12,7 +12,6 @@ import pytest
 from scipy import stats
 
 import reports
-from reports.judge.errors import ReportError
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.page.figures.drawing import looks
 from reports.page.sections import difference_curves
@@ -21,6 +20,7 @@ from reports.page.sections.losses import Losses
 from reports.page.wording import finding_words
 from reports.page.wording.tables import ARM_MEASURES
 from store import Store, StoreError
+from store.errors import ReportError
 from tests.documents import quartiles
 from tests.moderated import moderated
 from tests.regression import holm

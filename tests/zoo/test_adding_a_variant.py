@@ -35,11 +35,11 @@ except zoo.SpecError as error:
 spec = zoo.load("small", **{{"block.norm": "maxnorm"}})
 built = type(zoo.build(spec).norm).__name__
 
-from zoo.conformance.combinations import covering_one
+from zoo.conformance.combinations import covering_kind
 from zoo.conformance.checking import conforms
 from zoo.conformance.matrix import axes, combine
 (option,) = (option for option in axes()["norm"] if option.name == "maxnorm")
-rows = covering_one(option)
+rows = covering_kind([option])
 for row in rows[:{CONFORMING}]:
     conforms(combine(row.values()))
 met = {{str(option) for row in rows for option in row.values()}}

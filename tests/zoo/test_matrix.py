@@ -11,7 +11,8 @@ import torch
 import zoo
 from tests.zoo.worked_out import legal_pairs, matrix_pairs, rows_and_opening
 from zoo.conformance import matrix
-from zoo.conformance.combinations import given_to, random_tokens
+from zoo.conformance.checking import options_of
+from zoo.conformance.combinations import choices, covering_kind, given_to, random_tokens
 from zoo.mixers.attention import Attention
 from zoo.settings.axis import variants
 
@@ -147,6 +148,19 @@ def test_every_two_choices_that_can_be_combined_meet_in_the_conformance_suite() 
     assert legal_pairs() <= met
     allowed = {frozenset((a, b)) for a, b, reason in matrix_pairs() if reason is None}
     assert allowed <= met
+
+
+@pytest.mark.slow
+def test_every_choice_meets_a_kind_in_hardly_more_rows_than_the_longest_axis_needs() -> None:
+    options = options_of("parallel")
+    rows = covering_kind(options)
+    axis = options[0].axis
+    others = {other for name, of in choices().items() if name != axis for other in of}
+    possible = {other for other in others if any(matrix.conflict(option, other) is None for option in options)}
+    assert {other for row in rows if row[axis] in options for other in row.values()} - {*options} == possible
+    assert {row[axis] for row in rows} == {*options}
+    longest = max(sum(other.axis == name for other in possible) for name in choices())
+    assert longest <= len(rows) < 1.3 * longest
 
 
 def test_the_axes_are_those_of_the_zoo() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 import zoo
-from ablate.training.lora import Adapters, LoraSpec
+from ablate.wings.starts.lora import Adapters, LoraSpec
 from zoo.init import Linear
 from zoo.projections import joint_product, project_all
 from zoo.site import ForwardPass

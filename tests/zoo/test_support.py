@@ -11,16 +11,16 @@ from pydantic import Field, ValidationError
 
 import zoo.features
 from ablate.training.execution import Execution
-from ablate.training.lora import LoraSpec, check_lora
 from ablate.training.refusals import refusal
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
+from ablate.wings.starts.lora import LoraSpec, check_lora
 from tests.documents import run_of
 from zoo.block_features import BlockFeature
 from zoo.block_spec import BlockSpec
 from zoo.compatibility.support import declared, switches, unsupported
 from zoo.compatibility.traits import EVERY_OPERATION, NO_OPERATION, OF_MODULES, OF_VALUES, Operation, Operations
-from zoo.conversion.widenable import check_specs
+from zoo.conversion.widening import check_specs
 from zoo.errors import SpecError
 from zoo.features import Feature
 from zoo.mixers.attention import Attention

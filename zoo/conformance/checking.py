@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from zoo.conformance.checks import CHECKS, Check, shape
-from zoo.conformance.combinations import covering_one
+from zoo.conformance.combinations import covering_kind
 from zoo.conformance.matrix import SMALL, AxisOption, axes, combine
 from zoo.conformance.subject import NOT_APPLICABLE, CheckSubject
 from zoo.errors import SpecError
@@ -119,17 +119,16 @@ def notes_on(kind: str) -> list[str]:
 def _models(kind: str, quick: bool) -> Iterator[tuple[str, ModelSpec]]:
     """Models with a variant, by name, simplest first: there, a mistake is easiest to find."""
     options = options_of(kind)
-    for number, option in enumerate(options):
-        yield _named({option.axis: option})
-        if number + 1 == len(options):
-            # The default settings, which the examples may not have, unless the small model's sizes do not fit them.
-            parts = {key: value for key, value in option.edits.items() if isinstance(value, dict)}
-            edits = {**option.edits, **{key: {"kind": kind} if "kind" in value else {} for key, value in parts.items()}}
-            with suppress(SpecError):
-                if all(edits != each.edits for each in options):
-                    yield _named({option.axis: replace(option, name=f"{kind} (defaults)", edits=edits)})
-        if not quick:
-            yield from map(_named, covering_one(option))
+    yield from (_named({option.axis: option}) for option in options)
+    for option in options[-1:]:
+        # The default settings, which the examples may not have, unless the small model's sizes do not fit them.
+        parts = {key: value for key, value in option.edits.items() if isinstance(value, dict)}
+        edits = {**option.edits, **{key: {"kind": kind} if "kind" in value else {} for key, value in parts.items()}}
+        with suppress(SpecError):
+            if all(edits != each.edits for each in options):
+                yield _named({option.axis: replace(option, name=f"{kind} (defaults)", edits=edits)})
+    if not quick:
+        yield from map(_named, covering_kind(options))
 
 
 def _named(row: Mapping[str, AxisOption]) -> tuple[str, ModelSpec]:

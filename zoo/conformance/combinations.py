@@ -6,7 +6,7 @@ import functools
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -83,9 +83,13 @@ def _twice(rows: Iterable[dict[str, AxisOption]]) -> list[dict[str, AxisOption]]
     return found
 
 
-def covering_one(option: AxisOption) -> list[Row]:
-    """Rows that combine a choice with every choice of the other axes that it can be combined with."""
-    pairs = [frozenset((option, other)) for other in _partners(option)]
+def covering_kind(options: Sequence[AxisOption]) -> list[Row]:
+    """Rows in which every choice of the other axes meets one of these options, which take turns: a kind with twenty
+    options does not need twenty times as many rows as one with a single option."""
+    pairs = list[Met]()
+    for other in itertools.chain(*choices().values()):
+        if fitting := [option for option in options if other in _partners(option)]:
+            pairs.append(frozenset((fitting[len(pairs) % len(fitting)], other)))
     return list(_covered(pairs, tuple(choices()), 2))
 
 

@@ -20,16 +20,16 @@ from zoo.ffns._activations import GATED, UNGATED, Activation, sparse
 from zoo.init import Linear
 from zoo.projections import project_all
 from zoo.settings.axis import is_off, number
-from zoo.settings.field_tags import Dropout, Fact, Supports, ValuesInTests
+from zoo.settings.field_tags import LARGEST, Dropout, Fact, Supports, ValuesInTests
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 RATIO = re.compile(r"(\d+(?:\.\d+)?)(?:/(\d+))?x")
 
 
-def _check(value: Any) -> int | str:
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    if isinstance(value, str) and (match := RATIO.fullmatch(value)) and Fraction(match[1]) and match[2] not in ("0",):
+def _check(value: Any) -> Any:
+    match = RATIO.fullmatch(value) if isinstance(value, str) else None
+    times = Fraction(match[1]) if match and int(match[2] or 1) else value
+    if isinstance(times, int | Fraction) and not isinstance(times, bool) and 0 < times <= LARGEST:
         return value
     raise ValueError("must be a positive whole number or a ratio to d_model such as 4x or 8/3x")
 

@@ -14,15 +14,29 @@ from zoo.hf import _folder, _proof
 from zoo.hf._version import transformers_module
 
 KNOWN = """
-    audioflamingo3 deepseek_vl deepseek_vl_hybrid exaone4_5 fast_vlm fun_asr_nano fuyu gemma3 gemma3n glmasr got_ocr2
-    granite_speech granite_speech_plus hyperclovax_vision_v2 idefics2 idefics3 internvl janus kimi_k25 lfm2_vl
-    lighton_ocr llama4 llava llava_next llava_next_video llava_onevision minicpm_ocr minicpmv4_6 minicpmv4_7 mistral3
-    moss_transcribe_diarize musicflamingo nemo_speechlm nemotron_h_omni ovis2 perception_lm pp_chart2table qianfan_ocr
-    qwen2_audio qwen3_5 qwen3_5_moe qwen3_asr smolvlm vibevoice vibevoice_asr video_llama_3 video_llava vipllava
-    voxtral
+    audioflamingo3 deepseek_vl deepseek_vl_hybrid exaone4_5 fast_vlm fun_asr_nano fuyu gemma3 gemma3n glm4v
+    glm4v_moe glm_ocr glmasr got_ocr2 granite_speech granite_speech_plus hunyuan_vl hyperclovax_vision_v2 idefics2
+    idefics3 internvl janus kimi_k25 lfm2_vl lighton_ocr llama4 llava llava_next llava_next_video llava_onevision
+    minicpm_ocr minicpmv4_6 minicpmv4_7 mistral3 moss_transcribe_diarize musicflamingo nemo_speechlm nemotron_h_omni
+    ovis2 perception_lm pp_chart2table qianfan_ocr qwen2_5_vl qwen2_audio qwen2_vl qwen3_5 qwen3_5_moe qwen3_asr
+    qwen3_vl qwen3_vl_moe smolvlm vibevoice vibevoice_asr video_llama_3 video_llava vipllava voxtral
 """
 PROVEN = frozenset(KNOWN.split())
 """`model_type`s that compute, on text, the logits of the language model inside them."""
+ON_TEXT: dict[str, tuple[str, dict[str, Any]]] = {
+    "glm4v_moe_text": ("glm4_moe", {}),
+    "glm4v_text": ("glm4", {"attention_bias": True}),
+    "glm_ocr_text": ("glm4", {"attention_bias": False}),
+    "hunyuan_vl_text": ("hunyuan_v1_dense", {}),
+    "qwen2_5_vl_text": ("qwen2", {}),
+    "qwen2_vl_text": ("qwen2", {}),
+    "qwen3_vl_moe_text": ("qwen3_moe", {"norm_topk_prob": True}),
+    "qwen3_vl_text": ("qwen3", {}),
+}
+"""Bodies whose RoPE has axes of time, height and width, which are equal in text: the `model_type` that computes the
+same there, by weights of the same names, and the settings that the body has not as keys."""
+OF_AXES = ("mrope_section", "mrope_interleaved")
+"""Parameters of RoPE with axes."""
 REMEDY = "convert a checkpoint of the language model alone"
 MAPPINGS = ("MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
 """transformers' mappings that may have the class of a whole model, in order of preference."""
@@ -34,12 +48,28 @@ def text_config(config: Any, families: Container[str]) -> Any:
     inner = getattr(config, "text_config", None)
     if inner is None or config.model_type in families:
         return config
+    inner = _on_text(inner)
     if config.model_type not in PROVEN and inner.model_type in families:
         reason = f"'{config.model_type}' contains a {inner.model_type}, but is not known to compute its logits on text"
         raise UnsupportedError("model_type", f"{reason}: {REMEDY}")
     if not hasattr(config, "tie_word_embeddings"):
         config.tie_word_embeddings = inner.tie_word_embeddings
     return inner
+
+
+def _on_text(body: Any) -> Any:
+    """Config of the model that computes what a body does on text: the body's own, or by `ON_TEXT`."""
+    if body.model_type not in ON_TEXT:
+        return body
+    model_type, settings = ON_TEXT[body.model_type]
+    own = type(body)().to_dict().keys() - {"model_type"}  # its code reads no others
+    given = {key: value for key, value in body.to_dict().items() if key in own}
+    given["head_dim"] = getattr(body, "head_dim", None) or body.hidden_size // body.num_attention_heads
+    rope = {key: value for key, value in given["rope_parameters"].items() if key not in OF_AXES}
+    given["rope_parameters"] = {**rope, "rope_type": rope["rope_type"].replace("mrope", "default")}
+    found = transformers_module().CONFIG_MAPPING[model_type](**{**given, **settings})
+    found._attn_implementation = _folder.PLAIN
+    return found
 
 
 def class_of(config: Any) -> Any:
@@ -56,7 +86,17 @@ def language_model(whole: Any, families: Container[str]) -> Any:
         return whole
     body, head = _parts(whole)
     inner = _folder.without_weights(text, transformers_module().MODEL_FOR_CAUSAL_LM_MAPPING[type(text)]._from_config)
-    inner.set_submodule(next(name for name, module in inner.named_modules() if type(module) is type(body)), body)
+    name = next((name for name, module in inner.named_modules() if type(module) is type(body)), None)
+    if name is not None:
+        inner.set_submodule(name, body)
+    else:  # by `ON_TEXT`
+        own = inner.base_model
+        try:
+            own.load_state_dict(body.state_dict(keep_vars=True), assign=True)
+        except RuntimeError as error:
+            reason = f"its {type(body).__name__} has other weights than a {type(own).__name__}"
+            raise UnsupportedError("", f"{type(whole).__name__}: {reason}: {_folder.one_line(error)}") from error
+        own.rotary_emb = type(own.rotary_emb)(text).to(head.weight.device)
     inner.set_output_embeddings(head)
     text.tie_word_embeddings = head.weight is inner.get_input_embeddings().weight
     inner.train(whole.training)
@@ -67,7 +107,7 @@ def language_model(whole: Any, families: Container[str]) -> Any:
 def _parts(whole: Any) -> tuple[nn.Module, nn.Module]:
     """Body and head of the language model inside. Raises UnsupportedError if there is none."""
     transformers, text = transformers_module(), type(whole.config.text_config)
-    kinds = transformers.MODEL_MAPPING[text], transformers.MODEL_FOR_CAUSAL_LM_MAPPING[text]
+    kinds = transformers.MODEL_MAPPING[text], transformers.MODEL_FOR_CAUSAL_LM_MAPPING.get(text, None)
     body, complete = (next((m for m in whole.modules() if type(m) is kind), None) for kind in kinds)
     head = (complete or whole).get_output_embeddings()
     if body is None or head is None:
@@ -98,7 +138,8 @@ def _prove(whole: Any, inner: Any) -> None:
     if table.is_meta:
         return  # there are only shapes to convert
     tokens = _plain_tokens(whole.config, table)
-    who, kind, usual = type(whole).__name__, inner.config.model_type, type(whole.config)().text_config.model_type
+    who, kind = type(whole).__name__, whole.config.text_config.model_type
+    usual = type(whole.config)().text_config.model_type
     difference = _proof.difference_between(whole, inner, tokens) if _proof.is_here(whole) else None
     if difference is None and kind != usual:
         raise UnsupportedError("", f"{who} contains a {kind}, not a {usual}, and cannot be run here to compare the two")

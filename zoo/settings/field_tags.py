@@ -80,8 +80,9 @@ class As:
 
 Dropout = Annotated[float, Field(ge=0, lt=1), Fact.TRAINING, ValuesInTests(0.1), Supports(*EVERY_OPERATION)]
 """A setting's type: dropout probability, in training only."""
-MOST = Field(le=10**12)
+LARGEST = 10**12
 """Bound on a size: floats and tensors of torch hold products of a few."""
+MOST = Field(le=LARGEST)
 Features = Annotated[PositiveInt, MOST, Fact.SIZE, Fact.WIDTH]
 """A setting's type: number of features that grows with d_model."""
 HeadFeatures = Annotated[PositiveInt, MOST, Fact.SIZE, Fact.HEAD_WIDTH]

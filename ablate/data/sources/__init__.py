@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self, TypeAlias
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, TypeAdapter
 
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bytes import BytesTokenizer
@@ -117,3 +117,17 @@ def up_to(texts: Iterable[str], limit: int | None) -> Iterator[str]:
         read += len(text.encode(errors="surrogatepass"))
         if limit is not None and read >= limit:
             return
+
+
+DataSpec: TypeAlias = Annotated[DataSource, Choice("ablate.data.sources", tag="source")]
+"""A map with `source`, or the bare name of a source (`data: stdlib`)."""
+
+
+def parse(value: object) -> DataSource:
+    """Parse a data spec from plain values.
+
+    Raises:
+        pydantic.ValidationError: names the path of every mistake.
+    """
+    adapter: TypeAdapter[DataSource] = TypeAdapter(DataSpec)
+    return adapter.validate_python(value)

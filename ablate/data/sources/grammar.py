@@ -88,14 +88,6 @@ class GrammarSource(SyntheticSource):
             at = at @ known.transitions
         return total / length
 
-    @property
-    def entropy_rate(self) -> float:
-        """Nats per symbol of an infinite sentence: Σₛ π(s) H(s), with π the stationary distribution."""
-        known = self.rules
-        balance = np.vstack((known.transitions.T - np.eye(self.states), np.ones(self.states)))
-        stationary = np.linalg.lstsq(balance, np.append(np.zeros(self.states), 1.0), rcond=None)[0]
-        return float(stationary @ known.entropies)
-
 
 class Rules(NamedTuple):
     """(states, branching) each: the symbols that may come next, their probabilities, and the next states."""

@@ -19,6 +19,10 @@ if TYPE_CHECKING:  # it loads torch
     from ablate.running.rehearsal import Rehearsal, Timed
 
 
+STOPPED = "stopped"
+"""Error of a run that was stopped before it began, or in the caller's process."""
+
+
 class EngineError(AblateError):
     """The engine is not available, or cannot do what was requested."""
 
@@ -70,7 +74,8 @@ class Engine(Protocol):
         ...
 
     def stop(self, digest: str) -> None:
-        """Ask the worker on a run, if there is one, to save its state and end; the run counts as failed."""
+        """Ask the worker on a run to save its state and end; a run that has not begun does not begin when it is next
+        drawn. Either way the run counts as failed."""
         ...
 
     def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from ablate.running.engines import Event
+from ablate.running.engines import STOPPED, Event
 from ablate.running.request import Request
 from store import Store
 from store.claims import Watch
@@ -39,6 +39,8 @@ class Polling(ABC):
 
     def __init__(self) -> None:
         self._working: dict[str, RunHandle] = {}
+        self._stopped: set[str] = set()
+        """Digests of runs that were stopped before they began."""
 
     @property
     @abstractmethod
@@ -61,6 +63,7 @@ class Polling(ABC):
         self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = lambda: None
     ) -> Generator[Event | None, None, None]:
         waiting, looked = _Waiting(requests), 0.0
+        self._stopped.clear()
         with self.opened():
             try:
                 while not waiting.over or self._working:
@@ -81,7 +84,11 @@ class Polling(ABC):
                     time.sleep(self.poll_seconds)
                 self._working = {}
 
-    def _begin(self, requests: Sequence[Request]) -> Iterator[Event]:
+    def _begin(self, taken: Sequence[Request]) -> Iterator[Event]:
+        requests = [request for request in taken if request.digest not in self._stopped]
+        for digest in {request.digest for request in taken} & self._stopped:
+            self._stopped.remove(digest)
+            yield Event("failed", digest, STOPPED)
         for request in requests:  # workers drop stale errors too, but may die before they do
             Store(request.store).drop_error(request.digest)
         if requests:
@@ -98,6 +105,8 @@ class Polling(ABC):
     def stop(self, digest: str) -> None:
         if (work := self._working.get(digest)) is not None:
             work.ask_to_end()
+        else:
+            self._stopped.add(digest)
 
 
 class _Waiting:
@@ -131,13 +140,9 @@ class _Waiting:
 
     def _unseen(self) -> Request | None:
         """The next request from the iterator; None if there is none yet, or none left."""
-        if self._ended:
-            return None
-        try:
-            return next(self._requests)
-        except StopIteration:
-            self._ended = True
-            return None
+        found = next(self._requests, self)
+        self._ended = found is self
+        return found if isinstance(found, Request) else None
 
 
 def how_it_ended(request: Request, status: int | None, said: str = "") -> Event:

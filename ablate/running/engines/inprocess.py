@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 
 from ablate.machine.environment import device_name
-from ablate.running.engines import Engine, Event
+from ablate.running.engines import STOPPED, Engine, Event
 from ablate.running.engines.local import device_here
 from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
@@ -24,7 +24,7 @@ class InProcess:
     here: bool = True
     at_once: int = 1
     _signals: dict[str, StopSignal] = field(default_factory=dict)
-    """The signal of the run in progress, by its digest."""
+    """The signal of the run in progress, and of runs that were stopped before they began, by digest."""
 
     @property
     def where(self) -> str:
@@ -33,21 +33,21 @@ class InProcess:
     def run(
         self, requests: Iterable[Request | None], meanwhile: Callable[[], None] = lambda: None
     ) -> Generator[Event | None, None, None]:
+        self._signals.clear()
         for request in requests:
             if request is None:
                 yield None
                 continue
-            yield Event("started", request.digest)
-            stop = StopSignal(meanwhile)
-            self._signals = {request.digest: stop}
-            with stop.overheard():
-                carry_out(request, stop)
-            self._signals = {}
-            yield Event("failed", request.digest, "stopped") if stop.asked else Event("finished", request.digest)
+            stop = self._signals.setdefault(request.digest, StopSignal(meanwhile))
+            if not stop.asked:
+                yield Event("started", request.digest)
+                with stop.overheard():
+                    carry_out(request, stop)
+            del self._signals[request.digest]
+            yield Event("failed", request.digest, STOPPED) if stop.asked else Event("finished", request.digest)
 
     def stop(self, digest: str) -> None:
-        if signal := self._signals.get(digest):
-            signal.asked = True
+        self._signals.setdefault(digest, StopSignal()).asked = True
 
     def rehearse(self, request: Rehearsal, *, alone: bool) -> Timed:
         return rehearse(request, [{}], alone=alone)

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from ablate.wings.archive.file_checks import Check, run_folders
 from store.documents import MergedRecord, PackDocument, ResultDocument, StudyDocument
-from store.documents.registered import checksum_of
+from store.documents.claims import checksum_of
 from store.files import StoreError, move
 from store.folders import StudyFolder
 from store.paths import NAME

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from ablate.wings.browse.history import RULES, Rule, history, ledger_frame
 from store import Store, StoreError
 from store.documents import JsonObject, SearchDocument, StudyDocument
 from store.errors import ArgumentError
-from store.extensions import added_to
+from store.extensions import modules_of
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class Runs:
     @property
     def searches(self) -> pl.DataFrame:
         """A row for each search: name, scale, question, and number of trials and of those best or on the front."""
-        readers = [importlib.import_module(name).search_found for name in added_to("ablate.open")]
+        readers = [wing.search_found for wing in modules_of("ablate.open")]
         found = [read(folder.path) for read in readers for folder in self.store.searches()]
         return pl.DataFrame(map(_search_row, found), schema=SEARCHES)
 

@@ -169,15 +169,14 @@ def judge(
     named = campaign or usual
     if named != usual and not NAME.fullmatch(named):
         raise ArgumentError("campaign", NAMING, named)
-    # A change that cannot be built is refused before a lock is written.
-    proposal(study, "base", edits, (), [FIRST_SEED])
-    path = context.store.campaign_path(named)
+    name = name or ", ".join(f"{path}={value}" for path, value in edits.items())
+    case = Case(study, context, named, edits, name, budget, replicate, alpha)
     if total_budget is not None:
-        _refuse_spent(context.store, budget, total_budget)  # here, too, so that it leaves no lock
+        _refuse_spent(case.store, budget, total_budget)
+    # What is refused here leaves neither a lock nor a line of the campaign.
+    Looks(case, *_proposed(case), progress, options).check_room()
     try:
-        with held(path.with_suffix(".lock"), blocking=False):
-            name = name or ", ".join(f"{path}={value}" for path, value in edits.items())
-            case = Case(study, context, named, edits, name, budget, replicate, alpha)
+        with held(case.store.campaign_path(named).with_suffix(".lock"), blocking=False):
             return _judged(case, progress, options, total_budget)
     except BlockingIOError as error:
         reason = "another command is judging a proposal of this campaign; wait for it to finish"
@@ -199,23 +198,29 @@ def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str] | str, 
     return dict(found[arm].edits)
 
 
-def _judged(case: Case, progress: Wanted, options: RunOptions, most: float | None) -> Judgement:
-    log = case.store.campaign(case.campaign)
+def _proposed(case: Case) -> tuple[ProposalRecord, list[ProposalRecord]]:
+    """The proposal, as it was begun if it has no outcome yet, and those decided before it. Raises ArgumentError for
+    another alpha than the campaign's, and for a change that the base has already."""
     past = latest(case.store.read_campaign(case.campaign))
     if past and past[0].alpha != case.alpha:
         reason = f"the campaign {case.campaign} began with {past[0].alpha:g}: keep that, or name a new campaign"
         raise ArgumentError("alpha", reason, case.alpha)
     decided = [record for record in past if record.outcome is not None]
-    # Resume the same proposal if it was begun and has no outcome yet.
     asked = (case.edits, case.study.scale)
-    resumed = next((each for each in past if each.outcome is None and (each.edits, each.scale) == asked), None)
-    if resumed is None:
-        _refuse_kept(case, decided)
-    record = resumed or _begun(case, past, decided)
+    for each in past:
+        if each.outcome is None and (each.edits, each.scale) == asked:
+            return each, decided
+    _refuse_kept(case, decided)
+    return _begun(case, past, decided), decided
+
+
+def _judged(case: Case, progress: Wanted, options: RunOptions, most: float | None) -> Judgement:
+    log = case.store.campaign(case.campaign)
+    record, decided = _proposed(case)  # other proposals may have been decided meanwhile
     began = time.monotonic()
     if most is not None:
         record = _charged(case, record, most)
-    elif not resumed:
+    elif record not in log.records():
         log.append([record])
     looks = Looks(case, record, decided, progress, options)
     try:

@@ -75,14 +75,23 @@ class Looks:
         self.runs: set[str] = set()
         self.spent = 0.0
 
-    def outcome(self) -> ProposalOutcome:
+    def check_room(self) -> None:
+        """Raise ArgumentError if the budget has no room for a first look at each scale, and StudyError if there is no
+        such scale."""
         case = self.case
-        share = case.budget / 2 if case.replicate else case.budget
-        test, is_first, document = self._test(case.study.scale, share)
+        needed = self._refuse_short(case.study.scale, self._share)
+        if case.replicate:
+            self._refuse_short(case.replicate, case.budget - needed)
+
+    def outcome(self) -> ProposalOutcome:
+        """The decision. Raises ArgumentError if the runs fail, or take the second scale's share of the budget, too."""
+        case = self.case
+        test, is_first, document = self._test(case.study.scale, self._share)
         worth = case.study.sections.margin or WORTH
         ruling = rule(test, p_values(self.decided), worth, case.alpha, first=is_first)
         second = None
         if ruling.decision == "keep" and case.replicate:
+            self._refuse_short(case.replicate, case.budget - self.spent)
             second, _, _ = self._test(case.replicate, case.budget - self.spent)
             ruling = confirm(ruling, second)
         return ProposalOutcome(
@@ -95,9 +104,13 @@ class Looks:
             spent_seconds=self.spent,
         )
 
-    def _test(self, scale: str, budget: float) -> tuple[ProposalTest, bool, StudyDocument]:
-        """The test within a budget in seconds, whether it ended at the first look, and the trained study. Raises
-        ArgumentError if the runs fail, or the budget has no room for a first look."""
+    @property
+    def _share(self) -> float:
+        """Seconds for the first scale."""
+        return self.case.budget / 2 if self.case.replicate else self.case.budget
+
+    def _refuse_short(self, scale: str, budget: float) -> float:
+        """The seconds that a first look takes. Raises ArgumentError if that is more than the budget."""
         study = self._study(scale, LEAST_SEEDS)
         names = PlanOptions.__annotations__
         options = cast(PlanOptions, {name: value for name, value in self.options.items() if name in names})
@@ -107,6 +120,10 @@ class Looks:
             work = f"{LEAST_SEEDS} seeds of base and proposal at {scale}"
             reason = f"too short: {work} take about {clock(needed)}, tuning included"
             raise ArgumentError("budget", reason, clock(budget))
+        return needed
+
+    def _test(self, scale: str, budget: float) -> tuple[ProposalTest, bool, StudyDocument]:
+        """The test within a budget in seconds, whether it ended at the first look, and the trained study."""
         spent = self.spent
         test, document = self._look(scale, LEAST_SEEDS)
         if is_hopeless(test):

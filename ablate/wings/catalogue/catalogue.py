@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, get_args, get_origin
 
 from ablate.plugins import check_groups
-from ablate.study.sections import StartSpec, TeacherSpec
-from ablate.training.lora import LoraSpec
+from ablate.study.sources import SOURCES
+from ablate.training.parts import PARTS
 from ablate.training.spec import TrainSpec
 from ablate.wings.catalogue.model_table import Row
 from ablate.wings.catalogue.published import preset_row
@@ -28,7 +28,7 @@ from zoo.spec import ModelSpec
 PAPER = re.compile(r"arXiv:[0-9]{4}\.[0-9]{4,5}|https?://[^\s)]+[^\s).,]")
 WHOLES: dict[str, type[Spec]] = {"model": ModelSpec, "block": BlockSpec}
 """Specs that are composed of variants and parts."""
-OF_ARMS: dict[str, type[Spec]] = {"train": TrainSpec, "lora": LoraSpec, "start": StartSpec, "teacher": TeacherSpec}
+OF_ARMS: dict[str, type[Spec]] = {"train": TrainSpec, **PARTS, **SOURCES}
 """Sections of an arm beside its model."""
 Catalogue: TypeAlias = Mapping[str, Mapping[str, tuple[Any, type[Spec]]]]
 """The documented object and the spec with the settings, by axis and name."""

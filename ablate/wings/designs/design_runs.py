@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from ablate.study.arms import START, TEACHER, Arm, ArmBuilder, Edit
+from ablate.study.arms import Arm, ArmBuilder, Edit
 from ablate.study.complaints import Problem, StudyError
 from ablate.study.layers import common_length
+from ablate.study.sources import SOURCES
 from ablate.wings.designs.design_spec import Screen
 
 TARGET = ("factors",)
@@ -58,7 +59,7 @@ def _clashes(builder: ArmBuilder, edits: Mapping[str, Sequence[Edit]]) -> Iterat
 def _alone(builder: ArmBuilder, base: Arm, edits: Mapping[str, Sequence[Edit]]) -> Iterator[Problem]:
     """Problems of each factor by itself."""
     for name, own in edits.items():
-        starts = [edit for edit in own if edit.path[0] in (START, TEACHER)]
+        starts = [edit for edit in own if edit.path[0] in SOURCES]
         for edit in starts:
             yield builder.origins.problem(
                 edit.target, "not allowed in a design: runs start from initial values, without a teacher", at_key=True

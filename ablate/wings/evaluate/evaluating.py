@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +21,12 @@ from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.study.complaints import complaints
 from ablate.wings.evaluate.asking import named, section
-from evals.skipped import skipped_lines
+from evals.found import skipped_lines
 from evals.spec import EvalSpec, EvaluationError
 from store import Store, StoreError
 from store.documents import EvalsDocument, JsonObject
 from store.errors import ArgumentError
-from store.extensions import added_to
+from store.extensions import modules_of
 from store.result_columns import Schema
 from zoo.spec import ModelSpec, parse
 
@@ -112,8 +111,8 @@ def evaluate(
     """
     folder, found = Path(run), run
     if folder.is_dir() and not (folder / "run.json").exists():  # a checkpoint, which is imported first
-        for name in added_to("ablate.evaluate"):
-            found = importlib.import_module(name).imported_first(folder, store, progress)
+        for wing in modules_of("ablate.evaluate"):
+            found = wing.imported_first(folder, store, progress)
     place, identity = find_run(found, store)
     directory = place.data(identity.data.digest).path
     if not directory.is_dir():

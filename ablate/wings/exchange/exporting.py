@@ -7,11 +7,11 @@ from typing import Any
 
 import zoo
 from ablate.api.named import end_token, find_run
-from ablate.training.lora import saved_adapters
 from ablate.training.session import initial_model
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_model
 from ablate.wings.exchange.model_card import read_card
+from ablate.wings.starts.lora import LoraSpec, saved_adapters
 from evals.reading.passes import obstacle
 from store import Store, StoreError, write_text
 from store.documents import RunDocument
@@ -87,7 +87,7 @@ def _written(store: Store, run: RunDocument, target: Path, family: str | None, a
             if obstructed := obstacle(model.spec):
                 only = "and ablate's own modeling file supports only causal models"
                 raise UnsupportedError("", f"the model {obstructed}: no family of transformers expresses it, {only}")
-            save_with_code(model, target, context=TrainSpec.model_validate(run.train).context, end=end)
+            save_with_code(model, target, context=TrainSpec.of(run).context, end=end)
         else:
             theirs = zoo.to_hf(model, family)
             from transformers.utils import logging  # noqa: PLC0415 (slow to load; to_hf reports it if missing)
@@ -104,8 +104,8 @@ def _written(store: Store, run: RunDocument, target: Path, family: str | None, a
 
 def _write_adapter(store: Store, run: RunDocument, target: Path) -> str:
     """Write the adapter and its base. Returns the base's `model_type`. Raises ArgumentError without an adapter."""
-    lora = TrainSpec.model_validate(run.train).lora
-    if lora is None:
+    lora = TrainSpec.of(run).part
+    if not isinstance(lora, LoraSpec):
         raise ArgumentError("adapter", f"{run.digest} trained all weights, so it has no adapter")
     tensors = saved_adapters(store.model_dir(run.digest))
     names = [name.removesuffix(".down") for name in tensors if name.endswith(".down")]

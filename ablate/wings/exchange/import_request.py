@@ -10,10 +10,8 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from ablate.api.study_argument import StudyLike
-from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus, prepare
-from ablate.data.sources import TextSource
-from ablate.data.spec import parse
+from ablate.data.sources import TextSource, parse
 from ablate.machine.environment import describe, own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
 from ablate.planning.identity import canonical_model, identified
@@ -27,6 +25,7 @@ from ablate.training.reader import TrainingReader
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import keep_published, keep_trained
 from ablate.training.validation import score
+from ablate.wings.starts.checkpoints import Checkpoint, CheckpointError
 from evals.conventions import Bos, TrainedConventions
 from evals.costs import peaks
 from evals.costs.memory import peak_memory
@@ -91,7 +90,7 @@ def store_imported(store: Store, checkpoint: Checkpoint, run: RunDocument, corpu
         store.write_run(run)
         began, started = time.perf_counter(), now()
         model = checkpoint.load().to(numerics.device).float()
-        train = TrainSpec.model_validate(run.train)
+        train = TrainSpec.of(run)
         with peak_memory(numerics.device) as memory:
             reader = TrainingReader(corpus, train, model.spec.vocab_size, run.seed, numerics.device)
             found = score(model, reader.held_out(run.reads).after(run.begins), numerics.autocast)

@@ -9,7 +9,6 @@ from typing import Any
 
 from ablate.api.public import Dtype
 from ablate.api.study_argument import StudyLike, refuse_code
-from ablate.checkpoints import Checkpoint
 from ablate.data import Corpus
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import enforce, pick_device, restored
@@ -23,6 +22,7 @@ from ablate.training.execution import Count
 from ablate.wings.evaluate.evaluating import Scores, evaluate
 from ablate.wings.evaluate.evaluating import asked as evaluations
 from ablate.wings.exchange.import_request import ImportSettings, import_run, import_settings, remember_import
+from ablate.wings.starts.checkpoints import Checkpoint
 from evals.conventions import Bos
 from store import Store
 from store.documents import JsonObject, MeasureDocument, ResultDocument, RunDocument

@@ -74,7 +74,7 @@ def _training(
     store: Store, run: RunDocument, result: ResultDocument, arm: StudyArm | None
 ) -> Iterator[tuple[str, str]]:
     yield "parameters", f"{result.parameters:,}, of which {result.parameters_embedding:,} are embeddings"
-    yield "context", f"{TrainSpec.model_validate(run.train).context} tokens"
+    yield "context", f"{TrainSpec.of(run).context} tokens"
     meta = store.data(run.data.digest).read() if store.data(run.data.digest).is_known else None
     if meta is not None:
         yield "text" if isinstance(meta, TextMeta) else "task", f"`{meta.spec['source']}` (data {run.data.digest[:8]})"

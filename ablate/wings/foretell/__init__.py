@@ -6,6 +6,7 @@ from ablate.wings import Wing
 
 WING = Wing(
     commands=("bench",),
+    needs=("ablate/wings/starts",),
     face={
         "benching": ("bench",),
         "foretelling": ("Foretold", "plan_on"),

@@ -9,12 +9,12 @@ import torch
 
 import zoo
 from ablate.api.public import Device, Dtype
-from ablate.checkpoints import Checkpoint
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import enforce, pick_device, restored
 from ablate.study.written import Sets, edit_layers
 from ablate.training.execution import Count
 from ablate.wings.foretell.bench import BenchDocument, BenchSetting, compare
+from ablate.wings.starts.checkpoints import Checkpoint
 from evals.costs.machine import room_bytes
 from store import AblateError
 from store.errors import ArgumentError

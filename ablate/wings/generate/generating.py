@@ -125,7 +125,7 @@ def _trained(run: str | Path, root: str | Path) -> _Trained:
         raise StoreError(f"{digest}: trained on a synthetic task, so it has no tokenizer for prompts")
     model, tokenizer = trained_model(store, digest).eval(), trained_tokenizer(store, digest)
     conventions = conventions_of(store, found, end_token(store, found))
-    return _Trained(digest, model, tokenizer, conventions, TrainSpec.model_validate(found.train))
+    return _Trained(digest, model, tokenizer, conventions, TrainSpec.of(found))
 
 
 def _sampling(settings: dict[str, float | None]) -> Sampling:

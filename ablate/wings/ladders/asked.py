@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ablate.study.complaints import Problem
+from ablate.study.layers import Layer
 from ablate.study.scales import NAMING, Rung, at
 from ablate.study.yamlfile import Keys, YamlDocument
 from ablate.wings.ladders.keys import is_share
@@ -16,17 +18,17 @@ RUNG_SECTIONS = ("base", "budget", "train")
 curve."""
 
 
-def rungs(document: YamlDocument, scale: Keys) -> tuple[list[Rung], list[Problem]]:
+def rungs(places: Sequence[Layer]) -> tuple[list[Rung], list[Problem]]:
     """Rungs, the compared one last, and problems of the ladder itself; its edits are checked with the sections that
-    they edit. scale: keys of the scale's own edits, whose ladder replaces the study's."""
-    roots: tuple[Keys, ...] = ((*scale, "ladder"), ("ladder",))
-    root = next((root for root in roots if at(document, root) is not None), ())
-    ladder = at(document, root) if root else None
-    if not isinstance(ladder, Mapping):
+    they edit. places: where a ladder may be; the first one counts."""
+    known = (replace(place, root=(*place.root, "ladder"), without=frozenset()) for place in places)
+    where = next((place for place in known if at(place.document, place.root) is not None), None)
+    if where is None or not isinstance(ladder := at(where.document, where.root), Mapping):
         return [], []
+    document, root = where.document, where.root
     # Rungs that are neither edits nor a share are refused elsewhere.
     found = [
-        Rung(name, *(((*root, name), None) if isinstance(each, Mapping) else ((), each)))
+        Rung(name, replace(where, root=(*root, name))) if isinstance(each, Mapping) else Rung(name, share=each)
         for name, each in ladder.items()
         if isinstance(each, Mapping) or is_share(each)
     ]

@@ -11,7 +11,7 @@ from ablate.api.study_argument import StudyLike
 from ablate.data import AnyCorpus, Corpus, DataSource
 from ablate.data.sources import TextSource
 from ablate.machine.numerics import pick_device
-from ablate.running.corpora import checkpoint_lines, prepare_corpora
+from ablate.running.corpora import prepare_corpora, receipt
 from ablate.running.progress import Wanted, open_progress
 from ablate.study.reading import load_study
 from ablate.study.written import Sets
@@ -70,7 +70,7 @@ def prepare(
     """
     chosen, place = load_study(study, scale, sets, device=device or pick_device()), Store(store)
     with open_progress(place, chosen.name, {}, progress) as shown:
-        for line in checkpoint_lines(chosen):
+        for line in receipt(chosen):
             shown.say(line)
         found = prepare_corpora(chosen, place, shown.data)
     sources = {arm.data.model_dump_json(): arm.data for arm in chosen.arms}.values()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ablate.data.sources._synthetic import SyntheticSource
-from ablate.study.arms import ArmBuilder
+from ablate.study.arms import Arm, ArmBuilder
 from ablate.study.complaints import Problem
+from ablate.study.rung_reader import RungReader
 from ablate.study.sections import StudySections
 from ablate.wings.science.claim_spec import ClaimSpec
 from ablate.wings.science.published_spec import ClaimKeys
@@ -17,13 +18,13 @@ IN_A_DESIGN = "in a design, `arm` must be a factor and `expect` better, worse or
 
 
 def problems(
-    builder: ArmBuilder, sections: StudySections, arms: Sequence[str], factors: Sequence[str]
+    reader: RungReader, builder: ArmBuilder, sections: StudySections, arms: Sequence[Arm], factors: Sequence[str]
 ) -> Iterator[Problem]:
     """Problems of claims, which name the factors of a design, or else arms, and of the published table."""
     assert isinstance(sections, ClaimKeys)
-    origins = builder.origins
+    origins, names = builder.origins, [arm.name for arm in arms]
     for place, claim in enumerate(sections.claims):
-        for setting, reason in _of_claim(sections, claim, arms, factors):
+        for setting, reason in _of_claim(sections, claim, names, factors):
             yield origins.problem(("claims", str(place), *setting), reason)
     table = sections.published
     if table is not None and factors:
@@ -31,8 +32,8 @@ def problems(
         return
     for place, row in enumerate(table.rows if table else ()):
         for key, arm in (("arm", row.arm), ("against", row.against)):
-            if arm is not None and arm not in arms:
-                reason = f"unknown arm '{arm}'" + did_you_mean(arm, arms)
+            if arm is not None and arm not in names:
+                reason = f"unknown arm '{arm}'" + did_you_mean(arm, names)
                 yield origins.problem(("published", "rows", str(place), key), reason)
 
 

@@ -18,13 +18,13 @@ from ablate.wings.science.beside import caveats
 from ablate.wings.science.cards import conditions_of
 from ablate.wings.science.counting_signs import of_result
 from ablate.wings.science.forest import said
-from reports.judge.errors import ReportError
 from reports.judge.reach import kept_signs
 from reports.page.wording.reference_words import pair_note
 from reports.page.wording.table import NONE
 from reports.page.wording.words import decimals
 from reports.results.document import RecordedArm, RecordedResult
 from reports.results.files import size_of
+from store.errors import ReportError
 
 END = "<!-- end of results -->"
 TABLE = re.compile(rf"(?P<start><!-- results(?P<names>(?: \S+)*) -->\n).*?(?P<end>{END})", re.DOTALL)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ablate.api.reporting import reported
 from ablate.wings.science import result_files
-from reports.judge.errors import ReportError
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.judge.reading.documents import StudyDocuments
@@ -39,6 +38,7 @@ from store import AblateError, Store, StudyFolder
 from store.documents import StudyArm, StudyDocument
 from store.documents.study import UNJUDGED
 from store.documents.tuning import RATE, untuned
+from store.errors import ReportError
 
 
 def record_result(path: str | Path, directory: str | Path | None = None, notes: Sequence[str] = ()) -> Path:

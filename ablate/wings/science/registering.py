@@ -29,7 +29,7 @@ from reports.judge.noise.power import ALPHA, FIRST_SHARE
 from reports.judge.verdicts import looks
 from store import Store, StudyFolder, write_text
 from store.documents import JsonObject, RegistrationRecord, StudyDocument, StudyRegistration
-from store.documents.registered import checksum_of, hashed_text
+from store.documents.claims import checksum_of, hashed_text
 from zoo.settings.identity import identity_of
 
 SECTIONS = {
@@ -64,8 +64,7 @@ def registered_content(study: Study) -> JsonObject:
 
 
 def _arm(arm: Arm) -> JsonObject:
-    parts = {"train": arm.train, "data": arm.data, "start": arm.start, "teacher": arm.teacher}
-    made = {name: identity_of(part) for name, part in parts.items() if part is not None}
+    made = {name: identity_of(part) for name, part in {"train": arm.train, "data": arm.data, **arm.given}.items()}
     return {"model": arm.model.identity(), **made, "seeds": to_jsonable_python(arm.seeds)}
 
 

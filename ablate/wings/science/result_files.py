@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reports.judge.errors import ReportError
 from reports.results.document import RecordedCurve, RecordedResult
+from store.errors import ReportError
 from store.files import write_text
 
 MOST_BYTES = 60_000

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from ablate.data.sources._synthetic import SyntheticSource
 from ablate.planning.plan import ArmPlan
 from ablate.readable import clock
-from ablate.study.arms import ArmBuilder
+from ablate.study.arms import Arm, ArmBuilder
 from ablate.study.complaints import Problem, StudyError
+from ablate.study.rung_reader import RungReader
 from ablate.study.sections import StudySections
 from ablate.study.study import Study
 from ablate.wings.search.search_space import SearchSpace
@@ -19,7 +20,7 @@ from store.documents.study import UNJUDGED
 
 
 def problems(
-    builder: ArmBuilder, sections: StudySections, arms: Sequence[str], factors: Sequence[str]
+    reader: RungReader, builder: ArmBuilder, sections: StudySections, arms: Sequence[Arm], factors: Sequence[str]
 ) -> Iterator[Problem]:
     """Problems of a search's space."""
     asked: SearchSpec | None = getattr(sections, "search", None)

@@ -17,7 +17,7 @@ from ablate.wings.search.search_axes import AnyAxis
 from ablate.wings.search.search_space import Params
 from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.storage import Owner
-from ablate.wings.search.trial_runner import IllegalError, Job, TrialRunner
+from ablate.wings.search.trial_runner import IllegalError, Job, StudyTrialRunner
 
 REPEATS, REPEAT, IMPORTED, BEYOND, SHARE = "repeats", "repeat", "imported", "beyond", "share"
 """User attributes of trials: number of the first trial with the same settings, how many such trials preceded this one,
@@ -36,7 +36,9 @@ class ExhaustedError(Exception):
 class Asking:
     """One command's proposals, drawn from the optuna study that all commands share."""
 
-    def __init__(self, study: optuna.Study, spec: SearchSpec, lab: TrialRunner, owner: Owner, sampler: str) -> None:
+    def __init__(
+        self, study: optuna.Study, spec: SearchSpec, lab: StudyTrialRunner, owner: Owner, sampler: str
+    ) -> None:
         """sampler: kind of the sampler, with `auto` resolved."""
         self.study, self.spec, self.lab, self.owner = study, spec, lab, owner
         self._grid = self._combinations() if sampler == "grid" else None
@@ -71,16 +73,17 @@ class Asking:
         return self._legal(trial, params)
 
     def _legal(self, trial: optuna.Trial, params: Params) -> Job | None:
-        """The trial's first job; None if it is illegal. Then the sampler is told its distance from the constraints, and
-        the nearest legal settings are enqueued."""
+        """The trial's first job; None if it is illegal. Then the nearest legal settings are enqueued, and the sampler
+        learns from these alone: taking the proposal for a bad one would drive it away from them, too."""
         try:
             return self.lab.job(params, self.spec.shares[0], trial.user_attrs.get(REPEAT, 0))
         except IllegalError as error:
-            trial.set_user_attr("illegal", str(error))
-            for name, far in (self.lab.distances(params) or {str(error): 1.0}).items():
-                trial.set_constraint(name, far)
-            self.study.tell(trial, state=TrialState.PRUNED)
+            trial.set_user_attr("illegal", reason := str(error))
         legal = repaired(self.lab.space, params, self.lab.distances)
+        if legal is None:
+            for name, far in (self.lab.distances(params) or {reason: 1.0}).items():
+                trial.set_constraint(name, far)
+        self.study.tell(trial, state=TrialState.PRUNED if legal is None else TrialState.FAIL)
         if legal is not None:
             self.study.enqueue_trial(legal)
         return None

@@ -99,7 +99,7 @@ def _candidates(lab: StudyTrialRunner) -> Iterator[RunDocument]:
 
 def _imported(lab: StudyTrialRunner, study: optuna.Study, run: RunDocument) -> bool:
     """Add a stored run as a trial, if it is one and all its scores are known. Returns whether it was added."""
-    for params in spellings(lab.space, parse(run.model), TrainSpec.model_validate(run.train)):
+    for params in spellings(lab.space, parse(run.model), TrainSpec.of(run)):
         try:
             job = lab.job(params, lab.spec.shares[0])
         except IllegalError:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ablate.wings.search.shown.search_summary import SearchSummary, read_search
-from reports.judge.errors import ReportError
 from reports.page.html.site import IndexEntry, StorePages, described, link_to
 from store import SearchFolder, Store, StoreError
 from store.documents import SearchDocument
+from store.errors import ReportError
 
 
 class SearchPages(StorePages):

@@ -22,7 +22,7 @@ from ablate.wings.search.asking import BEYOND, REPEATS, SHARE, Asking
 from ablate.wings.search.ranking import best_first
 from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.storage import Owner
-from ablate.wings.search.trial_runner import Job, TrialRunner
+from ablate.wings.search.trial_runner import Job, StudyTrialRunner
 
 TRIES = 3
 """Maximum number of attempts at a trial's runs in one command, if workers fail or are killed."""
@@ -66,7 +66,7 @@ class Search:
         self,
         study: optuna.Study,
         spec: SearchSpec,
-        lab: TrialRunner,
+        lab: StudyTrialRunner,
         owner: Owner,
         sampler: str,
         say: Callable[[str], None],

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from pydantic import ValidationError
 
-from ablate.study.arms import DATA, START, TRAIN, TUNED, Arm, ArmBuilder, Edit
+from ablate.study.arms import DATA, TRAIN, TUNED, Arm, ArmBuilder, Edit
 from ablate.study.complaints import Problem, StudyError
+from ablate.study.sources import SOURCES
 from ablate.study.space import distributions
 from ablate.training.spec import TrainSpec
 from ablate.wings.search.search_axes import AnyAxis, Axis, Relative, multiples
@@ -154,7 +155,7 @@ class SearchSpace:
         """Paths that no model of the space has, and unknown kinds."""
         for path, axis in self.axes.items():
             shared = self.builder.shared_reason(tuple(path.split(".")))
-            if shared or path.split(".")[0] in (START, DATA):
+            if shared or path.split(".")[0] in (*SOURCES, DATA):
                 reason = shared or "a search may vary only the model and train"
                 yield self.builder.origins.problem((*SEARCH, *path.split(".")), reason, at_key=True)
                 continue

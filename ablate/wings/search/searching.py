@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 from ablate.api.study_argument import StudyLike, refuse_code, refuse_namesake
 from ablate.machine.numerics import restored
 from ablate.running.context import RunContext, open_context
-from ablate.running.corpora import prepare_checkpoints, prepare_corpora
+from ablate.running.corpora import prepare_corpora, prepare_sources
 from ablate.running.engines import Engine
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Lines, Wanted, teller
@@ -51,7 +51,7 @@ from ablate.wings.search.shown.search_page import render
 from ablate.wings.search.shown.search_summary import read_search
 from ablate.wings.search.shown.search_tables import closing_table
 from ablate.wings.search.space_check import check_space
-from ablate.wings.search.storage import Owner, close_storage, open_storage
+from ablate.wings.search.storage import Owner, opened_storage
 from ablate.wings.search.trial_runner import Job, StudyTrialRunner
 from reports.judge.sentences import listed
 from store.documents import JsonObject, SearchDocument
@@ -198,9 +198,8 @@ class _StudySearch:
             refuse_edited(promoted_path(study))
 
     def run(self, url: str | None) -> SearchResult:
-        storage = open_storage(url, self.folder)
         self.is_in_journal = url is None
-        try:
+        with opened_storage(url, self.folder) as storage:
             name, before = f"{self.study.name}-{self.study.scale}-{search_digest(self.lab)}", self.folder.read()
             if before is not None and before.optuna_study != name and asked_before(self.lab, before):
                 name = before.optuna_study
@@ -211,8 +210,6 @@ class _StudySearch:
                 load_if_exists=True,
             )
             return self._search(trials, self._edited(storage, trials))
-        finally:
-            close_storage(storage)
 
     def _search(self, trials: optuna.Study, notice: str) -> SearchResult:
         engine, owner = self.context.engine, Owner(self.folder)
@@ -221,7 +218,7 @@ class _StudySearch:
         trials.pruner = make_pruner(self.spec, control.validations, control.wait)
         progress = Lines(self.store, self.study.name, {}, tell=teller(self.context.progress))
         prepare_corpora(self.study, self.store, progress.data)
-        prepare_checkpoints(self.study, self.store, progress.say)
+        prepare_sources(self.study, self.store, progress.say)
         if imported := begin(self.lab, trials, owner):
             notice += f"; {imported} runs of the store count as trials of this space"
         known = [trial for trial in trials.get_trials(deepcopy=False) if ended(trial)]

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import secrets
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBStorage
 from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import TrialState
@@ -82,11 +84,20 @@ def shown(url: str) -> str:
     return re.sub(r"(\w*pass\w*=)[^&\s]*", r"\1***", re.sub(r"//.*@", "//***@", url))
 
 
-def close_storage(storage: BaseStorage) -> None:
-    """Close the connections to a database."""
-    if isinstance(storage, RDBStorage):
-        storage.remove_session()
-        storage.engine.dispose()
+@contextmanager
+def opened_storage(url: str | None, folder: SearchFolder) -> Iterator[BaseStorage]:
+    """`open_storage` as a context, which closes its connections. Raises StorageError if the database fails later."""
+    storage = open_storage(url, folder)
+    lost = sys.modules["grpc"].RpcError if isinstance(storage, GrpcStorageProxy) else StorageInternalError
+    try:
+        yield storage
+    except lost as error:
+        said = str(error.details() if hasattr(error, "details") else error.__cause__ or error)
+        raise StorageError(f"--storage {shown(str(url))}: {shown(said.strip().splitlines()[0])}") from error
+    finally:
+        if isinstance(storage, RDBStorage):
+            storage.remove_session()
+            storage.engine.dispose()
 
 
 class Owner:

@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
@@ -56,34 +55,8 @@ class Job:
         return math.ceil(max(self.warmup, PRUNING_DELAY) * self.validations - 1e-9)
 
 
-class TrialRunner(Protocol):
-    """Interface between a search and the runs that it scores. Tests use one with known scores."""
-
-    space: SearchSpace
-
-    def job(self, params: Params, share: float, repeat: int = 0) -> Job:
-        """Runs of settings, which had `repeat` trials before, at a share of the budget. Raises IllegalError."""
-        ...
-
-    def distances(self, params: Params) -> Mapping[str, float]:
-        """Relative distance from every violated constraint; `UNBUILT` per problem if the settings cannot be built."""
-        ...
-
-    def beyond(self, job: Job) -> Mapping[str, float]:
-        """Relative distance of an ended job from every limit on measurements: 0 within the limit."""
-        ...
-
-    def values(self, job: Job) -> tuple[float, ...] | None:
-        """Mean objectives over the seeds, infinitely bad if a run diverged; None if runs lack results."""
-        ...
-
-    def curve(self, job: Job) -> list[float]:
-        """Validation losses so far of a job with one run."""
-        ...
-
-
 class StudyTrialRunner:
-    """Runs trials as ordinary runs of a study's base with other settings."""
+    """Runs trials as ordinary runs of a study's base with other settings. Tests override what gives scores."""
 
     def __init__(
         self, study: Study, plan: Callable[[Study], Plan], store: Store, request: Callable[[Plan, RunDocument], Request]
@@ -101,6 +74,7 @@ class StudyTrialRunner:
         self._widths = tuple(study.data.widths(study.train.context))
 
     def job(self, params: Params, share: float = 1.0, repeat: int = 0) -> Job:
+        """Runs of settings, which had `repeat` trials before, at a share of the budget. Raises IllegalError."""
         if wrong := self.distances(params):
             raise IllegalError(next(iter(wrong)))
         seeds = tuple(seed + repeat * self.spec.seeds for seed in self.spec.seed_numbers)
@@ -110,6 +84,7 @@ class StudyTrialRunner:
             raise IllegalError(_cause(error)) from error
 
     def distances(self, params: Params) -> Mapping[str, float]:
+        """Relative distance from every violated constraint; `UNBUILT` per problem if the settings cannot be built."""
         try:
             arm = self.space.arm("trial", params)
         except StudyError as error:
@@ -124,6 +99,7 @@ class StudyTrialRunner:
         return Draft(arm, self.base.spec.vocab_size, self._widths)
 
     def beyond(self, job: Job) -> Mapping[str, float]:
+        """Relative distance of an ended job from every limit on measurements: 0 within the limit."""
         measured = {text: each for text, each in self.rules.items() if each.is_measured}
         of_base = any(each.of_base for each in measured.values())
         base = partial(self._measured, self.control()) if of_base else lambda _: None
@@ -173,6 +149,7 @@ class StudyTrialRunner:
         return self._plan(replace(self.study, sections=sections, arms=arms, reads="judging"))
 
     def values(self, job: Job) -> tuple[float, ...] | None:
+        """Mean objectives over the seeds, infinitely bad if a run diverged; None if runs lack results."""
         if any(request.missing() for request in job.requests):
             return None
         worst = [math.inf if way == "minimize" else -math.inf for way in self.spec.objectives.values()]
@@ -204,6 +181,7 @@ class StudyTrialRunner:
         return _known(score.value if score else None, request, name)
 
     def curve(self, job: Job) -> list[float]:
+        """Validation losses so far of a job with one run."""
         path = self.store.metrics_path(job.digests[0])
         if not path.exists():
             return []

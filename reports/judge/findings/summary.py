@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +12,6 @@ import numpy as np
 import polars as pl
 import scipy  # loads its submodules on first use
 
-from reports.judge.errors import ReportError
 from reports.judge.findings import warnings
 from reports.judge.findings.comparison import Judgement
 from reports.judge.findings.costs import StudyCosts, study_costs
@@ -38,7 +36,8 @@ from reports.judge.statistics.estimates import Estimate, combined_stderr, estima
 from reports.judge.verdicts import ALPHA, Verdict
 from store.documents import StudyArm
 from store.documents.costs import CROWDED
-from store.extensions import added_to
+from store.errors import ReportError
+from store.extensions import modules_of
 from store.result_columns import NUMBERS
 
 SPEEDS = ("tokens_per_second", "mfu", "mfu_published", "matmul_flops_per_second")
@@ -58,7 +57,7 @@ def summarise(data: Collected, sections: Sequence[type[SectionSummary]] = ()) ->
     costs, noise = study_costs(data), noise_of(data)
     judged = _judged(data, costs, noise)
     arms = _arms(data, judged, costs, noise)
-    judges = [importlib.import_module(name).judge_effects for name in added_to(__name__)]
+    judges = [wing.judge_effects for wing in modules_of(__name__)]
     effects = tuple(each for judge in judges for each in judge(data))
     found = {each.name(): each.summarise(data) for each in sections}
     plain = StudySummary(

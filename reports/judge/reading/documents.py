@@ -7,7 +7,6 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from reports.judge.errors import ReportError
 from reports.judge.reading.evaluations import EvaluatedRun, read
 from reports.judge.reading.keys import RunKey, keys_of
 from reports.judge.reading.outcomes import ENDED, FAILED, outcomes
@@ -21,6 +20,7 @@ from store.documents import (
     TextMeta,
 )
 from store.documents.result import Outcome
+from store.errors import ReportError
 from store.result_columns import Row
 from store.store import Status
 from store.tables import RunTables

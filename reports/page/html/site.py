@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,6 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from reports.judge.errors import ReportError
 from reports.judge.findings.study_summary import RANKS, StudySummary
 from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.outcomes import StudyProgress, study_progress
@@ -24,7 +22,8 @@ from reports.page.sections import summarise_documents
 from reports.page.wording import answers, tables, words
 from store import Store, StoreError, StudyFolder, write_text
 from store.documents import SearchDocument, StudyDocument
-from store.extensions import added_to
+from store.errors import ReportError
+from store.extensions import modules_of
 
 SCRIPTS = ("index.js",)
 MOST_ROWS = 6
@@ -86,7 +85,7 @@ class StorePages:
 
 
 def shown() -> list[StorePages]:
-    return [importlib.import_module(name).SHOWN for name in added_to(__name__)]
+    return [wing.SHOWN for wing in modules_of(__name__)]
 
 
 def render_site(root: Path | str) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib
 import json
 import re
 import zlib
@@ -16,7 +15,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from store.extensions import added_to
+from store.extensions import modules_of
 
 FIGURES = ("rows.js", "stamp.js", "labels.js", "figures.js")
 """Scripts of every page with figures."""
@@ -32,7 +31,7 @@ MOST_ROWS = 200
 def environment(own: Path | None = None) -> Environment:
     """Templates by name: those of the folder `own`, and those beside this file."""
     # a section of a wing has its template beside it
-    wings = [Path(place).parent for name in added_to(SECTIONS) for place in importlib.import_module(name).__path__]
+    wings = [Path(place).parent for wing in modules_of(SECTIONS) for place in wing.__path__]
     found = Environment(
         loader=ChoiceLoader([FileSystemLoader([*([own] if own else []), *wings]), PackageLoader("reports.page.html")]),
         autoescape=True,

@@ -75,9 +75,9 @@ def count(shape: Shape) -> Counted:
         given = dict(model.named_parameters()) | dict(model.named_buffers())
         compiled = aot_function(
             lambda given, tokens: functional_call(model, given, (tokens, tokens)),
-            fw_compiler=_counting(found, backward=False),
-            bw_compiler=_counting(found, backward=True),
-            partition_fn=_partition,
+            fw_compiler=counting(found, backward=False),
+            bw_compiler=counting(found, backward=True),
+            partition_fn=partition,
             decompositions=select_decomp_table(),
         )
         compiled(given, tokens).backward()
@@ -88,7 +88,9 @@ def count(shape: Shape) -> Counted:
     return found
 
 
-def _counting(found: Counted, backward: bool) -> Callable[..., Any]:
+def counting(found: Counted, backward: bool) -> Callable[..., Any]:
+    """A compiler of one pass that counts its kernels and leaves it as it is."""
+
     def compiler(graph: GraphModule, inputs: Sequence[Any]) -> Any:
         run = make_boxed_func(graph.forward)
         found.add(GraphModule(graph, graph.graph), inputs, backward)
@@ -97,6 +99,7 @@ def _counting(found: Counted, backward: bool) -> Callable[..., Any]:
     return compiler
 
 
-def _partition(joint: GraphModule, *given: Any, **settings: Any) -> Any:
+def partition(joint: GraphModule, *given: Any, **settings: Any) -> Any:
+    """The two passes, with what torch's own partitioner keeps between them."""
     joint_graph_passes(joint)
     return min_cut_rematerialization_partition(joint, *given, compiler="inductor", **settings)

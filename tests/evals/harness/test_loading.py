@@ -18,13 +18,13 @@ from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
 
 from evals.evaluate import Evaluation
+from evals.found import skipped_lines
 from evals.harness import catalogue
 from evals.harness.__main__ import main
 from evals.harness.datafiles import offline_first
 from evals.harness.evaluations.tasks import TasksSpec
 from evals.harness.lm import ZooLM
 from evals.harness.loading import UnknownTaskError, load_tasks
-from evals.skipped import skipped_lines
 from evals.spec import EvalSpec
 from tests.evals.bytelevel import EOS
 from tests.evals.harness.evaluated import evaluate

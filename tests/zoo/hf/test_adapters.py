@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, MixtralConfig
 
 import zoo
-from ablate.training.lora import Adapters, LoraSpec
+from ablate.wings.starts.lora import Adapters, LoraSpec
 from tests.zoo.hf import parity
 from zoo.hf import save_adapters, spec_of
 

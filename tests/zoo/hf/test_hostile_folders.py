@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import save_file
 
 import zoo
-from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data.tokenizers.bytes import byte_tokenizer
+from ablate.wings.starts.checkpoints import Checkpoint, CheckpointError
 from tests.zoo.hf import parity
 
 

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 import zoo
 from ablate.data.tokenizers.bytes import byte_tokenizer
-from ablate.training.lora import Adapters, LoraSpec
+from ablate.wings.starts.lora import Adapters, LoraSpec
 from tests.zoo.hf import parity
 from zoo.errors import UnsupportedError
 from zoo.hf import native, save_adapters, save_with_code, spec_of

@@ -21,7 +21,7 @@ from transformers import (
 
 from tests.zoo.hf.parity import draw, eager
 from zoo.hf import families
-from zoo.hf._wrappers import class_of
+from zoo.hf._wrappers import ON_TEXT, class_of
 
 SMALL = {
     **dict.fromkeys(("num_hidden_layers", "depth", "encoder_layers", "num_layers", "qformer_num_layers"), 1),
@@ -42,7 +42,9 @@ NARROW: dict[str, dict[str, Any]] = {
     "exaone4_5": {
         "vision_config": {"hidden_size": 32, "num_heads": 4, "num_key_value_heads": 2, "out_hidden_size": 32}
     },
-    "hyperclovax_vision_v2": {"vision_config": VISION},
+    **{name: {"vision_config": VISION} for name in ("glm4v", "glm4v_moe", "hyperclovax_vision_v2", "qwen2_5_vl")},
+    "qwen2_vl": {"vision_config": {"embed_dim": 32, "hidden_size": 32, "num_heads": 4}},
+    **{name: {"vision_config": {**VISION, "deepstack_visual_indexes": [0]}} for name in ("qwen3_vl", "qwen3_vl_moe")},
     "janus": {"vq_config": {"base_channels": 32, "channel_multiplier": [1], "num_res_blocks": 1}},
     "perception_lm": {"vision_config": {"model_type": "timm_wrapper", "model_args": {"embed_dim": 8}}},
     "vibevoice": {"audio_config": {"num_filters": 2}, "semantic_model_config": {"num_filters": 2}},
@@ -86,18 +88,27 @@ def wrappers() -> dict[str, str]:
             StrictDataclassError,
         ):  # without a default, none is one of ours
             continue
-        if name not in families() and getattr(inner, "model_type", None) in families():
+        if name not in families() and _family_of(getattr(inner, "model_type", None)) in families():
             found[name] = inner.model_type
     return found
+
+
+def _family_of(model_type: str | None) -> str | None:
+    """The family that a body is on text."""
+    return ON_TEXT[model_type][0] if model_type in ON_TEXT else model_type
 
 
 def config(name: str, family: str, seed: int = 0) -> Any:
     """A wrapper's config, with small towers, around a random small language model. For odd seeds, what follows its head
     is that of its family by default: many whole models leave it out, and then cannot be converted."""
-    drawn = draw(families()[family].model_types[0], seed)
+    drawn = draw(families()[str(_family_of(family))].model_types[0], seed)
     text = drawn.to_dict() | {"model_type": family, "dtype": "float32"}
     usual = CONFIG_MAPPING[family]().to_dict()
     text |= {key: usual[key] for key in AFTER_HEAD if seed % 2 and key in usual}
+    if family == "glm4v_text":
+        del text["head_dim"]  # not one of its settings
+    if family in ON_TEXT:
+        text["rope_parameters"]["mrope_section"] = _thirds(CONFIG_MAPPING[family](**text))
     kind = CONFIG_MAPPING[name]
     more = NARROW.get(name, {})
     if name == "fun_asr_nano":
@@ -109,6 +120,13 @@ def config(name: str, family: str, seed: int = 0) -> Any:
     whole.tie_word_embeddings = drawn.tie_word_embeddings
     whole.dtype = torch.float32
     return whole
+
+
+def _thirds(text: Any) -> list[int]:
+    """Pairs of rotated features for time, height and width."""
+    with torch.device("meta"):
+        pairs = len(AutoModel.from_config(text).rotary_emb.inv_freq)
+    return [pairs - 2 * (pairs // 3), pairs // 3, pairs // 3]
 
 
 def _adaptor(hidden_size: int) -> dict[str, int]:

@@ -87,8 +87,8 @@ def _stored(store: str, words: Sequence[str]) -> Iterator[ListedStudy]:
 def _answer(store: Store, name: str, scale: str) -> str:
     """A study's headline, or the reason why it has none."""
     import reports
-    from reports.judge.errors import ReportError
     from store import StoreError
+    from store.errors import ReportError
 
     try:
         return reports.headline(reports.summarise(store.study(name, scale).path, store))

@@ -15,11 +15,11 @@ from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.wings.search.shown.selection_bias import FreshScore, confirmed_scores, fresh_scores
 from ablate.wings.search.shown.standings import SearchStanding, standings
-from reports.judge.errors import ReportError
 from reports.judge.statistics.estimates import Estimate
 from store import SearchFolder, Store
 from store.documents import SearchDocument, TrialRecord
 from store.documents.study import UNJUDGED
+from store.errors import ReportError
 
 CURVE_POINTS = 60
 NO_TRIAL = -1

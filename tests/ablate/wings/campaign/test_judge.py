@@ -164,8 +164,10 @@ def test_what_cannot_be_judged_is_one_line(path: Path, tmp_path: Path, capsys: p
     assert judged(path, tmp_path, "--change", "n_layers=2", "--total-budget=1m") == 2
     assert "all proposals may take 60 s, of which 60 s are left" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-    assert judged(path, tmp_path, "--change", "n_layers=2", budget="0s") == 2
-    assert "too short: 3 seeds of base and proposal at cpu take about" in capsys.readouterr().err
+    for more in ((), ("--total-budget=1h",), ("--total-budget=1h", "--replicate=cpu")):
+        assert judged(path, tmp_path, "--change", "n_layers=2", *more, budget="0s") == 2
+        assert "too short: 3 seeds of base and proposal at cpu take about" in capsys.readouterr().err
+    assert not (tmp_path / "campaigns").exists()
     assert judged(path, tmp_path, "--change", "n_layers=2", budget="soon") == 2
     assert "expected a time such as 90s, 20m or 2h" in capsys.readouterr().err
     with FileLock(Store(tmp_path).campaign_path(CAMPAIGN).with_suffix(".lock")):

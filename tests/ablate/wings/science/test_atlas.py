@@ -31,12 +31,12 @@ from ablate.wings.science.site import atlas_pages
 from ablate.wings.science.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
 from ablate.wings.science.topics import topics_of
 from ablate.wings.science.variants import variants_in
-from reports.judge.errors import ReportError
 from reports.page.html.ranking import ranked
 from reports.page.sections import summarise_study as summarise
 from reports.page.wording import short_answer
 from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
 from store.documents import StudyClaim
+from store.errors import ReportError
 from store.files import write_texts
 from tests.reports.browsing import no_chromium, visit, wait_until
 from tests.reports.factory import Arm, StudyOf

@@ -15,10 +15,10 @@ from ablate.cli import main
 from ablate.wings.compare.losses import ArmLosses, judge, noise_of
 from ablate.wings.science import result_files
 from ablate.wings.science.atlas import study_files
-from reports.judge.errors import ReportError
 from reports.results import files
 from reports.results.document import own_parts, parts_of
 from store import Store
+from store.errors import ReportError
 from tests.reports.factory import Arm, StudyOf, changed
 from tests.test_imports import ROOT
 

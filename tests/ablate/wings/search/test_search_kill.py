@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from wsgiref.util import setup_testing_defaults
@@ -19,7 +21,8 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from ablate.cli import main
-from store import Store
+from ablate.wings.search.storage import open_storage
+from store import SearchFolder, Store
 from tests.ablate.servers import grpc_proxy, postgresql
 from tests.ablate.toy import toy_study
 
@@ -201,3 +204,23 @@ def test_a_storage_that_leads_nowhere_is_one_line(url: str, study: Path, capfd: 
     error = capfd.readouterr().err
     assert error.count("\n") == 1
     assert "et@" not in error and "secret" not in error  # the password's end, or all of it
+
+
+@pytest.mark.slow
+def test_a_database_that_fails_amid_a_run_is_an_error_of_the_search(
+    study: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Losses are reported while a run trains: the run is stopped with its state saved, and has no error."""
+    database = tmp_path / "trials.db"
+    open_storage(f"sqlite:///{database}", SearchFolder(tmp_path))
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute(
+            "CREATE TRIGGER fails BEFORE INSERT ON trial_intermediate_values BEGIN INSERT INTO gone VALUES (1); END"
+        )
+    assert main(arguments(study, "--engine", "inprocess", "--storage", f"sqlite:///{database}")) == 2
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert said == f"ablate: --storage sqlite:///{database}: (sqlite3.OperationalError) no such table: main.gone"
+    store = Store(study.parent / "runs")
+    (digest,) = store.runs()
+    assert store.state_path(digest).exists() and not store.error_path(digest).exists()
+    assert "Traceback" not in store.log_path(digest).read_text()

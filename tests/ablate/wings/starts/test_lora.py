@@ -16,9 +16,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import ablate
 import zoo
 from ablate.planning.plan import training_cost
-from ablate.training.lora import Adapters, LoraSpec, check_lora, flops_change
-from ablate.training.optim import build_optimizer, trained_part
+from ablate.training.optim import build_optimizer
 from ablate.training.spec import TrainSpec
+from ablate.wings.starts.lora import Adapters, LoraSpec, check_lora
 from store import Store
 from zoo.conformance import matrix
 from zoo.conformance.combinations import random_tokens
@@ -59,8 +59,8 @@ def test_steps_are_those_that_peft_takes() -> None:
     train = TrainSpec.model_validate(
         {"lr": 1e-2, "weight_decay": 0.0, "lora": {"rank": 2, "alpha": 6, "matrices": ["q", "v"]}}
     )
-    part = trained_part(model, train, seed=3)
-    assert isinstance(part, Adapters)
+    assert isinstance(train.part, LoraSpec)
+    part = train.part.build(model, seed=3)
     names = ["q_proj", "v_proj"]
     wrapped = get_peft_model(theirs, LoraConfig(r=2, lora_alpha=6, target_modules=names, lora_dropout=0.0))
     for ours, value in part.tensors().items():
@@ -100,11 +100,11 @@ def test_flops_change_as_torch_counts(edits: dict[str, Any]) -> None:
     mixer: Any = adapted.blocks[0].mixer
     unneeded = sum(2 * (matrix.weight.numel() + 3 * matrix.in_features) for matrix in (mixer.q, mixer.k, mixer.v))
     assert counted(adapted, tokens()) - counted(whole, tokens()) == pytest.approx(
-        flops_change(spec, lora) - unneeded, rel=1e-9
+        lora.flops_change(spec) - unneeded, rel=1e-9
     )
     train = TrainSpec.model_validate({"context": 12})
     costs = [training_cost(each, spec, [12]) for each in (train, train.model_copy(update={"lora": lora}))]
-    assert costs[1].flops_per_token - costs[0].flops_per_token == flops_change(spec, lora)
+    assert costs[1].flops_per_token - costs[0].flops_per_token == lora.flops_change(spec)
 
 
 def counted(model: zoo.Decoder, text: torch.Tensor) -> float:
@@ -151,7 +151,7 @@ def test_flops_change_as_torch_counts_with_every_choice(option: AxisOption) -> N
     adapted.embedding.weight.requires_grad_()
     learned = 2.0 * spec.vocab_size * spec.table_width * spec.tie_embeddings  # as the head
     text = random_tokens(spec, 2, 16)
-    assert counted(adapted, text) - counted(whole, text) == pytest.approx(flops_change(spec, lora) + learned, rel=1e-9)
+    assert counted(adapted, text) - counted(whole, text) == pytest.approx(lora.flops_change(spec) + learned, rel=1e-9)
 
 
 def test_a_run_trains_adapters_alone_and_exports_them(study: Path, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerF
 
 import ablate
 import zoo
-from ablate.checkpoints import Checkpoint, CheckpointError
 from ablate.data import Corpus, open_corpus
 from ablate.data.corpus import Examples
 from ablate.data.tokenizers.bytes import byte_tokenizer
+from ablate.wings.starts.checkpoints import Checkpoint, CheckpointError
 from store import Store
 
 STUDY = """
@@ -163,6 +163,23 @@ def test_a_student_reads_text_with_the_tokenizer_of_its_teacher(folder: Path, tm
     byte_tokenizer().save(str(other / "tokenizer.json"), pretty=True)  # not the same file as `bytes` saves
     path.write_text(STUDENT.replace("TOKENIZER", "bytes").replace("llama", str(other)))
     assert ablate.load_study(path).arms
+
+
+@pytest.mark.parametrize(
+    ("edits", "train", "reason"),
+    [
+        ({"block.mixer": "mamba2"}, "documents: apart", "`documents: apart` does not support the mixer mamba2"),
+        ({"visible": "all"}, "documents: joined", "next_token needs a causal model, but visible is all"),
+    ],
+)
+def test_a_teacher_reads_what_its_student_reads(
+    edits: dict[str, Any], train: str, reason: str, folder: Path, tmp_path: Path
+) -> None:
+    zoo.save(zoo.build(zoo.load("small", vocab_size=257, d_model=16, n_layers=1).edit(edits)), tmp_path / "other")
+    path = folder / "reads.yaml"
+    path.write_text(STUDENT.replace("TOKENIZER", "bytes").replace("llama", str(tmp_path / "other")))
+    with pytest.raises(ablate.StudyError, match=f"arms.taught.teacher: .*other cannot teach taught: .*{reason}"):
+        ablate.load_study(path, sets=[f"train.objective={{kind: next_token, {train}}}"])
 
 
 def test_damaged_weights_are_one_line(folder: Path, tmp_path: Path) -> None:

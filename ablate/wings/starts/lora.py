@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -21,19 +21,24 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import zoo
+from ablate.training.parts import Addition, PartSpec
 from zoo.compatibility.support import unsupported
 from zoo.compatibility.traits import Operation
 from zoo.errors import SpecError, did_you_mean
 from zoo.ffns._routing import LinearRouter
 from zoo.init import ExpertLinear, Linear, generator
-from zoo.settings.axis import Spec
 from zoo.spec import ModelSpec
 
 FILE = "adapters.safetensors"
 
 
-class LoraSpec(Spec):
+class LoraSpec(PartSpec):
     """Low-rank adapters: `{rank: 8, alpha: 16, matrices: [mixer, ffn], dropout: 0}`."""
+
+    setting: ClassVar[str] = (
+        "Train low-rank adapters of frozen weights, which the arm must `start` from: `{rank: 8, alpha: 16}`; null for"
+        " training all weights."
+    )
 
     rank: PositiveInt = 8
     """r: inner width of an adapter, A: (r, in) and B: (out, r)."""
@@ -43,6 +48,18 @@ class LoraSpec(Spec):
     """Matrices that have adapters: all of every block's `mixer` or `ffn`, or some by name (`q`, `v`, `down`)."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout rate of the input of A, while training."""
+
+    def build(self, model: zoo.Decoder, seed: int) -> Adapters:
+        return Adapters(model, self, seed)
+
+    def flops_change(self, model: ModelSpec) -> float:
+        """Mostly negative.
+
+        A frozen matrix W: (out, in) saves its own gradient, 2·out·in per token. Its adapter takes 2·r·(in + out)
+        forward and twice that backward. Gradients with respect to the inputs of layers are counted throughout, although
+        none is needed below the first adapter.
+        """
+        return _flops_change(json.dumps(model.dump()), self)
 
 
 class LoraUpdate(nn.Module):
@@ -60,7 +77,7 @@ class LoraUpdate(nn.Module):
         return F.linear(F.linear(x, self.down), self.up) * self.scale
 
 
-class Adapters(nn.Module):
+class Adapters(Addition):
     """Adapters of a model whose own weights are frozen. They act through forward hooks, so that the model's parameter
     names and state stay the same."""
 
@@ -128,24 +145,14 @@ def matrices(model: nn.Module, spec: LoraSpec) -> Iterator[str]:
 
 
 def check_lora(model: ModelSpec, spec: LoraSpec) -> None:
-    """Raise SpecError if a model cannot have these adapters. A part declares `Operation.LORA` if `flops_change` covers
-    all of its weights whose gradients are saved by freezing."""
+    """Raise SpecError if a model cannot have these adapters. A part declares `Operation.LORA` if
+    `LoraSpec.flops_change` covers all of its weights whose gradients are saved by freezing."""
     for part in unsupported(model, Operation.LORA):
         raise SpecError(
             "train.lora", f"does not support {part}: FLOPs of training with adapters are not counted for it"
         )
     with torch.device("meta"):
         list(matrices(zoo.Decoder(model), spec))
-
-
-def flops_change(model: ModelSpec, spec: LoraSpec) -> float:
-    """Difference of a training step's FLOPs per token from those of training all weights; mostly negative.
-
-    A frozen matrix W: (out, in) saves its own gradient, 2·out·in per token. Its adapter takes 2·r·(in + out) forward
-    and twice that backward. Gradients with respect to the inputs of layers are counted throughout, although none is
-    needed below the first adapter.
-    """
-    return _flops_change(json.dumps(model.dump()), spec)
 
 
 @lru_cache(maxsize=256)
@@ -173,3 +180,6 @@ def _products(part: nn.Module, top_k: int = 1) -> float:
         elif isinstance(module, Linear | LinearRouter):
             found += module.weight.numel()
     return found
+
+
+PARTS = {"lora": LoraSpec}

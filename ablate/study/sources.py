@@ -1,0 +1,61 @@
+"""Models that a study takes from elsewhere: those that an arm needs before it is trained, and those that are its base.
+
+Presets are the only ones of the core; wings add the others, as `SOURCES` by the section of an arm and `BASES` by the
+key of `base`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from store.documents import JsonObject
+from store.extensions import modules_of
+from zoo.presets import preset
+from zoo.settings.axis import Spec
+from zoo.settings.edits import Edits
+
+
+class Source(Spec):
+    """A trained model that an arm needs: that of another arm with the same seed, or a checkpoint's."""
+
+    arm: str | None = None
+    """The other arm."""
+    checkpoint: str | None = None
+    """The checkpoint's folder."""
+    keeps_shape: ClassVar[bool] = False
+    """Whether the arm keeps the shape of its model where parameters are matched."""
+
+    @property
+    def share(self) -> float:
+        """Share of the study's budget that the arm spends."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Base:
+    """A model by name or path that a study's base is an edit of. Its functions take the name, and the folder that
+    relative paths start from."""
+
+    what: str
+    description: str
+    model: Callable[[str, Path], Edits]
+    """The model at full size. Raises SpecError or AblateError."""
+    tokenizer: Callable[[str, Path], JsonObject | None] = lambda name, folder: None
+    """Its tokenizer, in the form of `data.tokenizer`. Raises AblateError."""
+    sections: Callable[[str], Mapping[str, Edits]] = lambda name: {}
+    """Sections of every arm on this base."""
+
+
+PRESET = Base(
+    what="the name of a preset",
+    description="Published model or starting point that the base is, by name; other keys of `base` are edits of it.",
+    model=lambda name, folder: preset(name).model,
+)
+_ADDED = modules_of(__name__)
+SOURCES: dict[str, type[Source]] = {key: kind for each in _ADDED for key, kind in each.SOURCES.items()}
+"""Kinds of sources, by the section of an arm that names them."""
+BASES: dict[str, Base] = {"preset": PRESET} | {key: base for each in _ADDED for key, base in each.BASES.items()}
+"""Kinds of bases, by their key in `base`."""

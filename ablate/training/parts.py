@@ -1,0 +1,44 @@
+"""The part of a model that training changes: all weights, or what a setting of `PARTS` adds to frozen ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from torch import nn
+
+from store.extensions import modules_of
+from zoo.model import Decoder
+from zoo.settings.axis import Spec
+from zoo.spec import ModelSpec
+
+
+class Addition(nn.Module):
+    """Weights that are trained beside a model's own, which are frozen, and merged into them after the last step."""
+
+    def merge(self) -> None:
+        """Add them to the model's weights."""
+        raise NotImplementedError
+
+    def save(self, folder: Path) -> None:
+        """Save them beside the model."""
+        raise NotImplementedError
+
+
+class PartSpec(Spec):
+    """Settings of an addition."""
+
+    setting: ClassVar[str]
+    """Description of the setting in `train`."""
+
+    def build(self, model: Decoder, seed: int) -> Addition:
+        """Add it to a model, whose own weights are frozen."""
+        raise NotImplementedError
+
+    def flops_change(self, model: ModelSpec) -> float:
+        """Difference of a training step's FLOPs per token from those of training all weights."""
+        raise NotImplementedError
+
+
+PARTS: dict[str, type[PartSpec]] = {name: part for wing in modules_of(__name__) for name, part in wing.PARTS.items()}
+"""Settings of training that choose an addition; null trains all weights."""

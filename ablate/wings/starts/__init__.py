@@ -1,0 +1,19 @@
+"""Arms that start from or learn from another model: other arms' weights, checkpoints, teachers, low-rank adapters."""
+
+from __future__ import annotations
+
+from ablate.wings import Wing
+
+WING = Wing(
+    needs=("zoo/conversion",),
+    face={"checkpoints": ("CheckpointError",)},
+    adds={
+        "ablate.study.sources": "keys",
+        "ablate.study.rung_reader": "asked",
+        "ablate.planning.make_plan": "asked",
+        "ablate.planning.plan_shown": "asked",
+        "ablate.running.corpora": "asked",
+        "ablate.training.parts": "lora",
+        "ablate.training.session": "training",
+    },
+)
