@@ -187,6 +187,20 @@ def test_one_arm_far_off_leaves_room_for_the_others(tmp_path: Path) -> None:
     assert max(others) - min(others) > 8
 
 
+def test_the_margin_is_shaded_from_end_to_end_of_it_or_of_the_axis(tmp_path: Path) -> None:
+    def shades(margin: float | None, folder: str) -> tuple[Ranked, set[tuple[float, float]]]:
+        summary = summary_of(tmp_path / folder, [2.4, 2.3, 2.5], margin=margin)
+        found = re.findall(r'<rect class="margin" x="([\d.]+)%" width="([\d.]+)%"', render_page(summary))
+        return ranked(summary), {(float(x), float(width)) for x, width in found}
+
+    figure, shaded = shades(0.05, "inside")
+    at = {text: place for place, text in figure.axis.ticks()}
+    (start, width), *others = shaded
+    assert [start, start + width] == pytest.approx([at["−0.05"], at["+0.05"]]) and not others
+    assert shades(0.3, "beyond")[1] == {(0, 100)}
+    assert shades(None, "none")[1] == set()
+
+
 def test_ticks_are_round_and_stand_where_their_numbers_say() -> None:
     axis = Axis(-0.013, 0.21)
     numbers = {text: place for place, text in axis.ticks()}

@@ -66,11 +66,9 @@ def claims(*words: str) -> tuple[HandbookClaim, ...]:
     """
     if len(words) == 1 and words[0] in handbook():
         return (handbook()[words[0]],)
-    for phrases in ((" ".join(words),), words):
-        found = tuple(each for each in handbook().values() if all(says(_text(each), phrase) for phrase in phrases))
-        if found:
-            return found
-    return ()
+    texts = {entry: _text(entry) for entry in handbook().values()}
+    together = tuple(entry for entry, text in texts.items() if says(text, " ".join(words)))
+    return together or tuple(entry for entry, text in texts.items() if all(says(text, phrase) for phrase in words))
 
 
 @cache

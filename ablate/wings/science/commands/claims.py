@@ -1,8 +1,7 @@
 """List what papers claim about transformers, and the study or command that tests each claim.
 
-WORDS are searched for in the handbook's claims, sources and topics, as one phrase or else all of them; a claim's id
-shows that claim. Without WORDS, topics are listed with their numbers of claims. Claims of a study refer to those here
-by id.
+WORDS are searched for in the handbook's claims, sources and topics, as one phrase or else all of them; an id shows that
+claim. Without WORDS, topics are listed with their numbers of claims. Claims of a study refer to those here by id.
 """
 
 from __future__ import annotations
