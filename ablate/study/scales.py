@@ -18,6 +18,7 @@ from ablate.study.budget_spec import ABSOLUTE
 from ablate.study.complaints import Problem
 from ablate.study.layers import Layer
 from ablate.study.sections import StudySections
+from ablate.study.sources import bases
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument, parse_yaml
 from evals.spec import EvalSpec
