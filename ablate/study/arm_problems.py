@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ablate.study.arms import DATA, TRAIN, Arm, ArmBuilder, tuning_edit
+from ablate.study.arms import DATA, SOURCES, TRAIN, Arm, ArmBuilder, tuning_edit
 from ablate.study.complaints import Problem, StudyError
 from ablate.study.layers import Origins, common_length
 from ablate.study.sections import StudySections
-from ablate.study.sources import SOURCES
 from ablate.study.tune_spec import TuneSpec
 from store.documents import Caveat
 from zoo.errors import did_you_mean

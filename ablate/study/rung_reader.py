@@ -17,7 +17,7 @@ from ablate.study.layering import together
 from ablate.study.layers import Layer, Origins, Target
 from ablate.study.scales import NAMING, Layers
 from ablate.study.sections import DEFAULT_TRAIN, StudySections
-from ablate.study.sources import BASES
+from ablate.study.sources import bases
 from ablate.study.study import Study
 from ablate.study.tune_spec import TuneSpec
 from ablate.study.yamlfile import StudyMap
@@ -183,9 +183,9 @@ class RungReader:
         model = self._base_model(base)
         if model is None:
             return None
-        edits = [edit for edit in self._edits(("base",)) if edit.path not in [(key,) for key in BASES]]
+        edits = [edit for edit in self._edits(("base",)) if edit.path not in [(key,) for key in bases()]]
         ((key, name),) = _named(base)
-        sections = BASES[key].sections(name)
+        sections = bases()[key].sections(name)
         return ArmBuilder(model, edits, self._valid_train(tree), data, self.origins, sections)
 
     def _base_model(self, base: Mapping[str, Any]) -> Edits | None:
@@ -196,11 +196,11 @@ class RungReader:
         if others:
             reason = f"cannot be combined with {first[0]}: set one of them to null"
         elif not isinstance(given, str):
-            wrong = "is missing" if given is None else f"must be {BASES[key].what}, not {given!r}"
+            wrong = "is missing" if given is None else f"must be {bases()[key].what}, not {given!r}"
             reason = f"{wrong} (see `ablate zoo`)"
         else:
             try:
-                return BASES[key].model(given, self.written.folder)
+                return bases()[key].model(given, self.written.folder)
             except SpecError as error:
                 reason = error.reason
             except AblateError as error:
@@ -217,7 +217,7 @@ class RungReader:
             return tree
         for key, given in _named(base):
             try:
-                tokenizer = BASES[key].tokenizer(given, self.written.folder) if isinstance(given, str) else None
+                tokenizer = bases()[key].tokenizer(given, self.written.folder) if isinstance(given, str) else None
             except AblateError:
                 continue  # _base_model reports it
             if tokenizer:
@@ -256,7 +256,7 @@ class RungReader:
 
 def _named(base: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The models that a base is, by the keys that name them: there should be one."""
-    return [(key, base[key]) for key in BASES if base.get(key) is not None]
+    return [(key, base[key]) for key in bases() if base.get(key) is not None]
 
 
 def _is_new_arm(section: str, layer: Layer, edits: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -54,8 +55,15 @@ PRESET = Base(
     description="Published model or starting point that the base is, by name; other keys of `base` are edits of it.",
     model=lambda name, folder: preset(name).model,
 )
-_ADDED = modules_of(__name__)
-SOURCES: dict[str, type[Source]] = {key: kind for each in _ADDED for key, kind in each.SOURCES.items()}
-"""Kinds of sources, by the section of an arm that names them."""
-BASES: dict[str, Base] = {"preset": PRESET} | {key: base for each in _ADDED for key, base in each.BASES.items()}
-"""Kinds of bases, by their key in `base`."""
+
+
+@cache
+def sources() -> dict[str, type[Source]]:
+    """Kinds of sources, by the section of an arm that names them."""
+    return {key: kind for wing in modules_of(__name__) for key, kind in wing.SOURCES.items()}
+
+
+@cache
+def bases() -> dict[str, Base]:
+    """Kinds of bases, by their key in `base`."""
+    return {"preset": PRESET} | {key: base for wing in modules_of(__name__) for key, base in wing.BASES.items()}

@@ -1,4 +1,4 @@
-"""The part of a model that training changes: all weights, or what a setting of `PARTS` adds to frozen ones."""
+"""The part of a model that training changes: all weights, or what a setting of training adds to frozen ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from torch import nn
 
-from store.extensions import modules_of
 from zoo.model import Decoder
 from zoo.settings.axis import Spec
 from zoo.spec import ModelSpec
@@ -38,7 +37,3 @@ class PartSpec(Spec):
     def flops_change(self, model: ModelSpec) -> float:
         """Difference of a training step's FLOPs per token from those of training all weights."""
         raise NotImplementedError
-
-
-PARTS: dict[str, type[PartSpec]] = {name: part for wing in modules_of(__name__) for name, part in wing.PARTS.items()}
-"""Settings of training that choose an addition; null trains all weights."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ablate.training.execution import Execution
-from ablate.training.parts import PARTS
-from ablate.training.spec import TrainSpec
+from ablate.training.spec import PARTS, TrainSpec
 from store.documents import RunDocument
 from zoo.compatibility.support import unsupported
 from zoo.compatibility.traits import Operation

@@ -24,9 +24,10 @@ from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
 from ablate.training.optimizers import Betas, Optimizer
 from ablate.training.optimizers.adamw import AdamW
-from ablate.training.parts import PARTS, PartSpec
+from ablate.training.parts import PartSpec
 from store import StoreError
 from store.documents import RunDocument
+from store.extensions import modules_of
 from zoo.errors import SpecError
 from zoo.settings.axis import Choice, Spec, is_off
 from zoo.settings.explain import checked
@@ -209,6 +210,11 @@ class OwnTrainSpec(Spec):
             self.__dict__.update(optimizer=optimizer, betas=None)  # frozen from here on
         return self
 
+
+PARTS: dict[str, type[PartSpec]] = {
+    name: part for wing in modules_of("ablate.training.parts") for name, part in wing.PARTS.items()
+}
+"""Settings that choose an addition to frozen weights; null trains all weights."""
 
 if TYPE_CHECKING:
     TrainSpec: TypeAlias = OwnTrainSpec

@@ -17,9 +17,9 @@ import torch
 import ablate
 import zoo
 from ablate.cli import COMMANDS, main
+from ablate.study.arms import SOURCES
 from ablate.study.schema import study_schema
 from ablate.study.sections import StudySections
-from ablate.study.sources import SOURCES
 from ablate.wings.catalogue.catalogue import WHOLES, Catalogue, catalogued, entry, settings_of
 from ablate.wings.catalogue.ranges import in_words, ranges_of
 from zoo.conformance.matrix import axes

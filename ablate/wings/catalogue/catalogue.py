@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, get_args, get_origin
 
 from ablate.plugins import check_groups
-from ablate.study.sources import SOURCES
-from ablate.training.parts import PARTS
-from ablate.training.spec import TrainSpec
+from ablate.study.arms import SOURCES
+from ablate.training.spec import PARTS, TrainSpec
 from ablate.wings.catalogue.model_table import Row
 from ablate.wings.catalogue.published import preset_row
 from evals.evaluations import evaluations

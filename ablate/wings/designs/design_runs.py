@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from ablate.study.arms import Arm, ArmBuilder, Edit
+from ablate.study.arms import SOURCES, Arm, ArmBuilder, Edit
 from ablate.study.complaints import Problem, StudyError
 from ablate.study.layers import common_length
-from ablate.study.sources import SOURCES
 from ablate.wings.designs.design_spec import Screen
 
 TARGET = ("factors",)

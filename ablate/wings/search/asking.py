@@ -73,17 +73,16 @@ class Asking:
         return self._legal(trial, params)
 
     def _legal(self, trial: optuna.Trial, params: Params) -> Job | None:
-        """The trial's first job; None if it is illegal. Then the nearest legal settings are enqueued, and the sampler
-        learns from these alone: taking the proposal for a bad one would drive it away from them, too."""
+        """The trial's first job; None if it is illegal. Then the sampler is told its distance from the constraints, and
+        the nearest legal settings are enqueued."""
         try:
             return self.lab.job(params, self.spec.shares[0], trial.user_attrs.get(REPEAT, 0))
         except IllegalError as error:
-            trial.set_user_attr("illegal", reason := str(error))
-        legal = repaired(self.lab.space, params, self.lab.distances)
-        if legal is None:
-            for name, far in (self.lab.distances(params) or {reason: 1.0}).items():
+            trial.set_user_attr("illegal", str(error))
+            for name, far in (self.lab.distances(params) or {str(error): 1.0}).items():
                 trial.set_constraint(name, far)
-        self.study.tell(trial, state=TrialState.PRUNED if legal is None else TrialState.FAIL)
+            self.study.tell(trial, state=TrialState.PRUNED)
+        legal = repaired(self.lab.space, params, self.lab.distances)
         if legal is not None:
             self.study.enqueue_trial(legal)
         return None

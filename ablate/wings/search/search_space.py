@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from pydantic import ValidationError
 
-from ablate.study.arms import DATA, TRAIN, TUNED, Arm, ArmBuilder, Edit
+from ablate.study.arms import DATA, SOURCES, TRAIN, TUNED, Arm, ArmBuilder, Edit
 from ablate.study.complaints import Problem, StudyError
-from ablate.study.sources import SOURCES
 from ablate.study.space import distributions
 from ablate.training.spec import TrainSpec
 from ablate.wings.search.search_axes import AnyAxis, Axis, Relative, multiples

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import operator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import numpy as np
 import optuna
 import pytest
 from optuna.storages import BaseStorage, InMemoryStorage
-from optuna.trial import TrialState
 from ruamel.yaml import YAML
 
 from ablate.data.identity import DataIdentity
@@ -43,26 +41,6 @@ def test_illegal_settings_are_never_run_and_are_counted(tmp_path: Path) -> None:
     assert all(trial.params["train.warmup"] < 0.02 for trial in run)
     assert counts_of_illegal(found) == {"not legal": len(found.trials) - 8}
     assert len(found.trials) > 8
-
-
-def test_the_sampler_learns_from_what_stands_in_for_an_illegal_proposal(tmp_path: Path) -> None:
-    study = study_of(tmp_path)
-    lab = Known(study, bowl, legal=lambda params: params["train.warmup"] < 0.02)
-    trials = search(lab, spec_of(study, trials=8, sampler="random"), tmp_path)[0].trials
-    learnt = (TrialState.COMPLETE, TrialState.PRUNED)  # the states whose trials optuna's samplers read
-    assert all(trial.params["train.warmup"] < 0.02 for trial in trials if trial.state in learnt)
-    for refused, tried in pairwise(trials):
-        if "illegal" in refused.user_attrs:
-            assert tried.params == {**refused.params, "train.warmup": 0.0}
-
-
-def test_the_sampler_learns_how_far_off_a_proposal_is_that_nothing_stands_in_for(tmp_path: Path) -> None:
-    study = study_of(tmp_path)
-    lab = Known(study, bowl, legal=lambda params: 1.6e-3 < params["train.lr"] < 2.6e-3)  # between the values tried
-    trials = search(lab, spec_of(study, trials=2, sampler="random"), tmp_path)[0].trials
-    refused = [trial for trial in trials if "illegal" in trial.user_attrs]
-    assert refused
-    assert all(trial.state == TrialState.PRUNED and trial.constraints == {"not legal": 1.0} for trial in refused)
 
 
 def test_a_grid_tries_every_legal_combination_once(tmp_path: Path) -> None:
