@@ -130,8 +130,9 @@ NOT_EXECUTED = {
     r".*: (ruff|pytest)": "the checks themselves",
     r"docs/adding_a_feature\.md: ablate zoo --check": "minutes of what the conformance suite does",
     r"docs/adding_a_feature\.md: python -m tests": "writes the file that tests/ablate/test_identity.py compares with",
-    r"docs/benchmarks/.*: ((\w+=\S+ )*python |export )": "measures a machine for minutes",
+    r"docs/benchmarks/.*: (mkdir |\(cd |(\w+=\S+ )*python |export )": "measures a machine for minutes",
     r".*: optuna-dashboard": "serves until it is stopped",
+    r"docs/scales\.md: ablate (run|pack|merge) .*gpu-ladder": "days of a GPU; test_gpu_scales.py reads it",
 }
 
 OF_A_GUIDE = "--confidence"

@@ -448,7 +448,7 @@ def test_the_atlas_in_a_browser(pages: dict[str, str], tmp_path: Path, browser: 
     page.select_option("#outcome", "")
     page.fill("#search", "rope 500k")
     wait_until(page, f"{shown} < {every}")
-    assert page.inner_text("#count") == f"{page.evaluate(shown)} of {every}"
+    assert page.inner_text("#count") == f"{page.evaluate(shown)} of {every} claims and questions"
     page.fill("#search", "")
     page.select_option("#year", "2025")
     assert 0 < page.evaluate(shown) < every
@@ -461,7 +461,7 @@ def test_the_atlas_in_a_browser(pages: dict[str, str], tmp_path: Path, browser: 
         page.select_option(f"#{name}", "")
     page.select_option("#topic", "norms")
     page.select_option("#standing", "wrong as taught")
-    assert page.inner_text("#count") == f"{page.evaluate(shown)} of {every}"
+    assert page.inner_text("#count") == f"{page.evaluate(shown)} of {every} claims and questions"
     assert page.evaluate("[...document.querySelectorAll('.topic')].filter(topic => !topic.hidden).length") == 1
     assert page.evaluate("getComputedStyle(document.querySelector('.topic[hidden]')).display") == "none"
     page.close()
