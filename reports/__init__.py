@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from reports.page.html.page import record_look
     from reports.page.html.page import render_study as render
     from reports.page.html.ranking import render_cell as notebook_cell
-    from reports.page.html.site import render_other, render_site
     from reports.page.sections import summarise_study as summarise
     from reports.page.wording.answers import closing_table as table
     from reports.page.wording.answers import headline
@@ -33,8 +32,6 @@ _HOME = {
     "read_result": "reports.results.files:read",
     "record_look": "reports.page.html.page",
     "render": "reports.page.html.page:render_study",
-    "render_other": "reports.page.html.site",
-    "render_site": "reports.page.html.site",
     "sentence": "reports.page.wording.finding_words",
     "size_of": "reports.results.files",
     "step_words": "reports.judge.findings.next_steps",
@@ -56,8 +53,6 @@ __all__ = [
     "read_result",
     "record_look",
     "render",
-    "render_other",
-    "render_site",
     "sentence",
     "size_of",
     "step_words",

@@ -26,6 +26,9 @@ class StoreError(AblateError):
 class IrregularFileError(OSError):
     """A device, a pipe or a folder where a file should be: reading it might never end."""
 
+    def __str__(self) -> str:
+        return f"{self.filename} is {self.strerror}"
+
 
 def read_regular(path: Path) -> bytes:
     """The content of a file. Raises IrregularFileError for other kinds of file, FileNotFoundError if there is none."""
@@ -37,7 +40,7 @@ def read_regular(path: Path) -> bytes:
 def check_regular(path: Path) -> None:
     """Raise IrregularFileError for anything but a regular file, before it is opened."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise IrregularFileError(f"{path} is not a regular file")
+        raise IrregularFileError(errno.EINVAL, "not a regular file", str(path))
 
 
 FULL_BYTES = 2**20

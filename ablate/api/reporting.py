@@ -10,6 +10,7 @@ from typing import Literal
 import reports
 from store import AblateError, SearchFolder, Store, StoreError, StudyFolder
 from store.documents.shell import from_here
+from store.extensions import modules_of
 
 Kind = Literal["study", "search", "store"]
 
@@ -32,9 +33,12 @@ def report(path: str | Path) -> Path:
     """
     folder, kind = reported(path)
     try:
-        if kind == "search":
-            return reports.render_other(folder)
-        return reports.render_site(folder) if kind == "store" else reports.render(folder)
+        if kind == "study":
+            return reports.render(folder)
+        for wing in modules_of(__name__):
+            page: Path = wing.render_site(folder) if kind == "store" else wing.render_other(folder)
+            return page
+        raise AblateError(f"{folder}: what writes the page of a {kind} is not installed")
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.EACCES):
             raise

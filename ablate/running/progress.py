@@ -31,7 +31,7 @@ LINE_SECONDS = 10.0
 
 
 def to_standard_error(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(visible(line), file=sys.stderr, flush=True)
 
 
 @dataclass

@@ -2,8 +2,9 @@
 
 Each has the weights and the state of the optimizer, and computes the gradients of its rows of every batch. Their sum
 over the group is the gradient of the whole batch (see `ablate.training.accumulation`), so all processes take the same
-step. Like DistributedDataParallel, arXiv:2006.15704, but without overlapping sums with the backward pass, and with sums
-in place of means: rows with fewer scored targets weigh less.
+step. Like DistributedDataParallel, arXiv:2006.15704, with sums in place of means, since rows with fewer scored targets
+weigh less, and after the backward pass: a process that runs out of memory starts its pass over with fewer rows, and a
+compiled pass, which is one graph, has all gradients at its end.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 import zoo
-from ablate.training.optimizers import Group, StateDict, Updates
+from ablate.training.optimizers import StateDict, Updates
 from store import AblateError
 
 BUCKET_BYTES = 32 * 2**20
@@ -121,7 +122,8 @@ def joined(meeting: Path, rank: int, size: int, device: str) -> Iterator[Process
 #
 # FSDP2 (`torch.distributed.fsdp.fully_shard`; Zhao et al. 2023, arXiv:2304.11277): each process has a shard of every
 # weight. A block gathers its weights to compute, and frees them afterwards; one reduce-scatter sums and shards
-# gradients, so that the optimizer's steps are those of one process.
+# gradients, so that the optimizer's steps are those of one process. Weights are gathered in float32: FSDP2 would cast
+# all of a module's, and a norm whose gain is bfloat16 has no fused kernel.
 #
 # Rank 0 validates and saves with the whole weights, which it has in memory only then.
 
@@ -152,20 +154,20 @@ class Sharded:
             part.to_local().copy_(distribute_tensor(whole, part.device_mesh, part.placements).to_local())
         self._copy_buffers(self.whole, self.model)
 
-    def updates(self, own: Updates) -> ShardedUpdates:
-        """The optimizer of the shards, whose state is gathered with them."""
-        self._updates = ShardedUpdates(own)
-        return self._updates
+    def state_of(self, optimizer: Updates) -> ShardedState:
+        """The state of the shards' optimizer, which is gathered with them."""
+        self._state = ShardedState(optimizer)
+        return self._state
 
     @torch.no_grad()
-    def gather(self, with_updates: bool) -> None:
+    def gather(self, with_state: bool) -> None:
         """Gather the weights into rank 0's whole model, and the optimizer's state if asked: a collective operation."""
-        if with_updates:
-            self._updates.gather()
+        if with_state:
+            self._state.gather()
         for part, whole in self._pairs():
             found, storage = part.full_tensor(), whole.untyped_storage()
             if self._is_first:
-                end = whole.storage_offset() * whole.itemsize + found.nbytes
+                end = int(whole.storage_offset()) * whole.itemsize + found.nbytes
                 storage.resize_(max(storage.nbytes(), end))  # `release` freed it
                 whole.copy_(found)
         self._copy_buffers(self.model, self.whole)
@@ -186,22 +188,12 @@ class Sharded:
             yield part.data, whole.data
 
 
-class ShardedUpdates:
-    """An optimizer of sharded weights, whose state is saved and loaded unsharded."""
+class ShardedState:
+    """The state of an optimizer of sharded weights, saved and loaded unsharded."""
 
     def __init__(self, own: Updates) -> None:
         self.own = own
         self._whole: StateDict = {}
-
-    @property
-    def param_groups(self) -> list[Group]:
-        return self.own.param_groups
-
-    def step(self) -> Any:
-        return self.own.step()
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        self.own.zero_grad(set_to_none)
 
     def gather(self) -> None:
         """Gather the state, for `state_dict`: a collective operation."""
@@ -219,7 +211,7 @@ class ShardedUpdates:
         return self._whole
 
     def load_state_dict(self, state_dict: StateDict) -> None:
-        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        parameters = [parameter for group in self.own.param_groups for parameter in group["params"]]
         parts = {
             at: {name: _part_like(value, parameters[at]) for name, value in found.items()}
             for at, found in state_dict["state"].items()

@@ -122,8 +122,6 @@ class Session:
         self.addition = self.spec.part.build(self.model, self.seed) if self.spec.part else None
         part, spec = self.addition or subject, self.model.spec
         optimizer = build_optimizer(part, zoo.roles(part), self.spec, spec.d_model, spec.n_layers)
-        if self.sharded is not None:
-            optimizer = self.sharded.updates(optimizer)
         loss: Loss = compiled(subject.loss) if self.spec.compile else subject.loss
         self.beside: zoo.ModelSpec | None = None
         """Model that reads every batch, too: a teacher's."""
@@ -143,7 +141,8 @@ class Session:
         self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()
         self._save_at = self._began + self.checkpoint_seconds
-        self._saved: dict[str, HasState] = {"model": self.model, "optimizer": optimizer}
+        state = self.sharded.state_of(optimizer) if self.sharded else optimizer
+        self._saved: dict[str, HasState] = {"model": self.model, "optimizer": state}
         if self.addition is not None:
             self._saved["adapters"] = self.addition
         if average is not None:
@@ -218,7 +217,7 @@ class Session:
             sharded.release()
             for steps in stretches:
                 if self._saves or self._validation_is_due(steps[-1].step):
-                    sharded.gather(with_updates=self._saves)
+                    sharded.gather(with_state=self._saves)
                 yield steps
                 self._saves = False
                 if steps[-1].step < self.steps:

@@ -36,7 +36,8 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `reports.page.sections` | sections of a study's page, one per file |
 | `ablate.open` | `search_found(folder)`: a search's document |
 | `ablate.evaluate` | `imported_first`, which makes a run of a checkpoint's folder |
-| `reports.page.html.site` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
+| `ablate.api.reporting` | `render_site(store)` and `render_other(folder)`, pages that are no study's |
+| `ablate.pages` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """
 
 from __future__ import annotations

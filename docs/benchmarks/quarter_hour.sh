@@ -78,7 +78,7 @@ packed() { # all runs that have ended; replaced in one step, so that the archive
 
 watch() { # packs whenever a run has ended
     local known= found
-    while sleep 3; do
+    while [ ! -e "$store/packing.ends" ] && sleep 3; do
         found=$(ended)
         [ "$found" = "$known" ] || { packed && known=$found; } # a failure is of a study half written: try again
     done >"$store/packing.log" 2>&1
@@ -103,6 +103,7 @@ watch & watcher=$!
 for name in $queue; do
     part "$name" "the study at $scale, on $said" "$in_all" bash -c "study $name"
 done
+touch "$store/packing.ends"; wait "$watcher"; watcher=; rm "$store/packing.ends" # two that pack at once would write one file
 part packed "runs that have ended" 60 bash -c packed
 part speeds "speed and memory of each run" 30 "$python" docs/benchmarks/stored_speeds.py "$store"
 echo "$out"

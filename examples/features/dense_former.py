@@ -8,7 +8,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from zoo.building_blocks import ALL_BUT_TRANSFER, Examples, ForwardPass, Ground, Grounds, Operations, PartCost
+from zoo.building_blocks import OF_MODULES, Examples, ForwardPass, Ground, Grounds, Operations, PartCost
 from zoo.features import Feature, FeatureLayer, Model
 
 
@@ -22,7 +22,7 @@ class DenseFormer(Feature):
     examples: ClassVar[Examples] = ({}, {"period": 2})
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
     breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
-    supports: ClassVar[Operations] = ALL_BUT_TRANSFER
+    supports: ClassVar[Operations] = OF_MODULES
     writes_after_layers: ClassVar[bool] = True
 
     period: PositiveInt = 1

@@ -66,4 +66,5 @@ def test_a_card_that_is_taken_away_costs_the_runs_in_progress_alone(tmp_path: Pa
     everything = second.with_suffix(".zip")
     assert kept <= runs_in(everything) and len(runs_in(everything)) == RUNS
     assert everything.stat().st_size < 16e6
+    assert not everything.with_suffix(".zip.new").exists()  # it was packed by one process at a time
     assert not ablate.merge(everything, store=tmp_path / "home").refused

@@ -66,6 +66,8 @@ CASES = {
     "a layer": (arm(f"{{block.ffn.d_ff: @{10**400}}}"), "a positive whole number or a ratio to d_model such as 4x"),
     "a ratio": (arm(f"{{block.ffn.d_ff: @{10**400}x}}"), "a positive whole number or a ratio to d_model such as 4x"),
     "a ratio to nothing": (arm("{block.ffn.d_ff: @8/00x}"), "a positive whole number or a ratio to d_model such as 4x"),
+    "tables": (arm("{block.mixer: {kind: engram, hashes: @1000000000}}"), "hashes: must be less than or equal to 32"),
+    "modules": (arm("{mtp: {depth: @1000000000}}"), "depth: must be less than or equal to 10000"),
     "a width of an arm": (arm("{d_model: @1000000000}"), "arms.x.d_model: more than 1e+15 parameters"),
     # unknown keys, at each level
     "top level": (HEAD + "@trian: {}\n", "trian: unknown key (did you mean 'train'?)"),

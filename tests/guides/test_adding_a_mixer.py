@@ -273,6 +273,8 @@ def test_every_building_block_is_shown_with_signature_and_documentation(capsys: 
     methods = json.loads(capsys.readouterr().out)["methods"]
     extend = methods["extend(new: Sequence[Tensor], index: Tensor) -> tuple[list[Tensor], Tensor]"]
     assert "index: (T,), their indices in the token stream" in extend
+    assert main(["zoo", "Ground"]) == 0
+    assert "\nCAUSAL\n    a causal model without an encoder\n" in capsys.readouterr().out
     assert main(["zoo", "Scorng"]) == 2
     assert "unknown name 'Scorng' (did you mean 'Scoring'?)" in capsys.readouterr().err
 

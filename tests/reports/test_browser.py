@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import reports
-from reports.page.html.trade_offs import Studied, render_trade_offs
+from ablate.wings.serve.site import render_site
+from ablate.wings.serve.trade_offs import Studied, render_trade_offs
 from reports.page.sections import summarise_study
 from tests.reports.browsing import no_chromium, playwright, visit, wait_until
 from tests.reports.factory import HOSTILE, SEEN, Arm, StudyOf, typical
@@ -168,7 +169,7 @@ def test_axe_finds_no_broken_rule(browser: playwright.Browser, report: Path) -> 
     """A report, the index and the trade-offs of all studies break no rule of axe."""
     axe = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
     source = (resources.files(axe) / "axe.min.js").read_text(encoding="utf-8")
-    index = reports.render_site(report.parents[2])
+    index = render_site(report.parents[2])
     for path in (report, index, index.with_name("trade-offs.html")):
         page = visit(browser, path).page
         page.evaluate(source)

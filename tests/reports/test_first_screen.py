@@ -12,6 +12,7 @@ import optuna
 import pytest
 
 import reports
+from ablate.wings.serve.site import render_other
 from reports.judge.findings.study_summary import StudySummary
 from reports.page.html.page import render_page
 from reports.page.html.ranked import Axis, Ranked
@@ -186,6 +187,20 @@ def test_one_arm_far_off_leaves_room_for_the_others(tmp_path: Path) -> None:
     assert max(others) - min(others) > 8
 
 
+def test_the_margin_is_shaded_from_end_to_end_of_it_or_of_the_axis(tmp_path: Path) -> None:
+    def shades(margin: float | None, folder: str) -> tuple[Ranked, set[tuple[float, float]]]:
+        summary = summary_of(tmp_path / folder, [2.4, 2.3, 2.5], margin=margin)
+        found = re.findall(r'<rect class="margin" x="([\d.]+)%" width="([\d.]+)%"', render_page(summary))
+        return ranked(summary), {(float(x), float(width)) for x, width in found}
+
+    figure, shaded = shades(0.05, "inside")
+    at = {text: place for place, text in figure.axis.ticks()}
+    (start, width), *others = shaded
+    assert [start, start + width] == pytest.approx([at["−0.05"], at["+0.05"]]) and not others
+    assert shades(0.3, "beyond")[1] == {(0, 100)}
+    assert shades(None, "none")[1] == set()
+
+
 def test_ticks_are_round_and_stand_where_their_numbers_say() -> None:
     axis = Axis(-0.013, 0.21)
     numbers = {text: place for place, text in axis.ticks()}
@@ -260,7 +275,7 @@ def test_the_first_screen_of_a_ladder_and_of_a_search(browser: playwright.Browse
     search.optimize(lambda trial: (trial.suggest_float("train.lr", 1e-3, 1e-1, log=True) - draw.random()) ** 2, 12)
     folder = Store(tmp_path).search("small", "cpu")
     folder.write(search_of(trials_of(search), ["train.lr"], name="small", sampler="random"))
-    pages = reports.render(ladder.write(tmp_path)), reports.render_other(folder.path)
+    pages = reports.render(ladder.write(tmp_path)), render_other(folder.path)
     for page, first in zip(pages, ("table.ranked", ".drawing"), strict=True):
         found = visit(browser, page)
         answer = found.page.text_content(".answer")

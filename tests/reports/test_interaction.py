@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import reports
+from ablate.wings.serve.site import render_site
 from reports.page.sections import summarise_study
 from tests.reports.browsing import Visit, no_chromium, visit, wait_until
 from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
@@ -141,7 +142,7 @@ def test_a_saved_picture_says_what_it_is_of(browser: Any, report: Path, width: i
 def test_all_studies_are_in_one_plane_and_the_address_keeps_what_is_chosen(browser: Any, tmp_path: Path) -> None:
     FOUR.write(tmp_path)
     replace(FOUR, name="another").write(tmp_path)
-    reports.render_site(tmp_path)
+    render_site(tmp_path)
     found = visit(browser, tmp_path / "trade-offs.html")
     page = found.page
     names = "document.getElementById('trade-offs-0').data.map(trace => trace.name)"
@@ -241,7 +242,7 @@ def test_a_formula_in_a_name_is_text_in_a_spreadsheet(browser: Any, tmp_path: Pa
 def test_a_search_is_found_in_the_index_and_opened(browser: Any, tmp_path: Path) -> None:
     typical(20).write(tmp_path)
     write_search(tmp_path, name="small")
-    found = visit(browser, reports.render_site(tmp_path))
+    found = visit(browser, render_site(tmp_path))
     found.page.fill("#study-filter", "search 2 trials")
     found.page.locator(".studies li:not([hidden]) a").click()
     wait_until(found.page, "document.querySelector('.study')?.textContent === 'Search: small scale cpu'")
@@ -253,7 +254,7 @@ def test_studies_are_searched_sorted_and_opened(browser: Any, tmp_path: Path) ->
     typical(20).write(tmp_path)
     StudyOf([Arm("a", [2.0], steps=4)], name=f"{HOSTILE}%20 &", question="Why?", measured=False).write(tmp_path)
     replace(FOUR, name="another", identities={("bad", 0): {"data": {"digest": "x"}}}).write(tmp_path)
-    index = reports.render_site(tmp_path)
+    index = render_site(tmp_path)
     found = visit(browser, index)
     page = found.page
     names = "[...document.querySelectorAll('.studies li:not([hidden]) h2')].map(e => e.firstChild.textContent)"

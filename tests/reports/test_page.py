@@ -14,6 +14,7 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import reports
+from ablate.wings.serve.site import render_site
 from reports.page.figures.drawing import CONFIG, PALETTE, label, looks
 from reports.page.html.templating import CARTESIAN, coded, plotly_js
 from reports.page.sections import draw, summarise_study
@@ -167,7 +168,7 @@ def test_the_index_names_studies_that_share_runs(tmp_path: Path) -> None:
     base, other = Arm("base", [2.4, 2.41, 2.39]), Arm("arm", [2.3, 2.31, 2.29])
     StudyOf([base, other], name="first", measured=False).write(tmp_path)
     StudyOf([base], name="second", measured=False).write(tmp_path)
-    page = reports.render_site(tmp_path).read_text(encoding="utf-8")
+    page = render_site(tmp_path).read_text(encoding="utf-8")
     assert "Shares runs with first at cpu (3): their errors are correlated." in page
     assert page.count("errors are correlated") == 2
 

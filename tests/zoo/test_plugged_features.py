@@ -30,6 +30,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "features"
 SETTINGS: dict[str, dict[str, Any]] = {
     "smear_gate": {"smear_gate": {"width": 5}},
     "dense_former": {"dense_former": {"period": 2}},
+    "backout": {"backout": {"layer": 2}},
     "shifted_input": {"block": {"shifted_input": {}}},
 }
 T = 11
@@ -85,6 +86,22 @@ def test_dense_former_reads_weighted_sums_of_all_streams_below(extended: type[Mo
     torch.testing.assert_close(model(tokens), model.read_out(model.norm(y)))
     fresh: Any = zoo.build(model.spec)
     assert [list(weights) for weights in fresh.depth_weights.parameters()] == [[0, 0, 1], [0, 0, 0, 0, 1]]
+
+
+@pytest.mark.parametrize(("given", "early"), [({}, 4), ({"layer": 2}, 2)])
+def test_backout_takes_a_share_of_an_earlier_stream_from_what_the_head_reads(
+    extended: type[ModelSpec], given: dict[str, int], early: int
+) -> None:
+    model: Any = random_model(spec_of(extended, "backout", n_layers=5, backout=given)).double()
+    tokens = random_tokens(model.spec, 2, T)
+    step = model.step(tokens, 0, None, {})
+    streams = [model.embed(tokens, step)]
+    for block in model.blocks:
+        streams.append(block(streams[-1], step))
+    read = streams[5] - model.backout.factor * streams[early]
+    torch.testing.assert_close(model(tokens), model.read_out(model.norm(read)))
+    with pytest.raises(SpecError, match=r"backout.layer: must be less than n_layers \(2\), not 2"):
+        spec_of(extended, "backout", n_layers=2)
 
 
 def test_shifted_input_mixes_the_input_of_each_branch_with_the_one_before(extended: type[ModelSpec]) -> None:

@@ -15,6 +15,7 @@ from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import Ground, Grounds, Operation, Operations
 from zoo.errors import SpecError
 from zoo.features import Feature, FeatureLayer, Model, Predicting, new_norm, norm_parameters
+from zoo.features.encoder import MAX_LAYERS
 from zoo.init import Linear
 from zoo.loss import summed_loss
 from zoo.settings.field_tags import Fact
@@ -37,7 +38,7 @@ class MultiTokenPrediction(Feature):
     breaks: ClassVar[Grounds] = frozenset({Ground.ONE_END})
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
 
-    depth: PositiveInt = 1
+    depth: Annotated[PositiveInt, Field(le=MAX_LAYERS)] = 1
     """Number of modules, which is the number of additional tokens predicted at each token."""
     weight: Annotated[NonNegativeFloat, Fact.TRAINING] = 0.3
     """Weight of the modules' mean loss in the training objective."""

@@ -59,11 +59,11 @@ class Engram(Mixer):
     kind: Literal["engram"] = "engram"
     supports: ClassVar[Operations] = frozenset({Operation.SHARDING})
     reads_tokens: ClassVar[bool] = True
-    max_ngram: Annotated[int, Field(ge=2)] = 3
+    max_ngram: Annotated[int, Field(ge=2, le=32)] = 3
     """N: tokens of the longest n-gram."""
-    hashes: Annotated[PositiveInt, MaxInTests(2)] = 8
+    hashes: Annotated[PositiveInt, Field(le=32), MaxInTests(2)] = 8
     """K: hashes of an n-gram, each with its own table."""
-    rows: Annotated[PositiveInt, Fact.SIZE, MaxInTests(64)] = 4096
+    rows: Annotated[PositiveInt, Field(le=10**9), Fact.SIZE, MaxInTests(64)] = 4096
     """Minimum number of rows of a table; every table has a different prime number of rows."""
     features: Features | None = None
     """Features of an n-gram's K rows together, a multiple of K; null for the one nearest to d_model / (N − 1)."""

@@ -13,14 +13,14 @@ from typing import TypeAlias
 
 from markupsafe import Markup
 
+from ablate.wings.serve.site import StorePages
+from ablate.wings.serve.trade_offs import Group, Studied
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate, single
 from reports.page.figures.base import Figure, Switch, SwitchOption, optional, short
 from reports.page.figures.drawing import PALETTE, Drawing, blank, label
 from reports.page.figures.plane import MOST_NAMED, WIDE, label_places
-from reports.page.html.site import StorePages
 from reports.page.html.templating import environment
-from reports.page.html.trade_offs import Group, Studied
 from reports.page.wording import words
 from reports.page.wording.table import Columns, Table
 from store import Store, StoreError

@@ -51,8 +51,8 @@ def claims(*words: str) -> tuple[HandbookClaim, ...]:
     """Claims of the handbook, with their sources, their standing in the literature and their tests here.
 
     Args:
-        words: words or phrases that a claim must all contain, such as "rope" and "must tie", or one claim's id; none
-            for all claims.
+        words: words or phrases, such as "rope" and "must tie": together one phrase, or else a claim must contain them
+            all; or one claim's id; none for all claims.
 
     Returns:
         The matching claims, sorted by topic; empty if there are none.
@@ -66,7 +66,9 @@ def claims(*words: str) -> tuple[HandbookClaim, ...]:
     """
     if len(words) == 1 and words[0] in handbook():
         return (handbook()[words[0]],)
-    return tuple(entry for entry in handbook().values() if all(says(_text(entry), phrase) for phrase in words))
+    texts = {entry: _text(entry) for entry in handbook().values()}
+    together = tuple(entry for entry, text in texts.items() if says(text, " ".join(words)))
+    return together or tuple(entry for entry, text in texts.items() if all(says(text, phrase) for phrase in words))
 
 
 @cache

@@ -36,8 +36,7 @@ def ranked_result(result: RecordedResult) -> Ranked:
     rows = effects or list(_arms(result, costs))
     rows.sort(key=lambda row: (row.difference is None, row.difference.mean if row.difference else 0.0))
     alike = said_alike([cost for cost in costs if cost not in columns])
-    shape = (tuple(rows), tuple(columns), alike, result.baseline, result.unit, bool(result.effects))
-    return Ranked(*shape, margin=result.margin)
+    return Ranked(tuple(rows), tuple(columns), alike, result.baseline, result.unit, bool(result.effects), result.margin)
 
 
 def _arms(result: RecordedResult, costs: Sequence[Cost]) -> Iterator[RankedRow]:

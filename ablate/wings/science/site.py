@@ -168,10 +168,6 @@ class StudyCards:
         return self.cards[0].study
 
     @property
-    def size(self) -> int:
-        return len(self.cards)
-
-    @property
     def counts(self) -> dict[str, int]:
         return counts(self.cards)
 

@@ -6,6 +6,7 @@ from ablate.wings import Wing
 
 WING = Wing(
     commands=("search",),
+    needs=("ablate/wings/serve",),
     groups={"search": "run"},
     face={
         "searching": ("SearchResult", "search"),
@@ -18,6 +19,6 @@ WING = Wing(
         "ablate.planning.checks": "asked",
         "ablate.running.study_plan": "asked",
         "ablate.open": "pages",
-        "reports.page.html.site": "pages",
+        "ablate.pages": "pages",
     },
 )

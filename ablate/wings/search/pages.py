@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ablate.wings.search.shown.search_summary import SearchSummary, read_search
-from reports.page.html.site import IndexEntry, StorePages, described, link_to
+from ablate.wings.serve.site import IndexEntry, StorePages, described, link_to
 from store import SearchFolder, Store, StoreError
 from store.documents import SearchDocument
 from store.errors import ReportError

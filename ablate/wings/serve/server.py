@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from ablate.wings.serve.site import IndexEntry, entry_of, link_to, render_index, shown, trade_offs_of
 from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.outcomes import StudyProgress, study_progress
 from reports.page.html.page import render_page
-from reports.page.html.site import IndexEntry, entry_of, link_to, render_index, shown, trade_offs_of
 from store import Store, StoreError, StudyFolder
 from store.errors import ReportError
 from store.tables import SOURCES

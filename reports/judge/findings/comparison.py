@@ -57,11 +57,6 @@ class Comparison:
         return self.p_holm is not None and self.p_holm < ALPHA
 
     @property
-    def has_equal_losses(self) -> bool:
-        """Whether every seed ended with the same loss in both arms: the arms compute the same."""
-        return self.difference is not None and not any(self.difference.values)
-
-    @property
     def rounds_to_zero(self) -> bool:
         """Whether all differences round to zero at the decimals shown, so that the interval reads 0.0000 to 0.0000."""
         return self.difference is not None and not any(round(each, SHOWN) for each in self.difference.values)

@@ -128,7 +128,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Ranked:
-    """The figure: rows in order, the axis of their differences, and the costs that differ."""
+    """The figure: rows in order, the axis of their differences, the costs that differ, and the study's margin."""
 
     rows: tuple[RankedRow, ...]
     columns: tuple[Cost, ...]
@@ -136,12 +136,11 @@ class Ranked:
     base: str
     unit: str
     is_of_effects: bool
+    margin: float | None = None
     most_ticks: int = MOST_TICKS
     sides: tuple[str, str] = ("lower loss", "higher loss")
     plotted: str = ""
     """What is drawn, if that is not the difference in loss."""
-    margin: float | None = None
-    """Distance from zero within which a difference counts as none, if the study states one."""
     skewed: bool = False
     """Whether intervals are longer on one side by nature, as those of ratios are."""
 

@@ -63,8 +63,8 @@ def ranked(summary: StudySummary) -> Ranked:
         rows.sort(key=lambda row: bool(row.beaten))
     others = said_alike([cost for cost in costs if cost not in columns])
     alike = " ".join(filter(None, (others, cost_words.unmeasured(summary))))
-    shape = (tuple(rows), tuple(columns), alike, summary.baseline, summary.unit, bool(summary.effects))
-    return Ranked(*shape, margin=summary.study.margin)
+    base, unit, margin = summary.baseline, summary.unit, summary.study.margin
+    return Ranked(tuple(rows), tuple(columns), alike, base, unit, bool(summary.effects), margin)
 
 
 def _point(row: RankedRow, cost: Cost) -> tuple[tuple[float, float], tuple[float, float]] | None:

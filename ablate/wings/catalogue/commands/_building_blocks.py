@@ -6,6 +6,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from enum import Enum
 from typing import TypedDict
 
 from pydantic import BaseModel
@@ -16,7 +17,8 @@ from zoo.settings.descriptions import description_of
 
 
 class BuildingBlock(TypedDict):
-    """A building block. methods: the documentation of each public method, by its signature."""
+    """A building block. methods: the documentation of each public method, by its signature; of an enumeration, what
+    each member means."""
 
     axis: str
     name: str
@@ -45,7 +47,10 @@ def block(name: str) -> BuildingBlock:
     """Signature, documentation and methods of a building block."""
     value = getattr(building_blocks, name)
     methods: dict[str, str] = {}
-    if inspect.isclass(value):
+    if inspect.isclass(value) and issubclass(value, Enum):
+        methods = {member.name: str(member.value) for member in value}
+        signature, doc = f"{name} = {' | '.join(methods)}", inspect.getdoc(value) or ""
+    elif inspect.isclass(value):
         # The `__init__` that the class or a base in zoo defines, if any: those of torch and pydantic are not shown.
         owners = (each for each in value.__mro__ if each.__module__.startswith("zoo."))
         init = next((vars(each)["__init__"] for each in owners if inspect.isfunction(vars(each).get("__init__"))), None)

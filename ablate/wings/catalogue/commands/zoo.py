@@ -18,7 +18,7 @@ FIRST = ("mixers", "ffns", "norms", "residuals", "positions", "positions.scaling
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME")
+    parser.add_argument("name", nargs="*", metavar="NAME")
     parser.add_argument("--small", action="store_true", help="show the preset shrunk to a size that trains in seconds")
     parser.add_argument("--format", choices=("table", "markdown", "csv"), default="table", help="format of `presets`")
     parser.add_argument(
@@ -55,15 +55,16 @@ def run(options: argparse.Namespace) -> int:
         from ablate.wings.catalogue.commands._catalogue import show_matrix
 
         return show_matrix(options.matrix, options.json)
-    if options.name == "presets":
+    name = " ".join(options.name) or None
+    if name == "presets":
         return _show_presets(options.format, options.json)
-    if options.name is None and options.format == "table":
+    if name is None and options.format == "table":
         return _show_all(options.json)
     if options.format != "table":
         raise OptionError("--format needs `ablate zoo presets`")
     from ablate.wings.catalogue.commands._catalogue import show_one
 
-    return show_one(options.name, options.small, options.json)
+    return show_one(name, options.small, options.json)
 
 
 def _show_all(as_json: bool) -> int:

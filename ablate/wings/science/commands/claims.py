@@ -1,6 +1,6 @@
 """List what papers claim about transformers, and the study or command that tests each claim.
 
-WORDS are searched for in the handbook's claims, sources and topics, and must all be there; a claim's id shows that
+WORDS are searched for in the handbook's claims, sources and topics, as one phrase or else all of them; an id shows that
 claim. Without WORDS, topics are listed with their numbers of claims. Claims of a study refer to those here by id.
 """
 
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     if not found:
         from zoo.errors import did_you_mean
 
-        said = ", ".join(words)
+        said = " ".join(words)
         near = did_you_mean(said, (each.id for each in ablate.claims()))
         raise OptionError(f"no claim contains {said}{near or f'; `ablate find {said}` searches everything else'}")
     if options.json:

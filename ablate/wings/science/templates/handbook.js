@@ -15,7 +15,7 @@ function showFound() {
   for (const topic of document.querySelectorAll(".topic")) {
     topic.hidden = !topic.querySelector("li:not([hidden])");
   }
-  field("count").textContent = `${shown} of ${claims.length}`;
+  field("count").textContent = `${shown} of ${claims.length} claims`;
 }
 
 for (const name of ["search", ...chosen]) field(name).addEventListener("input", showFound);

@@ -257,6 +257,15 @@ def test_a_full_disk_is_named_when_a_log_of_the_store_grows(
     assert here.merged_log.path.stat().st_size == size and list(ablate.check(here.root)) == []
 
 
+def test_a_pipe_in_place_of_a_ledger_is_named(of_b: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ablate.merge(of_b, store=tmp_path / "runs")
+    (ledger,) = (tmp_path / "runs" / "ledger").iterdir()
+    ledger.unlink()
+    os.mkfifo(ledger)
+    assert main(["merge", str(of_b), "--store", str(tmp_path / "runs")]) == 2
+    assert capsys.readouterr().err == f"ablate: {ledger}: not a regular file\n"
+
+
 def test_the_list_of_merged_runs_is_read_as_often_whatever_their_number(
     of_b: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

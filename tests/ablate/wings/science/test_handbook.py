@@ -12,6 +12,7 @@ from typing import get_args
 
 import pytest
 
+import ablate
 from ablate.cli import main
 from ablate.study.complaints import StudyError
 from ablate.study.reading import load_study
@@ -130,6 +131,12 @@ def test_a_damaged_file_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "two.yaml").write_text(f"a-b:{whole}", encoding="utf-8")
     with pytest.raises(StudyError, match=r"two\.yaml:1:1: a-b: given twice .also in one."):
         handbook.__wrapped__()
+
+
+def test_words_are_one_phrase_or_else_must_all_be_there() -> None:
+    phrase = ablate.claims("sliding window")
+    assert phrase == ablate.claims("sliding", "window") and any("window" in each.claim for each in phrase)
+    assert {*ablate.claims("rope", "disputed")} == {*ablate.claims("rope")} & {*ablate.claims("disputed")}
 
 
 def test_the_command_finds_claims_by_words_and_by_id(capsys: pytest.CaptureFixture[str]) -> None:

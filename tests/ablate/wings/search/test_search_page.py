@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-import reports
 from ablate.wings.search.shown import search_words
 from ablate.wings.search.shown.parallel import parallel
 from ablate.wings.search.shown.search_figures import draw_search, front_figure
@@ -16,6 +15,7 @@ from ablate.wings.search.shown.search_page import render, render_page
 from ablate.wings.search.shown.search_summary import CURVE_POINTS, SearchSummary, read_search
 from ablate.wings.search.shown.search_tables import closing_table, trials_table
 from ablate.wings.search.shown.setting_axes import setting_axes
+from ablate.wings.serve.site import render_other
 from store import Store
 from store.documents import Choices, Confirmed, Distribution, Range, SearchBase, TrialRecord
 from tests.documents import metrics_of, result_of, run_of
@@ -181,7 +181,7 @@ def test_a_trial_has_its_runs_with_their_curves(stored: Path) -> None:
 @no_chromium
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_click_on_a_trial_opens_its_runs(browser: playwright.Browser, stored: Path, width: int) -> None:
-    found = visit(browser, reports.render_other(stored), width)
+    found = visit(browser, render_other(stored), width)
     page = found.page
     page.locator("#history-0").scroll_into_view_if_needed()
     box = page.locator("#history-0 .point").nth(2).bounding_box()

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-import reports
 from ablate.wings.serve.server import CONNECTIONS, ServedStore, server
+from ablate.wings.serve.site import render_site
 from store import Store, StudyFolder
 from store.claims import FolderClaim
 from store.documents import MetricsRecord
@@ -132,7 +132,7 @@ def test_a_damaged_study_leaves_the_others_in_the_index(serving: ThreadingHTTPSe
     document = tmp_path / "studies/norm_placement-cpu/study.json"
     document.write_bytes(document.read_bytes().replace(b"norm_placement", b"norm_plaCement"))
     said = "studies/norm_placement-cpu/study.json: its checksum does not match"
-    for text in (get(serving, "/")[1], reports.render_site(tmp_path).read_text()):
+    for text in (get(serving, "/")[1], render_site(tmp_path).read_text()):
         assert said in text
         assert 'href="studies/whole-cpu/report.html"' in text
     assert get(serving, "/studies/whole-cpu/report.html")[0] == 200

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from ablate.wings.serve.trade_offs import Group, Studied, render_trade_offs
 from reports.judge.findings.study_summary import RANKS, StudySummary
 from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.outcomes import StudyProgress, study_progress
@@ -17,7 +18,6 @@ from reports.page.html.page import render_study
 from reports.page.html.ranked import Ranked
 from reports.page.html.ranking import ranked
 from reports.page.html.templating import render
-from reports.page.html.trade_offs import Group, Studied, render_trade_offs
 from reports.page.sections import summarise_documents
 from reports.page.wording import answers, tables, words
 from store import Store, StoreError, StudyFolder, write_text
@@ -25,6 +25,7 @@ from store.documents import SearchDocument, StudyDocument
 from store.errors import ReportError
 from store.extensions import modules_of
 
+OWN = Path(__file__).parent / "templates"
 SCRIPTS = ("index.js",)
 MOST_ROWS = 6
 """Most arms that a card shows: those with the largest differences."""
@@ -85,7 +86,7 @@ class StorePages:
 
 
 def shown() -> list[StorePages]:
-    return [wing.SHOWN for wing in modules_of(__name__)]
+    return [wing.SHOWN for wing in modules_of("ablate.pages")]
 
 
 def render_site(root: Path | str) -> Path:
@@ -138,6 +139,7 @@ def render_index(store: Store, entries: list[IndexEntry], refresh: bool = False)
         "index.html.j2",
         SCRIPTS,
         {"figures": {}},
+        OWN,
         entries=newest,
         shared=shared_runs(newest),
         sections=[section for each in shown() if (section := each.section(store))],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import pstdev
 
 from reports.judge.findings.study_summary import StudySummary
@@ -20,6 +21,7 @@ from reports.page.sections.trade_off import TradeOff
 from reports.page.wording.table import frame_table
 from store.documents.study import UNJUDGED
 
+OWN = Path(__file__).parent / "templates"
 SCRIPTS = (*FIGURES, "trade_offs.js")
 COSTS = {
     "training-time": "training time per token",
@@ -91,9 +93,8 @@ def render_trade_offs(studies: Sequence[Studied], imported: Sequence[Group] = ()
     figures = {
         group.figure.key: {**drawn(group.figure, group.studies, "store"), "links": group.links} for group in groups
     }
-    return render(
-        "trade_offs.html.j2", SCRIPTS, {"config": CONFIG, "figures": figures}, groups=groups, home="index.html"
-    )
+    data = {"config": CONFIG, "figures": figures}
+    return render("trade_offs.html.j2", SCRIPTS, data, OWN, groups=groups, home="index.html")
 
 
 def _arms(studied: Studied) -> Iterator[_Arm]:
