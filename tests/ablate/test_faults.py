@@ -1,4 +1,4 @@
-"""docs/faults.md and docs/sharing.md name tests that exist, and mark those that are slow."""
+"""docs/faults.md, docs/sharing.md and SECURITY.md name tests that exist, and mark those that are slow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/faults.md").read_text(encoding="utf-8")
 SHARING = (ROOT / "docs/sharing.md").read_text(encoding="utf-8")
-NAMED = re.findall(r"`(tests/\S+\.py)::(\w+)`(\*?)", PAGE + SHARING)
+SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+NAMED = re.findall(r"`(tests/\S+\.py)::(\w+)`(\*?)", PAGE + SHARING + SECURITY)
 
 
 def test_every_row_names_a_test() -> None:
