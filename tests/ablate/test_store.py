@@ -382,13 +382,13 @@ def test_losses_without_a_checksum_are_whole_or_refused(store: Store, end: bytes
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
 def test_whole_numbers_of_documents_and_records_have_64_bits(number: int, store: Store) -> None:
     """Frames have no place for more: a command that reads one would end with a traceback."""
-    write_result(store, json.dumps(PLAIN | {"tokens": number}).encode())
+    write_result(store, json.dumps(PLAIN | {"steps": number}).encode())
     with pytest.raises(StoreError, match=r"result\.json: a whole number has more than 64 bits"):
         store.read_result(DIGEST)
     write_result(store, json.dumps(PLAIN | {"tokens": 2**63 - 1, "flops": 10**30}).encode())
     found = store.read_result(DIGEST)
     assert found is not None and (found.tokens, found.flops) == (2**63 - 1, 1e30)
-    store.metrics_log(DIGEST).add([json.dumps(metrics_of(1).model_dump() | {"tokens": number}).encode()])
+    store.metrics_log(DIGEST).add([json.dumps(metrics_of(1).model_dump() | {"step": number}).encode()])
     with pytest.raises(StoreError, match=r"metrics\.ndjson:1: a whole number has more than 64 bits"):
         store.read_metrics(DIGEST)
 
