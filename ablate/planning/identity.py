@@ -95,11 +95,6 @@ def without_rate(identity: JsonObject) -> JsonObject:
     return {**identity, "train": {name: value for name, value in train.items() if name != "lr"}}
 
 
-def identified(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
-    """The run, as yet without sources, with its digest. spec, train: the run's own."""
-    return run.model_copy(update={"digest": digest_of_seed(run, spec, train)(run.seed)})
-
-
 def digest_of_seed(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> Callable[[int], str]:
     """The run's digest by its seed. The text before the seed is hashed once: an arm may have thousands of seeds."""
     before, seed_of_run, after = canonical({**run_identity(run, spec, train), "seed": SEED}).partition(f'"{SEED}"')

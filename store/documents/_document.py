@@ -39,11 +39,12 @@ class Unit:
 
 
 Seconds: TypeAlias = Annotated[float, Unit("s")]
-Bytes: TypeAlias = Annotated[int, Unit("bytes")]
-Tokens: TypeAlias = Annotated[int, Unit("tokens")]
-Flops: TypeAlias = Annotated[float, Unit("FLOP")]
-FlopsPerToken: TypeAlias = Annotated[float, Unit("FLOP/token")]
-BytesPerToken: TypeAlias = Annotated[float, Unit("bytes/token")]
+Parameters: TypeAlias = Annotated[int, Field(ge=0)]
+Bytes: TypeAlias = Annotated[int, Unit("bytes"), Field(ge=0)]
+Tokens: TypeAlias = Annotated[int, Unit("tokens"), Field(ge=0)]
+Flops: TypeAlias = Annotated[float, Unit("FLOP"), Field(ge=0)]
+FlopsPerToken: TypeAlias = Annotated[float, Unit("FLOP/token"), Field(ge=0)]
+BytesPerToken: TypeAlias = Annotated[float, Unit("bytes/token"), Field(ge=0)]
 Nats: TypeAlias = Annotated[float, Unit("nats per scored target")]
 NatsPerToken: TypeAlias = Annotated[float, Unit("nats/token")]
 BitsPerByte: TypeAlias = Annotated[float, Unit("bits/byte")]

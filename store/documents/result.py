@@ -13,6 +13,7 @@ from store.documents._document import (
     FlopsPerToken,
     GpuState,
     Nats,
+    Parameters,
     Part,
     Quartiles,
     Seconds,
@@ -147,9 +148,9 @@ class ResultDocument(Document):
     CPU."""
     peak_memory_source: str
     """Quantity that was measured: `VmHWM` of the process, or memory allocated by CUDA."""
-    parameters: int
+    parameters: Parameters
     """Parameters of the model."""
-    parameters_embedding: int
+    parameters_embedding: Parameters
     """Parameters of the token and position embeddings."""
     flops_per_token: FlopsPerToken
     """Training FLOPs per token, forward and backward."""

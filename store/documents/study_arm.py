@@ -13,6 +13,7 @@ from store.documents._document import (
     BytesPerToken,
     FlopsPerToken,
     JsonObject,
+    Parameters,
     Part,
     Percent,
     Seconds,
@@ -59,11 +60,11 @@ class StudyArm(Part):
     """The edit that matched the parameters, by path."""
     cell: JsonObject = Field(default={}, exclude_if=operator.not_)
     """Its cell of a grid: the value of each factor, by path; `arm` is the arm that the grid varies."""
-    parameters: int
+    parameters: Parameters
     """Parameters of the model."""
-    parameters_embedding: int
+    parameters_embedding: Parameters
     """Parameters of the token and position embeddings."""
-    parameters_head: int = Field(default=0, exclude_if=operator.not_)
+    parameters_head: Parameters = Field(default=0, exclude_if=operator.not_)
     """Parameters of an output table of its own; 0 if the token table is the head, and in older stores."""
     flops_per_token: FlopsPerToken
     """Training FLOPs per token, forward and backward."""

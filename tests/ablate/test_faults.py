@@ -1,4 +1,4 @@
-"""docs/faults.md names tests that exist, and marks those that are slow."""
+"""docs/faults.md, docs/sharing.md and SECURITY.md name tests that exist, and mark those that are slow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/faults.md").read_text(encoding="utf-8")
-NAMED = re.findall(r"`(tests/\S+\.py)::(\w+)`(\*?)", PAGE)
+SHARING = (ROOT / "docs/sharing.md").read_text(encoding="utf-8")
+SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+NAMED = re.findall(r"`(tests/\S+\.py)::(\w+)`(\*?)", PAGE + SHARING + SECURITY)
 
 
 def test_every_row_names_a_test() -> None:

@@ -129,6 +129,9 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
      ", not 'x'"),
     ({"steps": 1.5}, "steps: expected a whole number, not 1.5"),
     ({"flops": None}, "flops: expected a number, not null"),
+    ({"peak_memory_bytes": -1}, "peak_memory_bytes: Input should be greater than or equal to 0, not -1"),
+    ({"parameters": -1}, "parameters: Input should be greater than or equal to 0, not -1"),
+    ({"flops_per_token": -1.0}, "flops_per_token: Input should be greater than or equal to 0, not -1.0"),
     ({"loss": "2.5"}, "loss: expected a number, not '2.5'"),
     ({"reason": 5}, "reason: expected text, not 5"),
     ({"environment": []}, "environment: expected a map, not []"),
@@ -379,13 +382,13 @@ def test_losses_without_a_checksum_are_whole_or_refused(store: Store, end: bytes
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
 def test_whole_numbers_of_documents_and_records_have_64_bits(number: int, store: Store) -> None:
     """Frames have no place for more: a command that reads one would end with a traceback."""
-    write_result(store, json.dumps(PLAIN | {"tokens": number}).encode())
+    write_result(store, json.dumps(PLAIN | {"steps": number}).encode())
     with pytest.raises(StoreError, match=r"result\.json: a whole number has more than 64 bits"):
         store.read_result(DIGEST)
     write_result(store, json.dumps(PLAIN | {"tokens": 2**63 - 1, "flops": 10**30}).encode())
     found = store.read_result(DIGEST)
     assert found is not None and (found.tokens, found.flops) == (2**63 - 1, 1e30)
-    store.metrics_log(DIGEST).add([json.dumps(metrics_of(1).model_dump() | {"tokens": number}).encode()])
+    store.metrics_log(DIGEST).add([json.dumps(metrics_of(1).model_dump() | {"step": number}).encode()])
     with pytest.raises(StoreError, match=r"metrics\.ndjson:1: a whole number has more than 64 bits"):
         store.read_metrics(DIGEST)
 

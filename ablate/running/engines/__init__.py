@@ -19,10 +19,6 @@ if TYPE_CHECKING:  # it loads torch
     from ablate.running.rehearsal import Rehearsal, Timed
 
 
-STOPPED = "stopped"
-"""Error of a run that was stopped before it began, or in the caller's process."""
-
-
 class EngineError(AblateError):
     """The engine is not available, or cannot do what was requested."""
 

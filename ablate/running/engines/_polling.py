@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from ablate.running.engines import STOPPED, Event
+from ablate.running.engines import Event
 from ablate.running.request import Request
 from store import Store
 from store.claims import Watch
@@ -88,7 +88,7 @@ class Polling(ABC):
         requests = [request for request in taken if request.digest not in self._stopped]
         for digest in {request.digest for request in taken} & self._stopped:
             self._stopped.remove(digest)
-            yield Event("failed", digest, STOPPED)
+            yield Event("failed", digest, "stopped")
         for request in requests:  # workers drop stale errors too, but may die before they do
             Store(request.store).drop_error(request.digest)
         if requests:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 
 from ablate.machine.environment import device_name
-from ablate.running.engines import STOPPED, Engine, Event
+from ablate.running.engines import Engine, Event
 from ablate.running.engines.local import device_here
 from ablate.running.options import Options
 from ablate.running.rehearsal import Rehearsal, Timed
@@ -44,7 +44,7 @@ class InProcess:
                 with stop.overheard():
                     carry_out(request, stop)
             del self._signals[request.digest]
-            yield Event("failed", request.digest, STOPPED) if stop.asked else Event("finished", request.digest)
+            yield Event("failed", request.digest, "stopped") if stop.asked else Event("finished", request.digest)
 
     def stop(self, digest: str) -> None:
         self._signals.setdefault(digest, StopSignal()).asked = True

@@ -70,6 +70,7 @@ class Looks:
     ) -> None:
         self.case, self.record, self.decided = case, record, decided
         self.progress, self.options = progress, options
+        self._share = case.budget / 2 if case.replicate else case.budget  # of the first scale, in seconds
         self.seconds_each = 0.0
         """Seconds that one more seed takes, with a run of each arm."""
         self.runs: set[str] = set()
@@ -103,11 +104,6 @@ class Looks:
             costs=ratios(document.arm(CHANGE), document.baseline_arm),
             spent_seconds=self.spent,
         )
-
-    @property
-    def _share(self) -> float:
-        """Seconds for the first scale."""
-        return self.case.budget / 2 if self.case.replicate else self.case.budget
 
     def _refuse_short(self, scale: str, budget: float) -> float:
         """The seconds that a first look takes. Raises ArgumentError if that is more than the budget."""

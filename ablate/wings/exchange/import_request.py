@@ -14,7 +14,7 @@ from ablate.data import Corpus, prepare
 from ablate.data.sources import TextSource, parse
 from ablate.machine.environment import describe, own_threads
 from ablate.machine.numerics import Numerics, enforce, pick_device
-from ablate.planning.identity import canonical_model, identified
+from ablate.planning.identity import canonical_model, digest_of_seed
 from ablate.planning.plan import training_cost
 from ablate.readable import now
 from ablate.running.progress import Wanted, open_progress, teller
@@ -76,7 +76,7 @@ def imported_run(
         conventions=checkpoint.conventions,
         begins=begins,
     )
-    return identified(run, spec, train)
+    return run.model_copy(update={"digest": digest_of_seed(run, spec, train)(run.seed)})
 
 
 def store_imported(store: Store, checkpoint: Checkpoint, run: RunDocument, corpus: Corpus, numerics: Numerics) -> None:
