@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from pydantic import BaseModel
@@ -41,9 +41,14 @@ class RunPlan(NamedTuple):
         return self.shared.model_copy(update={"digest": self.digest, "seed": self.seed})
 
 
-def recomputed(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
-    """The run with its digest recomputed from its document. spec, train: the run's own."""
-    found = identified(run.model_copy(update=dict.fromkeys(SOURCES)), spec, train)
+def settings_of(run: RunDocument) -> RunDocument:
+    """The run without seed, digest and sources: equal for the seeds of an arm."""
+    return run.model_copy(update={"digest": "", "seed": 0, **dict.fromkeys(SOURCES)})
+
+
+def recomputed(run: RunDocument, of_seed: Callable[[int], str]) -> RunDocument:
+    """The run with its digest recomputed from its document. of_seed: `digest_of_seed` of its settings."""
+    found = run.model_copy(update={"digest": of_seed(run.seed), **dict.fromkeys(SOURCES)})
     for source in SOURCES:
         if (known := getattr(run, source)) is not None:
             found = with_source(found, source, known)
@@ -92,23 +97,22 @@ def without_rate(identity: JsonObject) -> JsonObject:
 
 def identified(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> RunDocument:
     """The run, as yet without sources, with its digest. spec, train: the run's own."""
-    (digest,) = digests(run, spec, train, [run.seed])
-    return run.model_copy(update={"digest": digest})
+    return run.model_copy(update={"digest": digest_of_seed(run, spec, train)(run.seed)})
 
 
-def digests(run: RunDocument, spec: ModelSpec, train: TrainSpec, seeds: Sequence[int]) -> Iterator[str]:
-    """The run's digest with each of the seeds.
-
-    The text before the seed is hashed once: an arm may have thousands of seeds.
-    """
+def digest_of_seed(run: RunDocument, spec: ModelSpec, train: TrainSpec) -> Callable[[int], str]:
+    """The run's digest by its seed. The text before the seed is hashed once: an arm may have thousands of seeds."""
     before, seed_of_run, after = canonical({**run_identity(run, spec, train), "seed": SEED}).partition(f'"{SEED}"')
     if not seed_of_run or seed_of_run in after:
         raise ValueError("a run has one seed")
     common = hashlib.sha256(before.encode())
-    for seed in seeds:
+
+    def digest(seed: int) -> str:
         found = common.copy()
         found.update(f"{seed}{after}".encode())
-        yield found.hexdigest()[:DIGITS]
+        return found.hexdigest()[:DIGITS]
+
+    return digest
 
 
 def with_source(run: RunDocument, source: str, known: RunStart | RunTeacher) -> RunDocument:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ablate.data import DataError, DataIdentity, DataSource, UnreachableError, identify, vocabulary
 from ablate.planning.checks import check, evaluated
-from ablate.planning.identity import RunPlan, canonical_model, digests
+from ablate.planning.identity import RunPlan, canonical_model, digest_of_seed
 from ablate.planning.matching import Matched, match_parameters
 from ablate.planning.plan import ArmPlan, Clock, Plan, StepTime, Workload, in_flops, steps_of, training_cost
 from ablate.study.arms import Arm
@@ -131,8 +131,8 @@ def _plan_arm(
         spent["seconds"] = steps * step_time.seconds
     seeds = study.seeds if arm.seeds is None else arm.seeds
     run = _identity(study, arm, workload, data, steps)
-    named = zip(digests(run, spec, arm.train, seeds), seeds, strict=True)
-    runs = tuple(RunPlan(arm.name, digest, seed, run) for digest, seed in named)
+    digest = digest_of_seed(run, spec, arm.train)
+    runs = tuple(RunPlan(arm.name, digest(seed), seed, run) for seed in seeds)
     return ArmPlan(
         name=arm.name,
         edits=arm.edits,

@@ -14,7 +14,7 @@ from ablate.data.tokenizers.bytes import BytesTokenizer
 from ablate.study.complaints import Problem, StudyError, complaints
 from ablate.study.layers import Origins, Target, common_length
 from ablate.study.sections import StudySections
-from ablate.study.sources import Source, sources
+from ablate.study.sources import Source, source_kinds
 from ablate.training.spec import TrainSpec
 from store.documents import JsonObject
 from zoo.costs import refuse_impossible
@@ -37,7 +37,7 @@ class OwnData(Spec):
     """Tokenizer of this arm alone, as in `data.tokenizer`: losses are then compared per byte."""
 
 
-SOURCES = sources()
+SOURCES = source_kinds()
 SECTIONS: dict[str, type[Spec]] = {TRAIN: TrainSpec, **SOURCES, DATA: OwnData}
 """Sections of an arm besides its model."""
 TUNED = 2_000_000

@@ -17,7 +17,7 @@ from ablate.study.layering import together
 from ablate.study.layers import Layer, Origins, Target
 from ablate.study.scales import NAMING, Layers
 from ablate.study.sections import DEFAULT_TRAIN, StudySections
-from ablate.study.sources import bases
+from ablate.study.sources import base_kinds
 from ablate.study.study import Study
 from ablate.study.tune_spec import TuneSpec
 from ablate.study.yamlfile import StudyMap
@@ -53,7 +53,8 @@ class RungReader:
         """The study at this rung. Raises StudyError."""
         tree = self._with_tokenizer(together(self.layers, StudySections.model_fields))
         self.problems += self.name_problems(tree, "arms", "arm")
-        if tree.get("ladder") and (self.rung is None or any("ladder" in layer.nested for layer in self.own[2:])):
+        has_ladder = tree.get("ladder") and "ladder" in StudySections.model_fields
+        if has_ladder and (self.rung is None or any("ladder" in layer.nested for layer in self.own[2:])):
             reason = "must be a map of rungs in the file or in a scale; --set cannot edit it"
             self.problems.append(self.origins.problem(("ladder",), reason, at_key=True))
         sections = self._sections(tree)
@@ -183,9 +184,9 @@ class RungReader:
         model = self._base_model(base)
         if model is None:
             return None
-        edits = [edit for edit in self._edits(("base",)) if edit.path not in [(key,) for key in bases()]]
+        edits = [edit for edit in self._edits(("base",)) if edit.path not in [(key,) for key in base_kinds()]]
         ((key, name),) = _named(base)
-        sections = bases()[key].sections(name)
+        sections = base_kinds()[key].sections(name)
         return ArmBuilder(model, edits, self._valid_train(tree), data, self.origins, sections)
 
     def _base_model(self, base: Mapping[str, Any]) -> Edits | None:
@@ -196,11 +197,11 @@ class RungReader:
         if others:
             reason = f"cannot be combined with {first[0]}: set one of them to null"
         elif not isinstance(given, str):
-            wrong = "is missing" if given is None else f"must be {bases()[key].what}, not {given!r}"
+            wrong = "is missing" if given is None else f"must be {base_kinds()[key].what}, not {given!r}"
             reason = f"{wrong} (see `ablate zoo`)"
         else:
             try:
-                return bases()[key].model(given, self.written.folder)
+                return base_kinds()[key].model(given, self.written.folder)
             except SpecError as error:
                 reason = error.reason
             except AblateError as error:
@@ -217,7 +218,7 @@ class RungReader:
             return tree
         for key, given in _named(base):
             try:
-                tokenizer = bases()[key].tokenizer(given, self.written.folder) if isinstance(given, str) else None
+                tokenizer = base_kinds()[key].tokenizer(given, self.written.folder) if isinstance(given, str) else None
             except AblateError:
                 continue  # _base_model reports it
             if tokenizer:
@@ -256,7 +257,7 @@ class RungReader:
 
 def _named(base: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The models that a base is, by the keys that name them: there should be one."""
-    return [(key, base[key]) for key in bases() if base.get(key) is not None]
+    return [(key, base[key]) for key in base_kinds() if base.get(key) is not None]
 
 
 def _is_new_arm(section: str, layer: Layer, edits: Any) -> bool:

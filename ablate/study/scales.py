@@ -18,7 +18,7 @@ from ablate.study.budget_spec import ABSOLUTE
 from ablate.study.complaints import Problem
 from ablate.study.layers import Layer
 from ablate.study.sections import StudySections
-from ablate.study.sources import bases
+from ablate.study.sources import base_kinds
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument, parse_yaml
 from evals.spec import EvalSpec
@@ -49,8 +49,8 @@ class ShippedScale:
     def around(self, own: Sequence[Layer], rung: Layer | None = None) -> tuple[list[Layer], list[Layer]]:
         """Its layers before and after a study's own, without a size if the base has one, and without evaluations if the
         data are synthetic. rung: edits of the rung, which belong to these layers if the ladder is the scale's."""
-        edits = (layer.nested.get("base") for layer in own)
-        sized = any(base.get(key) is not None for base in edits if isinstance(base, Mapping) for key in bases())
+        bases = (layer.nested.get("base") for layer in own)
+        sized = any(base.get(key) is not None for base in bases if isinstance(base, Mapping) for key in base_kinds())
         left = self.layer.without | ({"base"} if sized else set()) | ({"evals"} if _is_synthetic(own) else set())
         if not self.over:
             under = [self.layer, *([rung] if rung and rung.shipped else [])]
@@ -253,9 +253,9 @@ def _lacking(document: YamlDocument) -> Mapping[str, Sequence[str]]:
         if not isinstance(edits, Mapping) or name in (*SCALES, *FORMER_SCALES) or name in _misspelt(document):
             continue
         layers = study, expand(edits)
-        edited = [base for each in layers if isinstance(base := each.get("base"), Mapping)]
+        bases = [base for each in layers if isinstance(base := each.get("base"), Mapping)]
         is_odd = any(each.get("base") is not None and not isinstance(each["base"], Mapping) for each in layers)
-        has_base = is_odd or any(base.get(key) is not None for base in edited for key in bases())
+        has_base = is_odd or any(base.get(key) is not None for base in bases for key in base_kinds())
         has = {"base.preset": has_base, "budget": any(each.get("budget") for each in layers)}
         lacks = [path for path in LACKED if not has[path]]
         found |= {name: lacks} if lacks else {}

@@ -16,7 +16,7 @@ from ablate.study.arms import SECTIONS
 from ablate.study.complaints import Schema, members
 from ablate.study.scales import shipped_scales
 from ablate.study.sections import StudySections
-from ablate.study.sources import PRESET, bases
+from ablate.study.sources import PRESET, base_kinds
 from ablate.study.yamlfile import StudyMap
 from store.paths import NAME
 from zoo.presets import names, sized_names
@@ -50,7 +50,7 @@ def study_schema() -> Schema:
     beside = dict(zip(SECTIONS, of_arms, strict=True))
     own = {path: schema for section, edits in beside.items() for path, schema in _below(section, edits).items()}
     arm = _object({**model_edits["properties"], **own}, _free(model_edits))
-    named: Schema = {key: {"type": "string", "description": base.description} for key, base in bases().items()}
+    named: Schema = {key: {"type": "string", "description": base.description} for key, base in base_kinds().items()}
     named["preset"] = {"enum": [*names(), *sized_names()], "description": PRESET.description}
     base = _object({**named, **model_edits["properties"]}, _free(model_edits))
     maps = [key for key, field in StudySections.model_fields.items() if field.annotation == dict[str, StudyMap]]

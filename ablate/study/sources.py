@@ -58,12 +58,12 @@ PRESET = Base(
 
 
 @cache
-def sources() -> dict[str, type[Source]]:
+def source_kinds() -> dict[str, type[Source]]:
     """Kinds of sources, by the section of an arm that names them."""
     return {key: kind for wing in modules_of(__name__) for key, kind in wing.SOURCES.items()}
 
 
 @cache
-def bases() -> dict[str, Base]:
+def base_kinds() -> dict[str, Base]:
     """Kinds of bases, by their key in `base`."""
     return {"preset": PRESET} | {key: base for wing in modules_of(__name__) for key, base in wing.BASES.items()}

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import zoo
 from ablate.machine.numerics import Numerics
@@ -25,7 +25,7 @@ from ablate.training.loop import TrainingStep, train
 from ablate.training.optim import build_optimizer, warmup_steps
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
-from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError
+from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError, Sharded
 from ablate.training.profiling import StepTrace, attention_text
 from ablate.training.reader import TrainingData, TrainingReader
 from ablate.training.refusals import refusal
@@ -38,9 +38,6 @@ from store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
 from store.extensions import modules_of
 from zoo.adapting import after_update, counts_of
 from zoo.attend import executed_backends
-
-if TYPE_CHECKING:  # it loads torch's FSDP
-    from ablate.training.process_group import Sharded
 
 LOG = logging.getLogger(__name__)
 SAVING = 0.01
@@ -117,7 +114,7 @@ class Session:
         reason = refusal(identity, self.spec, self.model.spec, execution)
         if execution.shard and reason is not None:
             raise ProcessGroupError(reason)
-        self.sharded = self._shared_out() if execution.shard else None
+        self.sharded = Sharded(self.model, numerics.device, group) if execution.shard else None
         subject = self.sharded.model if self.sharded else self.model
         self.addition = self.spec.part.build(self.model, self.seed) if self.spec.part else None
         part, spec = self.addition or subject, self.model.spec
@@ -156,12 +153,6 @@ class Session:
             # Trained weights start at a low loss, which training may exceed for a while: divergence is judged by ln V.
             self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
         self._wall_seconds_before = self.place.wall_seconds
-
-    def _shared_out(self) -> Sharded:
-        """The model, sharded over the group."""
-        from ablate.training.process_group import Sharded  # noqa: PLC0415 (slow to load)
-
-        return Sharded(self.model, self.numerics.device, self.group)
 
     def run(self) -> TrainOutcome:
         """Train the remaining steps, and score the model. Raises Interrupted."""

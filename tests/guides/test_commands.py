@@ -110,6 +110,7 @@ ELSEWHERE = {
     r"docs/atlas\.md: ablate run studies/norm_placement\.yaml": "tests/ablate/wings/science/test_atlas.py",
     r"docs/atlas\.md: ablate (report|atlas)": "tests/ablate/wings/science/test_atlas.py",
     r"docs/atlas\.md: ablate claims": "tests/ablate/wings/science/test_handbook.py",
+    r"docs/scales\.md: ablate (run|pack|merge) .*gpu-ladder": "tests/ablate/wings/ladders/test_baseline.py",
     r"docs/search\.md: ablate (plan|search|run|report) small": "tests/guides/test_search.py",
     r"docs/agents\.md: ablate judge": "tests/ablate/wings/campaign/test_judge.py",
     r"docs/sharing\.md: ablate (pack|merge)": "tests/ablate/wings/archive/test_packing.py",

@@ -53,16 +53,17 @@ def _kinds(option: AxisOption) -> list[str]:
 
 def check_variant(kind: str, say: Callable[[str], None] = lambda _: None, quick: bool = False) -> list[CheckResult]:
     """Run every check on every model with the variant. `say` first receives each model's name, which lists its choices.
-    quick: only on the variant by itself, at each of its examples, and with fewer ways to split a text.
+    quick: only on the variant by itself, at each of its examples; these models are tested thoroughly.
 
     A model that fails `shape` skips the other checks, which it would fail too. The run ends after the simplest model if
     that fails a check, and after the first whose forward pass raises an error: further models would fail alike.
     """
     findings = {check: CheckResult(check.__name__, _said(check.__doc__)) for check in CHECKS}
-    models = list(_models(kind, quick))
+    alone = list(_alone(kind))
+    models = [*alone, *([] if quick else map(_named, covering_kind(options_of(kind))))]
     for number, (name, spec) in enumerate(models, 1):
         say(f"{number}/{len(models)}  {name}")
-        subject = CheckSubject(spec, thorough=not quick)
+        subject = CheckSubject(spec, thorough=number <= len(alone))
         failed = False
         for check, finding in findings.items():
             failed |= not _add(finding, check, subject, name)
@@ -116,8 +117,8 @@ def notes_on(kind: str) -> list[str]:
     return notes
 
 
-def _models(kind: str, quick: bool) -> Iterator[tuple[str, ModelSpec]]:
-    """Models with a variant, by name, simplest first: there, a mistake is easiest to find."""
+def _alone(kind: str) -> Iterator[tuple[str, ModelSpec]]:
+    """Models with a variant and all else at its default, by name: there, a mistake is easiest to find."""
     options = options_of(kind)
     yield from (_named({option.axis: option}) for option in options)
     for option in options[-1:]:
@@ -127,8 +128,6 @@ def _models(kind: str, quick: bool) -> Iterator[tuple[str, ModelSpec]]:
         with suppress(SpecError):
             if all(edits != each.edits for each in options):
                 yield _named({option.axis: replace(option, name=f"{kind} (defaults)", edits=edits)})
-    if not quick:
-        yield from map(_named, covering_kind(options))
 
 
 def _named(row: Mapping[str, AxisOption]) -> tuple[str, ModelSpec]:

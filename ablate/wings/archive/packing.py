@@ -4,7 +4,7 @@ verify it before anything in it is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from ablate.api.named import named_folder, named_run, study_name
 from ablate.machine.environment import project_version
-from ablate.planning.identity import recomputed
+from ablate.planning.identity import digest_of_seed, recomputed, settings_of
 from ablate.readable import now
 from ablate.running.request import scratch
 from ablate.training.spec import TrainSpec
@@ -217,8 +217,9 @@ def unpacked(path: Path, beside: Path, most_bytes: int = archive.TOTAL_BYTES) ->
             store = Store(folder)
             store.merged_log.append(_records(store, manifest, digest))
             verify(store, manifest)
+            known: dict[str, Callable[[int], str]] = {}
             for name in manifest.runs:
-                _verify_digest(store.read_run(name))
+                _verify_digest(store.read_run(name), known)
         yield Unpacked(store, manifest, digest)
 
 
@@ -231,13 +232,20 @@ def _records(store: Store, manifest: PackDocument, digest: str) -> Iterator[Merg
             yield MergedRecord(at=at, archive=digest, run=run, finished=result.finished, weights=has_model)
 
 
-def _verify_digest(run: RunDocument | None) -> None:
-    """Raise StoreError if a run's digest is not that of its settings, or its plug-ins are missing or changed."""
+def _verify_digest(run: RunDocument | None, known: dict[str, Callable[[int], str]]) -> None:
+    """Raise StoreError if a run's digest is not that of its settings, or its plug-ins are missing or changed.
+
+    known: digests by seed of settings that were read before: seeds of an arm share them.
+    """
     assert run is not None  # `verify` checks that
     if lacking := ", ".join(changed(run.plugins or {})):
         raise StoreError(f"{run.digest}: trained with the plug-in {lacking}: give it with --plugin FILE")
+    shared = settings_of(run)
+    key = shared.model_dump_json()
     try:
-        found = recomputed(run, parse(run.model), TrainSpec.model_validate(run.train))
+        if key not in known:
+            known[key] = digest_of_seed(shared, parse(run.model), TrainSpec.model_validate(run.train))
+        found = recomputed(run, known[key])
     except (SpecError, ValidationError) as error:
         raise StoreError(f"{run.digest}/run.json: {str(error).splitlines()[0]}") from error
     if found.digest != run.digest:

@@ -55,10 +55,10 @@ def run(options: argparse.Namespace) -> int:
         from ablate.wings.catalogue.commands._catalogue import show_matrix
 
         return show_matrix(options.matrix, options.json)
-    name = " ".join(options.name) or None
+    name = " ".join(options.name)
     if name == "presets":
         return _show_presets(options.format, options.json)
-    if name is None and options.format == "table":
+    if not name and options.format == "table":
         return _show_all(options.json)
     if options.format != "table":
         raise OptionError("--format needs `ablate zoo presets`")
