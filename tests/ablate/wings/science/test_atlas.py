@@ -461,7 +461,7 @@ def test_the_atlas_in_a_browser(pages: dict[str, str], tmp_path: Path, browser: 
         page.select_option(f"#{name}", "")
     page.select_option("#topic", "norms")
     page.select_option("#standing", "wrong as taught")
-    assert page.inner_text("#count") == f"{page.evaluate(shown)} of {every} claims and questions"
+    assert page.inner_text("#count") == f"{page.evaluate(shown)} of {every} claims"
     assert page.evaluate("[...document.querySelectorAll('.topic')].filter(topic => !topic.hidden).length") == 1
     assert page.evaluate("getComputedStyle(document.querySelector('.topic[hidden]')).display") == "none"
     page.close()
