@@ -67,7 +67,9 @@ def test_a_dropped_file_is_listed_validated_built_and_conformance_tested(example
     )
     assert run.returncode == 0, run.stderr
     said = json.loads(run.stdout)
-    assert said["listed"] == [{"name": "maxnorm", "doc": "y = x / max(max_i |x_i|, ε) · g.", "paper": None}]
+    (listed,) = said["listed"]
+    assert listed.items() >= {"name": "maxnorm", "doc": "y = x / max(max_i |x_i|, ε) · g.", "paper": None}.items()
+    assert listed["settings"]["eps"]["default"] == 1e-6
     assert said["refused"] == "block.norm.epz: unknown key (did you mean 'eps'?)"
     assert said["built"] == "MaxNormLayer"
     assert said["rows"] >= CONFORMING

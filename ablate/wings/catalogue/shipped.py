@@ -33,12 +33,12 @@ def catalogue() -> WholeCatalogue:
 
 
 def _has_all_of(names: set[str], axis: str) -> bool:
-    """Whether these are the names of all variants that lie in the folder of an axis of the zoo; nothing is imported.
+    """Whether these are the names of all variants that lie in the folders of an axis of the zoo; nothing is imported.
 
     A file is named after its variant, or has small siblings, whose names are then read in its text.
     """
     package = sys.modules.get(f"zoo.{axis}")
-    folder = Path(package.__path__[0]) if package else Path(str(resources.files("zoo").joinpath(*axis.split("."))))
-    files = [path for path in folder.glob("*.py") if not path.name.startswith("_") and path.stem not in names]
+    folders = package.__path__ if package else [str(resources.files("zoo").joinpath(*axis.split(".")))]
+    files = [path for each in folders for path in Path(each).glob("[!_]*.py") if path.stem not in names]
     kinds = [set(KIND.findall(path.read_text(encoding="utf-8"))) for path in files]
     return all(found and found <= names for found in kinds)
