@@ -205,7 +205,8 @@ class Session:
         """The stretches, with shards gathered before validation and saving, in all processes after the same steps, and
         for good after the last step."""
         with closing(stretches):
-            sharded.release()
+            if self.place.step < self.steps:
+                sharded.release()
             for steps in stretches:
                 if self._saves or self._validation_is_due(steps[-1].step):
                     sharded.gather(with_state=self._saves)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,23 @@ def test_the_ladder_has_four_sizes_and_a_study_edits_all_of_them() -> None:
         {"question": "?", "baseline": "base", "arms": {"a": {"block.norm": "layernorm"}}, **own}, "gpu-ladder"
     )
     assert [study.rung for study in (*replaced.smaller, replaced)] == ["half", "full"]
+
+
+OWN_BASE = {"question": "?", "base": {"preset": "small"}, "arms": {"a": {"block.norm_placement": "post"}}}
+
+
+@pytest.mark.parametrize(
+    ("study", "reason"),
+    [
+        ("aspect_ratio", r"aspect_ratio.yaml:\d+:\d+: arms.deepest: keeps its size from rung 5M to 85M, while shape24"),
+        ("d_ff_ratio", "arms.ratio1: keeps its size from rung 5M to 85M, while ratio4 grows"),
+        ("masked_lm", "train.context: arm bert reads 128 tokens at most, not 1024"),
+        (OWN_BASE, "base: rungs 5M and 85M have the same model and budget"),
+    ],
+)
+def test_a_model_that_keeps_its_size_along_the_ladder_is_refused(study: Any, reason: str) -> None:
+    with pytest.raises(ablate.StudyError, match=reason):
+        ablate.plan_on(study, "h100", scale="gpu-ladder")
 
 
 def test_vocabularies_are_padded_to_multiples_of_64() -> None:

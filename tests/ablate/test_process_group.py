@@ -113,6 +113,19 @@ def test_no_process_keeps_the_whole_weights_while_it_trains(tmp_path: Path, nume
     assert sizes.count(0) >= 4 and sizes[-1] == whole
 
 
+def test_a_run_that_ended_before_it_was_scored_is_scored_by_two(
+    tmp_path: Path, numerics: Numerics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process saves after the last step, and is killed; two go on, with nothing left to train."""
+    monkeypatch.setattr("ablate.training.session.SAVING", 1e9)
+    run, store = identity_of(steps=4), Store(tmp_path)
+    alone = session(store, run, numerics, ProcessGroup(), checkpoint_seconds=0.0).run()
+    with beside(store, run, numerics, tmp_path / "meeting", shard=True) as group:
+        found = session(store, run, numerics, group, shard=True)
+        assert found.place.step == 4
+        assert found.run().loss == pytest.approx(alone.loss, rel=1e-6)
+
+
 def own_share(session: Session) -> float:
     """Share of all trained numbers that this process holds."""
     assert session.sharded is not None

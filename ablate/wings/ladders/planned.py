@@ -13,6 +13,23 @@ from ablate.study.study import Study
 ORDER: dict[Axis, str] = {"size": "list sizes from small to large", "length": "list lengths from short to long"}
 
 
+def check(study: Study) -> None:
+    """Raise StudyError if a model keeps its size while the baseline's grows from rung to rung: sizes of the study's own
+    base, or of an arm, override those of a rung."""
+    smallest, baseline = (*study.smaller, study)[0], study.arms[0]
+    for arm, small in zip(study.arms, smallest.arms, strict=True):
+        before = smallest.arms[0].model
+        keeps = arm.model == small.model and before != baseline.model
+        if keeps or (arm.model.d_model == small.model.d_model and before.d_model != baseline.model.d_model):
+            reason = f"keeps its size from rung {smallest.rung} to {study.rung}, while {baseline.name} grows"
+            remedy = f"give its sizes under scales.{study.scale}, by rung or as ratios"
+            raise StudyError([study.origins.problem(arm.target, f"{reason}: {remedy}", at_key=True)])
+    same = next((r for r in study.smaller if r.arms[0].model == baseline.model and r.budget == study.budget), None)
+    if same is not None:
+        reason = f"rungs {same.rung} and {study.rung} have the same model and budget"
+        raise study.error("base", f"{reason}: the base's own size overrides that of the rungs")
+
+
 def refuse_unlike(rungs: Sequence[Study], plan: Callable[[Study], Plan]) -> None:
     """Raise StudyError if the rungs do not form a ladder. Arms are compared on the last rung."""
     problems = list(_unlike(rungs)) or list(_falling(rungs, plan))

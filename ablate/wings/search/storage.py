@@ -92,8 +92,9 @@ def opened_storage(url: str | None, folder: SearchFolder) -> Iterator[BaseStorag
     try:
         yield storage
     except lost as error:
-        said = str(error.details() if hasattr(error, "details") else error.__cause__ or error)
-        raise StorageError(f"--storage {shown(str(url))}: {shown(said.strip().splitlines()[0])}") from error
+        details = error.details() if hasattr(error, "details") else error.__cause__
+        said = str(details or error).strip() or type(error).__name__
+        raise StorageError(f"--storage {shown(str(url))}: {shown(said.splitlines()[0])}") from error
     finally:
         if isinstance(storage, RDBStorage):
             storage.remove_session()

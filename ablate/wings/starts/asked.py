@@ -8,13 +8,12 @@ from dataclasses import replace
 from functools import partial
 from math import ceil
 from pathlib import Path
+from typing import cast
 
 from ablate.data import DataError
 from ablate.data.sources import TextSource
-from ablate.data.tokenizers._loaded import LocalTokenizer
+from ablate.data.tokenizers._loaded import LoadedTokenizer
 from ablate.data.tokenizers.bytes import BytesTokenizer, byte_tokenizer
-from ablate.data.tokenizers.file import FileTokenizer
-from ablate.data.tokenizers.sentencepiece import SentencePieceTokenizer
 from ablate.planning.identity import RunPlan, with_source
 from ablate.planning.matching import Matched
 from ablate.planning.plan import ArmPlan, Plan
@@ -31,6 +30,8 @@ from store.documents import JsonObject, RunStart, RunTeacher
 from store.documents.study_arm import taught_by
 from zoo.conversion import check_conversion
 from zoo.errors import SpecError, did_you_mean
+from zoo.lengths import longest_text
+from zoo.settings.axis import variants
 from zoo.spec import ModelSpec
 
 DEPENDS = "starts from, or is taught by, another arm"
@@ -70,22 +71,23 @@ def _teacher_reason(arm: Arm, path: str, folder: Path) -> str | None:
     """Why a checkpoint cannot teach an arm; None if it can."""
     try:
         checkpoint = Checkpoint.at(path, folder)
-        theirs = _other_tokenizer(arm, checkpoint, folder)
+        theirs, spec = _other_tokenizer(arm, checkpoint, folder), checkpoint.spec
     except (CheckpointError, DataError) as error:
         return str(error)
     if theirs is None:
-        return _misread(arm, checkpoint.spec, path)
-    named = f"{{kind: {theirs.kind}, path: {theirs.path}}}"
+        return _misread(arm, spec, path)
+    named = f"{{kind: {theirs.kind}, path: {theirs.named}}}"
     return f"{path} has another tokenizer than {arm.name}: set data.tokenizer to {named}"
 
 
 def _misread(arm: Arm, teacher: ModelSpec, name: str) -> str | None:
     """Why a teacher cannot predict what the student's objective asks; None if it can."""
+    most, context = longest_text(teacher.encoder_spec or teacher), arm.train.context
     try:
         arm.train.objective.check(teacher)
     except SpecError as error:
         return f"{name} cannot teach {arm.name}: {error.reason}"
-    return None
+    return f"{name} cannot teach {arm.name}: it reads {most} tokens at most" if most and most < context else None
 
 
 def _start_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> Iterator[Problem]:
@@ -147,7 +149,7 @@ def _checkpoint_problems(builder: ArmBuilder, arm: Arm, start: StartSpec, folder
         theirs = _other_tokenizer(arm, checkpoint, folder)
         reason = (
             theirs
-            and f"{arm.name} starts from a checkpoint with another tokenizer: leave this out to use {theirs.path}"
+            and f"{arm.name} starts from a checkpoint with another tokenizer: leave this out to use {theirs.named}"
         )
     except DataError as error:
         reason = str(error)
@@ -165,15 +167,15 @@ def _checkpoint_problems(builder: ArmBuilder, arm: Arm, start: StartSpec, folder
     yield from _conversion_problems(builder, replace(arm, model=model), start, source, str(start.checkpoint))
 
 
-def _other_tokenizer(arm: Arm, checkpoint: Checkpoint, folder: Path) -> LocalTokenizer | None:
+def _other_tokenizer(arm: Arm, checkpoint: Checkpoint, folder: Path) -> LoadedTokenizer | None:
     """The checkpoint's tokenizer if the arm's is another one, which gives token ids other meanings; else None.
 
     Raises DataError.
     """
     if not isinstance(arm.data, TextSource) or checkpoint.tokenizer is None:
         return None
-    kind: type[LocalTokenizer] = FileTokenizer if checkpoint.tokenizer["kind"] == "file" else SentencePieceTokenizer
-    own, theirs = arm.data.tokenizer, kind.model_validate(checkpoint.tokenizer)
+    kind = variants("ablate.data.tokenizers")[str(checkpoint.tokenizer["kind"])]
+    own, theirs = arm.data.tokenizer, cast(LoadedTokenizer, kind.model_validate(checkpoint.tokenizer))
     if isinstance(own, BytesTokenizer):  # has no file to compare
         same = theirs.loaded(folder).to_str() == byte_tokenizer().to_str()
     else:

@@ -182,6 +182,20 @@ def test_a_teacher_reads_what_its_student_reads(
         ablate.load_study(path, sets=[f"train.objective={{kind: next_token, {train}}}"])
 
 
+def test_an_unreadable_teacher_is_named_at_its_place_beside_other_problems(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "config.json").write_text('{"model_type": "nosuch"}')
+    path = folder / "unreadable.yaml"
+    written = STUDENT.replace("TOKENIZER", "bytes").replace(
+        "checkpoint: llama}}", f"checkpoint: {tmp_path / 'bad'}}}}}"
+    )
+    path.write_text(written.replace("arms: {", "arms: {other: {start: {arm: nosuch}}, "))
+    with pytest.raises(ablate.StudyError) as raised:
+        ablate.load_study(path)
+    places = {problem.path for problem in raised.value.problems}
+    assert places == {"arms.other.start.arm", "arms.taught.teacher"}
+
+
 def test_damaged_weights_are_one_line(folder: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(folder / "llama", tmp_path / "broken")
     next(broken.glob("*-00002-*.safetensors")).write_bytes(b"torn")
