@@ -34,11 +34,11 @@ SETTINGS: dict[str, Any] = {
     "grad_clip": None,
     "dtype": "bfloat16",
     "average": {"horizon": 0.5},
-    "lora": {"rank": 2},
     "validate_every": 0.5,
     "compile": False,  # True has tests of its own, and takes long
     "deterministic": True,
     "objective": {"kind": "prefix"},
+    "lora": {"rank": 2},
 }
 MODELS: dict[str, dict[str, Any]] = {
     "masked": {"visible": "all", "vocab_size": 32},

@@ -12,11 +12,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.training import learner, loop, session
+from ablate.training import loop, session
 from ablate.training.batch import Batch
 from ablate.training.execution import Execution
 from ablate.training.loop import Laps
 from ablate.training.session import Session
+from ablate.wings.starts import training as starts
 from store import Store
 from store.documents import RunTeacher
 from tests.ablate.conftest import TinyCorpus, identity_of
@@ -67,7 +68,7 @@ def train(
         how = Execution.model_validate(execution or {})
         trained = Session(Store(Path(folder)), run, TinyCorpus(), numerics, how, rest_seconds=math.inf)
         assert sum(len(steps) for steps in trained.rehearse()) == STEPS
-        for name, parameter in trained.part.named_parameters():
+        for name, parameter in (trained.addition or trained.model).named_parameters():
             assert parameter.device.type == "cuda", name
 
 
@@ -77,7 +78,7 @@ def imagine() -> None:
     loop.prefetch = map  # a mode of fake tensors is not for two threads
     torch.nn.Module._apply = lambda module, _: module  # it would swap weights, which fake ones are where they belong
     session.initial_model = lambda _, identity: decoder(zoo.parse(identity.model))
-    learner.source_model = lambda *_: decoder(zoo.load("small", **SMALL))
+    starts.source_model = lambda *_: decoder(zoo.load("small", **SMALL))
 
 
 def decoder(spec: zoo.ModelSpec) -> zoo.Decoder:

@@ -214,9 +214,10 @@ def test_only_a_difference_between_two_arms_below_the_bigrams_has_a_note() -> No
 
 
 def below(result: RecordedResult) -> set[str]:
-    """Arms whose loss is not less than that of a bigram table, from the file's own numbers."""
-    known = result.references
-    return {arm.name for arm in result.arms if known and arm.loss and arm.loss.mean >= known.bigram}
+    """Arms whose loss is not less than that of a bigram table of as many tokens as they read, from the file's own
+    numbers."""
+    known = {arm.name: arm.references or result.references for arm in result.arms}
+    return {a.name for a in result.arms if (read := known[a.name]) and a.loss and a.loss.mean >= read.bigram}
 
 
 def shipped() -> list[RecordedResult]:

@@ -23,7 +23,7 @@ KNOWN = """
 """
 PROVEN = frozenset(KNOWN.split())
 """`model_type`s that compute, on text, the logits of the language model inside them."""
-ON_TEXT: dict[str, tuple[str, dict[str, Any]]] = {
+ON_TEXT: dict[str, tuple[str, dict[str, bool]]] = {
     "glm4v_moe_text": ("glm4_moe", {}),
     "glm4v_text": ("glm4", {"attention_bias": True}),
     "glm_ocr_text": ("glm4", {"attention_bias": False}),

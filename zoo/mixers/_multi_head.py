@@ -66,7 +66,7 @@ class MultiHead(Mixer):
         "norms": ("qk_norm", "qk_norm_over", "qk_norm_after_position", "v_norm"),
         "projections": ("bias", "conv", "clip_qkv", "value_scale"),
         "output": ("gate", "exclusive"),
-        "sharing": ("reuse_kv", "value_residual", "keys_as_values"),
+        "shared": ("reuse_kv", "value_residual", "keys_as_values"),
     }
     """Settings of all mixers of this base."""
 

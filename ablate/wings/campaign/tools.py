@@ -117,7 +117,7 @@ def tool_server(store: str | Path = "runs", total_seconds: float = TOTAL_SECONDS
 
     async def zoo(name: str | None = None) -> Found:
         """List all parts that a model can be made of, or show one with its settings, defaults and paper."""
-        return await _answer("zoo", name=name)
+        return await _answer("zoo", name=[name] if name else [])
 
     async def claims(words: str = "") -> Found:
         """Find claims of courses and papers about transformers, with their sources and the tests of each claim."""
