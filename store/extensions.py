@@ -27,5 +27,5 @@ def added_to(place: str) -> tuple[str, ...]:
 
 
 def modules_of(place: str) -> list[ModuleType]:
-    """What was added to a place, imported."""
+    """Imported modules that were added to a place."""
     return list(map(importlib.import_module, added_to(place)))

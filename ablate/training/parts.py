@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,16 +13,16 @@ from zoo.settings.axis import Spec
 from zoo.spec import ModelSpec
 
 
-class Addition(nn.Module):
+class Addition(nn.Module, ABC):
     """Weights that are trained beside a model's own, which are frozen, and merged into them after the last step."""
 
+    @abstractmethod
     def merge(self) -> None:
         """Add them to the model's weights."""
-        raise NotImplementedError
 
+    @abstractmethod
     def save(self, folder: Path) -> None:
         """Save them beside the model."""
-        raise NotImplementedError
 
 
 class PartSpec(Spec):
@@ -30,10 +31,10 @@ class PartSpec(Spec):
     setting: ClassVar[str]
     """Description of the setting in `train`."""
 
+    @abstractmethod
     def build(self, model: Decoder, seed: int) -> Addition:
         """Add it to a model, whose own weights are frozen."""
-        raise NotImplementedError
 
+    @abstractmethod
     def flops_change(self, model: ModelSpec) -> float:
         """Difference of a training step's FLOPs per token from those of training all weights."""
-        raise NotImplementedError

@@ -173,7 +173,7 @@ class OwnTrainSpec(Spec):
 
     @property
     def part(self) -> PartSpec | None:
-        """What is trained beside frozen weights; None if all weights are trained."""
+        """The setting that trains something beside frozen weights; None if all weights are trained."""
         return next((part for name in PARTS if (part := getattr(self, name)) is not None), None)
 
     @field_validator("optimizer")
