@@ -20,7 +20,7 @@ from evals.reading.passes import obstacle
 from evals.spec import EvalSpec, EvaluationError, is_default
 from evals.subject import HeldOutText, SyntheticTask
 from store.extensions import modules_of
-from zoo.lengths import longest_text
+from zoo.lengths import too_short
 from zoo.spec import ModelSpec
 
 
@@ -44,9 +44,8 @@ def check(study: Study) -> None:
         why = f"{objective} predicts different text under different tokenizers: only next_token is comparable"
         raise study.error("train.objective", why)
     for arm in study.arms:
-        most = longest_text(arm.model.encoder_spec or arm.model)
-        if most is not None and most < arm.train.context:
-            raise study.error("train.context", f"arm {arm.name} reads {most} tokens at most, not {arm.train.context}")
+        if (reason := too_short(arm.model, arm.train.context)) is not None:
+            raise study.error("train.context", f"arm {arm.name} {reason}")
         # Encoders have no cache to compare.
         if arm.model.visible == "all" and study.measure is not None and len(study.measure.caches) > 1:
             raise study.error("measure.caches", f"arm {arm.name}: {NO_CACHE}")

@@ -18,7 +18,7 @@ from store.documents import JsonObject, SampleRecord, Score
 
 
 class ConfidenceSpec(EvaluationSpec):
-    """How often the likeliest token is right, by how likely the model says it is."""
+    """Share of positions at which the likeliest token is right, by the probability that the model gives it."""
 
     tokens: PositiveInt = 16_384
     """About how many tokens of held-out text are read."""

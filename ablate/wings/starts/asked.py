@@ -30,7 +30,7 @@ from store.documents import JsonObject, RunStart, RunTeacher
 from store.documents.study_arm import taught_by
 from zoo.conversion import check_conversion
 from zoo.errors import SpecError, did_you_mean
-from zoo.lengths import longest_text
+from zoo.lengths import too_short
 from zoo.settings.axis import variants
 from zoo.spec import ModelSpec
 
@@ -82,12 +82,13 @@ def _teacher_reason(arm: Arm, path: str, folder: Path) -> str | None:
 
 def _misread(arm: Arm, teacher: ModelSpec, name: str) -> str | None:
     """Why a teacher cannot predict what the student's objective asks; None if it can."""
-    most, context = longest_text(teacher.encoder_spec or teacher), arm.train.context
     try:
         arm.train.objective.check(teacher)
     except SpecError as error:
-        return f"{name} cannot teach {arm.name}: {error.reason}"
-    return f"{name} cannot teach {arm.name}: it reads {most} tokens at most" if most and most < context else None
+        reason: str | None = error.reason
+    else:
+        reason = too_short(teacher, arm.train.context)
+    return reason and f"{name} cannot teach {arm.name}: {reason}"
 
 
 def _start_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> Iterator[Problem]:
