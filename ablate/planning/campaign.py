@@ -112,6 +112,14 @@ Stages = Generator[Stage, Sequence[str], CampaignOutcome]
 """Generator of stages. After a stage with an outcome, send the names of the arms that more seeds could settle."""
 
 
+def comparable_rungs(study: Study, plan: MakePlan) -> tuple[Study, ...]:
+    """The rungs of a study's ladder, or the study alone. Raises StudyError if their losses cannot be compared."""
+    rungs = *study.smaller, study
+    for wing in modules_of(__name__):
+        wing.refuse_unlike(rungs, plan)
+    return rungs
+
+
 def campaign(
     study: Study,
     plan: MakePlan,
@@ -120,9 +128,7 @@ def campaign(
     starts: StartsOf = lambda study, plan: NO_STARTS,
 ) -> Stages:
     """The stages of a study. Raises StudyError, and UnfinishedError if a result that determines the next is missing."""
-    rungs = *study.smaller, study
-    for wing in modules_of(__name__):
-        wing.refuse_unlike(rungs, plan)
+    rungs = comparable_rungs(study, plan)
     tuned = yield from _tuned(rungs, plan, losses, stalls_above, starts)
     schedule = looks(study.auto_seeds.start, study.auto_seeds.cap) if study.auto_seeds else ()
     study, tunings = tuned[-1]

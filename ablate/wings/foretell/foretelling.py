@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, replace
 
 from ablate.api.study_argument import StudyLike
 from ablate.data import DataIdentity, DataSource, vocabulary
+from ablate.planning.campaign import comparable_rungs
 from ablate.planning.durations import least_seconds
-from ablate.planning.make_plan import Identify, make_plan
+from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.plan_shown import tuning_runs
 from ablate.readable import clock
@@ -151,20 +152,20 @@ def plan_on(
 
 def _foretold(study: Study, device: Device) -> Foretold:
     tuned = tuning_runs(study.tune) if study.tune is not None else 0.0
-    plans = [make_plan(each, "cuda", identify=_unread(each)) for each in (*study.smaller, study)]
+    plans = [_plan(each) for each in comparable_rungs(study, _plan)]
     rungs = tuple(tuple(_arm(plan, arm, device, tuned) for arm in plan.arms) for plan in plans)
     training = sum(arm.seconds for rung in rungs for arm in rung)
     measuring = sum(len(plan.arms) * least_seconds(plan.measure) + plan.alternating_seconds for plan in plans)
     return Foretold(study, device, rungs, training + measuring)
 
 
-def _unread(study: Study) -> Identify:
-    """Identity of data that is not read: costs depend only on the vocabulary."""
+def _plan(study: Study) -> Plan:
+    """The plan on data that is not read: costs depend only on the vocabulary."""
 
-    def identity(data: DataSource) -> DataIdentity:
+    def unread(data: DataSource) -> DataIdentity:
         return DataIdentity.open(vocabulary(data, study.folder), "not read")
 
-    return identity
+    return make_plan(study, "cuda", identify=unread)
 
 
 def _arm(plan: Plan, arm: ArmPlan, device: Device, tuned: float) -> ForetoldArm:

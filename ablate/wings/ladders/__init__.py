@@ -7,7 +7,6 @@ from ablate.wings import Wing
 WING = Wing(
     adds={
         "ablate.planning.campaign": "planned",
-        "ablate.planning.checks": "planned",
         "ablate.study.scales": "asked",
         "ablate.study.sections": "keys",
         "reports.page.sections": "sections",

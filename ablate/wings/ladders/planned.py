@@ -13,23 +13,6 @@ from ablate.study.study import Study
 ORDER: dict[Axis, str] = {"size": "list sizes from small to large", "length": "list lengths from short to long"}
 
 
-def check(study: Study) -> None:
-    """Raise StudyError if a model keeps its size while the baseline's grows from rung to rung: sizes of the study's own
-    base, or of an arm, override those of a rung."""
-    smallest, baseline = (*study.smaller, study)[0], study.arms[0]
-    for arm, small in zip(study.arms, smallest.arms, strict=True):
-        before = smallest.arms[0].model
-        keeps = arm.model == small.model and before != baseline.model
-        if keeps or (arm.model.d_model == small.model.d_model and before.d_model != baseline.model.d_model):
-            reason = f"keeps its size from rung {smallest.rung} to {study.rung}, while {baseline.name} grows"
-            remedy = f"give its sizes under scales.{study.scale}, by rung or as ratios"
-            raise StudyError([study.origins.problem(arm.target, f"{reason}: {remedy}", at_key=True)])
-    same = next((r for r in study.smaller if r.arms[0].model == baseline.model and r.budget == study.budget), None)
-    if same is not None:
-        reason = f"rungs {same.rung} and {study.rung} have the same model and budget"
-        raise study.error("base", f"{reason}: the base's own size overrides that of the rungs")
-
-
 def refuse_unlike(rungs: Sequence[Study], plan: Callable[[Study], Plan]) -> None:
     """Raise StudyError if the rungs do not form a ladder. Arms are compared on the last rung."""
     problems = list(_unlike(rungs)) or list(_falling(rungs, plan))
@@ -46,6 +29,24 @@ def _unlike(rungs: Sequence[Study]) -> Iterator[Problem]:
         if rung.train.context != last.train.context:
             reason = "losses at different contexts are not comparable: all rungs must share one context"
             yield rung.origins.problem(("train", "context"), reason, at_key=True)
+    if len(rungs) > 1:
+        yield from _of_one_size(rungs[0], last)
+
+
+def _of_one_size(first: Study, last: Study) -> Iterator[Problem]:
+    """Problems of models that keep their size, although the ladder has several: sizes of the study's own base, or of
+    an arm, override those of a rung."""
+    before, baseline = first.arms[0].model, last.arms[0]
+    own_ladder = any(origin.target[:1] == ("ladder",) for origin in last.origins.own)
+    if before == baseline.model and first.budget == last.budget and not own_ladder:
+        reason = f"rungs {first.rung} and {last.rung} have the same model and budget"
+        yield last.origins.problem(("base",), f"{reason}: its own size overrides theirs", at_key=True)
+    for small, arm in zip(first.arms, last.arms, strict=True):
+        keeps = arm.model == small.model and before != baseline.model
+        if keeps or (arm.model.d_model == small.model.d_model and before.d_model != baseline.model.d_model):
+            reason = f"keeps its size from rung {first.rung} to {last.rung}, while {baseline.name} grows"
+            remedy = f"give its sizes under scales.{last.scale}, by rung or as ratios"
+            yield last.origins.problem(arm.target, f"{reason}: {remedy}", at_key=True)
 
 
 def _falling(rungs: Sequence[Study], plan: Callable[[Study], Plan]) -> Iterator[Problem]:
