@@ -37,15 +37,15 @@ def _of_one_size(first: Study, last: Study) -> Iterator[Problem]:
     """Problems of models that keep their size, although the ladder has several: sizes of the study's own base, or of
     an arm, override those of a rung."""
     before, baseline = first.arms[0].model, last.arms[0]
+    remedy = f"give its sizes under scales.{last.scale}, by rung or as ratios"
     own_ladder = any(origin.target[:1] == ("ladder",) for origin in last.origins.own)
     if before == baseline.model and first.budget == last.budget and not own_ladder:
         reason = f"rungs {first.rung} and {last.rung} have the same model and budget"
-        yield last.origins.problem(("base",), f"{reason}: its own size overrides theirs", at_key=True)
+        yield last.origins.problem(("base",), f"{reason}, since its own size overrides theirs: {remedy}", at_key=True)
     for small, arm in zip(first.arms, last.arms, strict=True):
         keeps = arm.model == small.model and before != baseline.model
         if keeps or (arm.model.d_model == small.model.d_model and before.d_model != baseline.model.d_model):
             reason = f"keeps its size from rung {first.rung} to {last.rung}, while {baseline.name} grows"
-            remedy = f"give its sizes under scales.{last.scale}, by rung or as ratios"
             yield last.origins.problem(arm.target, f"{reason}: {remedy}", at_key=True)
 
 
