@@ -227,13 +227,15 @@ class ArmBuilder:
         return replace(whole, edits=arm.edits, cell=arm.cell, own=arm.own, tuned=dict(settings))
 
     def _model(self, edits: Sequence[Edit]) -> ModelSpec:
-        """The model with these edits. Raises ValidationError."""
+        """The model with these edits. Raises ValidationError and SpecError."""
         key = repr([(edit.path, edit.value) for edit in edits])
         if key not in self._models:
             data: Any = expand(self.preset)
             for each in edits:
                 data = merge(data, each.data)
-            self._models[key] = ModelSpec.model_validate(data)
+            model = ModelSpec.model_validate(data)
+            refuse_impossible(model)
+            self._models[key] = model
         return self._models[key]
 
     def _data(self, edits: Sequence[Edit]) -> DataSource:
@@ -251,7 +253,7 @@ class ArmBuilder:
 
     def _model_errors(self, edits: Sequence[Edit]) -> list[SpecError]:
         try:
-            refuse_impossible(self._model(edits))
+            self._model(edits)
         except ValidationError as error:
             return explain(error, ModelSpec)
         except SpecError as error:

@@ -94,9 +94,10 @@ def schema() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(study_schema())
 
 
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", TRAINED)
-def test_every_study_states_claims_at_every_scale_with_their_sources(name: str) -> None:
-    for scale in scale_names(written(name).document):
+def test_every_study_states_claims_at_every_scale_with_their_sources(name: str, every: bool) -> None:
+    for scale in scale_names(written(name).document) if every else ("smoke", "cpu", "gpu-week"):
         claims = study_claims(rungs_at(name, scale)[-1], planned="")
         assert claims, scale
         assert all(claim.source for claim in claims), scale

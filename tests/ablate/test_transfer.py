@@ -74,7 +74,7 @@ def slopes(
 @pytest.mark.parametrize(
     ("optimizer", "lr", "tied", "widths"),
     [
-        ("adamw", 3e-3, False, WIDTHS),
+        pytest.param("adamw", 3e-3, False, WIDTHS, marks=pytest.mark.slow),
         ("adamw", 3e-3, True, WIDTHS),
         ("lion", 1e-3, False, WIDTHS),
         ("muon", 1e-2, True, WIDTHS[:3]),
@@ -83,7 +83,7 @@ def slopes(
         pytest.param("muon", 1e-2, True, WIDTHS, marks=pytest.mark.slow),
         pytest.param(ORIGINAL, 1e-2, False, WIDTHS, marks=pytest.mark.slow),
         ("sgd", 0.05, False, WIDTHS),
-        ("sgd", 0.05, True, WIDTHS),
+        pytest.param("sgd", 0.05, True, WIDTHS, marks=pytest.mark.slow),
     ],
 )
 def test_activations_change_alike_at_every_width(optimizer, lr, tied, widths):
