@@ -29,6 +29,7 @@ V2 = {**V3, "score": "softmax", "group_score": "max", "normalise": False, "bias_
 MIXTRAL = {"kind": "topk_moe", "experts": 6, "top_k": 2, "d_ff": 5}
 GPT_OSS = {**MIXTRAL, "router_bias": True, "bias": True, "activation": "clamped_swiglu"}
 SWITCH = {**MIXTRAL, "top_k": 1, "softmax_over": "all", "activation": "relu", "bias": True}
+PHI = {**MIXTRAL, "top_k": 3, "margin": 0.4}
 LLAMA4 = {
     "kind": "deepseek_moe", "experts": 5, "top_k": 2, "d_ff": 6, "normalise": False, "bias_rate": None,
     "weights_on": "input",
@@ -46,6 +47,7 @@ FAMILIES = {
     "mixtral": MIXTRAL,
     "gpt_oss": GPT_OSS,
     "switch": SWITCH,
+    "phi": PHI,
     "llama4": LLAMA4,
     "wide": WIDE,
     "v4": V4,
@@ -101,7 +103,10 @@ def slow_routing(ffn: Any, x: torch.Tensor) -> dict[int, float]:
     z = (router.weight @ x + (0.0 if router.bias is None else router.bias)).tolist()
     total = sum(math.exp(v) for v in z)
     if spec.kind == "topk_moe":
-        chosen = sorted(range(len(z)), key=lambda e: -z[e])[: spec.top_k]
+        ranked = sorted(range(len(z)), key=lambda e: -z[e])
+        if spec.margin is not None:
+            return {e: 1 / sum(_near(z[e], z[f], spec.margin) for f in ranked[i:]) for i, e in enumerate(ranked[:3])}
+        chosen = ranked[: spec.top_k]
         kept = sum(math.exp(z[e]) for e in chosen)
         return {e: math.exp(z[e]) / (kept if spec.softmax_over == "chosen" else total) for e in chosen}
     if spec.router_softcap is not None:
@@ -122,6 +127,12 @@ def slow_routing(ffn: Any, x: torch.Tensor) -> dict[int, float]:
     chosen = sorted(allowed, key=lambda e: -biased[e])[: spec.top_k]
     kept = sum(scores[e] for e in chosen) if spec.normalise else 1.0
     return {e: spec.scale * scores[e] / kept for e in chosen}
+
+
+def _near(largest: float, logit: float, margin: float) -> float:
+    """exp(z − m) where z is within 2ε of the largest, else 0."""
+    within = (largest - logit) / max(abs(logit), largest) <= 2 * margin
+    return math.exp(logit - largest) if within else 0.0
 
 
 def slow(ffn: Any, x: torch.Tensor) -> torch.Tensor:

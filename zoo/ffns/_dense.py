@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import Annotated, Any, ClassVar, Self
 
 import torch
-from pydantic import Field, PlainValidator, PositiveInt, WithJsonSchema
+from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, WithJsonSchema
 from torch import Tensor, nn
 
 from zoo.caching.cache import LayerCache
@@ -46,6 +46,7 @@ Width = Annotated[
         }
     ),
 ]
+Scales = Annotated[tuple[PositiveFloat, PositiveFloat], Field(strict=False)]
 
 
 def features(width: int | str, d_model: int, multiple_of: int) -> int:
@@ -65,6 +66,10 @@ def _sparse(activation: Activation, quantile: float, first: Tensor, *others: Ten
     return activation(sparse(first, quantile), *others)
 
 
+def _scaled(activation: Activation, of_gate: float, of_hidden: float, gate: Tensor, up: Tensor) -> Tensor:
+    return of_hidden * activation(of_gate * gate, up)
+
+
 class Dense(Ffn):
     """y = W_down act(W_up x)."""
 
@@ -80,7 +85,6 @@ class Dense(Ffn):
     conv: Annotated[PositiveInt | None, Supports(*ALL_BUT_TRANSFER)] = Field(default=None, exclude_if=is_off)
     """Width in tokens of a causal convolution of each hidden feature, before the activation (position D of
     Allen-Zhu 2025, arXiv:2512.17351); null for none."""
-
     sparsity: Annotated[float, Field(ge=0, lt=1, exclude_if=is_off), ValuesInTests(0.3), Supports(*OF_MODULES)] = 0.0
     """Approximate share of the hidden features that a threshold, computed from their mean and standard deviation, sets
     to zero before the activation (Gemma 3n); 0 for no threshold."""
@@ -94,12 +98,12 @@ class Dense(Ffn):
 
     def build(self, site: LayerSite) -> FfnLayer:
         conv = ShortConv(self.channels, self.conv) if self.conv else None
-        gated, bias, dropout = self.gated, self.bias, self.dropout
-        activation = (
-            partial(_sparse, self.hidden(), NormalDist().inv_cdf(self.sparsity)) if self.sparsity else self.hidden()
-        )
-        settings = {"gated": gated, "bias": bias, "dropout": dropout, "conv": conv}
-        return self.layer(site.d_model, activation=activation, **settings)
+        settings = {"gated": self.gated, "bias": self.bias, "dropout": self.dropout, "conv": conv}
+        return self.layer(site.d_model, activation=self.activated(), **settings)
+
+    def activated(self) -> Activation:
+        """The activation, of thresholded features with `sparsity`."""
+        return partial(_sparse, self.hidden(), NormalDist().inv_cdf(self.sparsity)) if self.sparsity else self.hidden()
 
     def layer(self, d_model: int, **settings: Any) -> FfnLayer:
         """The module with these settings."""
@@ -131,6 +135,13 @@ class Gated(Dense):
 
     gated: ClassVar[bool] = True
     d_ff: Width = "8/3x"
+    scales: Annotated[
+        Scales | None, Field(exclude_if=is_off), ValuesInTests([2, 3], paired=False), Supports(*OF_MODULES)
+    ] = None
+    """Factors on W_gate x and on the hidden features (Falcon-H1, arXiv:2507.22448); null for 1."""
+
+    def activated(self) -> Activation:
+        return partial(_scaled, super().activated(), *self.scales) if self.scales else super().activated()
 
 
 def dense_cost(d_model: int, d_ff: int, gated: bool, bias: bool) -> PartCost:

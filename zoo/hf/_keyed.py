@@ -9,7 +9,7 @@ from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
 from zoo.hf._common import PROJECTIONS, QK_NORMS, attention, attention_weights, dense, expect, linears, norm_weights
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import MODULES, PARTS, expert_act, gated_experts
+from zoo.hf._experts import MODULES, PARTS, SHARED, expert_act, gated_experts, require_shared
 from zoo.hf._family import Family
 from zoo.hf._ffn import activation, ffn, name_of
 from zoo.hf._keys import DROPOUT, WIDTH, Keys, read, write
@@ -129,6 +129,8 @@ class Keyed(Family):
 
     def experts(self, config: Config) -> SpecJson:
         """The FFN of layers with experts."""
+        if SHARED in self.expert_keys:
+            require_shared(config)
         act = name_of(**ffn(config, self.activation_key, gated=True))
         return {"activation": act, **self.expert_fixed, **read(self.expert_keys, config)}
 

@@ -10,7 +10,7 @@ from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import EXPERT_SIZES, PARTS, SHARED, SHARED_WIDTH, balance_loss, require_shared
+from zoo.hf._experts import EXPERT_SIZES, PARTS, SHARED, SHARED_WIDTH, balance_loss
 from zoo.hf._keys import WIDTH, Key, Keys, either
 from zoo.hf._layered import Layered, Listed
 from zoo.hf._pairs import Pair, Tensors
@@ -130,7 +130,3 @@ class QwenSharedExperts(QwenExperts):
         SHARED: SHARED_WIDTH,
     }
     shared_name: ClassVar[str] = "shared_expert"
-
-    def experts(self, config: Config) -> SpecJson:
-        require_shared(config)
-        return super().experts(config)

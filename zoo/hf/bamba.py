@@ -1,15 +1,16 @@
-"""Bamba, the base of hybrids with Mamba-2, and Jamba, a hybrid with Mamba."""
+"""Hybrids: Bamba, the base of those with Mamba-2, Falcon-H1, and Jamba, which has Mamba."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import expect
+from zoo.hf._common import attention_weights, expect, inverse
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._ffn import plain_activation
+from zoo.hf._keyed import LlamaLike
 from zoo.hf._keys import BIAS, CONV, WIDTH, Key, Keys, read, write
 from zoo.hf._layered import LINEAR, Hybrid
 from zoo.hf._layered_experts import QwenExperts
@@ -20,6 +21,8 @@ from zoo.mixers import Mixer
 from zoo.mixers.attention import Attention
 from zoo.mixers.mamba import Mamba
 from zoo.mixers.mamba2 import Mamba2
+from zoo.mixers.parallel import Parallel
+from zoo.settings.axis import number
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 
@@ -87,6 +90,92 @@ class Bamba(Mamba2Hybrid):
         types = arguments.pop("layer_types")
         indices = [i for i, kind in enumerate(types) if kind == FULL]
         return {**arguments, "attn_layer_indices": indices, "z_loss_coefficient": spec.z_loss}
+
+
+def _scales(factors: Iterable[float]) -> tuple[float, ...] | None:
+    """A spec's `scales`; None if all are 1."""
+    found = tuple(map(float, factors))
+    return None if set(found) == {1.0} else found
+
+
+def _factors(count: int) -> Key:
+    return Key("scales", _scales, lambda scales: list(scales or [1.0] * count))
+
+
+class FalconH1(LlamaLike):
+    """Falcon-H1: attention and Mamba-2 side by side in every block, with factors on their projections, the FFN's, the
+    embeddings and the logits. Zuo et al. 2025, arXiv:2507.22448."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("falcon_h1",)
+    # Widths that follow from Mamba's heads, and an argument of `generate`.
+    ignored: ClassVar[tuple[str, ...]] = ("mamba_d_ssm", "mamba_expand", "num_logits_to_keep")
+    final_norm_name: ClassVar[str] = Bamba.final_norm_name
+    norm_names: ClassVar[Mapping[str, str]] = Bamba.norm_names
+    ffn_name: ClassVar[str] = Bamba.ffn_name
+    model_keys: ClassVar[Keys] = {
+        **LlamaLike.model_keys,
+        "embedding_multiplier": Key("embedding_scale", float, resolved="embedding_factor"),
+        "lm_head_multiplier": Key("logit_scale", float),
+    }
+    mixer_keys: ClassVar[Keys] = Bamba.mixer_keys
+    state_keys: ClassVar[Keys] = {**Mamba2Hybrid.state_keys, "projectors_bias": "bias", "ssm_multipliers": _factors(5)}
+    sum_keys: ClassVar[Keys] = {"attention_out_multiplier": "attention_scale", "ssm_out_multiplier": "state_scale"}
+    ffn_keys: ClassVar[Keys] = {**Bamba.ffn_keys, "mlp_multipliers": _factors(2)}
+
+    def mixer(self, config: Config) -> SpecJson:
+        attention, state, both = super().mixer(config), self._state(config), read(self.sum_keys, config)
+        before = _without_bias(config, "attention_in_multiplier", "attention_bias")
+        scale = config["key_multiplier"] * before**2 * attention["head_dim"] ** -0.5
+        both["attention_scale"] *= before
+        return {"kind": "parallel", "attention": {**attention, "scale": scale}, "state": state, **both}
+
+    def _state(self, config: Config) -> SpecJson:
+        config.only("projectors_bias", config["mamba_proj_bias"])
+        config.only("mamba_norm_before_gate", False, *([] if config["mamba_rms_norm"] else [True]))
+        own = read(self.state_keys, config)
+        before = _without_bias(config, "ssm_in_multiplier", "mamba_proj_bias")
+        return {
+            **Mamba2Hybrid.state_fixed,
+            **own,
+            "scales": _scales(before * scale for scale in own["scales"] or [1.0] * 5),
+            "activation": plain_activation(config, self.activation_key),
+            "head_norm": self.norm(config) if config["mamba_rms_norm"] else "none",
+            **limits(config),
+        }
+
+    def ffn(self, config: Config) -> SpecJson:
+        ffn = super().ffn(config)
+        if ffn["bias"] and (ffn["scales"] or (1.0, 1.0))[1] != 1:
+            raise UnsupportedError("mlp_bias", "must be false with an mlp_multiplier on the output")
+        return ffn
+
+    def block_config(self, layer: BlockSpec) -> ConfigJson:
+        mixer = expect(layer.mixer, Parallel, "mixer")
+        state = expect(mixer.state, Mamba2, "mixer.state")
+        dim, scale = mixer.attention.sizes()[2], number(mixer.attention.scale)
+        return {
+            **super().block_config(layer.model_copy(update={"mixer": mixer.attention})),
+            **write(self.sum_keys, mixer, "mixer"),
+            "key_multiplier": inverse(lambda factor: factor * dim**-0.5, scale / dim**-0.5, scale),
+            **write(self.state_keys, state, "mixer.state"),
+            **limits_config(state),
+            "mamba_d_ssm": state.widths[0],
+            "mamba_rms_norm": state.head_norm.normalises,
+            "mamba_norm_before_gate": False,
+        }
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        mixer = expect(layer.mixer, Parallel, "mixer")
+        yield from attention_weights(mixer.attention, f"{ours}.attention", theirs)
+        state = expect(mixer.state, Mamba2, "mixer.state")
+        yield from mamba2_weights(state, f"{ours}.state", theirs.removesuffix("self_attn") + "mamba")
+
+
+def _without_bias(config: Config, key: str, bias: str) -> float:
+    """A factor on a projection's input. Raises UnsupportedError for one other than 1 beside a bias."""
+    if config[key] != 1 and config[bias]:
+        raise UnsupportedError(key, f"{config[key]!r} cannot be converted with {bias}, only 1")
+    return float(config[key])
 
 
 MAMBA = "mamba"

@@ -173,6 +173,7 @@ def mamba2_weights(mixer: mamba2.Mamba2, ours: str, theirs: str) -> Iterator[Pai
     if mixer.conv_bias:
         yield same(f"{ours}.conv.bias", f"{theirs}.conv1d.bias")
     gains = [f"{ours}.head_norm.norms.{i}.gain" for i in range(mixer.groups)]
-    yield fused(gains, f"{theirs}.norm.weight", [inner // mixer.groups] * mixer.groups)
+    if mixer.head_norm.parameters(1):
+        yield fused(gains, f"{theirs}.norm.weight", [inner // mixer.groups] * mixer.groups)
     for name, theirs_name in {"decay.log_rate": "A_log", "decay.step_bias": "dt_bias", "skip": "D"}.items():
         yield same(f"{ours}.{name}", f"{theirs}.{theirs_name}")

@@ -1,4 +1,4 @@
-"""Phi-1 to Phi-4, and Persimmon, whose block is that of Phi-1."""
+"""Phi-1 to Phi-4, Phi-3.5-MoE, and Persimmon, whose block is that of Phi-1."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from zoo.hf._common import PROJECTIONS, attention, dense, fused_gate_up
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._gpt import FusedQKV
 from zoo.hf._keyed import LlamaLike
-from zoo.hf._keys import DROPOUT, Keys
+from zoo.hf._keys import BIAS, DROPOUT, Keys
 from zoo.hf._pairs import Pair, fused, same
-from zoo.hf._rope import FRACTION
-from zoo.hf.mistral import Mistral
+from zoo.hf._rope import FRACTION, rope
+from zoo.hf.mistral import Mistral, Mixtral
 from zoo.settings.edits import SpecJson
 
 
@@ -81,6 +81,48 @@ class Phi3(Mistral):
 
     def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         return fused_gate_up(dense(layer), ours, theirs)
+
+
+FACTORS = ("short_mscale", "long_mscale")
+
+
+class PhiMoE(Mixtral):
+    """Phi-3.5-MoE: Mixtral with LayerNorm, biases, LongRoPE, and SparseMixer's routing. Abdin et al. 2024,
+    arXiv:2404.14219; Liu et al. 2024, arXiv:2409.12136.
+
+    transformers divides angles by LongRoPE's short factors in texts of any length; ours, like Microsoft's code, by the
+    long ones beyond the original length.
+    """
+
+    model_types: ClassVar[tuple[str, ...]] = ("phimoe",)
+    # Noise in training, and a length that only LongRoPE reads.
+    ignored: ClassVar[tuple[str, ...]] = ("input_jitter_noise", "original_max_position_embeddings")
+    has_head_dim: ClassVar[bool] = False
+    model_keys: ClassVar[Keys] = {**Mixtral.model_keys, "lm_head_bias": "head_bias"}
+    norm_fixed: ClassVar[SpecJson] = {"kind": "layernorm"}
+    mixer_keys: ClassVar[Keys] = {**Mixtral.mixer_keys, "attention_bias": BIAS}
+    expert_keys: ClassVar[Keys] = {**Mixtral.expert_keys, "router_jitter_noise": "margin"}
+    router_name: ClassVar[str] = "router"
+
+    def ffn(self, config: Config) -> SpecJson:
+        config.only("num_experts_per_tok", 2)  # others are not read
+        return super().ffn(config)
+
+    def position(self, config: Config) -> SpecJson:
+        parameters = config["rope_parameters"]
+        position = rope(config, self.head_dim(config), unread=(*FACTORS, "attention_factor"))
+        if position["scaling"] is None:
+            return position
+        short, long = (float(parameters[name]) for name in FACTORS)
+        if position["scaling"]["kind"] != "longrope" or short != long:
+            reason = "only LongRoPE with equal short_mscale and long_mscale can be converted"
+            raise UnsupportedError("rope_parameters.rope_type", reason)
+        return {**position, "scaling": {**position["scaling"], "attention_factor": short}}
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        arguments, scaling = super().position_config(layer), getattr(attention(layer).position, "scaling", None)
+        factors = {} if scaling is None else dict.fromkeys(FACTORS, scaling.magnitude)
+        return {**arguments, "rope_parameters": {**arguments["rope_parameters"], **factors}}
 
 
 class Persimmon(FusedQKV, LayerNormRoPE):

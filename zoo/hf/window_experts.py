@@ -1,4 +1,4 @@
-"""Models with windows and experts: Trinity, dots.llm1, Flint, gpt-oss, Kolibri 1, Laguna, Mellum 2, MiMo-V2-Flash."""
+"""Models with windows and experts: Trinity, dots.llm1, gpt-oss, Kolibri 1, Laguna, Mellum 2, MiMo-V2-Flash."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
-from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._common import attention, expect
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import BESIDE_SHARED, EXPERT_SIZES, SHARED, SHARED_WIDTH, alternating, balance_loss, require_shared
+from zoo.hf._experts import BESIDE_SHARED, EXPERT_SIZES, SHARED, SHARED_WIDTH, alternating, balance_loss
 from zoo.hf._keyed import PRE, LlamaLike
 from zoo.hf._keys import BIAS, QKV, QKV_BIAS, Key, Keys, read, without, write
 from zoo.hf._layered import ExpertsEverywhere, Listed
@@ -92,25 +91,6 @@ class Dots1(FineExperts):
         return {**super().config(spec), "layer_types": layer_types(spec), "sliding_window": window_of(spec)}
 
 
-class Flint(NearRoPE, QwenExperts):
-    """Flint: sinks, a QK norm for each head, windows with RoPE, full attention without positions, sigmoid experts and a
-    shared expert. https://huggingface.co/RecursiveSI/flint."""
-
-    model_types: ClassVar[tuple[str, ...]] = ("flint",)
-    qk_norm: ClassVar[SpecJson | None] = {}
-    mixer_keys: ClassVar[Keys] = {**QwenExperts.mixer_keys, "attention_bias": BIAS}
-    mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "sinks": True}
-    experts_class: ClassVar[type[MoE] | tuple[()]] = DeepSeekMoE
-    # Its balance loss uses the softmax of logits whose sigmoids choose experts: no setting of ours does.
-    expert_fixed: ClassVar[SpecJson] = {"kind": "deepseek_moe", "bias_rate": None, "balance_loss": 0.0}
-    expert_keys: ClassVar[Keys] = BESIDE_SHARED
-    shared_name: ClassVar[str] = "shared_expert"
-
-    def experts(self, config: Config) -> SpecJson:
-        require_shared(config)
-        return {**super().experts(config), "shared_experts": 1, "balance_loss": 0.0}
-
-
 class Kolibri(ExpertsEverywhere, NearRoPE, FineExperts):
     """Kolibri 1: norms before and after each branch, a QK norm for each head, windows with RoPE, full attention without
     positions, experts with a bias on the router's logits. Aleph Alpha 2026,
@@ -125,10 +105,6 @@ class Kolibri(ExpertsEverywhere, NearRoPE, FineExperts):
 
     def ffn(self, config: Config) -> SpecJson:
         return self.experts(config)
-
-    def experts(self, config: Config) -> SpecJson:
-        require_shared(config)
-        return super().experts(config)
 
 
 class Laguna(NearByType, ListedExperts):
@@ -172,10 +148,6 @@ class Laguna(NearByType, ListedExperts):
 
     def head_dim(self, config: Config) -> int:
         return int(config["head_dim"])
-
-    def experts(self, config: Config) -> SpecJson:
-        require_shared(config)
-        return super().experts(config)
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         heads = [attention(layer).heads for layer in spec.layers]

@@ -24,8 +24,10 @@ from zoo.mixers._scan import STATE, ScanCost, scan
 from zoo.norms import Norm
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.settings.axis import Choice, Examples, is_off, number
-from zoo.settings.field_tags import HeadFeatures, Heads, MaxInTests
+from zoo.settings.field_tags import HeadFeatures, Heads, MaxInTests, ValuesInTests
 from zoo.site import ForwardPass, LayerSite, PartCost
+
+Factors = Annotated[tuple[PositiveFloat, ...], Field(min_length=5, max_length=5, strict=False)]
 
 
 class Mamba2(Stateful):
@@ -58,6 +60,10 @@ class Mamba2(Stateful):
     """Lower bound of Δ."""
     step_max: PositiveFloat | None = Field(default=None, exclude_if=is_off)
     """Upper bound of Δ; null for none."""
+    scales: Annotated[
+        Factors | None, Field(exclude_if=is_off), ValuesInTests([0.5, 2, 0.7, 0.6, 1.5], paired=False)
+    ] = None
+    """Factors on the projections W u of z, x, b, c and Δ (Falcon-H1, arXiv:2507.22448); null for 1."""
     bias: bool = False
     """Whether the projections have biases."""
     head_norm: Annotated[Norm, Choice("zoo.norms")] = RMSNorm(eps=1e-5)
@@ -122,11 +128,15 @@ class Mamba2Layer(StatefulLayer):
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         spec = self.spec
-        joined = torch.cat((self.x(x), self.b(x), self.c(x)), dim=-1)
-        parts = on_text(self.activation(self.conv(joined, step, cache)), step).split(spec.widths, dim=-1)
+        projected = [part(x) for part in (self.gate, self.x, self.b, self.c, self.forget)]
+        if spec.scales is not None:
+            projected = [scale * part for scale, part in zip(spec.scales, projected, strict=True)]
+        gate, *joined, step_size = projected
+        convolved = self.activation(self.conv(torch.cat(joined, dim=-1), step, cache))
+        parts = on_text(convolved, step).split(spec.widths, dim=-1)
         values, k, q = (split(part, n) for part, n in zip(parts, (spec.heads, spec.groups, spec.groups), strict=True))
-        delta, decay = self.decay(self.forget(x))
+        delta, decay = self.decay(step_size)
         mixed = scan(q, k, values * delta[..., None], decay, spec.chunk, cache)
         mixed = (mixed + self.skip[:, None, None] * values).to(x.dtype)
-        gated = mixed.transpose(1, 2).flatten(2) * F.silu(self.gate(x))
+        gated = mixed.transpose(1, 2).flatten(2) * F.silu(gate)
         return self.o(self.head_norm(split(gated, spec.groups)).transpose(1, 2).flatten(2))

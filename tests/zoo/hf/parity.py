@@ -79,7 +79,7 @@ def length_dependent(ours: zoo.Decoder) -> bool:
 
 LEAKS = {
     **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "nemotron_h"), "use_bias"),
-    **dict.fromkeys(("jamba", "bamba", "granitemoehybrid"), "mamba_proj_bias"),
+    **dict.fromkeys(("jamba", "bamba", "granitemoehybrid", "falcon_h1"), "mamba_proj_bias"),
     **dict.fromkeys(("lfm2", "lfm2_moe"), "conv_bias"),
 }
 """The option with which a family's padding reaches the convolution: a bias of the projection before it."""
@@ -101,7 +101,9 @@ def in_chunks(model: Any, chunks: tuple[Tensor, ...]) -> Tensor:
     """transformers' logits, cached whole: its cache of a short window loses tokens that a chunk still needs. A copy of
     the model, since dynamic RoPE remembers the longest text it has seen."""
     # Only a cache that knows the config has more than keys and values: states, keys of an indexer.
-    more = {"linear_attention", "indexed_attention"}.intersection(getattr(model.config, "layer_types", None) or ())
+    more = {"linear_attention", "indexed_attention", "hybrid"}.intersection(
+        getattr(model.config, "layer_types", None) or ()
+    )
     model, cache = copy.deepcopy(model), DynamicCache(config=model.config if more else None)
     return torch.cat([model(chunk, past_key_values=cache, use_cache=True).logits for chunk in chunks], dim=1)
 

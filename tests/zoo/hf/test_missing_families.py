@@ -12,12 +12,10 @@ from zoo.hf import families
 PINNED = "5.23.0"
 REASONS = {
     "close to families that are converted; nobody has asked for them yet": """
-        beam cohere_compass_text cpmant ctrl dbrx gpt_neox_japanese longcat_flash xglm
+        beam cohere_compass_text cpmant ctrl dbrx flint gpt_neox_japanese longcat_flash xglm
     """,
     "its config is GPT-2's, which is converted": "gpt-sw3",
     "a norm behind experts and none behind dense layers, which no placement of norms has": "axk1 axk2",
-    "sampling in its router (SparseMixer)": "phimoe",
-    "multipliers inside Mamba-2 and inside the FFN": "falcon_h1",
     "blocks that are no variant here: RWKV 4, hashing, ternary weights …": """
         bitnet blt deepseek_v4 doge dots3_note_text gemma4_text hrm_text hy_v4 inkling_text inkling2_text jetmoe lfm3
         qwen4_exp_text reformer rwkv xlnet zamba zamba2 zaya

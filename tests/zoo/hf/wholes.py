@@ -106,7 +106,7 @@ def config(name: str, family: str, seed: int = 0) -> Any:
     usual = CONFIG_MAPPING[family]().to_dict()
     text |= {key: usual[key] for key in AFTER_HEAD if seed % 2 and key in usual}
     if family == "glm4v_text":
-        del text["head_dim"]  # not one of its settings
+        text["hidden_size"] = text["num_attention_heads"] * text.pop("head_dim")  # not one of its settings
     if family in ON_TEXT:
         text["rope_parameters"]["mrope_section"] = _thirds(CONFIG_MAPPING[family](**text))
     kind = CONFIG_MAPPING[name]
