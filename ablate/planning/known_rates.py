@@ -200,7 +200,7 @@ class _Setting(BaseModel):
 
 
 class _Result(BaseModel):
-    """The fields of a recorded result (`reports.results.document`) that tell at which rate an arm is best."""
+    """The fields of a recorded result that tell at which rate an arm is best."""
 
     arms: tuple[_Arm, ...]
     setting: _Setting

@@ -118,20 +118,15 @@ def user_path(location: tuple[str | int, ...], data: Any, *, missing: bool) -> t
     keys: list[str] = []
     here = data
     for i, part in enumerate(location):
-        followed = i + 1 < len(location) - missing
-        if followed and _is_tag(here, part, location[i + 1]):
-            continue
+        following = location[i + 1] if i + 1 < len(location) - missing else None
+        if following is not None and _has(here, part) and _has(here, following) and not _has(here[part], following):
+            continue  # the name of a union's member, rather than the key of that name beside the key `following`
         if _has(here, part):
             here = here[part]
         elif not (missing and i == len(location) - 1):
             continue
         keys.append(str(part))
     return tuple(keys)
-
-
-def _is_tag(here: Any, part: str | int, following: str | int) -> bool:
-    """Whether `part` names a union's member, rather than the key of that name beside the key `following`."""
-    return _has(here, part) and _has(here, following) and not _has(here[part], following)
 
 
 def _has(here: Any, part: str | int) -> bool:
