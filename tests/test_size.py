@@ -6,7 +6,7 @@ import pytest
 
 from tools.size import sizes
 
-MOST = {"core": (44_800, 355), "all": (104_250, 881)}
+MOST = {"core": (44_700, 353), "all": (104_250, 880)}
 """Lines and files on 29 November 2026; the goal is a core of 40,000 lines. Lower them when something is deleted."""
 
 

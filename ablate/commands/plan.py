@@ -69,8 +69,10 @@ def run(options: argparse.Namespace) -> int:
     if options.detect is not None and not options.detect > 0:
         raise OptionError(f"--detect {options.detect:g}: expected a difference above 0")
     detection = plan.detect(options.detect) if options.detect else None
+    known = modules_of("ablate.commands.plan.known")
     if options.json:
-        print_json({**plan.document(), "detect": asdict(detection) if detection else None})
+        more = {key: value for each in known for key, value in each.plan_json(plan.study).items()}
+        print_json({**plan.document(), "detect": asdict(detection) if detection else None, **more})
         return DONE
     print_prose([plan.study.question])
     for rung, rows in plan.tables(options.details):
@@ -78,4 +80,5 @@ def run(options: argparse.Namespace) -> int:
             print(f"\n{rung}")
         print_table(rows)
     print_prose([*plan.notes(options.details), *([str(detection)] if detection else [])])
+    print_prose(line for each in known for line in each.remarks(plan.study))
     return DONE

@@ -103,14 +103,10 @@ def _as_data(words: Sequence[Any]) -> str:
         return ""
     of_hub = len(words) == 1 and re.fullmatch(r"[A-Za-z0-9][\w-]*/[\w-]+", words[0])
     source = "tokens" if words[0].endswith((".bin", ".npy")) else "files"
-    paths = f"{{source: {source}, paths: [{', '.join(map(_quoted, words))}]}}"
+    quoted = (word if re.fullmatch(r"[\w./][\w./-]*", word) else json.dumps(word, ensure_ascii=False) for word in words)
+    paths = f"{{source: {source}, paths: [{', '.join(quoted)}]}}"
     hub = f", or `data: {{source: hf, path: {words[0]}}}` for a dataset on the Hugging Face Hub" if of_hub else ""
     return f": write `data: {paths}`{hub}"
-
-
-def _quoted(word: str) -> str:
-    """A path, quoted if a YAML list needs it."""
-    return word if re.fullmatch(r"[\w./][\w./-]*", word) else json.dumps(word, ensure_ascii=False)
 
 
 def user_path(location: tuple[str | int, ...], data: Any, *, missing: bool) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from ablate.wings import Wing
 
 WING = Wing(
     adds={
-        "ablate.planning.plan_shown": "recorded",
+        "ablate.commands.plan.known": "recorded",
         "ablate.planning.prospects": "recorded",
         "reports.page.wording.answers": "kept_signs",
     }

@@ -15,7 +15,7 @@ from store.errors import ReportError
 from store.files import read_regular
 
 if TYPE_CHECKING:
-    from ablate.planning.plan import ArmPlan, Plan
+    from ablate.planning.plan import ArmPlan
     from ablate.planning.prospects import LikelyStanding
     from ablate.study.study import Study
 
@@ -71,9 +71,9 @@ def sentence(found: Recorded) -> str:
     return f"{found['answer']} (recorded {found['recorded']} at {found['scale']}: {found['size']})"
 
 
-def plan_json(plan: Plan) -> dict[str, list[Recorded]]:
+def plan_json(study: Study) -> dict[str, list[Recorded]]:
     """Fields of `ablate plan --json`."""
-    return {"recorded": recorded(plan.study.path)}
+    return {"recorded": recorded(study.path)}
 
 
 def remarks(study: Study) -> Iterator[str]:
