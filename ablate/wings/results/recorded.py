@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from ablate.planning.prospects import LikelyStanding
     from ablate.study.study import Study
 
-REMEDY = "write it again: ablate report PATH --record"
-
 
 def read(path: Path) -> RecordedResult:
     """Read a recorded result. Raises ReportError with file, field and expected value if it is invalid."""
     try:
-        return jsonfile.record(read_regular(path), RecordedResult, str(path), REMEDY)
+        remedy = "write it again: ablate report PATH --record"
+        return jsonfile.record(read_regular(path), RecordedResult, str(path), remedy)
     except StoreError as error:
         raise ReportError(str(error)) from error
     except OSError as error:
@@ -59,10 +58,9 @@ def recorded(study: Path | None) -> list[Recorded]:
         ReportError: a file of such a name is not a recorded result.
     """
     paths = results_beside(study).glob(f"{study.stem}@*.json") if study else ()
-    results = map(read, sorted(paths, key=lambda path: path.stem))
     return [
         {"answer": each.answer, "scale": each.scale, "size": size_of(each), "recorded": each.recorded}
-        for each in results
+        for each in map(read, sorted(paths, key=lambda path: path.stem))
     ]
 
 
