@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from reports.page.wording.cost_words import unmeasured
     from reports.page.wording.finding_words import sentence
     from reports.page.wording.summary_json import documents
-    from reports.results.files import read as read_result
-    from reports.results.files import size_of
 
 # Lazy, so that `import reports` is cheap.
 _HOME = {
@@ -29,11 +27,9 @@ _HOME = {
     "headline": "reports.page.wording.answers",
     "next_steps": "reports.judge.findings.next_steps",
     "notebook_cell": "reports.page.html.ranking:render_cell",
-    "read_result": "reports.results.files:read",
     "record_look": "reports.page.html.page",
     "render": "reports.page.html.page:render_study",
     "sentence": "reports.page.wording.finding_words",
-    "size_of": "reports.results.files",
     "step_words": "reports.judge.findings.next_steps",
     "summarise": "reports.page.sections:summarise_study",
     "table": "reports.page.wording.answers:closing_table",
@@ -50,11 +46,9 @@ __all__ = [
     "notes",
     "open_arms",
     "rates",
-    "read_result",
     "record_look",
     "render",
     "sentence",
-    "size_of",
     "step_words",
     "summarise",
     "table",

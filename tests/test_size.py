@@ -6,8 +6,8 @@ import pytest
 
 from tools.size import sizes
 
-MOST = {"core": (45_400, 362), "all": (104_400, 882)}
-"""Lines and files on 29 November 2026; the goal is a core of 40,000 lines. Lower them when something is deleted."""
+MOST = {"core": (44_750, 354), "all": (104_700, 885)}
+"""Lines and files on 30 November 2026; the goal is a core of 40,000 lines. Lower them when something is deleted."""
 
 
 @pytest.mark.parametrize("kind", MOST)

@@ -18,11 +18,11 @@ import ablate
 from ablate.data import Corpus, open_corpus
 from ablate.data.references import references
 from ablate.running.corpora import prepare_corpora, prepare_references
+from ablate.wings.results import recorded
+from ablate.wings.results.document import RecordedResult
 from ablate.wings.science import result_files
 from ablate.wings.science.recording import with_references
 from reports.judge.reading.references import TextReferences
-from reports.results import files
-from reports.results.document import RecordedResult
 from store import Store
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, default=Path("runs"), help="where texts are prepared (default: runs)")
     options = parser.parse_args()
     for path in options.results:
-        result = files.read(path)
+        result = recorded.read(path)
         known = _references(result, Store(options.store))
         result_files.write(with_references(result, known), path.parent)
         base = known.get(result.baseline)

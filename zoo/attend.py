@@ -17,6 +17,7 @@ from zoo.attending.blocks import is_banded
 from zoo.attending.needs import Backend, Needs
 from zoo.attending.plain import entropies, largest_scores, weights_of
 from zoo.attending.visible import Scoring, Visible
+from zoo.kernels.compiling import constant
 from zoo.kernels.precision import as_autocast_has_it, at_default_precision, computed_in
 from zoo.kernels.tracing import attention, device_type
 
@@ -95,6 +96,7 @@ def _pays_in_flex(dtype: torch.dtype, needs: Needs) -> bool:
     return runs and edited and needs.gradient and min(needs.queries, needs.keys) >= flex.BLOCK
 
 
+@constant
 def note(name: str, gradient: bool) -> None:
     """Record a backend in the open `executed_backends` blocks. Runs at each pass; in a compiled step it runs only when
     the step is compiled (`ablate.training.compiling`)."""

@@ -42,7 +42,6 @@ from torch.nn import functional as F
 
 from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import did_you_mean
-from zoo.kernels.grouped import grouped_product
 from zoo.settings.axis import Spec
 from zoo.settings.field_tags import Supports
 
@@ -113,11 +112,8 @@ class ExpertLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(experts, dim_out)) if bias else None
         self.roles = {"weight": role, "bias": "bias"}
 
-    def forward(self, x: Tensor, load: list[int] | Tensor) -> Tensor:
-        """load: rows of each expert, a tensor if one grouped kernel computes all products (`zoo.kernels.grouped`), else
-        a list."""
-        if isinstance(load, Tensor):
-            return grouped_product(x, self.weight, self.bias, load)
+    def forward(self, x: Tensor, load: list[int]) -> Tensor:
+        """load: rows of each expert."""
         # The gradient of unbind is one stack; indexing would allocate a gradient of all experts for each expert.
         weights = self.weight.unbind()
         biases = self.bias.unbind() if self.bias is not None else [None] * self.experts

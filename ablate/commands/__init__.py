@@ -164,10 +164,6 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def _microbatch(text: str) -> int | str:
-    return text if text == "auto" else positive(text)
-
-
 def _seconds(text: str) -> float:
     try:
         value = float(text)
@@ -186,7 +182,7 @@ _HOW: dict[str, Keywords] = {
     "workers": _N,
     "workers_per_gpu": _N,
     "devices": _N,
-    "microbatch": {"type": _microbatch, "metavar": "N|auto"},
+    "microbatch": {"type": lambda text: text if text == "auto" else positive(text), "metavar": "N|auto"},
     "checkpoint_seconds": _S,
     "stall_timeout": _S,
 }

@@ -59,7 +59,6 @@ def run(options: argparse.Namespace) -> int:
         if each.wanted(options):
             return int(each.run(options))
     import ablate
-    from ablate.api.recorded import recorded, sentence
 
     if options.device not in (None, *HERE):
         raise OptionError(f"--device {options.device}: expected {' or '.join(HERE)}; other devices need --at PRESET")
@@ -70,9 +69,10 @@ def run(options: argparse.Namespace) -> int:
     if options.detect is not None and not options.detect > 0:
         raise OptionError(f"--detect {options.detect:g}: expected a difference above 0")
     detection = plan.detect(options.detect) if options.detect else None
-    known = recorded(plan.study.path) if plan.study.path else []
+    known = modules_of("ablate.commands.plan.known")
     if options.json:
-        print_json({**plan.document(), "detect": asdict(detection) if detection else None, "recorded": known})
+        more = {key: value for each in known for key, value in each.plan_json(plan.study).items()}
+        print_json({**plan.document(), "detect": asdict(detection) if detection else None, **more})
         return DONE
     print_prose([plan.study.question])
     for rung, rows in plan.tables(options.details):
@@ -80,5 +80,5 @@ def run(options: argparse.Namespace) -> int:
             print(f"\n{rung}")
         print_table(rows)
     print_prose([*plan.notes(options.details), *([str(detection)] if detection else [])])
-    print_prose(f"known: {sentence(each)}" for each in known)
+    print_prose(line for each in known for line in each.remarks(plan.study))
     return DONE

@@ -124,11 +124,8 @@ def identify_synthetic(source: SyntheticSource) -> DataIdentity:
         for part in (part for example in examples for part in example):
             made.update(part.astype("<i8").tobytes())
     content = made.hexdigest()
-    return DataIdentity(synthetic_digest(source, content), source.vocab_size, content)
-
-
-def synthetic_digest(source: SyntheticSource, content: str) -> str:
-    return digest_of({"synthetic": identity_of(source), "content": content}, DIGITS)
+    digest = digest_of({"synthetic": identity_of(source), "content": content}, DIGITS)
+    return DataIdentity(digest, source.vocab_size, content)
 
 
 def synthetic_meta(source: SyntheticSource, identity: DataIdentity) -> SyntheticMeta:

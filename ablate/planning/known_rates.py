@@ -176,12 +176,6 @@ def _size(arm: ArmPlan) -> int:
     return arm.parameters - arm.parameters_embedding
 
 
-def _is_of_size(setting: _Setting, size: int, tokens_per_parameter: float) -> bool:
-    return all(_are_near(size, each) for each in setting.parameters) and all(
-        _are_near(tokens_per_parameter, each) for each in setting.tokens_per_parameter
-    )
-
-
 def _are_near(one: float, other: float) -> bool:
     return max(one, other) <= LIKE * min(one, other)
 
@@ -200,7 +194,7 @@ class _Setting(BaseModel):
 
 
 class _Result(BaseModel):
-    """The fields of a recorded result (`reports.results.document`) that tell at which rate an arm is best."""
+    """The fields of a recorded result that tell at which rate an arm is best."""
 
     arms: tuple[_Arm, ...]
     setting: _Setting
@@ -224,7 +218,11 @@ def _recorded(study: Study, arm: ArmPlan) -> KnownRate | None:
         setting.rates != untuned(StudyRates(how="written", where=None))
         and setting.context == arm.train.context
         # results recorded by earlier versions count an untied head
-        and any(_is_of_size(setting, size, arm.length.tokens / size) for size in (_size(arm), arm.cost.params_inside))
+        and any(
+            all(_are_near(size, each) for each in setting.parameters)
+            and all(_are_near(arm.length.tokens / size, each) for each in setting.tokens_per_parameter)
+            for size in (_size(arm), arm.cost.params_inside)
+        )
     )
     if not same or same[0].rate is None or not is_like:
         return None

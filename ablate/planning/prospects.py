@@ -8,19 +8,19 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
 from statistics import fmean
+from typing import Self
 
-import reports
 from ablate.planning.campaign import CampaignOutcome
 from ablate.planning.foresight import Foresight, detectable_lines, foresight, seeds_line, unjudged
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.study_document import study_document
 from ablate.study.study import Study
-from ablate.study.written import RESULTS
 from reports.judge.sentences import prefixed
 from store import Store
 from store.documents import JsonObject, References, StudyDocument, TextMeta
 from store.documents.references import counted_tokens
 from store.documents.study import UNJUDGED
+from store.extensions import modules_of
 from store.like_runs import ALIKE, STUDIES_READ
 
 # Where a study's losses will probably stand among n-gram models of its text, from results of like size.
@@ -38,6 +38,10 @@ class LikelyStanding:
     bigram: float
     standing: str
 
+    @classmethod
+    def of(cls, source: str, parameters: int, tokens: float, loss: float, known: References) -> Self:
+        return cls(source, parameters, round(tokens), loss, known.bigram, known.standing(loss))
+
     def document(self) -> JsonObject:
         return asdict(self)
 
@@ -54,12 +58,12 @@ class LikelyStanding:
 
 
 def likely_standing(plan: Plan, store: Store) -> LikelyStanding | None:
-    """Return that of the stored or recorded baseline nearest in size and length to the plan's; None if none is within a
-    factor of two in both, or the study predicts no text."""
+    """Return that of the stored baseline, or of one that wings know, nearest in size and length to the plan's; None if
+    none is within a factor of two in both, or the study predicts no text."""
     base = next(arm for arm in plan.arms if arm.name == plan.study.baseline)
     if plan.study.scale in UNJUDGED or base.train.objective.kind != "next_token":
         return None
-    found = [*_stored(base, store), *_recorded(base)]
+    found = [*_stored(base, store), *(each for wing in modules_of(__name__) for each in wing.standings(base))]
     near = [each for each in found if max(_factors(base, each)) <= ALIKE]
     return min(near, key=lambda each: math.prod(_factors(base, each)), default=None)
 
@@ -85,26 +89,9 @@ def _stored(base: ArmPlan, store: Store) -> Iterator[LikelyStanding]:
         losses = [each.loss for each in outcomes if each and each.status == "finished" and each.loss is not None]
         if known and losses:
             source = f"{arm.name} of {document.name} at {document.scale}"
-            yield _standing(source, arm.parameters_non_embedding, arm.length.tokens, fmean(losses), known.references)
-
-
-def _recorded(base: ArmPlan) -> Iterator[LikelyStanding]:
-    """Baselines of the shipped results on text of the same source, under as many tokens and at the same context."""
-    for result in map(reports.read_result, sorted(RESULTS.glob("*@*.json"))):
-        setting, loss = result.setting, result.losses.get(result.baseline)
-        alike = (setting.data, setting.vocabularies, setting.context) == (
-            base.data.source,
-            (base.identity.vocab_size,),
-            base.train.context,
-        )
-        if alike and loss is not None and result.references is not None:
-            size = math.sqrt(math.prod(setting.parameters))
-            source = f"{result.baseline} of {result.name}"
-            yield _standing(source, round(size), result.references.tokens, loss, result.references)
-
-
-def _standing(source: str, parameters: int, tokens: float, loss: float, known: References) -> LikelyStanding:
-    return LikelyStanding(source, parameters, round(tokens), loss, known.bigram, known.standing(loss))
+            yield LikelyStanding.of(
+                source, arm.parameters_non_embedding, arm.length.tokens, fmean(losses), known.references
+            )
 
 
 @dataclass(frozen=True)

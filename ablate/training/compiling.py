@@ -18,8 +18,7 @@ from ablate.machine.environment import user_cache
 from ablate.training.batch import Loss
 from store import AblateError
 from zoo.attend import executed_backends, note
-from zoo.kernels.compile_constants import hold_constants
-from zoo.kernels.compiling import distinct_code
+from zoo.kernels.compiling import distinct_code, hold_constants
 
 if TYPE_CHECKING:  # it loads torch's compiler
     from torch._dynamo.exc import Unsupported

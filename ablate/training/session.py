@@ -166,7 +166,8 @@ class Session:
         watch = DivergenceWatch(
             warmup_steps(self.steps, self.spec), self.place.start_loss, self.place.steps_above_start
         )
-        with executed_backends(training=True) as backends, closing(self._train(self._trace())) as stretches:
+        trace = StepTrace(self.store.trace_path(self.digest), self.numerics.device) if self._profiles else None
+        with executed_backends(training=True) as backends, closing(self._train(trace)) as stretches:
             for steps in stretches:
                 self.place.attention = attention_text(backends, self.model.spec, self.spec.context, self.numerics)
                 reason = self._note(steps, watch)
@@ -184,9 +185,6 @@ class Session:
         for steps in self._train():
             yield steps
             self._rested = time.perf_counter()
-
-    def _trace(self) -> StepTrace | None:
-        return StepTrace(self.store.trace_path(self.digest), self.numerics.device) if self._profiles else None
 
     def _train(self, trace: StepTrace | None = None) -> Generator[list[TrainingStep]]:
         stretches = train(

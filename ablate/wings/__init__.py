@@ -14,11 +14,13 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.api.running` | what `run --promote` writes: `refuse_promotion(study, path)`, `promote(study, summary, path)` |
 | `ablate.running.study_plan` | `plan_lines(study, base, speed, at_once)` on what is planned besides the arms |
 | `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
+| `ablate.commands.plan.known` | what is known: `plan_json(study)` and `remarks(study)`, below all else |
 | `ablate.commands.report` | what else it writes: `OPTION`, `configure`, `wanted`, `run` |
 | `ablate.planning.campaign` | `refuse_unlike(rungs, plan)`, which raises StudyError for rungs that cannot be compared |
 | `ablate.planning.checks` | `check(study)`, which raises StudyError for sections that exclude each other |
 | `ablate.planning.make_plan` | `with_sources(study, arms)`, and models read in training: `read_beside(study, arms)` |
 | `ablate.planning.plan_shown` | `plan_json(plan)`, fields of a plan, and `remarks(study)` below its table |
+| `ablate.planning.prospects` | `standings(arm)`: baselines of like size, as `LikelyStanding` |
 | `ablate.planning.study_document` | `fields(study, document)` to add to a study's document |
 | `ablate.running.corpora` | models from elsewhere: `prepare_sources(study, store)`, and a `receipt(study)` in lines |
 | `ablate.running.engines` | engines, one per file |
@@ -33,6 +35,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.tracking` | trackers, one per file |
 | `reports.judge.findings.summary` | `judge_effects(data)`, of studies whose arms are not compared one by one |
 | `reports.page.wording` | the words on such effects (`effect_words`) |
+| `reports.page.wording.answers` | `beside(summary)`, sentences, and `in_json(summary)`, fields by arm or effect |
 | `reports.page.sections` | sections of a study's page, one per file |
 | `ablate.open` | `search_found(folder)`: a search's document |
 | `ablate.evaluate` | `imported_first`, which makes a run of a checkpoint's folder |

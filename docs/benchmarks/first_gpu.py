@@ -28,7 +28,7 @@ from zoo.attend import executed_backends
 from zoo.attending.fused import chosen_kernel
 from zoo.conformance.combinations import choices, given_to, random_model, random_tokens
 from zoo.conformance.matrix import combine
-from zoo.kernels.compile_constants import hold_constants
+from zoo.kernels.compiling import hold_constants
 from zoo.kernels.fla import use_fla
 from zoo.spec import ModelSpec
 

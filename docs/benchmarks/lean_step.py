@@ -17,7 +17,7 @@ import zoo
 from evals.costs.memory import keep_freed_memory
 from tests.zoo.lean_decoder import LeanDecoder
 from tests.zoo.test_lean_step import seconds, step_of
-from zoo.kernels.compile_constants import hold_constants
+from zoo.kernels.compiling import hold_constants
 
 SIZES: dict[str, tuple[dict[str, Any], int, int]] = {
     "42 k, batch 6, context 128": ({"d_model": 24, "n_layers": 6, "vocab_size": 1024, "block.mixer.heads": 2}, 6, 128),

@@ -25,7 +25,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import ablate
-from ablate.api.recorded import RESULTS
+from ablate.study.written import RESULTS
 from ablate.wings.science.atlas import gathered
 
 HERE = Path(__file__).parent

@@ -19,7 +19,7 @@ import notebook
 import records
 import reference
 
-from ablate.api.recorded import RESULTS
+from ablate.study.written import RESULTS
 from ablate.wings.science.atlas import gathered, known_sources
 from ablate.wings.science.site import atlas_pages
 

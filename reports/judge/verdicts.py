@@ -23,8 +23,7 @@ Verdict: TypeAlias = Literal[
 """Verdict on an arm, the most informative first."""
 
 Outcome: TypeAlias = Literal["holds", "does not hold", "agrees", "differs", "cannot tell", "not tested"]
-"""Outcome of a claim: the first two within the sizes of its source, the next two at other sizes
-(`reports.judge.reach.outcomes`)."""
+"""Outcome of a claim: the first two within the sizes of its source, the next two at other sizes."""
 
 
 def verdict_of(difference: float, p: float, p_tie: float | None = None) -> Verdict:

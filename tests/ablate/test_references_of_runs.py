@@ -9,7 +9,6 @@ import pytest
 
 import ablate
 import reports
-from ablate.api.recorded import RESULTS
 from ablate.api.result import StudyResult
 from ablate.cli import main
 from ablate.data import Corpus, open_corpus
@@ -120,14 +119,3 @@ def test_a_plan_foretells_from_runs_of_like_size(tmp_path: Path) -> None:
     damaged.parent.mkdir()
     damaged.write_text("{}")
     assert ablate.plan(path, sets=["budget.tokens=6e3"], **given).prospects.standing == found
-
-
-def test_a_plan_foretells_from_recorded_results(tmp_path: Path) -> None:
-    """As long as the shipped demo ends below the bigrams, or above them."""
-    plan = ablate.plan("norm_placement", scale="cpu", store=tmp_path, device="cpu", progress=False)
-    found = plan.prospects.standing
-    known = reports.read_result(RESULTS / "norm_placement@cpu.json")
-    assert found is not None and known.references is not None
-    assert found.source == f"pre of {known.name}"
-    assert (found.tokens, found.standing) == (known.references.tokens, known.standing)
-    assert (found.line is None) == (known.standing != "worse than bigrams")

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from zoo.attending import varlen
 from zoo.ffns import _experts
-from zoo.kernels import grouped
+from zoo.ffns import _grouped as grouped
 
 ROOT = Path(__file__).parents[2]
 OURS = [ROOT / package for package in ("zoo", "evals", "ablate")]

@@ -14,8 +14,10 @@ import pytest
 
 import ablate
 import reports
-from ablate.api.recorded import RESULTS
+from ablate.study.written import RESULTS
 from ablate.training.objectives.next_token import NextToken
+from ablate.wings.results import recorded
+from ablate.wings.results.document import RecordedResult
 from ablate.wings.science.atlas import gathered
 from ablate.wings.science.cards import cards
 from ablate.wings.science.findings import findings, picture, unclaimed
@@ -26,8 +28,6 @@ from reports.judge.reading.references import text_references
 from reports.page.wording import answers, title_words
 from reports.page.wording.reference_words import AMONG, PAIR, baseline_line, pair_note, qualified, standing
 from reports.page.wording.short_answer import MOST_WORDS
-from reports.results import files
-from reports.results.document import RecordedResult
 from store import Store
 from store.documents import References, StudyObjective
 from tests.documents import text_meta_of
@@ -186,7 +186,7 @@ def test_page_terminal_and_json_say_where_the_arms_stand(tmp_path: Path) -> None
 
 def test_a_recorded_result_keeps_its_references(tmp_path: Path) -> None:
     folder = study_of(("pre", PRE), ("post", POST)).write(tmp_path / "runs")
-    found = files.read(ablate.record_result(folder, tmp_path))
+    found = recorded.read(ablate.record_result(folder, tmp_path))
     assert found.references == TEXT.model_copy(update={"tokens": 990_000}) == found.references_whole
     assert found.answer == answers.headline(reports.summarise(folder))
     assert found.standing == "worse than bigrams"
@@ -197,11 +197,11 @@ def test_references_that_are_added_later_qualify_the_answer_once(tmp_path: Path)
     """As do those of a study that is recorded with them."""
     study, plain = study_of(("pre", PRE), ("post", POST)), study_of(("pre", PRE), ("post", POST), references=None)
     known = reports.summarise(study.write(tmp_path / "known")).references
-    recorded = files.read(ablate.record_result(tmp_path / "known/studies/norm_placement-cpu", tmp_path))
-    before = files.read(ablate.record_result(plain.write(tmp_path / "plain"), tmp_path))
+    whole = recorded.read(ablate.record_result(tmp_path / "known/studies/norm_placement-cpu", tmp_path))
+    before = recorded.read(ablate.record_result(plain.write(tmp_path / "plain"), tmp_path))
     added = with_references(before, known)
     assert not before.answer.startswith(AMONG)
-    assert added.answer == recorded.answer == with_references(added, known).answer
+    assert added.answer == whole.answer == with_references(added, known).answer
     other = {**known, "post": known["pre"].per_byte()}
     assert with_references(before, other).references_by_arm["post"] == known["pre"].read.per_byte()
 

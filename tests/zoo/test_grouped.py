@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.kernels import grouped
-from zoo.kernels.compile_constants import hold_constants
-from zoo.kernels.grouped import can_group, fault, grouped_product, has_kernel, try_kernel
+from zoo.ffns import _grouped as grouped
+from zoo.ffns._grouped import can_group, fault, grouped_product, has_kernel, try_kernel
+from zoo.kernels.compiling import hold_constants
 from zoo.kernels.trial import WRONG, trial_fault
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from zoo.attending.needs import Needs
 from zoo.attending.visible import Scoring, Visible
+from zoo.kernels.compiling import constant
 from zoo.kernels.precision import as_autocast_has_it
 from zoo.kernels.trial import is_right, trial_fault, trial_of
 from zoo.settings.axis import number
@@ -36,6 +37,7 @@ def obstacle(needs: Needs) -> str | None:
     return None if HAS_WINDOWS else "needs torch 2.13"
 
 
+@constant
 def has_kernel(trial: Callable[[], str | None] | None = None) -> bool:
     """Whether this machine's GPU has a kernel that computes correctly; true on a machine without one, whose plans are
     for a GPU elsewhere. trial: returns the kernel's fault or None, and is called at most once per process."""

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from zoo.caching.cache import Cache, TokenCache
 from zoo.errors import UnsupportedError
-from zoo.kernels.compile_constants import hold_constants
-from zoo.kernels.compiling import distinct_code
+from zoo.kernels.compiling import distinct_code, hold_constants
 from zoo.model import Decoder
 
 SLOTS = 128

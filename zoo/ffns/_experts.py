@@ -6,9 +6,16 @@ import torch
 from torch import Tensor, nn
 
 from zoo.ffns._activations import Activation
+from zoo.ffns._grouped import can_group, grouped_product
 from zoo.init import ExpertLinear
-from zoo.kernels.grouped import can_group
 from zoo.kernels.tracing import is_fake
+
+
+class GroupedLinear(ExpertLinear):
+    """`ExpertLinear` whose products one grouped kernel computes, if the load of each expert is a tensor."""
+
+    def forward(self, x: Tensor, load: list[int] | Tensor) -> Tensor:
+        return super().forward(x, load) if isinstance(load, list) else grouped_product(x, self.weight, self.bias, load)
 
 
 class Experts(nn.Module):
@@ -17,7 +24,7 @@ class Experts(nn.Module):
 
     rows: (N, D), chosen and weights: (N, k) → (N, D). Rows are sorted by expert, so that each expert is one matrix
     product over its rows: N·k rows in total, as `cost` declares. On a GPU a grouped kernel computes all products at
-    once, where available (`zoo.kernels.grouped`). Rows sent to the `beside` experts, which have higher indices, are
+    once, where available (`zoo.ffns._grouped`). Rows sent to the `beside` experts, which have higher indices, are
     ignored here.
     """
 
@@ -32,9 +39,9 @@ class Experts(nn.Module):
     ) -> None:
         super().__init__()
         self.activation = activation
-        self.gate = ExpertLinear(experts, d_model, d_ff, bias=bias, role="input") if gated else None
-        self.up = ExpertLinear(experts, d_model, d_ff, bias=bias, role="input")
-        self.down = ExpertLinear(experts, d_ff, d_model, bias=bias, role="output")
+        self.gate = GroupedLinear(experts, d_model, d_ff, bias=bias, role="input") if gated else None
+        self.up = GroupedLinear(experts, d_model, d_ff, bias=bias, role="input")
+        self.down = GroupedLinear(experts, d_ff, d_model, bias=bias, role="output")
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor, chosen: Tensor, weights: Tensor, capacity: int | None = None) -> Tensor:

@@ -191,7 +191,8 @@ def _understood(hf_model: Any) -> tuple[Family, Config, ModelSpec]:
     expected = getattr(transformers, CLASSES[family.task])[transformers.CONFIG_MAPPING[model_type]]
     if not isinstance(hf_model, expected):
         raise UnsupportedError("", f"{type(hf_model).__name__} cannot be converted, only {expected.__name__}")
-    config = Config(hf_model.config, _is_tied(hf_model) if family.says_tied else None)
+    is_tied = family.says_tied and hf_model.get_output_embeddings().weight is hf_model.get_input_embeddings().weight
+    config = Config(hf_model.config, is_tied if family.says_tied else None)
     spec = _spec(family, config)
     used = _proof.read_by(type(hf_model), type(hf_model.config))
     _proof.warn_of(config.finish(used), model_type)
@@ -228,11 +229,6 @@ def _spec(family: Family, config: Config) -> ModelSpec:
         raise
     except SpecError as error:
         raise UnsupportedError(error.path, error.reason) from None
-
-
-def _is_tied(hf_model: Any) -> bool:
-    """Whether the head shares its weight with the token table, regardless of the config."""
-    return hf_model.get_output_embeddings().weight is hf_model.get_input_embeddings().weight
 
 
 Candidate = tuple[str, Family, Callable[[], ConfigJson]]

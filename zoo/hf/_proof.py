@@ -50,12 +50,9 @@ def _config_reads(module: str) -> frozenset[str]:
     """Every `x` in `config.x`, and every string, as it may be the key of a lookup."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     documented = ast.Module | ast.ClassDef | ast.FunctionDef
-    docs = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented) and _has_docs(node)}  # type: ignore[attr-defined]
+    firsts = [node.body[0] for node in ast.walk(tree) if isinstance(node, documented) and node.body]
+    docs = {id(first.value) for first in firsts if isinstance(first, ast.Expr)}
     return frozenset(name for node in ast.walk(tree) if id(node) not in docs and (name := _name_read(node)))
-
-
-def _has_docs(node: Any) -> bool:
-    return bool(node.body) and isinstance(node.body[0], ast.Expr)
 
 
 def _name_read(node: ast.AST) -> str | None:

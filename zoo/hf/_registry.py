@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 
 from zoo.errors import UnsupportedError
 from zoo.hf._family import Family
@@ -23,14 +22,11 @@ def families() -> dict[str, Family]:
     """Families keyed by each `model_type` that they serve, in alphabetical order of their first."""
     names = [m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if not m.name.startswith("_")]
     modules = [importlib.import_module(f"zoo.hf.{name}") for name in names]
-    found = [value() for module in modules for value in vars(module).values() if _is_family(value, module)]
+    classes = [(module, value) for module in modules for value in vars(module).values() if isinstance(value, type)]
+    # Shared base classes do not define `model_types`.
+    found = [each() for module, each in classes if each.__module__ == module.__name__ and "model_types" in vars(each)]
     ordered = sorted(found, key=lambda family: family.model_types[0])
     return {model_type: family for family in ordered for model_type in family.model_types}
-
-
-def _is_family(value: object, module: ModuleType) -> bool:
-    """Whether it is a class of this module that defines `model_types`: shared base classes do not."""
-    return isinstance(value, type) and value.__module__ == module.__name__ and "model_types" in vars(value)
 
 
 def family_named(model_type: str) -> Family:

@@ -36,11 +36,6 @@ class Gemma(LlamaLike):
         return super().spec(config)
 
 
-def _scalar(scale: float | None) -> int:
-    """`query_pre_attn_scalar`, an integer: a scale that no integer gives is refused when specs are compared."""
-    return max(1, round((scale or 1.0) ** -2))
-
-
 class Gemma2(SomeWindows, Gemma):
     """Gemma with norms before and after each branch, capped scores and logits, and windows on some layers. Gemma Team
     2024, arXiv:2408.00118."""
@@ -51,7 +46,10 @@ class Gemma2(SomeWindows, Gemma):
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "double"}
     mixer_keys: ClassVar[Keys] = {
         **Gemma.mixer_keys,
-        "query_pre_attn_scalar": Key("scale", lambda scalar: scalar**-0.5, _scalar),
+        # An integer: a scale that no integer gives is refused when specs are compared.
+        "query_pre_attn_scalar": Key(
+            "scale", lambda scalar: scalar**-0.5, lambda scale: max(1, round((scale or 1.0) ** -2))
+        ),
         "attn_logit_softcapping": "softcap",
     }
     activation_key: ClassVar[str] = "hidden_activation"

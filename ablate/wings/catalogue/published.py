@@ -8,7 +8,7 @@ from typing import Any
 
 import zoo
 from ablate.wings.catalogue.model_table import PATHS, Row, text
-from reports.results.document import parts_of
+from ablate.wings.catalogue.parts import parts_of
 from zoo.presets import Preset
 from zoo.settings.axis import Spec
 from zoo.settings.field_tags import Fact, names_with

@@ -31,7 +31,7 @@ from zoo.attend import executed_backends
 from zoo.caching.cache import Cache
 from zoo.costs_decoding import decode_cost
 from zoo.decode import compiled_step, roomy_cache
-from zoo.kernels.compile_constants import hold_constants
+from zoo.kernels.compiling import hold_constants
 from zoo.model import Decoder
 from zoo.spec import ModelSpec
 

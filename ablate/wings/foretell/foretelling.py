@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from ablate.api.study_argument import StudyLike
@@ -228,7 +228,11 @@ def _notes(found: Foretold) -> Iterator[str]:
         if arm.work:
             kinds.setdefault(arm.work.attention or "none", []).append(arm.name)
     if len(kinds) > 1:
-        by_kind = "; ".join(f"{kind}: {_few(names)}" for kind, names in kinds.items())
+        few = {
+            kind: ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+            for kind, names in kinds.items()
+        }
+        by_kind = "; ".join(f"{kind}: {names}" for kind, names in few.items())
         yield f"arms differ in their attention kernels ({by_kind}): part of a difference in time is due to the kernels"
     if any(WRITTEN_OUT in (arm.work.attention or "") for arm in arms if arm.work):
         yield "scans of linear mixers are counted as unfused PyTorch; fla-core's kernels move fewer bytes"
@@ -243,7 +247,3 @@ def _notes(found: Foretold) -> Iterator[str]:
         f" {device.bandwidth_share:.0%} of the bandwidth, times {SLOWER[True]:g} for compiled steps and"
         f" {SLOWER[False]:g} for others, as fitted on an H200"
     )
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"

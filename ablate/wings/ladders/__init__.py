@@ -5,10 +5,11 @@ from __future__ import annotations
 from ablate.wings import Wing
 
 WING = Wing(
+    needs=("ablate/wings/results",),
     adds={
         "ablate.planning.campaign": "planned",
         "ablate.study.scales": "asked",
         "ablate.study.sections": "keys",
         "reports.page.sections": "sections",
-    }
+    },
 )

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import reports
-from ablate.api.recorded import RESULTS
 from ablate.plugins import check_groups
-from ablate.study.written import SHIPPED, read_study, shipped
+from ablate.study.written import RESULTS, SHIPPED, read_study, shipped
 from ablate.wings.catalogue.model_table import published_model, text
+from ablate.wings.catalogue.parts import Plain
 from ablate.wings.catalogue.shipped import catalogue
+from ablate.wings.results.document import RecordedResult
+from ablate.wings.results.recorded import read
 from ablate.wings.science.claim_spec import ClaimSpec
 from ablate.wings.science.findings import findings_files
 from ablate.wings.science.handbook import handbook
@@ -20,7 +21,6 @@ from ablate.wings.science.readme import tables_file
 from ablate.wings.science.recording import results_of_store
 from ablate.wings.science.site import atlas_pages, report_paths
 from ablate.wings.science.sources import CatalogueEntry, Sources, StatedStudy, VariantSetting
-from reports.results.document import Plain, RecordedResult
 from store import Store
 from store.errors import ArgumentError
 from store.files import write_texts
@@ -90,9 +90,9 @@ def _results_of(source: Path) -> Iterator[tuple[RecordedResult, Path | None]]:
     if Store(source).exists:
         yield from results_of_store(source)
     elif source.is_file():
-        yield reports.read_result(source), None
+        yield read(source), None
     elif source.is_dir():
-        yield from ((reports.read_result(path), None) for path in sorted(source.glob("*@*.json")))
+        yield from ((read(path), None) for path in sorted(source.glob("*@*.json")))
     else:
         raise ArgumentError("sources", "expected a store, or a file or folder of recorded results", str(source))
 

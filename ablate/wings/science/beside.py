@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from ablate.wings.results import kept_signs
+from ablate.wings.results.document import RecordedResult
 from ablate.wings.science.counting_signs import of_result
-from reports.judge.reach import kept_signs
-from reports.results.document import RecordedResult
 
 
 def caveats(result: RecordedResult, names: Collection[str] = ()) -> list[str]:

@@ -9,18 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ablate.wings.catalogue.parts import parts_of
+from ablate.wings.results.document import RecordedArm, RecordedInterval, RecordedResult
+from ablate.wings.results.outcomes import distance, outcome_at
+from ablate.wings.results.recorded import size_and_length
 from ablate.wings.science.sources import StatedStudy, year_of
 from ablate.wings.science.statements import size, statement
 from ablate.wings.science.topics import topics_of
-from reports.judge.reach.outcomes import distance, outcome_at
 from reports.judge.reading.inputs import Inputs
 from reports.judge.verdicts import Outcome
 from reports.page.wording import words
 from reports.page.wording.arm_names import spelled
 from reports.page.wording.input_words import inputs
 from reports.page.wording.reference_words import pair_note
-from reports.results.document import RecordedArm, RecordedInterval, RecordedResult, parts_of
-from reports.results.files import size_and_length
 from store.documents import StudyClaim
 from store.documents.claims import COSTS, LOSS
 

@@ -1,7 +1,7 @@
 """Counts kept signs in a recorded result, with many arms at several sizes.
 
     python -m ablate.wings.science.counting_signs studies/results/small_predicts_large@cpu.json \
-        > reports/judge/reach/kept_signs.json
+        > ablate/wings/results/kept_signs.json
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ablate.wings.results import recorded
+from ablate.wings.results.document import RecordedArm, RecordedEffect, RecordedResult
+from ablate.wings.results.kept_signs import GROUPS, Conditions, Group, Growth, KeptSign, KeptSigns, kept_sign
 from ablate.wings.science import result_files
-from reports.judge.reach.kept_signs import GROUPS, Conditions, Group, Growth, KeptSign, KeptSigns, kept_sign
 from reports.judge.statistics.estimates import Floats
-from reports.results import files
-from reports.results.document import RecordedArm, RecordedEffect, RecordedResult
 
 
 def counted(result: RecordedResult) -> KeptSigns:
@@ -58,4 +58,4 @@ def of_result(result: RecordedResult) -> dict[str, KeptSign]:
 
 
 if __name__ == "__main__":
-    print(counted(files.read(Path(sys.argv[1]))).model_dump_json(indent=1))
+    print(counted(recorded.read(Path(sys.argv[1]))).model_dump_json(indent=1))

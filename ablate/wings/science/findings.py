@@ -9,6 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from ablate.wings.results import kept_signs
+from ablate.wings.results.document import RecordedResult, sharing_baselines
+from ablate.wings.results.outcomes import NEAR
 from ablate.wings.science.beside import caveats
 from ablate.wings.science.cards import Card, cards
 from ablate.wings.science.counting_signs import of_result
@@ -16,12 +19,9 @@ from ablate.wings.science.forest import said
 from ablate.wings.science.site import counts
 from ablate.wings.science.sources import Sources
 from ablate.wings.science.topics import TOPICS
-from reports.judge.reach import kept_signs
-from reports.judge.reach.outcomes import NEAR
 from reports.judge.sentences import listed, prefixed_range
 from reports.page.html.ranked import Axis
 from reports.page.wording.reference_words import PAIR
-from reports.results.document import RecordedResult, sharing_baselines
 
 MOST_WORDS = 1_500
 """Most words of the levels of detail above the last."""

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ablate.wings.results.document import RecordedInterval
 from ablate.wings.science.cards import Card, CardRow
 from ablate.wings.science.sections.claims import MARKS
 from reports.page.html.ranked import RING, SHAPES, Axis
 from reports.page.wording import words
-from reports.results.document import RecordedInterval
 
 SHAPE_OF = {**SHAPES, **MARKS, "stalled": SHAPES["failed"], "diverged": SHAPES["failed"]}
 """SVG path of a mark by outcome or verdict; undecided ones have `RING`."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from ablate.wings.results.outcomes import distance, outcome_at
 from ablate.wings.science.evidence import ClaimEvidence, evidence
 from ablate.wings.science.statements import size
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import why_withheld
-from reports.judge.reach.outcomes import distance, outcome_at
 from reports.judge.sentences import Prose
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.verdicts import Outcome, Verdict

@@ -14,16 +14,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from ablate.wings.results import kept_signs
+from ablate.wings.results.document import RecordedArm, RecordedResult
+from ablate.wings.results.recorded import size_of
 from ablate.wings.science.beside import caveats
 from ablate.wings.science.cards import conditions_of
 from ablate.wings.science.counting_signs import of_result
 from ablate.wings.science.forest import said
-from reports.judge.reach import kept_signs
 from reports.page.wording.reference_words import pair_note
 from reports.page.wording.table import NONE
 from reports.page.wording.words import decimals
-from reports.results.document import RecordedArm, RecordedResult
-from reports.results.files import size_of
 from store.errors import ReportError
 
 END = "<!-- end of results -->"

@@ -7,18 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ablate.api.reporting import reported
-from ablate.wings.science import result_files
-from reports.judge.findings.comparison import Comparison
-from reports.judge.findings.study_summary import ArmSummary, StudySummary
-from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.references import TextReferences
-from reports.page.sections import summarise_study
-from reports.page.sections.losses import Losses
-from reports.page.sections.trade_off import TradeOff
-from reports.page.wording import answers
-from reports.page.wording.reference_words import qualified
-from reports.results.document import (
-    Plain,
+from ablate.wings.catalogue.parts import Plain, own_parts
+from ablate.wings.results.document import (
     RecordedArm,
     RecordedContrast,
     RecordedCost,
@@ -30,10 +20,19 @@ from reports.results.document import (
     RecordedTrial,
     end,
     interval,
-    own_parts,
     range_of,
 )
-from reports.results.files import read
+from ablate.wings.results.recorded import read
+from ablate.wings.science import result_files
+from reports.judge.findings.comparison import Comparison
+from reports.judge.findings.study_summary import ArmSummary, StudySummary
+from reports.judge.reading.documents import StudyDocuments
+from reports.judge.reading.references import TextReferences
+from reports.page.sections import summarise_study
+from reports.page.sections.losses import Losses
+from reports.page.sections.trade_off import TradeOff
+from reports.page.wording import answers
+from reports.page.wording.reference_words import qualified
 from store import AblateError, Store, StudyFolder
 from store.documents import StudyArm, StudyDocument
 from store.documents.study import UNJUDGED

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reports.results.document import RecordedCurve, RecordedResult
+from ablate.wings.results.document import RecordedCurve, RecordedResult
 from store.errors import ReportError
 from store.files import write_text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from ablate.wings.results.document import RecordedInterval, RecordedResult
 from ablate.wings.science.cards import paired
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate
@@ -14,7 +15,6 @@ from reports.page.sections._costs import Cost
 from reports.page.sections.trade_off import rank
 from reports.page.wording.arm_names import brief
 from reports.page.wording.words import interval, plus_minus
-from reports.results.document import RecordedInterval, RecordedResult
 
 MOST_COLUMNS = 5
 DECLARED = ("kv-", "parameters", "flops-per-token")

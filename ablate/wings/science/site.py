@@ -13,6 +13,8 @@ from typing import Any, get_args
 from markupsafe import Markup
 
 from ablate.wings.catalogue import model_table
+from ablate.wings.results.document import RecordedResult
+from ablate.wings.results.outcomes import NEAR
 from ablate.wings.science.beside import beside, caveats, signs
 from ablate.wings.science.cards import STANDINGS, Card, cards, conditions_of
 from ablate.wings.science.forest import forest
@@ -22,11 +24,9 @@ from ablate.wings.science.sections.claims import MARKS
 from ablate.wings.science.sources import ARXIV, Sources, year_of
 from ablate.wings.science.topics import TOPICS
 from ablate.wings.science.variants import by_axis, variant_pages, variants_in
-from reports.judge.reach.outcomes import NEAR
 from reports.judge.sentences import prefixed_range
 from reports.page.html.ranked import RING, SHAPES
 from reports.page.html.templating import coded, render_plain, source
-from reports.results.document import RecordedResult
 
 OWN = Path(__file__).parent / "templates"
 STYLES = ("atlas.css",)

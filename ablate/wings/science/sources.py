@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ablate.wings.catalogue.model_table import PublishedModel
+from ablate.wings.catalogue.parts import Plain
 from ablate.wings.science.handbook_claim import HandbookClaim
-from reports.results.document import Plain
 from store.documents import StudyClaim
 
 ARXIV = re.compile(r"arXiv:(\d\d)(\d\d)\.\d{4,5}")

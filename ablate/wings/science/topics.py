@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from reports.results.document import Plain
+from ablate.wings.catalogue.parts import Plain
 
 TOPICS = {
     "norms": ("norm", "norm_placement", "qk_norm", "final_norm", "embedding_norm"),

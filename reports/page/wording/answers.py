@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from reports.judge.findings.study_summary import RANKS, ArmSummary, EffectSummary, StudySummary
 from reports.judge.findings.verdicts import UNDERTRAINED, guesses
-from reports.judge.reach import kept_signs
 from reports.judge.sentences import Prose, listed
 from reports.page.wording import (
     arm_names,
@@ -21,6 +20,7 @@ from reports.page.wording import (
 from reports.page.wording.input_words import undertrained
 from reports.page.wording.table import Rows, Table
 from store.documents.study import UNJUDGED
+from store.extensions import modules_of
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,10 @@ def _qualified(summary: StudySummary, answer: str) -> str:
 
 
 def beside(summary: StudySummary) -> Iterator[str]:
-    """Sentences to read beside the answer: caveats of the study, how often such differences kept their sign in larger
-    models, and qualifiers."""
-    kept = kept_signs.of_summary(summary)
+    """Sentences to read beside the answer: caveats of the study, those of wings, and qualifiers."""
     yield from map(str, summary.study.caveats)
-    yield from filter(None, [f"{kept_signs.sentence(kept)} {kept_signs.limits(kept.values())}".strip()])
+    for module in modules_of(__name__):
+        yield from module.beside(summary)
     yield from qualifiers(summary)
 
 

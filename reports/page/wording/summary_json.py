@@ -7,16 +7,18 @@ from pydantic import JsonValue
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.costs import ArmCosts
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
-from reports.judge.reach.kept_signs import of_summary
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.statistics.interval import Interval, ends_as_json
 from reports.page.sections import sections
 from reports.page.wording.reference_words import standing
 from store.documents import JsonObject
+from store.extensions import modules_of
 
 
 def documents(summary: StudySummary) -> JsonObject:
-    signs = {name: kept.document() for name, kept in of_summary(summary).items()}
+    more: dict[str, JsonObject] = {}
+    for module in modules_of("reports.page.wording.answers"):
+        more |= module.in_json(summary)
     computes: dict[str, JsonObject] = {
         arm: {"factor": found.value, "interval": ends_as_json(found.low, found.high)}
         for arm, found in summary.effective_compute.items()
@@ -28,7 +30,7 @@ def documents(summary: StudySummary) -> JsonObject:
                 **_arm(arm),
                 "effective_compute": computes.get(arm.name),
                 "standing": standing(summary, arm.name) or None,
-                "sign_kept": signs.get(arm.name),
+                **more.get(arm.name, {}),
             }
             for arm in summary.arms
         ],
@@ -38,7 +40,7 @@ def documents(summary: StudySummary) -> JsonObject:
                 "aliases": [list(alias) for alias in each.effect.aliases],
                 "verdict": each.verdict,
                 **_difference(each.comparison),
-                "sign_kept": signs.get(each.effect.name),
+                **more.get(each.effect.name, {}),
             }
             for each in summary.effects
         ],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypedDict
 from ablate.commands import DONE, add_json, add_store, print_json, print_table
 
 if TYPE_CHECKING:
-    from ablate.api.recorded import Recorded
+    from ablate.wings.results.recorded import Recorded
     from store import Store
 
 WIDTH = 90
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         words = " and ".join(map(repr, options.words))
         print(f"No study matches {words} in its name or question: `ablate list --shipped` lists all that ship.")
     if shipped:
-        from ablate.api.recorded import sentence
+        from ablate.wings.results.recorded import sentence
 
         for title, rows_of in groupby(shipped, _group):
             table = [(title, "question and findings")]
@@ -97,8 +97,8 @@ def _answer(store: Store, name: str, scale: str) -> str:
 
 
 def _shipped(words: Sequence[str]) -> Iterator[ListedStudy]:
-    from ablate.api.recorded import recorded
     from ablate.study.written import SHIPPED, read_study, shipped
+    from ablate.wings.results.recorded import recorded
 
     for name in words if set(words) <= set(shipped()) and words else shipped():  # names are no words for others
         data = read_study(name).document.data

@@ -12,6 +12,7 @@ import polars as pl
 from ablate.wings.ladders import law_words, rung_words
 from ablate.wings.ladders.rungs import Change, Gap, changes, gaps
 from ablate.wings.ladders.worth import Worth, study_worth
+from ablate.wings.results.document import RecordedRung, interval, range_of
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import REPEATED
 from reports.judge.reading.collected import Collected
@@ -22,7 +23,6 @@ from reports.page.figures.drawing import ArmStyle, Drawing, blank
 from reports.page.sections import Section
 from reports.page.wording import words
 from reports.page.wording.table import frame_table
-from reports.results.document import RecordedRung, interval, range_of
 from store.documents import JsonObject
 
 DASHES = {"size": "solid", "length": "dot"}

@@ -9,13 +9,13 @@ from typing import ClassVar, Self
 
 from pydantic_core import to_jsonable_python
 
+from ablate.wings.results.document import RecordedClaim, end, interval
 from ablate.wings.science import claim_words
 from ablate.wings.science.judging_claims import JudgedClaim, judge_claims
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.judge.statistics.interval import ends_as_json
 from reports.page.sections import Section
-from reports.results.document import RecordedClaim, end, interval
 from store.documents import JsonObject, StudyClaim
 
 MARKS = {

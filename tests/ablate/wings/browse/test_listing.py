@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import ablate
-from ablate.api.recorded import RESULTS
 from ablate.cli import main
-from ablate.study.written import shipped
+from ablate.study.written import RESULTS, shipped
 
 
 def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

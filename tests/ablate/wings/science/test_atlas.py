@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from ablate.api.recorded import RESULTS
 from ablate.cli import main
+from ablate.study.written import RESULTS
 from ablate.wings.catalogue.model_table import COLUMNS
+from ablate.wings.results.document import RecordedClaim, RecordedInterval, RecordedResult
 from ablate.wings.science import result_files
 from ablate.wings.science.atlas import gathered, known_sources, study_files
 from ablate.wings.science.cards import Card, cards
@@ -34,7 +35,6 @@ from ablate.wings.science.variants import variants_in
 from reports.page.html.ranking import ranked
 from reports.page.sections import summarise_study as summarise
 from reports.page.wording import short_answer
-from reports.results.document import RecordedClaim, RecordedInterval, RecordedResult
 from store.documents import StudyClaim
 from store.errors import ReportError
 from store.files import write_texts

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 import reports
-from ablate.api.recorded import RESULTS
 from ablate.cli import main
 from ablate.study.reading import load_study
+from ablate.study.written import RESULTS
+from ablate.wings.results import kept_signs, recorded
+from ablate.wings.results.kept_signs import Conditions, Group, Growth, KeptSigns, kept_sign
+from ablate.wings.results.outcomes import outcome_at
 from ablate.wings.science import beside, result_files
 from ablate.wings.science.atlas import gathered, known_sources, study_files
 from ablate.wings.science.cards import cards
@@ -28,10 +31,6 @@ from ablate.wings.science.sections.claims import outcomes
 from ablate.wings.science.site import atlas_pages
 from ablate.wings.science.sources import Sources
 from ablate.wings.science.stated import study_claims
-from reports.judge.reach import kept_signs
-from reports.judge.reach.kept_signs import Conditions, Group, Growth, KeptSigns, kept_sign
-from reports.judge.reach.outcomes import outcome_at
-from reports.results import files
 from store import StudyFolder
 from store.documents import StudyClaim
 from tests.reports.factory import Arm, StudyOf
@@ -122,7 +121,7 @@ def test_signs_are_counted_anew_from_the_losses_that_were_recorded() -> None:
     plain = json.loads(SOURCE.read_text(encoding="utf-8"))
     last = {arm["name"]: arm["difference"]["mean"] if arm["difference"] else 0.0 for arm in plain["arms"]}
     packaged = kept_signs.table()
-    assert packaged == counted(files.read(SOURCE)), (
+    assert packaged == counted(recorded.read(SOURCE)), (
         f"out of date: python -m ablate.wings.science.counting_signs {SOURCE.relative_to(ROOT)}"
     )
     assert len(last) == packaged.arms > 3 and packaged.growths
@@ -186,8 +185,8 @@ def test_the_page_the_terminal_and_json_say_how_often_such_a_difference_kept_its
         **{"least": 0.08, "pairs": 16, "kept": 16},
         **{"parameters_before": 25_000, "parameters_after": 1e6},
     }
-    recorded = result_of(folder)
-    assert said in beside.signs(recorded) and beside.signs(recorded, ["near"]) == ""
+    written = result_of(folder)
+    assert said in beside.signs(written) and beside.signs(written, ["near"]) == ""
 
 
 def test_the_table_of_the_guide_is_that_of_the_counts() -> None:
@@ -222,9 +221,9 @@ def test_caveats_travel_from_the_study_to_every_place(tmp_path: Path, capsys: py
         {"text": "Short runs.", "arm": None},
         {"text": "Of one depth.", "arm": "double"},
     ]
-    recorded = result_of(folder)
-    assert recorded.caveats == study.caveats
-    read = files.read(result_files.write(recorded, tmp_path / "results"))
+    written = result_of(folder)
+    assert written.caveats == study.caveats
+    read = recorded.read(result_files.write(written, tmp_path / "results"))
     made = atlas_pages([read], Sources())
     for path in ("index.html", f"results/{read.name}.html"):
         assert "Short runs." in made[path] and "Caveat (double): Of one depth." in made[path]
@@ -240,7 +239,7 @@ def test_caveats_travel_from_the_study_to_every_place(tmp_path: Path, capsys: py
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
 def test_recorded_caveats_and_sizes_are_those_of_the_study_file(path: Path) -> None:
-    found = files.read(path)
+    found = recorded.read(path)
     study = load_study(study_files()[found.study], scale=found.scale)
     assert found.caveats == study.caveats
     today = {(each.arm, each.expect, each.measure): each.sizes for each in study_claims(study, "")}

@@ -12,11 +12,11 @@ import pytest
 import ablate
 import reports
 from ablate.cli import main
+from ablate.wings.catalogue.parts import own_parts, parts_of
 from ablate.wings.compare.losses import ArmLosses, judge, noise_of
+from ablate.wings.results import recorded
 from ablate.wings.science import result_files
 from ablate.wings.science.atlas import study_files
-from reports.results import files
-from reports.results.document import own_parts, parts_of
 from store import Store
 from store.errors import ReportError
 from tests.reports.factory import Arm, StudyOf, changed
@@ -38,7 +38,7 @@ def study(tmp_path: Path) -> Path:
 def test_a_result_holds_what_the_report_says(study: Path, tmp_path: Path) -> None:
     path = ablate.record_result(study, tmp_path / "results", notes=["Two cores."])
     assert path.name == "norm_placement@cpu.json"
-    found, summary = files.read(path), reports.summarise(study)
+    found, summary = recorded.read(path), reports.summarise(study)
     assert found.answer == reports.headline(summary)
     assert found.notes == ("Two cores.",)
     assert found.command == "ablate run norm_placement --scale cpu"
@@ -63,7 +63,7 @@ def test_a_recorded_command_names_plugins_from_where_the_study_is_named(study: P
     files_given = (str(tmp_path / "mine" / "fox.py"), "/home/me/delta.py")
     place = {"path": str(tmp_path / "studies" / "norm_placement.yaml"), "plugin_files": files_given}
     store.study("norm_placement", "cpu").write(document.model_copy(update=place))
-    found = files.read(ablate.record_result(study, tmp_path / "results"))
+    found = recorded.read(ablate.record_result(study, tmp_path / "results"))
     assert found.command == (
         "ablate run studies/norm_placement.yaml --scale cpu --plugin mine/fox.py --plugin delta.py"
     )
@@ -71,14 +71,14 @@ def test_a_recorded_command_names_plugins_from_where_the_study_is_named(study: P
 
 def test_what_is_read_is_written_again_to_the_byte(study: Path, tmp_path: Path) -> None:
     path = ablate.record_result(study, tmp_path)
-    assert result_files.as_text(files.read(path)) == path.read_text(encoding="utf-8")
+    assert result_files.as_text(recorded.read(path)) == path.read_text(encoding="utf-8")
     assert json.loads(path.read_text(encoding="utf-8"))["format"] == 1
 
 
 def test_notes_stay_until_others_are_given(study: Path, tmp_path: Path) -> None:
     ablate.record_result(study, tmp_path, notes=["First."])
-    assert files.read(ablate.record_result(study, tmp_path)).notes == ("First.",)
-    assert files.read(ablate.record_result(study, tmp_path, notes=["Second."])).notes == ("Second.",)
+    assert recorded.read(ablate.record_result(study, tmp_path)).notes == ("First.",)
+    assert recorded.read(ablate.record_result(study, tmp_path, notes=["Second."])).notes == ("Second.",)
 
 
 def test_a_large_result_gives_up_points_of_its_curves_and_no_more(tmp_path: Path) -> None:
@@ -87,14 +87,14 @@ def test_a_large_result_gives_up_points_of_its_curves_and_no_more(tmp_path: Path
     study = StudyOf(arms, measured=False).write(tmp_path / "runs")
     path = ablate.record_result(study, tmp_path)
     assert path.stat().st_size <= result_files.MOST_BYTES
-    many = files.read(path)
+    many = recorded.read(path)
     assert len(many.arms) == 40 and all(len(arm.seeds) == 3 for arm in many.arms)
     with pytest.raises(ReportError, match=r"more than 60,000 bytes: 400 arms are too many"):
         result_files.write(many.model_copy(update={"arms": many.arms * 10}), tmp_path)
 
 
 def test_curves_are_thinned_to_their_ends(study: Path, tmp_path: Path) -> None:
-    found = files.read(ablate.record_result(study, tmp_path))
+    found = recorded.read(ablate.record_result(study, tmp_path))
     thin = result_files.with_curves(found, 3).arms[0].curve
     assert len(thin.steps) == len(thin.loss) <= 3
     assert (thin.steps[-1], thin.loss[-1]) == (found.arms[0].curve.steps[-1], found.arms[0].curve.loss[-1])
@@ -104,7 +104,7 @@ def test_a_ladder_has_its_other_rungs(tmp_path: Path) -> None:
     small = (Arm("pre", [2.6, 2.7, 2.65]), Arm("post", [2.8, 2.88, 2.86]))
     large = (Arm("pre", [2.3, 2.31, 2.29]), Arm("post", [2.4, 2.42, 2.38]))
     study = StudyOf(large, smaller={"tiny": ("size", small)}, measured=False).write(tmp_path / "runs")
-    (rung,) = files.read(ablate.record_result(study, tmp_path)).rungs
+    (rung,) = recorded.read(ablate.record_result(study, tmp_path)).rungs
     assert (rung.name, rung.axis) == ("tiny", "size")
     assert rung.differences["post"].mean == pytest.approx(np.mean([0.2, 0.18, 0.21]), rel=1e-4)
 
@@ -130,12 +130,12 @@ def test_a_damaged_file_is_one_clear_message(study: Path, tmp_path: Path) -> Non
     with pytest.raises(
         ReportError, match=r"norm_placement@cpu.json: arms: expected a list, not 'none': write it again"
     ):
-        files.read(path)
+        recorded.read(path)
     path.write_text("{", encoding="utf-8")
     with pytest.raises(ReportError, match=r"norm_placement@cpu.json: "):
-        files.read(path)
+        recorded.read(path)
     with pytest.raises(ReportError, match="cannot be read: No such file"):
-        files.read(tmp_path / "absent.json")
+        recorded.read(tmp_path / "absent.json")
 
 
 def test_the_command_records_beside_the_study(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +144,7 @@ def test_the_command_records_beside_the_study(study: Path, tmp_path: Path, capsy
     assert main(["report", str(study), "--record", "--note", "By hand."]) == 0
     written = tmp_path / "mine" / "results" / "norm_placement@cpu.json"
     assert capsys.readouterr().out.split() == [str(study / "report.html"), str(written)]
-    assert files.read(written).command == "ablate run mine/norm_placement.yaml --scale cpu"
+    assert recorded.read(written).command == "ablate run mine/norm_placement.yaml --scale cpu"
     assert main(["report", str(study), "--note", "Alone."]) == 2
     assert "--note needs --record" in capsys.readouterr().err
     assert main(["report", str(study), "--record", str(tmp_path / "other"), "--json"]) == 0
@@ -166,7 +166,7 @@ def test_parts_are_named_by_setting_and_kind() -> None:
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.json")), ids=lambda path: path.name)
 def test_shipped_results_are_whole_and_small(path: Path) -> None:
-    found = files.read(path)
+    found = recorded.read(path)
     assert path.name == f"{found.name}.json"
     file = study_files()[found.study]
     assert file.is_file()
@@ -180,7 +180,7 @@ def test_shipped_results_are_whole_and_small(path: Path) -> None:
 def test_shipped_verdicts_hold_when_their_own_losses_are_judged_again(path: Path) -> None:
     """Rules change after a result is recorded. Judged again, contrasts share a whole 5 %, not a first look's share of
     it: a difference may be found that was not then, and none that was may be lost."""
-    found = files.read(path)
+    found = recorded.read(path)
     arms = [
         ArmLosses(
             arm.name,

@@ -12,13 +12,13 @@ vocabulary, so the counts apply to nothing else, and to models within a factor o
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ablate.wings.results.outcomes import is_near
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reach.outcomes import is_near
 from reports.judge.sentences import listed, prefixed
 from reports.judge.verdicts import Verdict
 from store.documents import JsonObject, Part
@@ -109,6 +109,19 @@ def of_summary(summary: StudySummary) -> dict[str, KeptSign]:
         difference = each.comparison.difference
         found[name] = kept_sign(each.verdict, difference.mean if difference else None, at)
     return {name: kept for name, kept in found.items() if kept}
+
+
+def beside(summary: StudySummary) -> Iterator[str]:
+    """The sentence on a study's differences, with its limits, to read beside the answer."""
+    kept = of_summary(summary)
+    yield from filter(None, [f"{sentence(kept)} {limits(kept.values())}".strip()])
+
+
+def in_json(summary: StudySummary) -> dict[str, JsonObject]:
+    """Fields of every arm and effect in the output of `ablate run --json`."""
+    kept = {name: each.document() for name, each in of_summary(summary).items()}
+    names = (*(arm.name for arm in summary.arms), *(each.effect.name for each in summary.effects))
+    return {name: {"sign_kept": kept.get(name)} for name in names}
 
 
 def counts(found: Mapping[str, KeptSign]) -> str:

@@ -1,6 +1,6 @@
 """Grouped matrix products: those of all experts as one kernel, where torch has one that fits, in bfloat16 on CUDA.
 
-`python -m zoo.kernels.grouped` tests that kernel on this machine's GPU. Such kernels are known to leave the results of
+`python -m zoo.ffns._grouped` tests that kernel on this machine's GPU. Such kernels are known to leave the results of
 an expert without rows uninitialised, and to hang. So the first model with experts in a process runs the trial in a
 subprocess that can be killed; if the kernel is faulty, each expert is a product of its own.
 """
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from zoo.kernels.compiling import constant
 from zoo.kernels.precision import computed_in
 from zoo.kernels.tracing import device_type
 from zoo.kernels.trial import WRONG, agree, is_right, trial_fault, trial_of
@@ -22,7 +23,7 @@ CAPABILITY = 8, 0
 """Compute capability of the first GPUs that the kernel runs on."""
 ALIGNED = 8
 """The kernel's rows begin at multiples of 16 bytes, so their length is a multiple of this many features."""
-TRIAL = trial_of("zoo.kernels.grouped")
+TRIAL = trial_of("zoo.ffns._grouped")
 """The command that tries the kernel on this machine's GPU."""
 LOADS = ((0, 24, 0, 40, 0), (64, 0, 0, 0, 0), (0, 0, 1, 0, 63))
 """Rows of each expert in a trial, with empty experts at the beginning, between others, and at the end."""
@@ -44,6 +45,7 @@ def fault() -> str | None:
     return trial_fault(TRIAL, "gives wrong results if an expert has no rows")
 
 
+@constant
 def has_kernel(trial: Callable[[], str | None] | None = None) -> bool:
     """Whether this GPU has a kernel that computes correctly. trial: returns the kernel's fault or None, and is called
     at most once per process; `fault` by default."""

@@ -1,1 +1,0 @@
-"""Recorded results of studies: small files that are committed beside them."""
