@@ -116,9 +116,6 @@ def shared_seconds(plans: Sequence[Plan], missing: Mapping[str, Sequence[str]], 
     return seconds
 
 
-# A run leaves its state where the rates of its heirs part from its own, and they begin from it.
-
-
 def begin(store: Store, request: Request) -> None:
     """Give a run that has no state yet that of the run which took the most steps for it, with its logs, as if this run
     had been stopped there."""
