@@ -78,6 +78,10 @@ class Paths:
     def state_path(self, digest: str) -> Path:
         return self.run_dir(digest) / "state.pt"
 
+    def shared_path(self, digest: str) -> Path:
+        """The state that runs which are the same up to its step begin from."""
+        return self.run_dir(digest) / "shared.pt"
+
     def model_dir(self, digest: str) -> Path:
         """The trained model, as `zoo.save` writes it, and its tokenizer."""
         return self.run_dir(digest) / "model"

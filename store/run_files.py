@@ -184,9 +184,9 @@ class RunFiles(Paths):
         """Remove that error, for a new worker."""
         self.error_path(digest).unlink(missing_ok=True)
 
-    def check_state(self, digest: str) -> None:
-        """Raises StoreError if the resumable state of a run is damaged, or of another run."""
-        path = self.state_path(digest)
+    def check_state(self, digest: str, path: Path | None = None) -> None:
+        """Raises StoreError if a state of a run, by default the one to resume from, is damaged, or of another run."""
+        path = path or self.state_path(digest)
         if path.exists():
             check_regular(path)
         if path.exists() and not checksum.is_whole(path, path.parent.name):

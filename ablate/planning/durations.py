@@ -29,6 +29,7 @@ from evals.costs.machine import Speed, training_seconds_per_layer, training_step
 from evals.costs.spec import MeasureSpec
 from store import Store
 from store.documents import EvalsDocument, JsonObject, MeasureDocument
+from store.extensions import modules_of
 from zoo.spec import ModelSpec
 
 LOOKED_AT = 5
@@ -125,7 +126,9 @@ def duration(
 ) -> Duration:
     """Duration of the phases that runs lack (`missing`, by digest). tuning: seconds of the tuning runs."""
     training, measuring, evaluating, comparing, starting, unevaluated = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    unknown = False
+    unknown, plans = False, tuple(plans)
+    for wing in modules_of(__name__):
+        training -= wing.shared_seconds(plans, missing, store, speed)
     for plan in plans:
         lacks = {phase: sum(phase in missing[run.digest] for run in plan.runs) for phase in ("measure", "evals")}
         for arm in plan.arms:

@@ -42,6 +42,8 @@ from store import Store, answers, checksum, stamps
 from store.claims import FolderClaim
 from store.documents import ResultDocument
 from store.documents.claim import Count
+from store.documents.result import SharedSteps
+from store.extensions import modules_of
 from zoo.errors import PluginError
 from zoo.settings.registry import changed
 
@@ -115,6 +117,10 @@ def train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
             LOG.info("%s", line)
     started = instant()
     device = numerics.device
+    wings = modules_of(__name__)
+    for wing in wings:
+        wing.begin(store, request)
+    copies = {step: path for wing in wings for step, path in wing.copies(store, request).items()}
     with (
         process_group_of(request) as group,
         peak_memory(device) as memory,
@@ -123,12 +129,15 @@ def train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
     ):
         session = Session(store, request.identity, corpus, numerics, request.execution, group=group, stop=stop.poll)
         with stop.deferred():
-            ending = session.run()
+            ending = session.run(copies)
     if ending.status == "finished":
         keep_trained(store, request.digest, session.model, corpus.tokenizer_path, session.addition)
     floor = corpus.floor(request.identity.reads)
-    store.write_result(_result(session, ending, request, memory, waited, sensors, floor, started), ending.items)
+    items = ending.scores.items if ending.scores else ()
+    store.write_result(_result(session, ending, request, memory, waited, sensors, floor, started), items)
     store.drop_state(request.digest)
+    for wing in wings:
+        wing.end(store, request)
 
 
 def _result(
@@ -160,6 +169,7 @@ def _result(
         status=ending.status,
         reason=ending.reason,
         steps=place.step,
+        shared=SharedSteps(run=place.shared_with, steps=place.shared_steps) if place.shared_with else None,
         tokens=tokens,
         train_seconds=place.seconds,
         wall_seconds=place.wall_seconds,

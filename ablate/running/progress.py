@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -62,9 +62,9 @@ class Lines(Progress):
 
 
 @contextmanager
-def counts_shown(tell: Tell, on_terminal: bool) -> Iterator[None]:
-    """Show the counts that the block reports. tell: receives each line, if the output is not a terminal."""
-    if on_terminal:
+def open_counts(wanted: Wanted, on_terminal: bool | None = None) -> Iterator[None]:
+    """Show the counts that the block reports. on_terminal: None for whether standard error is one."""
+    if _on_terminal(wanted) if on_terminal is None else on_terminal:
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
         with Bars(*columns, console=Console(file=raw(sys.stderr)), transient=True) as bars:
             bar = bars.add_task("evaluating", total=None)
@@ -81,7 +81,7 @@ def counts_shown(tell: Tell, on_terminal: bool) -> Iterator[None]:
         nonlocal said
         if time.monotonic() - said >= LINE_SECONDS:
             said = time.monotonic()
-            tell(str(count))
+            teller(wanted)(str(count))
 
     with listening(now_and_then):
         yield
@@ -142,11 +142,6 @@ def open_progress(
     if _on_terminal(wanted):
         return ProgressBars(store, title, labels, blind)
     return Lines(store, title, labels, blind, tell=teller(wanted))
-
-
-def open_counts(wanted: Wanted) -> AbstractContextManager[None]:
-    """Show the progress of an evaluation in this process, as a bar on a terminal."""
-    return counts_shown(teller(wanted), _on_terminal(wanted))
 
 
 def teller(wanted: Wanted) -> Tell:

@@ -37,6 +37,8 @@ class Request(Part):
     threads: int = 1
     beside: int = 0
     """Number of other runs that may share the GPU at the same time."""
+    kin: tuple[RunDocument, ...] = ()
+    """This run and others of its stage that begin with the same steps, in the order of the plan."""
 
     @classmethod
     def of(cls, plan: Plan, identity: RunDocument, store: Store, execution: Execution, beside: int = 0) -> Request:

@@ -215,6 +215,8 @@ class StudyRunner:
     def _run(
         self, stage: Stage, todo: Sequence[Request], missing: Mapping[str, Sequence[str]], progress: Progress
     ) -> None:
+        for wing in modules_of("ablate.running.request"):
+            todo = wing.with_kin(todo, [run.identity for plan in stage.plans for run in plan.runs])
         progress.begin(todo, stage.name if stage.tunes else "")
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
         with (

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,7 +16,6 @@ from ablate.training.batch import Batch
 from ablate.training.learner import Learner, StepOutput, Watcher
 from ablate.training.optim import learning_rate
 from ablate.training.profiling import StepTrace
-from store.documents import MetricsRecord
 
 # Durations of training steps, without synchronising with the device in between.
 
@@ -71,9 +70,6 @@ class TrainingStep:
     lr: float
     grad_norm: float
     tokens_per_second: float
-
-    def record(self) -> MetricsRecord:
-        return MetricsRecord(**asdict(self))
 
 
 class PendingStep(NamedTuple):

@@ -102,7 +102,13 @@ def learning_rate(step: int, steps: int, spec: TrainSpec) -> float:
 
 
 def warmup_steps(steps: int, spec: TrainSpec) -> int:
-    return round(spec.warmup * steps)
+    given = spec.warmup
+    return min(int(given.removesuffix(" steps")), steps) if isinstance(given, str) else round(given * steps)
+
+
+def decay_steps(steps: int, spec: TrainSpec) -> int:
+    """Steps that wsd spends decaying."""
+    return min(round(spec.decay * steps), steps - warmup_steps(steps, spec))
 
 
 def _share_of_peak(done: int, after_warmup: int, steps: int, spec: TrainSpec) -> float:
@@ -115,6 +121,6 @@ def _share_of_peak(done: int, after_warmup: int, steps: int, spec: TrainSpec) ->
         case "linear":  # 1 − (1 − f) · p
             return 1 - (1 - spec.final_lr) * done / after_warmup
         case "wsd":  # stable, then linear over the last `decay` share of all steps. Hu et al. 2024, arXiv:2404.06395
-            decay = min(round(spec.decay * steps), after_warmup)
+            decay = decay_steps(steps, spec)
             decayed = done - (after_warmup - decay)
             return 1.0 if decayed <= 0 else 1 - (1 - spec.final_lr) * decayed / decay

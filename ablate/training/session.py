@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
@@ -32,9 +33,9 @@ from ablate.training.refusals import refusal
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.trained import HasState, TrainingProgress, load_state, save_state
-from ablate.training.validation import HeldOutScores, Validation
+from ablate.training.validation import HeldOutScores, Validation, validation_is_due
 from store import Store, StoreError
-from store.documents import ItemLoss, MetricsRecord, RunDocument, RunProbes
+from store.documents import MetricsRecord, RunDocument, RunProbes
 from store.extensions import modules_of
 from zoo.adapting import after_update, counts_of
 from zoo.attend import executed_backends
@@ -58,10 +59,6 @@ class TrainOutcome:
     @property
     def loss(self) -> float | None:
         return self.scores.nats if self.scores else None
-
-    @property
-    def items(self) -> tuple[ItemLoss, ...]:
-        return self.scores.items if self.scores else ()
 
 
 def initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
@@ -147,6 +144,7 @@ class Session:
         self.place = load_state(store, self.digest, self._saved)
         if self.sharded is not None:
             self.sharded.spread()
+        self._copies: Mapping[int, Path] = {}
         self._saves = False
         """Whether sharded state is gathered and saved after this step."""
         if identity.start is not None and self.place.start_loss is None:
@@ -154,8 +152,9 @@ class Session:
             self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
         self._wall_seconds_before = self.place.wall_seconds
 
-    def run(self) -> TrainOutcome:
-        """Train the remaining steps, and score the model. Raises Interrupted."""
+    def run(self, copies: Mapping[int, Path] | None = None) -> TrainOutcome:
+        """Train the remaining steps and score the model. Raises Interrupted. copies: files of the state at a step."""
+        self._copies = copies or {}
         self.store.truncate_logs(self.digest, self.place.step if self.place.step > 0 else -1)
         if self.place.step > 0:
             LOG.info("resumed after step %d", self.place.step)
@@ -175,6 +174,8 @@ class Session:
                     return self._ending(reason)
                 if self._validation_is_due(self.place.step):
                     self._validate()
+                if self.place.step in self._copies:
+                    self._save(self._copies[self.place.step])
                 self._save_when_due()
                 self._rested = time.perf_counter()
         return self._ending(None)
@@ -219,14 +220,15 @@ class Session:
             due = self.stop() or time.perf_counter() >= self._save_at
             self._saves = self.group.broadcast_from_rank0(due)
         tired = time.perf_counter() - self._rested >= self.rest_seconds
-        return self._saves or tired or self._validation_is_due(step)
+        return self._saves or tired or step in self._copies or self._validation_is_due(step)
 
     def _note(self, steps: list[TrainingStep], watch: DivergenceWatch) -> str | None:
         """Log a stretch, up to the step at which the run has diverged; the reason if it has."""
         reasons = ((step, watch.reason(step)) for step in steps)
         diverged = next(((step, reason) for step, reason in reasons if reason is not None), None)
         last, reason = diverged or (steps[-1], None)
-        self.store.append_metrics(self.digest, *(step.record() for step in steps if step.step <= last.step))
+        kept = (MetricsRecord(**asdict(step)) for step in steps if step.step <= last.step)
+        self.store.append_metrics(self.digest, *kept)
         self.place.step, self.place.seconds = last.step, last.seconds
         self.place.start_loss, self.place.steps_above_start = watch.start_loss, watch.above
         return reason
@@ -239,8 +241,7 @@ class Session:
         return Prober(self.model, spec, self.steps, self.numerics.autocast, write)
 
     def _validation_is_due(self, step: int) -> bool:
-        every = max(1.0, self.spec.validate_every * self.steps)
-        return step == self.steps or step // every > (step - 1) // every
+        return validation_is_due(step, self.steps, self.spec.validate_every)
 
     def _validate(self) -> float:
         """Score some rows of the judging part, log the scores, and return nats per scored target."""
@@ -262,13 +263,16 @@ class Session:
         stop, now = self.stop(), time.perf_counter()
         due = self._saves if self.sharded is not None else stop or now >= self._save_at
         if due:
-            self._tick()
-            save_state(self.store, self.digest, self.place, self._saved)
+            self._save()
             saved = time.perf_counter()
             # The interval bounds the share of time spent on saving by SAVING.
             self._save_at = saved + max(self.checkpoint_seconds, (saved - now) / SAVING)
         if due and stop:
             raise Interrupted(f"run {self.digest} stopped at step {self.place.step}")
+
+    def _save(self, path: Path | None = None) -> None:
+        self._tick()
+        save_state(self.store, self.digest, self.place, self._saved, path)
 
     def _tick(self) -> None:
         self.place.wall_seconds = self._wall_seconds_before + time.perf_counter() - self._began

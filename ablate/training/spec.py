@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
+    BeforeValidator,
     Field,
     GetJsonSchemaHandler,
     NonNegativeFloat,
@@ -78,6 +80,13 @@ class WeightDecay(Spec):
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
+def _warmup(given: Any) -> Any:
+    is_share = isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= 1
+    if not is_share and not (isinstance(given, str) and re.fullmatch(r"[1-9]\d* steps", given)):
+        raise ValueError(f"must be a share between 0 and 1, or a number of steps such as `100 steps`, not {given!r}")
+    return given
+
+
 class WidthTransfer(Spec):
     """`lr` is as tuned at d_model = base_width, and is rescaled with the width by parameter role (μP; see
     `ablate.training.transfer`)."""
@@ -116,8 +125,9 @@ class OwnTrainSpec(Spec):
     """Windows per optimizer step: a step has batch × context tokens."""
     lr: Annotated[PositiveFloat, Timeless] = 3e-3
     """The peak learning rate. Good values differ between optimizers: tune it for each."""
-    warmup: Annotated[Fraction, Timeless] = 0.05
-    """Share of the steps over which the learning rate rises linearly from 0; 0 means no warm-up."""
+    warmup: Annotated[float | str, BeforeValidator(_warmup), Timeless] = 0.05
+    """Share of the steps over which the learning rate rises linearly from 0, or their number, `100 steps`; 0 means no
+    warm-up."""
     schedule: Annotated[Literal["constant", "cosine", "linear", "wsd"], Timeless] = "cosine"
     """Shape of the learning rate after warm-up: `constant`; `cosine` or `linear` from the peak to `final_lr`; `wsd`,
     constant and then falling linearly over the last share `decay`."""

@@ -21,7 +21,7 @@ import zoo
 from ablate.training.parts import Addition
 from evals.conventions import Bos, Conventions, Published, TrainedConventions
 from evals.costs.memory import is_out_of_memory
-from store import Store, StoreError, checksum, stamps, tokenizer_in
+from store import Store, StoreError, checksum, replacing, stamps, tokenizer_in
 from store.documents import RunDocument
 from zoo.model import Decoder
 
@@ -31,7 +31,8 @@ from zoo.model import Decoder
 @dataclass
 class TrainingProgress:
     """Progress of training. `seconds` counts training steps, `wall_seconds` everything; losses are in nats per scored
-    target. `attention` names the backends of attention in training steps."""
+    target. `attention` names the backends of attention in training steps. `shared_with` is the run that took the first
+    `shared_steps`."""
 
     step: int = 0
     seconds: float = 0.0
@@ -41,6 +42,8 @@ class TrainingProgress:
     start_validation_loss: float | None = None
     validation_loss: float | None = None
     attention: str | None = None
+    shared_steps: int = 0
+    shared_with: str | None = None
 
 
 class HasState(Protocol):
@@ -51,16 +54,27 @@ class HasState(Protocol):
     def load_state_dict(self, state_dict: Any, /) -> Any: ...
 
 
-def save_state(store: Store, digest: str, place: TrainingProgress, parts: Mapping[str, HasState]) -> None:
-    """Write state.pt atomically. parts: everything that training changes, by name."""
-    state = {
-        "place": asdict(place),
-        "logs": store.log_seals(digest),
-        **{name: part.state_dict() for name, part in parts.items()},
-    }
-    with store.replacing(store.state_path(digest)) as temporary:
+def save_state(
+    store: Store, digest: str, place: TrainingProgress, parts: Mapping[str, HasState], path: Path | None = None
+) -> None:
+    """Write the state to `path`, by default state.pt. parts: everything that training changes, by name."""
+    found = {name: part.state_dict() for name, part in parts.items()}
+    write_state(path or store.state_path(digest), {"place": asdict(place), "logs": store.log_seals(digest), **found})
+
+
+def write_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Write a state to the folder of its run, atomically."""
+    with replacing(path) as temporary:
         torch.save(state, temporary)
-        checksum.seal(temporary, store.state_path(digest).parent.name)
+        checksum.seal(temporary, path.parent.name)
+
+
+def read_state(store: Store, digest: str, path: Path) -> Any:
+    """The content of a state of a run. Raises StoreError if it is damaged, or of another run."""
+    store.check_state(digest, path)
+    with opening(path):
+        # Load on the host, from which parts copy: a second copy on a GPU would count in the run's peak memory.
+        return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def load_state(store: Store, digest: str, parts: Mapping[str, HasState]) -> TrainingProgress:
@@ -68,10 +82,7 @@ def load_state(store: Store, digest: str, parts: Mapping[str, HasState]) -> Trai
     path = store.state_path(digest)
     if not path.exists():
         return TrainingProgress()
-    store.check_state(digest)
-    with opening(path):
-        # Load on the host, from which parts copy: a second copy on a GPU would count in the run's peak memory.
-        state = torch.load(path, map_location="cpu", weights_only=True)
+    state = read_state(store, digest, path)
     store.check_logs(digest, state.get("logs", {}) if isinstance(state, dict) else {})
     try:
         for name, part in parts.items():

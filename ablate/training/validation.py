@@ -23,6 +23,12 @@ from zoo.model import Decoder
 Autocast = Callable[[], AbstractContextManager[object]]
 
 
+def validation_is_due(step: int, steps: int, share: float) -> bool:
+    """Whether a run of so many steps is validated after 1-based `step`. share: `validate_every`."""
+    every = max(1.0, share * steps)
+    return step == steps or step // every > (step - 1) // every
+
+
 @torch.no_grad()
 def validate(model: Decoder, batches: Iterable[Batch], autocast: Autocast) -> NDArray[np.float64]:
     """(S,): nats of every scored target, in the order of the batches."""

@@ -18,12 +18,15 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.commands.report` | what else it writes: `OPTION`, `configure`, `wanted`, `run` |
 | `ablate.planning.campaign` | `refuse_unlike(rungs, plan)`, which raises StudyError for rungs that cannot be compared |
 | `ablate.planning.checks` | `check(study)`, which raises StudyError for sections that exclude each other |
+| `ablate.planning.durations` | `shared_seconds(plans, missing, store, speed)` that training takes less |
 | `ablate.planning.make_plan` | `with_sources(study, arms)`, and models read in training: `read_beside(study, arms)` |
 | `ablate.planning.plan_shown` | `plan_json(plan)`, fields of a plan, and `remarks(study)` below its table |
 | `ablate.planning.prospects` | `standings(arm)`: baselines of like size, as `LikelyStanding` |
 | `ablate.planning.study_document` | `fields(study, document)` to add to a study's document |
 | `ablate.running.corpora` | models from elsewhere: `prepare_sources(study, store)`, and a `receipt(study)` in lines |
 | `ablate.running.engines` | engines, one per file |
+| `ablate.running.phases` | what runs have in common: `begin(store, request)`, `copies`, `end` |
+| `ablate.running.request` | `with_kin(requests, runs)`: requests that name such runs |
 | `ablate.running.stages` | `completed(document, study, folder, before, had_result)`: a study's document |
 | `ablate.study.arms` | `arms(reader, tree, sections, builder, base)` from other keys, and what judges them |
 | `ablate.study.rung_reader` | `problems(reader, builder, sections, arms, factors)` of its keys |

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
+from pydantic import Field
+
 from store.documents._document import (
     BitsPerByte,
     Bytes,
@@ -20,6 +22,7 @@ from store.documents._document import (
     Time,
     Tokens,
     Unit,
+    is_none,
 )
 
 
@@ -49,6 +52,15 @@ class ItemLoss(Part):
     """Number of its scored targets."""
     bytes: Bytes | None
     """Bytes of text of these targets; null for synthetic tasks."""
+
+
+class SharedSteps(Part):
+    """First steps of a run that another run took, which is the same up to there."""
+
+    run: str
+    """Digest of the other run."""
+    steps: int
+    """Number of shared steps."""
 
 
 class LogSums(Part):
@@ -83,6 +95,8 @@ class ResultDocument(Document):
     """Why the run counts as diverged."""
     steps: int
     """Optimizer steps taken."""
+    shared: SharedSteps | None = Field(default=None, exclude_if=is_none)
+    """Steps that another run took, with its seconds and metrics; absent if this run took all by itself."""
     tokens: Tokens
     """Training tokens."""
     attention: str | None = None

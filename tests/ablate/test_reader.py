@@ -141,8 +141,8 @@ def test_a_run_ends_with_the_loss_of_the_part_that_it_reads(part, tmp_path, iden
     else:
         assert ending.judged is None
     of_documents = [nats(part, slice(2 * item, 2 * item + 2)) for item in range(3)]
-    assert [item.nats / item.targets for item in ending.items] == pytest.approx(of_documents, rel=1e-5)
-    assert [(item.item, item.targets, item.bytes) for item in ending.items] == [(n, 32, 64) for n in range(3)]
+    assert [item.nats / item.targets for item in ending.scores.items] == pytest.approx(of_documents, rel=1e-5)
+    assert [(item.item, item.targets, item.bytes) for item in ending.scores.items] == [(n, 32, 64) for n in range(3)]
 
 
 class LongCorpus(TinyCorpus):

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch.optim import lr_scheduler
 
 from ablate.training.optim import learning_rate, warmup_steps
@@ -22,6 +23,21 @@ def test_warmup_rises_linearly_from_zero_to_the_peak():
     found = rates(100, warmup=0.04, schedule="constant")
     assert found[:5] == pytest.approx([0.4, 0.8, 1.2, 1.6, 2.0])
     assert set(found[4:]) == {PEAK}
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine", "linear", "wsd"])
+def test_warmup_in_steps_is_the_same_for_every_length(schedule):
+    for steps in (10, 100):
+        found = rates(steps, warmup="4 steps", schedule=schedule)
+        assert found[:5] == pytest.approx([0.4, 0.8, 1.2, 1.6, 2.0])
+        assert found == rates(steps, warmup=4 / steps, schedule=schedule)
+    assert rates(3, warmup="4 steps", schedule=schedule) == rates(3, warmup=1.0, schedule=schedule)
+
+
+@pytest.mark.parametrize("given", ["4", "0 steps", "-1 steps", "1.5 steps", "4 tokens", 1.5, -0.1, True, None])
+def test_warmup_is_a_share_or_a_number_of_steps(given):
+    with pytest.raises(ValidationError, match="a share between 0 and 1, or a number of steps such as `100 steps`"):
+        TrainSpec(warmup=given)
 
 
 def test_no_warmup_begins_at_the_peak():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ablate.cli import main
 from ablate.commands import print_json, print_table
-from ablate.running.progress import counts_shown
+from ablate.running.progress import open_counts
 from ablate.terminal import visible, visible_streams
 from evals.counting import count, counting
 
@@ -48,7 +48,7 @@ def test_tables_show_it_too(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_bar_shows_it_and_no_markup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A task's name is its author's."""
     monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, to the bars
-    with counts_shown(print, on_terminal=True), counting(f"[/red][link=https://x]{OBEYED}"):
+    with open_counts(print, on_terminal=True), counting(f"[/red][link=https://x]{OBEYED}"):
         count(1, 2)
     said = capsys.readouterr().err
     assert "[/red][link=https://x]\\u001b]0;title" in said and "\x1b]8;" not in said

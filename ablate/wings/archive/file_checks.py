@@ -126,7 +126,8 @@ class Check:
         yield from self._document(store.result_path(digest), "run the study again", store.read_result, digest)
         for read in (store.read_metrics, store.read_probes, store.read_losses):
             yield from self._readable(read, digest)
-        yield from self._readable(self.store.check_state, digest)
+        for path in (store.state_path(digest), store.shared_path(digest)):
+            yield from self._readable(store.check_state, digest, path)
         known, status = self._attempt(store.status, digest)
         if known and status == "partial":  # an ended run's result has checksums of both logs
             self._note_unsealed(store.metrics_log(digest))

@@ -14,6 +14,7 @@ from ablate.running.request import Request
 from ablate.study.arms import Arm
 from ablate.study.complaints import StudyError
 from ablate.study.study import Study
+from ablate.training.optim import warmup_steps
 from ablate.wings.search.drafts import Draft, quantity
 from ablate.wings.search.search_constraints import MEASURED as LIMITED
 from ablate.wings.search.search_constraints import rule
@@ -129,7 +130,8 @@ class StudyTrialRunner:
     def _job(self, plan: Plan) -> Job:
         arm = plan.arms[-1]
         requests = tuple(self._request(plan, run.identity) for run in arm.runs)
-        return Job(requests, arm, math.ceil(1 / arm.train.validate_every - 1e-9), arm.train.warmup)
+        warmup = warmup_steps(arm.steps, arm.train) / arm.steps
+        return Job(requests, arm, math.ceil(1 / arm.train.validate_every - 1e-9), warmup)
 
     def _planned(self, arm: Arm, share: float) -> Plan:
         """Plan of an arm, preceded by the baseline if the arm's budget depends on it."""
