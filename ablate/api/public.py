@@ -28,17 +28,13 @@ def _is_number(value: Any, kind: type) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
-def _is_path(value: Any) -> bool:
-    return isinstance(value, os.PathLike) and "\0" not in os.fspath(value)
-
-
 CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "None": (lambda value: value is None, "None"),
     "Count": (lambda value: _is_number(value, Integral) and value >= 1, "a whole number from 1"),
     "int": (lambda value: _is_number(value, Integral), "a whole number"),
     "float": (lambda value: _is_number(value, Real), "a number"),
     "str": (lambda value: isinstance(value, str) and "\0" not in value, "text"),
-    "Path": (_is_path, "a path"),
+    "Path": (lambda value: isinstance(value, os.PathLike) and "\0" not in os.fspath(value), "a path"),
     "Dtype": (lambda value: value in get_args(Dtype), ", ".join(get_args(Dtype))),
     "Device": (lambda value: value in get_args(Device), "cpu, cuda"),
     "Mapping": (lambda value: isinstance(value, Mapping), "a map"),

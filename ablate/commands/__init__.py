@@ -164,10 +164,6 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def _microbatch(text: str) -> int | str:
-    return text if text == "auto" else positive(text)
-
-
 def _seconds(text: str) -> float:
     try:
         value = float(text)
@@ -186,7 +182,7 @@ _HOW: dict[str, Keywords] = {
     "workers": _N,
     "workers_per_gpu": _N,
     "devices": _N,
-    "microbatch": {"type": _microbatch, "metavar": "N|auto"},
+    "microbatch": {"type": lambda text: text if text == "auto" else positive(text), "metavar": "N|auto"},
     "checkpoint_seconds": _S,
     "stall_timeout": _S,
 }
@@ -233,7 +229,7 @@ def print_table(rows: Sequence[Sequence[str]], text_columns: int = 1) -> None:
     """
     from rich.console import Console
 
-    from ablate.terminal import raw
+    from store.terminal import raw
 
     console = Console(file=raw(sys.stdout), width=None if sys.stdout.isatty() else PIPE_WIDTH)
     table = _table(rows, text_columns)
@@ -248,7 +244,7 @@ def _table(rows: Sequence[Sequence[str]], text_columns: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from ablate.terminal import visible
+    from store.terminal import visible
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, title in enumerate(rows[0]):

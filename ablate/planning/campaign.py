@@ -81,7 +81,7 @@ def axis(rung: Study, last: Study) -> Axis | None:
     """The axis of a rung; None for the last rung itself."""
     if rung.rung == last.rung:
         return None
-    return "length" if rung.has_models_of(last) else "size"
+    return "length" if [arm.model for arm in rung.arms] == [arm.model for arm in last.arms] else "size"
 
 
 @dataclass(frozen=True)

@@ -103,14 +103,11 @@ def _as_data(words: Sequence[Any]) -> str:
         return ""
     of_hub = len(words) == 1 and re.fullmatch(r"[A-Za-z0-9][\w-]*/[\w-]+", words[0])
     source = "tokens" if words[0].endswith((".bin", ".npy")) else "files"
-    paths = f"{{source: {source}, paths: [{', '.join(map(_quoted, words))}]}}"
+    # quoted if a YAML list needs it
+    each = (word if re.fullmatch(r"[\w./][\w./-]*", word) else json.dumps(word, ensure_ascii=False) for word in words)
+    paths = f"{{source: {source}, paths: [{', '.join(each)}]}}"
     hub = f", or `data: {{source: hf, path: {words[0]}}}` for a dataset on the Hugging Face Hub" if of_hub else ""
     return f": write `data: {paths}`{hub}"
-
-
-def _quoted(word: str) -> str:
-    """A path, quoted if a YAML list needs it."""
-    return word if re.fullmatch(r"[\w./][\w./-]*", word) else json.dumps(word, ensure_ascii=False)
 
 
 def user_path(location: tuple[str | int, ...], data: Any, *, missing: bool) -> tuple[str, ...]:
@@ -118,20 +115,15 @@ def user_path(location: tuple[str | int, ...], data: Any, *, missing: bool) -> t
     keys: list[str] = []
     here = data
     for i, part in enumerate(location):
-        followed = i + 1 < len(location) - missing
-        if followed and _is_tag(here, part, location[i + 1]):
-            continue
+        after = location[i + 1] if i + 1 < len(location) - missing else None
+        if after is not None and _has(here, part) and _has(here, after) and not _has(here[part], after):
+            continue  # `part` names a union's member, rather than the key of that name beside the key `after`
         if _has(here, part):
             here = here[part]
         elif not (missing and i == len(location) - 1):
             continue
         keys.append(str(part))
     return tuple(keys)
-
-
-def _is_tag(here: Any, part: str | int, following: str | int) -> bool:
-    """Whether `part` names a union's member, rather than the key of that name beside the key `following`."""
-    return _has(here, part) and _has(here, following) and not _has(here[part], following)
 
 
 def _has(here: Any, part: str | int) -> bool:

@@ -174,10 +174,6 @@ class Study:
         """Base of relative paths in the study."""
         return self.written.folder
 
-    def has_models_of(self, other: Study) -> bool:
-        """Whether every arm has the same model as in `other`, so that only the training differs."""
-        return [arm.model for arm in self.arms] == [arm.model for arm in other.arms]
-
     def error(self, setting: str, reason: str) -> StudyError:
         """An error at a setting, by its dotted path (`"budget.flops"`)."""
         return StudyError([self.origins.problem(tuple(setting.split(".")), reason)])

@@ -50,12 +50,9 @@ def _moves(space: SearchSpace, here: Params, train: bool) -> Iterator[tuple[floa
     for path, axis in space.axes.items():
         if path in here and path.startswith("train.") == train:
             for far, value in _others(axis, here[path]):
-                yield far, _completed(space, {**here, path: value})
-
-
-def _completed(space: SearchSpace, params: Params) -> Params:
-    """Settings after a change of a part: settings new to the part get a middle value, those it lacks are dropped."""
-    return space.draw(lambda path, axis: params.get(path, middle(axis)))
+                # settings new to the part get a middle value, those it lacks are dropped
+                changed = {**here, path: value}
+                yield far, space.draw(lambda path, axis, now=changed: now.get(path, middle(axis)))
 
 
 def middle(axis: AnyAxis) -> Any:
