@@ -16,10 +16,10 @@ from textwrap import fill
 from typing import Any, NoReturn, Protocol, cast
 
 from ablate.commands import BAD_INPUT, COMMANDS, FOLDED, grouped, unfolded
-from ablate.terminal import make_writable, visible_streams
 from ablate.training.stop import TO_END, Stopped, as_ctrl_c
 from store import AblateError
 from store.errors import ArgumentError
+from store.terminal import make_writable, visible_streams
 
 UNREAD = 141
 
@@ -146,8 +146,8 @@ def _plain_warnings() -> Iterator[None]:
 
 def _as_given(error: ArgumentError, options: argparse.Namespace) -> str:
     """The error in terms of the command line: an option by its name, a positional argument by its value, or by its
-    metavar if it has none. A dotted path is a setting, and stays as it is."""
-    if "." in error.argument:
+    metavar if it has none. A dotted path, which is a setting, and what the command line lacks stay as they are."""
+    if "." in error.argument or not hasattr(options, error.argument):
         return str(error)
     option = error.argument.replace("_", "-")
     if error.argument in options.positional:

@@ -37,7 +37,7 @@ OTHER_VERSION = "the file is intact, but another version of ablate wrote it: use
 LARGEST = 1e150
 """Largest number of a document: squares of it are finite, too."""
 EXCEEDS = f"a whole number has more than 64 bits, or a number exceeds {LARGEST:g}"
-_LARGE = re.compile(rb"\d{19}|[\s:\[,]-?\d[.\d]*[eE]\+?\d{3}")
+_LARGE = re.compile(rb"\d{19}"), re.compile(rb"[eE]\+?\d{3,}[\s,\]}]")  # one for both takes twice as long
 LONGEST = 60
 """Most characters of a wrong value that a message shows."""
 
@@ -109,7 +109,7 @@ def _exceeds(part: Part, text: bytes) -> bool:
             return abs(value) > LARGEST
         return isinstance(value, int) and not -(2**63) <= value < 2**63
 
-    return _LARGE.search(text) is not None and exceeds(part.model_dump())
+    return any(large.search(text) for large in _LARGE) and exceeds(part.model_dump())
 
 
 def write(path: Path, document: Document, place: str | None = None) -> None:

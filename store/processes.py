@@ -58,6 +58,16 @@ def has_ended(where: tuple[str, str, str], pid: int, since: str | None) -> bool:
     return found is not None and (found[STATE] in ENDED or since not in (None, found[STARTED]))
 
 
+def waits(pid: int | None) -> dict[str, float]:
+    """Seconds for which each thread of a process, ready to run, waited for a processor; empty where it is not known."""
+    found = {}
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            if (line := _line(str(thread / "schedstat"))) and len(times := line.split()) > 1:
+                found[thread.name] = int(times[1]) / 1e9
+    return found
+
+
 def _line(path: str) -> str:
     try:
         return Path(path).read_text(encoding="ascii").strip()

@@ -212,15 +212,15 @@ class RunFiles(Paths):
 
     def read_metrics(self, digest: str, only: Collection[str] = ()) -> polars.DataFrame:
         """Metrics in the order written, with nulls for absent fields. only: read just these columns, much faster."""
-        return self._checked(digest, self.metrics_log(digest)).frame(only)
+        return self.checked(digest, self.metrics_log(digest)).frame(only)
 
     def read_many_metrics(self, digests: Sequence[str], only: Collection[str]) -> tuple[polars.DataFrame, list[int]]:
         """These columns of the metrics of many runs, concatenated, and the number of records of each run."""
-        return together([self._checked(digest, self.metrics_log(digest)) for digest in digests], only)
+        return together([self.checked(digest, self.metrics_log(digest)) for digest in digests], only)
 
     def read_probes(self, digest: str) -> polars.DataFrame:
         """Records of probes, in the order written."""
-        return self._checked(digest, self.probes_log(digest)).frame()
+        return self.checked(digest, self.probes_log(digest)).frame()
 
     def has_probes(self, digest: str) -> bool:
         """Whether a run has a log of probes."""
@@ -265,7 +265,7 @@ class RunFiles(Paths):
     def _losses(self, digest: str) -> Whole[ItemLoss]:
         return Whole(self.losses_path(digest), "", self._train_again(digest), ItemLoss, self._sum(digest, "losses"))
 
-    def _checked(self, digest: str, log: StepLog[Record]) -> StepLog[Record]:
+    def checked(self, digest: str, log: StepLog[Record]) -> StepLog[Record]:
         """A log of a run, with its checksum from the run's result, if the run has ended."""
         return replace(log, sha256=self._sum(digest, log.path.stem))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -27,7 +26,7 @@ from store.documents import (
 )
 from store.documents.result import Outcome
 from store.documents.shell import store_option
-from store.files import StoreError, replacing
+from store.files import StoreError
 from store.folders import SearchFolder, StudyFolder
 from store.logs import LogFile
 from store.paths import CAMPAIGN_STUDY, campaign_study
@@ -237,7 +236,3 @@ class Store(RunFiles):
     def campaign(self, name: str) -> LogFile[ProposalRecord]:
         remedy = "restore the file, since decisions account for earlier proposals"
         return LogFile(self.campaign_path(name), name, remedy, ProposalRecord)
-
-    def replacing(self, path: Path) -> AbstractContextManager[Path]:
-        """A temporary path that takes the place of `path` on success (see `store.files`)."""
-        return replacing(path)

@@ -229,7 +229,7 @@ def print_table(rows: Sequence[Sequence[str]], text_columns: int = 1) -> None:
     """
     from rich.console import Console
 
-    from ablate.terminal import raw
+    from store.terminal import raw
 
     console = Console(file=raw(sys.stdout), width=None if sys.stdout.isatty() else PIPE_WIDTH)
     table = _table(rows, text_columns)
@@ -244,7 +244,7 @@ def _table(rows: Sequence[Sequence[str]], text_columns: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from ablate.terminal import visible
+    from store.terminal import visible
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, title in enumerate(rows[0]):

@@ -59,7 +59,7 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
     target = parameters(cost(specs[0]), match)
     matched = [Matched(study.arms[0], specs[0], {})]
     for arm, spec in arms[1:]:
-        if any(source.keeps_shape for source in arm.given.values()):
+        if any(source.gives_weights for source in arm.given.values()):
             matched.append(Matched(arm, spec, {}))
             continue
         _refuse_own(study, match.knob, arm)

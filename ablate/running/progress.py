@@ -17,10 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ablate.running.following import Progress
-from ablate.terminal import raw, visible
 from evals.counting import listening
 from store import Store
 from store.documents.claim import Count
+from store.terminal import raw, visible
 
 # Plain lines, for files and other programs.
 

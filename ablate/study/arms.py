@@ -15,7 +15,7 @@ from ablate.study.complaints import Problem, StudyError, complaints
 from ablate.study.layers import Origins, Target, common_length
 from ablate.study.sections import StudySections
 from ablate.study.sources import Source, source_kinds
-from ablate.training.spec import TrainSpec
+from ablate.training.spec import PARTS, TrainSpec
 from store.documents import JsonObject
 from zoo.costs import refuse_impossible
 from zoo.errors import SpecError
@@ -212,6 +212,14 @@ class ArmBuilder:
             own=own,
             given={section: source for section, source in given.items() if source.arm or source.checkpoint},
         )
+        added = next((name for name in PARTS if getattr(arm.train, name) is not None), None)
+        if added and not any(source.gives_weights for source in arm.given.values()):
+            place = next((edit.target for edit in own if edit.path[:2] == (TRAIN, added)), (TRAIN, added))
+            reason = (
+                f"adds to trained weights, and {name or 'the base'} has no start: set start.arm or start.checkpoint"
+            )
+            # Without a start there is no such setting, whatever else a search draws: it never draws a start.
+            raise StudyError([self.origins.problem(place, reason, kind="unknown_key")])
         # The objective must fit the kind of model.
         try:
             arm.train.objective.check(arm.model)

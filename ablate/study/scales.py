@@ -160,7 +160,7 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
 
 def _rungs(written: Written, scale: str) -> Rungs:
     document = written.document
-    places = [Layer(document, _edits_of(document, scale)), Layer(document)]
+    places = [*reversed(written.sets), Layer(document, _edits_of(document, scale)), Layer(document)]
     places += [shipped.layer] if (shipped := offered(document).get(scale)) else []
     found = [wing.rungs(places) for wing in modules_of(__name__)]
     listed = [rung for rungs, _ in found for rung in rungs] or [Rung()]

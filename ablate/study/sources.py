@@ -26,8 +26,8 @@ class Source(Spec):
     """The other arm."""
     checkpoint: str | None = None
     """The checkpoint's folder."""
-    keeps_shape: ClassVar[bool] = False
-    """Whether the arm keeps the shape of its model where parameters are matched."""
+    gives_weights: ClassVar[bool] = False
+    """Whether the arm starts from its weights, and so keeps the shape of its model where parameters are matched."""
 
     @property
     def share(self) -> float:

@@ -117,7 +117,7 @@ def keep_trained(
     and also saved beside it."""
     if addition is not None:
         addition.merge()
-    with store.replacing(store.model_dir(digest)) as folder:
+    with replacing(store.model_dir(digest)) as folder:
         zoo.save(model, folder)
         if tokenizer is not None:
             shutil.copyfile(tokenizer, tokenizer_in(folder))
@@ -128,7 +128,7 @@ def keep_trained(
 
 def keep_published(store: Store, digest: str, files: Sequence[Path]) -> None:
     """Store the files of an imported model's tokenizer."""
-    with store.replacing(store.published_dir(digest)) as folder:
+    with replacing(store.published_dir(digest)) as folder:
         folder.mkdir()
         for path in files:
             shutil.copyfile(path, folder / path.name)

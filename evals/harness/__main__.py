@@ -17,6 +17,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from store.terminal import visible, visible_streams
+
 
 def main(arguments: list[str]) -> int:
     """Run one command and return its exit status."""
@@ -24,8 +26,7 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 0
     if arguments[0] not in _COMMANDS:
-        print(f"evals: unknown command '{arguments[0]}' (see `python -m evals --help`)", file=sys.stderr)
-        return 2
+        return _refused(f"unknown command '{arguments[0]}' (see `python -m evals --help`)")
     return _COMMANDS[arguments[0]](arguments[1:])
 
 
@@ -39,8 +40,7 @@ def _lm_eval(arguments: list[str]) -> int:
     try:
         cli_evaluate()
     except (ModelFolderError, StoreError) as error:
-        print(f"evals: {error}", file=sys.stderr)
-        return 2
+        return _refused(error)
     return 0
 
 
@@ -52,16 +52,22 @@ def _fetch(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m evals fetch")
     parser.add_argument("tasks", nargs="+", metavar="NAME", help="tasks and groups of lm-eval, or paths of task files")
     parser.add_argument("--include", action="append", default=[], metavar="DIR", help="a folder with task files")
-    given = parser.parse_args(arguments)
+    with visible_streams():
+        given = parser.parse_args(arguments)
     try:
         loaded = load_tasks(TasksSpec(tasks=given.tasks, include=given.include), [])
     except UnknownTaskError as error:
-        print(f"evals: {error}", file=sys.stderr)
-        return 2
+        return _refused(error)
     for line in skipped_lines(loaded.skipped, loaded.task_groups()):
-        print(f"evals: {line}", file=sys.stderr)
+        _refused(line)
     print(f"fetched: the data of {len(loaded.tasks)} tasks")
     return 1 if loaded.skipped else 0
+
+
+def _refused(reason: object) -> int:
+    """Print why something was refused, in which names of others may occur, and return the status for it."""
+    print(visible(f"evals: {reason}"), file=sys.stderr)
+    return 2
 
 
 _COMMANDS = {"lm-eval": _lm_eval, "fetch": _fetch}

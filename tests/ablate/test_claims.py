@@ -23,6 +23,7 @@ from ablate.running.request import scratch
 from store import LockedError, LostClaimError, Store, claims, processes
 from store.claims import FolderClaim, Watch, claimed
 from store.documents.claim import ClaimRecord, Count
+from store.files import replacing
 from tests.documents import metrics_of, result_of
 
 DIGEST = "a1b2c3"
@@ -201,6 +202,45 @@ def acquired(claim: FolderClaim, stall_seconds: float) -> FolderClaim:
     return claim
 
 
+BUSY = "import os; os.sched_setaffinity(0, {0}); os.nice({nice}); [None for _ in iter(int, 1)]"
+HANGS = "import signal; signal.pause()"
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not tell how long threads wait")
+@pytest.mark.parametrize("hangs", [False, True], ids=["starved", "hanging"])
+def test_time_in_which_an_owner_waited_for_a_processor_is_not_silence(
+    hangs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The starved owner shares a processor with two that come first. One that hangs is silent all the time."""
+    monkeypatch.setattr(claims, "BEAT_SECONDS", 0.0)
+    cpu = str(min(os.sched_getaffinity(0)))
+    programs = [HANGS] if hangs else [BUSY.replace("{nice}", each).replace("{0}", f"{{{cpu}}}") for each in "900"]
+    running = [subprocess.Popen([sys.executable, "-c", program]) for program in programs]
+    try:
+        owner = running[0].pid
+        leave(tmp_path, pid=owner, started=processes.started(owner))
+        while not hangs and cpu_seconds(owner) < 0.1:
+            time.sleep(0.05)
+        watch, begun, used = Watch(tmp_path), time.monotonic(), cpu_seconds(owner)
+        watch.holder()
+        while (passed := time.monotonic() - begun) < 3.0:
+            time.sleep(0.05)
+            watch.holder()
+        used = cpu_seconds(owner) - used
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+    assert watch.silent_seconds == pytest.approx(passed if hangs else used, abs=0.3 * passed)
+    assert hangs or used < 0.6 * passed
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process, by the times that the system counts in ticks."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_time_in_which_the_observer_slept_is_not_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leave(tmp_path, host=("another machine", "", ""))
     watch = Watch(tmp_path)
@@ -312,7 +352,7 @@ def test_a_claim_that_is_gone_is_lost_and_any_other_error_is_not(
 def test_what_fails_after_the_claim_was_lost_fails_for_that(store: Store) -> None:
     """Whoever takes over removes temporary files."""
     path = store.result_path(DIGEST)
-    with pytest.raises(LostClaimError), store.claim(DIGEST), store.replacing(path) as temporary:
+    with pytest.raises(LostClaimError), store.claim(DIGEST), replacing(path) as temporary:
         next(store.run_dir(DIGEST).glob("claim/*.json")).unlink()
         temporary.write_text("{}")
         temporary.unlink()

@@ -60,6 +60,29 @@ def test_check_does_not_read_what_is_no_regular_file(
         path.write_bytes(content)
 
 
+@pytest.mark.parametrize("make", [*IRREGULAR, Path.touch])
+def test_check_notices_what_is_no_folder(
+    make: Callable[[Path], None], full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run's place has a name as digests are: the shorter ones here are made up."""
+    folders = [path for path in sorted(full.glob("[!.]*")) if path.is_dir()]
+    runs = [path for path in folders if (path / "run.json").exists()]
+    above = [path for path in folders if path not in runs or len(path.name) >= 8]
+    runs = [path for path in runs if path in above]
+    inside = [each for path in above for each in path.glob("*/") if path not in runs]
+    assert runs and len(above) > len(runs) + 5 and len(inside) > 5
+    for path in (*above, *inside):
+        aside = path.rename(tmp_path / "aside")
+        make(path)
+        try:
+            capsys.readouterr()
+            assert main(["check", str(full)]) == 1, path
+            assert f"{path} is no folder" in capsys.readouterr().out
+        finally:
+            path.unlink()
+            aside.rename(path)
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("make", IRREGULAR)
 def test_a_plugin_or_a_tokenizer_that_is_no_regular_file_is_one_line(

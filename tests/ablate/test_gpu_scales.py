@@ -115,6 +115,18 @@ def test_the_ladder_has_four_sizes_and_a_study_edits_all_of_them() -> None:
     assert [study.rung for study in (*replaced.smaller, replaced)] == ["half", "full"]
 
 
+@pytest.mark.parametrize("place", ["--set", "its scale", "the file"])
+def test_null_removes_a_ladder_wherever_it_is_written(place: str) -> None:
+    """The models are those of the ladder's last rung, which edits nothing."""
+    own = {"question": "?", "baseline": "base", "arms": {"a": {"block.norm": "layernorm"}}}
+    off = {"its scale": {"scales": {"gpu-ladder": {"ladder": None}}}, "the file": {"ladder": None}}.get(place, {})
+    flat = load_study({**own, **off}, "gpu-ladder", {"ladder": None} if place == "--set" else {})
+    last = load_study(own, "gpu-ladder")
+    assert len(last.smaller) == 3 and not flat.smaller and flat.rung is None
+    assert [arm.identity for arm in flat.arms] == [arm.identity for arm in last.arms]
+    assert flat.budget == last.budget
+
+
 OWN_BASE = {"question": "?", "base": {"preset": "small"}, "arms": {"a": {"block.norm_placement": "post"}}}
 
 

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import io
 import os
+import re
 import shutil
 import unicodedata
 from collections.abc import Iterator
@@ -158,6 +159,8 @@ def tried(place: Path, line: list[str]) -> None:
     assert "Traceback" not in error, (line, error)
     if status == 2:
         assert error.strip(), line
+        named = re.match(r"ablate: (--[a-z-]+)\b", error)
+        assert named is None or named[1] in (*line, *(option for name, option in OPTIONS if name == line[0])), error
         assert contents(place) == before, line
     else:
         shutil.rmtree(place / "runs", ignore_errors=True)
@@ -168,6 +171,12 @@ def _no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """`~` is a folder of the test's own."""
     monkeypatch.setenv("HOME", str(tmp_path))
     yield
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in (*BUSY, "schema")])
+def test_a_word_that_cannot_be_used_is_named_as_it_was_given(name: str, place: Path) -> None:
+    """And not by an option that the command lacks. No shell passes a NUL, so `schema` takes its file as it is."""
+    tried(place, [name, "a\0b"])
 
 
 def test_odd_commands_are_refused_in_a_line_and_write_nothing(place: Path) -> None:

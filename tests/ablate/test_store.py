@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from store import LockedError, Store, StoreError
 from store.documents import ItemLoss
+from store.files import replacing
 from tests.documents import metrics_of, result_of, run_of
 from tests.reports.factory import Arm, StudyOf
 
@@ -186,7 +187,7 @@ def test_listings(store: Store) -> None:
 
 def test_a_failed_replacement_leaves_nothing(store: Store) -> None:
     path = store.state_path(DIGEST)
-    with pytest.raises(KeyboardInterrupt), store.replacing(path) as temporary:
+    with pytest.raises(KeyboardInterrupt), replacing(path) as temporary:
         temporary.write_bytes(b"half")
         raise KeyboardInterrupt
     assert list(store.run_dir(DIGEST).iterdir()) == []
@@ -194,7 +195,7 @@ def test_a_failed_replacement_leaves_nothing(store: Store) -> None:
 
 def test_folders_are_replaced_whole(store: Store) -> None:
     for name in ("old", "new"):
-        with store.replacing(store.model_dir(DIGEST)) as temporary:
+        with replacing(store.model_dir(DIGEST)) as temporary:
             temporary.mkdir()
             (temporary / name).write_text(name)
     assert [path.name for path in store.model_dir(DIGEST).iterdir()] == ["new"]
@@ -298,13 +299,13 @@ def test_a_claim_excludes_and_dies_with_its_process(store: Store) -> None:
 def test_a_full_disk_is_named_with_the_file(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     path = store.state_path(DIGEST)
     said = re.escape(f"[Errno 28] No space left on device: '{path}'")
-    with pytest.raises(OSError, match=said), store.replacing(path) as temporary:
+    with pytest.raises(OSError, match=said), replacing(path) as temporary:
         temporary.symlink_to("/dev/full")
         temporary.write_bytes(b"x")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
-    with pytest.raises(OSError, match=said), store.replacing(path):
+    with pytest.raises(OSError, match=said), replacing(path):
         raise RuntimeError("unexpected pos 576 vs 534")
-    with pytest.raises(StoreError, match="not strict"), store.replacing(path):
+    with pytest.raises(StoreError, match="not strict"), replacing(path):
         raise StoreError("not strict JSON")
     assert not list(store.run_dir(DIGEST).iterdir())
 

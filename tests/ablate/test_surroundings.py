@@ -17,7 +17,7 @@ from ablate.cli import main
 from ablate.commands import COMMANDS
 from ablate.machine import recent
 from ablate.machine.environment import own_threads, user_cache
-from ablate.terminal import make_writable
+from store.terminal import make_writable
 from tests.ablate.toy import toy_study
 from tests.test_imports import ROOT
 from zoo.errors import PluginError

@@ -127,7 +127,7 @@ class Slot:
                 )
             os.set_blocking(self._server.answers.fileno(), False)
         self.request, self._answer = request, b""
-        self._watch = Watch(Store(request.store).run_dir(request.digest))
+        self._watch = Watch(Store(request.store).run_dir(request.digest), self._server.process.pid)
         with suppress(BrokenPipeError):  # the server has died: `ended` reports it
             self._server.ask(str(self._path))
 

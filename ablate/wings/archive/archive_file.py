@@ -45,16 +45,7 @@ TOTAL_BYTES = 16 * 2**30
 """Default bound of an archive's uncompressed size."""
 FIRST_DATE = (1980, 1, 1, 0, 0, 0)
 """Date of every file in an archive, for reproducible bytes: the earliest that zip can store."""
-DAMAGED = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-    struct.error,
-    OverflowError,
-)
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error, OverflowError)
 """Errors of zipfile for a file that is no zip, is damaged or encrypted, or uses another compression method."""
 
 Content = Path | bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,6 +23,7 @@ from store.store import Store
 
 OF_A_RUN = ("run.json", "result.json", "metrics.ndjson", "state.pt")
 PARTS_OF_A_RUN = ("model", "answers.db", "losses.ndjson", "measure-*.json", "evals-*.json", *OF_A_RUN)
+PLACE_OF_A_RUN = re.compile("[0-9a-f]{8,64}")
 PREFIX = ".merge-"
 """Names of the folders that archives are unpacked into begin so."""
 
@@ -60,6 +62,7 @@ class Check:
             self.unreadable[f"Permission denied: {folder}"] = None
         for folder in left_behind(store.root, PREFIX, is_shared=True):
             yield f"{folder} was left by a killed merge: remove it, or merge the archive again"
+        yield from self._guarded(self._no_folders())
         yield from self._readable(lambda: list(store.merged_log.records()))
         self._note_unsealed(store.merged_log)
         known = WholeFolders(store.root)
@@ -93,6 +96,13 @@ class Check:
             yield from self._readable(store.read_campaign, name)
         known.write()
 
+    def _no_folders(self) -> Iterator[str]:
+        """Files, pipes and broken links in place of folders, which listings leave out."""
+        root, deep = self.store.root, ("studies", "searches", "data", "described", "checkpoints")
+        found = [each for each in root.glob("[!.]*") if each.name in FOLDERS or PLACE_OF_A_RUN.fullmatch(each.name)]
+        found += [each for name in deep for each in root.glob(f"{name}/[!.]*")]
+        yield from (f"{each} is no folder: remove it" for each in sorted(found) if not each.is_dir())
+
     def _unless_known(self, known: WholeFolders, name: str, damages: Iterator[str]) -> Iterator[str]:
         """Distinct damages of a folder. With none and every file checked in full, it is recorded as intact."""
         before = stamp(self.store.root / name)
@@ -124,8 +134,10 @@ class Check:
             yield f"{store.run_path(digest)} is gone: {train_again}"
         yield from self._document(store.run_path(digest), train_again, store.read_run, digest)
         yield from self._document(store.result_path(digest), "run the study again", store.read_result, digest)
-        for read in (store.read_metrics, store.read_probes, store.read_losses):
-            yield from self._readable(read, digest)
+        # line by line: most logs are short, and polars starts threads for each frame
+        yield from self._readable(lambda: list(store.checked(digest, store.metrics_log(digest)).records()))
+        yield from self._readable(lambda: list(store.checked(digest, store.probes_log(digest)).records()))
+        yield from self._readable(store.read_losses, digest)
         for path in (store.state_path(digest), store.shared_path(digest)):
             yield from self._readable(store.check_state, digest, path)
         known, status = self._attempt(store.status, digest)

@@ -171,11 +171,8 @@ def _difference(ours: ResultDocument, theirs: ResultDocument) -> str:
 def _complete(source: Path, target: Path) -> list[str]:
     """Add evaluations and the model that a run lacks, and return their names."""
     samples, scores = source.glob("evals-*.samples.ndjson"), source.glob("evals-*.json")
-    theirs = [
-        *sorted(samples),
-        *sorted(scores),
-        *source.glob("model"),
-    ]  # scores after the samples of which they hold the checksum
+    # scores after the samples of which they hold the checksum
+    theirs = [*sorted(samples), *sorted(scores), *source.glob("model")]
     missing = [path for path in theirs if not (target / path.name).exists()]
     for path in missing:
         move(path, target / path.name)

@@ -14,8 +14,6 @@ from store import Store
 from store.documents import JsonObject, StudyDocument
 from store.documents.shell import seeds_option
 
-LIMIT = "16GiB"
-
 
 @dataclass(frozen=True)
 class Merged:
@@ -76,7 +74,7 @@ class Merged:
             yield f"ledger of {name}: {count} more judgement{plural}; from now on, verdicts are corrected for them"
 
 
-def merge(path: str | Path, *, store: str | Path = "runs", limit: str = LIMIT) -> Merged:
+def merge(path: str | Path, *, store: str | Path = "runs", limit: str = "16GiB") -> Merged:
     """Import runs, studies and ledgers from an archive of `ablate.pack` into a store.
 
     The archive may come from anybody: it has no code and no pickles, and is verified before anything is written. A

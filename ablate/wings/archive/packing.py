@@ -153,12 +153,8 @@ def _files(
         # The study's document, then its measurements, judgements and registrations.
         path = folder.document_path
         yield _place(store, path), jsonfile.sealed(path, study.portable, jsonfile.place_of(path)).encode()
-        for other in (
-            *folder.path.glob("costs-*.json"),
-            *folder.path.glob("judged.json"),
-            *folder.path.glob("registered.ndjson"),
-        ):
-            yield _place(store, other), other
+        others = (folder.path.glob(name) for name in ("costs-*.json", "judged.json", "registered.ndjson"))
+        yield from ((_place(store, other), other) for found in others for other in found)
     for name in _ledgers(store, {study.name for study in studies.values()}):
         ledger = store.ledger(name)
         store.read_ledger(name)  # raises StoreError if it is damaged

@@ -53,10 +53,9 @@ def write_comparison(found: LossComparison, path: Path | str) -> Path:
 def comparison_page(found: LossComparison) -> str:
     """The page as HTML text."""
     style, figures = looks(found.arms["arm"].to_list()), list(_figures(found))
-    others = [f"{name}" for name in _others(found)]
+    others, better = _others(found), "higher" if found.higher_is_better else "lower"
     more = f" and {len(others) - 3} more" if len(others) > 3 else ""
     title = f"{listed(others[:3])}{more} against {found.baseline}"
-    better = "higher" if found.higher_is_better else "lower"
     name = Path(found.source).stem or "compare"
     seeds = found.runs["seed"].len()
     notes = [f"{note[0].upper()}{note[1:]}." for note in filter(None, found.notes)]
@@ -68,8 +67,8 @@ def comparison_page(found: LossComparison) -> str:
         title=title,
         source=Path(found.source).name if found.source else "",
         answer=answer(found),
-        small_print=f"{seeds} runs of {found.arms.height} arms; {found.metric}, {better} is better; "
-        f"95 % intervals, corrected for {found.contrasts.height} comparison{'s' * (found.contrasts.height > 1)}",
+        small_print=f"{seeds} runs of {found.arms.height} arms; {found.metric}, {better} is better; 95 % intervals, "
+        f"corrected for {found.contrasts.height} comparison{'s' * (found.contrasts.height > 1)}",
         ranked=_ranked(found, style),
         qualifiers=[note for note in notes if any(piece in note for piece in LEFT_OUT)],
         figures=figures,

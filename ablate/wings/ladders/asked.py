@@ -20,9 +20,10 @@ curve."""
 
 def rungs(places: Sequence[Layer]) -> tuple[list[Rung], list[Problem]]:
     """Rungs, the compared one last, and problems of the ladder itself; its edits are checked with the sections that
-    they edit. places: where a ladder may be; the first one counts."""
-    known = (replace(place, root=(*place.root, "ladder"), without=frozenset()) for place in places)
-    where = next((place for place in known if at(place.document, place.root) is not None), None)
+    they edit. places: where a ladder may be; the first one counts, and null there means none."""
+    around = ((place, at(place.document, place.root)) for place in places)
+    first = (place for place, each in around if isinstance(each, Mapping) and "ladder" in each)
+    where = next((replace(place, root=(*place.root, "ladder"), without=frozenset()) for place in first), None)
     if where is None or not isinstance(ladder := at(where.document, where.root), Mapping):
         return [], []
     document, root = where.document, where.root

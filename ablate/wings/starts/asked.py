@@ -104,15 +104,12 @@ def _start_problems(builder: ArmBuilder, arms: Sequence[Arm], folder: Path) -> I
 
 
 def _lora_problems(builder: ArmBuilder, arms: Sequence[Arm]) -> Iterator[Problem]:
-    """Adapters without a trained start, for matrices that a model lacks, or with width or depth transfer."""
+    """Adapters for matrices that a model lacks, or with width or depth transfer."""
     for arm in arms:
         lora = arm.train.part
         if not isinstance(lora, LoraSpec):
             continue
         place = next((edit.target for edit in arm.own if edit.path[:2] == (TRAIN, "lora")), (TRAIN, "lora"))
-        if arm.source(StartSpec) is None:
-            reason = f"adapters need trained weights, and {arm.name} has no start: set start.arm or start.checkpoint"
-            yield builder.origins.problem(place, reason)
         for name in ("width_transfer", "depth_transfer"):
             if getattr(arm.train, name) is not None:
                 reason = f"cannot be combined with {name}: no rule is known for the learning rates of adapters"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import zoo
 from ablate.data import DataError
 from ablate.data.paths import expanded
-from store import AblateError, Store, stamps
+from store import AblateError, Store, replacing, stamps
 from store.documents import JsonObject
 from zoo.checkpoint import read_json
 
@@ -215,7 +215,7 @@ class Checkpoint:
         if folder.is_dir():
             return
         model = self.load()
-        with store.replacing(folder) as work:
+        with replacing(folder) as work:
             zoo.save(model, work)
             stamps.write(work, folder, names=3)
 

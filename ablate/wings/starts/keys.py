@@ -32,7 +32,7 @@ class StartSpec(Source):
     growth: Literal["stack", "duplicate", "width", "thin", "truncate"] | None = Field(default=None, exclude_if=is_off)
     """Method of resizing the starting model. More layers: repeat the whole stack, or each layer. Wider layers: copy
     features (same function). Fewer layers: keep evenly spaced ones, or the first. Null if the size is the same."""
-    keeps_shape: ClassVar[bool] = True
+    gives_weights: ClassVar[bool] = True
 
     @property
     def share(self) -> float:

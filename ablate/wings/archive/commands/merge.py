@@ -14,7 +14,7 @@ from ablate.commands import DONE, SOME_FAILED, add_json, add_store, print_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="an archive of `ablate pack`")
+    parser.add_argument("path", metavar="FILE", help="an archive of `ablate pack`")
     parser.add_argument("--limit", default="16GiB", metavar="SIZE", help="largest size that it may unpack to: 16GiB")
     add_store(parser)
     add_json(parser)
@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import ablate
 
-    found = ablate.merge(options.file, store=options.store, limit=options.limit)
+    found = ablate.merge(options.path, store=options.store, limit=options.limit)
     if options.json:
         print_json(found.document())
     else:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ablate.cli import main
+from ablate.study.complaints import StudyError
 from ablate.wings.search.history import spellings
 from ablate.wings.search.repair import repaired
 from ablate.wings.search.search_space import Params, SearchSpace
@@ -42,6 +43,16 @@ def test_sizes_may_be_multiples_of_the_base(axis: str, tmp_path: Path) -> None:
     assert min(widths) >= 32 and max(widths) <= 128 and all(isinstance(width, int) for width in widths)
     assert "step" not in axis or widths <= {32, 48, 64, 80, 96, 112, 128}
     assert {params["block.ffn.d_ff"] for params in drawn(space)} == {"2x", "4x"}
+
+
+@pytest.mark.parametrize(
+    "axes", ["{train.lora.rank: [2, 4]}", "{train.lora: [null, {rank: 2}]}", "{train.lora.alpha: {range: [1, 2]}}"]
+)
+def test_a_search_on_an_untrained_base_draws_no_adapters(axes: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        StudyError, match=r"search\.space\.train\.lora.*has no start: set start.arm or start.checkpoint"
+    ):
+        study_of(tmp_path, axes)
 
 
 def test_one_layer_may_have_its_own_kind(tmp_path: Path) -> None:
