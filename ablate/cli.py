@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _ended(arguments: Sequence[str] | None) -> int:
     """Exit status of one command."""
     given = unfolded(list(sys.argv[1:] if arguments is None else arguments))
-    options = argparse.Namespace(positional={})
+    options = argparse.Namespace(positional={}, plugin=None)  # plug-ins load before options are parsed
     try:
         try:
             bare = ["status", "--next"] if "status" in COMMANDS else ["--help"]
