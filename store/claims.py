@@ -5,7 +5,7 @@
 - Claiming a free folder renames a folder with the process's own file to `claim/`, which fails if `claim/` is not empty.
 - The owner rewrites its file periodically: its heartbeat. Watchers time it by their own clocks, since clocks of
   machines differ, and count only time in which they were running themselves, and in which no thread of an owner on
-  this machine waited for a processor: an owner that gets a tenth of one may be silent ten times as long.
+  this machine waited for a processor: an owner that gets a quarter of one may be silent four times as long.
 - An owner that ended on this machine, or was silent for too long, is replaced (if the machine seems to have restarted,
   a few missed beats are enough): the new owner renames the old file to its own token. Tokens are unique, so only one of
   several contenders succeeds. Until the new owner writes its record, the old record in the file is ignored.
@@ -66,12 +66,11 @@ class Watch:
         self._place, self._starting = folder / PLACE, starting
         self._seen: tuple[str, int] | None = None
         self._looked = time.monotonic()
-        self._same_seconds = 0.0
-        self.silent_seconds = 0.0
-        """Time without a change of owner or beat, less the longest wait of a thread of the owner for a processor."""
+        self.unchanged_seconds = 0.0
+        """Time without a change of owner or beat."""
         self._pid = starting
-        self._waits = processes.waits(self._pid)
-        """Seconds that threads of the owner had waited when owner and beat last changed."""
+        self._waits = processes.waits(starting)
+        """Seconds that threads of the owner had waited for a processor at the last change."""
 
     def holder(self) -> ClaimRecord | None:
         """The current owner; None if the folder is free. Of a file that cannot be read yet, only the token is known."""
@@ -79,15 +78,20 @@ class Watch:
         now, seen = time.monotonic(), (found.token, found.beat) if found else None
         passed, self._looked = now - self._looked, now
         same, self._seen = seen == self._seen, seen
-        self._same_seconds = self._same_seconds + min(passed, LONGEST_LOOK_SECONDS) if same else 0.0
+        self.unchanged_seconds = self.unchanged_seconds + min(passed, LONGEST_LOOK_SECONDS) if same else 0.0
         if not same:
             self._pid = self._starting if found is None else found.pid if found.host == processes.here() else None
             self._waits = processes.waits(self._pid)
-        self.silent_seconds = self._same_seconds
-        if self._same_seconds > BEAT_SECONDS:  # a beat is late: most are not, and looking at all threads takes time
-            waited = (wait - self._waits.get(thread, 0.0) for thread, wait in processes.waits(self._pid).items())
-            self.silent_seconds = max(0.0, self._same_seconds - max(waited, default=0.0))
         return found
+
+    @property
+    def silent_seconds(self) -> float:
+        """Time without a change of owner or beat, less the longest wait of a thread of the owner for a processor. A
+        quarter always counts: what beats may hang beside threads that work."""
+        if self.unchanged_seconds <= BEAT_SECONDS:  # most beats are not late, and looking at all threads takes time
+            return self.unchanged_seconds
+        waits = (wait - self._waits.get(thread, 0.0) for thread, wait in processes.waits(self._pid).items())
+        return max(self.unchanged_seconds - max(waits, default=0.0), self.unchanged_seconds / 4)
 
     def is_gone(self, holder: ClaimRecord, stall_seconds: float) -> bool:
         """Whether the owner just seen has ended, or was silent for too long.

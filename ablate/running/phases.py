@@ -153,7 +153,8 @@ def _result(
     place, spec, numerics = ending.place, session.spec, session.numerics
     scores, judged = ending.scores, ending.judged
     cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context), session.beside)
-    summary = summarise_metrics(session.store.read_metrics(session.digest), warmup_steps(session.steps, spec))
+    metrics = session.store.read_metrics(session.digest)
+    summary = summarise_metrics(metrics, warmup_steps(session.steps, spec), place.shared_steps)
     peak = recent_peak_flops_per_second(numerics.device, numerics.torch_dtype)
     environment = describe(numerics.device, request.threads)
     published = published_flops_per_second(environment.device, numerics.dtype)

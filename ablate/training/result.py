@@ -31,11 +31,13 @@ class MetricsSummary(NamedTuple):
     grad_norm: GradNorm
 
 
-def summarise_metrics(metrics: polars.DataFrame, warmup: int) -> MetricsSummary:
-    """Losses, speed and gradient norms over the training steps of a run."""
+def summarise_metrics(metrics: polars.DataFrame, warmup: int, shared: int = 0) -> MetricsSummary:
+    """Losses, speed and gradient norms over the training steps of a run. shared: first steps, which another run took:
+    its speed is not of this run's worker."""
     steps = metrics.filter(metrics["lr"].is_not_null())
     losses, settled = steps["loss"], steps.filter(steps["step"] > warmup)
-    speeds = steps["tokens_per_second"].slice(min(UNMEASURED_STEPS, len(steps) // 2))
+    own = steps.filter(steps["step"] > shared)["tokens_per_second"]
+    speeds = own.slice(min(UNMEASURED_STEPS, len(own) // 2))
     known = steps.drop_nulls("loss")
     loss_rises = loss_spikes(known["loss"].to_numpy())
     # Norms before clipping, after warm-up. Norms that were not finite are null in the metrics, and not counted.

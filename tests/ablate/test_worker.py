@@ -27,7 +27,7 @@ from ablate.running.worker import carry_out, main
 from ablate.study.reading import load_study
 from ablate.training.execution import Execution
 from ablate.training.result import model_flop_utilisation, quartiles, summarise_metrics
-from store import Store, claims
+from store import Store, claims, processes
 from store.documents import GradNorm, Quartiles
 from store.documents.claim import Count
 from tests.ablate.toy import toy_study
@@ -214,7 +214,8 @@ def test_progress_tells_of_silence(request_for, monkeypatch):
         with store.claim(request.digest):
             (run,) = progress.current.values()
             run.watch.holder()
-            run.watch.silent_seconds = 42.0
+            monkeypatch.setattr(processes, "waits", lambda pid: {})
+            run.watch.unchanged_seconds = 42.0
             progress.show(None)
             assert run.doing == f"process {os.getpid()} sent no heartbeat for 0:42 (timeout 5:00)"
 

@@ -120,7 +120,7 @@ def begin(store: Store, request: Request) -> None:
     """Give a run that has no state yet that of the run which took the most steps for it, with its logs, as if this run
     had been stopped there."""
     own = request.identity
-    if not request.kin or store.state_path(own.digest).exists():
+    if not request.kin or request.execution.shard or store.state_path(own.digest).exists():
         return
     older = request.kin[: request.kin.index(own)]
     for donor in sorted(older, key=lambda run: shared_steps(run, own), reverse=True):
@@ -136,7 +136,7 @@ def begin(store: Store, request: Request) -> None:
         except StoreError as error:
             LOG.warning("shares no steps with run %s: %s", donor.digest, error)
             continue
-        place = state["place"] | {"shared_steps": step, "shared_with": donor.digest}
+        place = state["place"] | {"shared_steps": step, "shared_with": donor.digest, "wall_seconds": 0.0}
         write_state(store.state_path(own.digest), state | {"place": place, "logs": store.log_seals(own.digest)})
         LOG.info("begins after step %d of run %s, which is the same up to there", step, donor.digest)
         return
