@@ -62,7 +62,7 @@ def save_state(
     write_state(path or store.state_path(digest), {"place": asdict(place), "logs": store.log_seals(digest), **found})
 
 
-def write_state(path: Path, state: Mapping[str, Any]) -> None:
+def write_state(path: Path, state: Mapping[str, object]) -> None:
     """Write a state to the folder of its run, atomically."""
     with replacing(path) as temporary:
         torch.save(state, temporary)
