@@ -39,6 +39,7 @@ UNKNOWN: dict[str, set[str]] = {
     "depth_routing": {"capacity=0.5"},
     "sharing": {"injection=yes", "recursion=alpha=0.5"},
     "ffn.sparsity": {"0.3"},
+    "ffn.scales": {"2,3"},
 }
 """Options, by axis, for which nobody has worked out how to widen them."""
 WITHOUT_A_GAIN = {
