@@ -27,7 +27,7 @@ from ablate.planning.study_document import study_arm
 from ablate.plugins import AFTER_FILE, FOLDERS
 from ablate.study.reading import load_study
 from ablate.study.scales import scale_names
-from ablate.study.study import Study
+from ablate.study.study import Study, StudyError
 from ablate.study.yamlfile import read_yaml
 from ablate.wings.search.search_document import search_digest
 from ablate.wings.search.trial_runner import StudyTrialRunner
@@ -59,7 +59,11 @@ def digests(only: str | None = None) -> dict[str, str]:
 def _of_studies(only: str | None) -> Iterator[tuple[str, str]]:
     for path in sorted(STUDIES.glob("*.yaml")):
         for scale in [only] if only else scale_names(read_yaml(path)):
-            yield f"{path.stem}@{scale}", digest_of(list(_of_study(load_study(path, scale))))
+            try:
+                found = digest_of(list(_of_study(load_study(path, scale))))
+            except StudyError:  # models of one size at every rung, or that cannot read the scale's context
+                found = "refused"
+            yield f"{path.stem}@{scale}", found
 
 
 def _of_study(study: Study) -> Iterator[str]:
