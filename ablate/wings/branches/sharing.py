@@ -98,9 +98,11 @@ def donors(family: Family) -> dict[str, tuple[RunDocument, int]]:
 
 
 def with_kin(requests: Sequence[Request], runs: Iterable[RunDocument]) -> list[Request]:
-    """Requests of a stage that name the family of their run. runs: all of the stage, in the order of the plan."""
+    """Requests of a stage that name the family of their run. runs: all of the stage, in the order of the plan. Sharded
+    runs have none: their state is gathered only where all processes know of it."""
     family = {run.digest: found for found in families(runs) for run in found}
-    return [each.model_copy(update={"kin": family.get(each.digest, ())}) for each in requests]
+    kin = [() if each.execution.shard else family.get(each.digest, ()) for each in requests]
+    return [each.model_copy(update={"kin": found}) for each, found in zip(requests, kin, strict=True)]
 
 
 def shared_seconds(plans: Sequence[Plan], missing: Mapping[str, Sequence[str]], store: Store, speed: Speed) -> float:
@@ -120,7 +122,7 @@ def begin(store: Store, request: Request) -> None:
     """Give a run that has no state yet that of the run which took the most steps for it, with its logs, as if this run
     had been stopped there."""
     own = request.identity
-    if not request.kin or request.execution.shard or store.state_path(own.digest).exists():
+    if not request.kin or store.state_path(own.digest).exists():
         return
     older = request.kin[: request.kin.index(own)]
     for donor in sorted(older, key=lambda run: shared_steps(run, own), reverse=True):
@@ -156,8 +158,6 @@ def _copy_logs(store: Store, donor: RunDocument, own: RunDocument, last: int) ->
 
 def copies(store: Store, request: Request) -> Mapping[int, Path]:
     """The step after which a run leaves its state for others, which have no result yet, with the file."""
-    if not request.kin or request.execution.shard:  # shards are gathered only where all processes know of it
-        return {}
     found = donors(request.kin).items()
     steps = [steps for heir, (run, steps) in found if run.digest == request.digest and store.read_result(heir) is None]
     return {min(steps): store.shared_path(request.digest)} if steps else {}

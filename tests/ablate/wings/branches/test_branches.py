@@ -264,10 +264,12 @@ def test_shared_steps_have_the_rates_and_records_of_both() -> None:
     assert most > 30
 
 
-def test_shards_leave_no_state(shared: Store, tmp_path: Path) -> None:
+def test_shards_share_nothing(shared: Store, tmp_path: Path) -> None:
     short, *_ = max(families(by_length(shared)), key=len)
     asked = Request(store=str(tmp_path), corpus="", identity=short)
     (asked,) = with_kin([asked], by_length(shared))
     store = Store(tmp_path)
     assert copies(store, asked) == {9: store.shared_path(short.digest)}
-    assert copies(store, asked.model_copy(update={"execution": Execution(devices=2, shard=True)})) == {}
+    sharded = asked.model_copy(update={"execution": Execution(devices=2, shard=True)})
+    (sharded,) = with_kin([sharded], by_length(shared))
+    assert (sharded.kin, copies(store, sharded)) == ((), {})
