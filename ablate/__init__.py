@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ablate.running.study_plan import StudyPlan
     from ablate.study.complaints import Problem, StudyError
     from ablate.study.reading import load_study
-    from ablate.study.schema import study_schema
     from ablate.study.study import Study
     from store import AblateError, StoreError
     from store.errors import ArgumentError, DataError, ReportError
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from ablate.wings.paper.exporting import Exported as Exported
     from ablate.wings.paper.exporting import export_report as export_report
     from ablate.wings.prepare.preparing import prepare as prepare
+    from ablate.wings.prepare.schema import study_schema as study_schema
     from ablate.wings.prepare.starting import new as new
     from ablate.wings.science.atlas import atlas as atlas
     from ablate.wings.science.handbook import claims as claims
@@ -107,7 +107,6 @@ _HOME = {
     "plug_in": "ablate.plugins",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
-    "study_schema": "ablate.study.schema",
 }
 
 __all__ = [
@@ -131,7 +130,6 @@ __all__ = [
     "plug_in",
     "report",
     "run",
-    "study_schema",
 ]
 
 _HOME |= _wings.face()

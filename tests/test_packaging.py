@@ -19,8 +19,8 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.names import clashes
-from ablate.study.schema import study_schema
 from ablate.study.yamlfile import read_yaml
+from ablate.wings.prepare.schema import study_schema
 from tests.test_imports import PACKAGES, ROOT
 from tests.unpacking import unpack
 

@@ -15,7 +15,7 @@ import pytest
 import ablate
 import zoo
 from ablate.cli import COMMANDS
-from ablate.study.schema import study_schema
+from ablate.wings.prepare.schema import study_schema
 from tests.reports.browsing import CHROMIUM, no_chromium, playwright
 from tests.test_imports import ROOT
 from zoo.conformance.checking import checkable

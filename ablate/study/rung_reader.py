@@ -12,7 +12,6 @@ from ablate.data.sources.stdlib import StdlibSource
 from ablate.study.arm_problems import caveat_problems, optimizer_problems, seed_problems, tuning_problems
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
 from ablate.study.complaints import Problem, StudyError, complaints
-from ablate.study.grid import cells
 from ablate.study.layering import together
 from ablate.study.layers import Layer, Origins, Target
 from ablate.study.scales import NAMING, Layers
@@ -62,7 +61,7 @@ class RungReader:
         base = self._base(tree, builder)
         makers = (wing.arms for wing in modules_of(ARMS))
         made = next(filter(None, (arms(self, tree, sections, builder, base) for arms in makers)), None)
-        arms, factors = made or (self._arms(tree, sections, builder, base), ())
+        arms, factors = made or (self.plain_arms(tree, builder, base), ())
         if builder is not None and sections is not None and not self.problems:
             is_compared = len(arms) > 1 or not tree.get("search")
             tune = sections.tune if isinstance(sections.tune, TuneSpec) and is_compared else None
@@ -155,22 +154,16 @@ class RungReader:
             self.problems += error.problems
             return None
 
-    def _arms(
-        self, tree: StudyMap, sections: StudySections | None, builder: ArmBuilder | None, base: Arm | None
-    ) -> list[Arm]:
+    def plain_arms(self, tree: StudyMap, builder: ArmBuilder | None, base: Arm | None) -> list[Arm]:
+        """The baseline, and every edit of it in `arms`; problems are recorded."""
         if builder is None or base is None:
             return []
-        edits = self.named_edits(tree, "arms")
-        plain, problems = builder.build_all(base, edits)
+        plain, problems = builder.build_all(base, self.named_edits(tree, "arms"))
         self.problems += problems
         has_arms = any(tree.get(key) for key in ("arms", "grid", "search"))
         if self.written.needs_arms and not has_arms and not self.problems:
             self.problems.append(self.origins.problem(("arms",), "needs at least one arm, or `grid` or `search`"))
-        if self.problems or sections is None or not sections.grid:
-            return plain
-        crossed, problems = cells(builder, plain, edits, sections.grid)
-        self.problems += problems
-        return crossed
+        return plain
 
     def named_edits(self, tree: StudyMap, section: str) -> dict[str, list[Edit]]:
         """The edits of every arm, or of whatever a section names."""

@@ -23,10 +23,8 @@ from ablate.data.sources.stdlib import StdlibSource
 from ablate.study.budget_spec import Budget
 from ablate.study.layering import (
     LayerRule,
-    by_path,
     merged_in_long,
     merged_within_source,
-    replaced,
     replaced_but_for_matching,
 )
 from ablate.study.space import RESERVED_SEEDS
@@ -109,9 +107,6 @@ Seeds = Annotated[
 DEFAULT_TRAIN = {"optimizer": {"kind": TrainSpec().optimizer.kind}}
 """Map into which edits such as `train.optimizer.momentum` are merged: the kind, without which they have no meaning."""
 
-Scalar = str | int | float | bool | None
-
-
 CONTRAST = r"^\S+ - \S+$"
 
 
@@ -141,10 +136,6 @@ class OwnSections(Spec):
     """Edits of the base by path, per arm; `train.…` edits the training."""
     labels: dict[str, Annotated[str, Field(min_length=1)]] = Field(default={}, exclude_if=is_off)
     """What pages of claims call the arms, in a few words, by name: `{in_queries: a scale in the queries}`."""
-    grid: Annotated[dict[str, Annotated[list[Scalar], Field(min_length=1)]], LayerRule(replaced, spelled=by_path)] = (
-        Field(default={})
-    )
-    """Values per path: every arm is trained with every combination."""
     seeds: Seeds = AutoSeeds()
     """Number of seeds, or a list of them, or `auto`: as many as it takes to settle every arm, from 3 to 12."""
     tune: Tune = TuneSpec()

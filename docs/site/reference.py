@@ -18,10 +18,10 @@ import ablate
 import zoo
 from ablate.cli import COMMANDS, main
 from ablate.study.arms import SOURCES
-from ablate.study.schema import study_schema
 from ablate.study.sections import StudySections
 from ablate.wings.catalogue.catalogue import WHOLES, Catalogue, catalogued, entry, settings_of
 from ablate.wings.catalogue.ranges import in_words, ranges_of
+from ablate.wings.prepare.schema import study_schema
 from zoo.conformance.matrix import axes
 from zoo.errors import SpecError
 from zoo.settings.axis import Spec

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeFloat
 
-from evals.decoding import GenerationRequest, decode
 from evals.evaluations import EvaluationSpec
+from evals.evaluations._decoding import GenerationRequest, decode
 from evals.evaluations._passages import nothing, obstacle, plain, starts_of
 from evals.found import Found
 from evals.reading.passes import evaluating

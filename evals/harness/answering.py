@@ -15,7 +15,7 @@ from lm_eval.api.metrics import bits_per_byte
 from lm_eval.api.task import Task
 from lm_eval.evaluator import evaluate as lm_evaluate
 
-from evals.decoding import UnsupportedGenerationError
+from evals.evaluations._decoding import UnsupportedGenerationError
 from evals.harness import lm as adapter
 from evals.harness.lm import ZooLM
 from evals.harness.loading import Loaded, failure_of

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from torch.nn import functional as F
 
 from evals.conventions import Bos, Conventions, Messages, TrainedConventions
-from evals.decoding import GenerationRequest, UnsupportedGenerationError, decode
+from evals.evaluations._decoding import GenerationRequest, UnsupportedGenerationError, decode
 from evals.reading.passes import Batches, Rows, alike, check_causal, evaluating
 from store.answers import Answers
 from zoo.model import Decoder

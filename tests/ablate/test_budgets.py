@@ -20,8 +20,8 @@ from ablate.planning.plan_shown import matched_line, plan_json, plan_rows
 from ablate.planning.study_document import study_document
 from ablate.study.budget_spec import ParameterMatch
 from ablate.study.reading import load_study
-from ablate.study.schema import study_schema
 from ablate.study.study import StudyError
+from ablate.wings.prepare.schema import study_schema
 from evals.costs.machine import Speed
 from store.documents import SpentBudget
 from zoo.errors import SpecError

@@ -13,9 +13,9 @@ import pytest
 import zoo
 from ablate.cli import COMMANDS, main
 from ablate.commands import FOLDED, grouped, print_prose, print_table, unfolded
-from ablate.study.schema import study_schema
 from ablate.wings.catalogue.catalogue import whole_catalogue
 from ablate.wings.catalogue.commands.zoo import FIRST
+from ablate.wings.prepare.schema import study_schema
 from zoo.block_spec import BlockSpec
 from zoo.mixers.attention import Attention
 from zoo.presets import names

@@ -22,7 +22,7 @@ from ablate.planning.study_document import study_document
 from ablate.plugins import FOLDERS, check_groups, place_of
 from ablate.study.complaints import StudyError
 from ablate.study.reading import load_study
-from ablate.study.schema import study_schema
+from ablate.wings.prepare.schema import study_schema
 from store.extensions import added_to
 from tests.ablate.toy import plan_toy, toy_study
 from zoo.conformance import checking, checks

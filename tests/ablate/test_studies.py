@@ -19,10 +19,10 @@ from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.request import Request
 from ablate.study.reading import load_study, loss_alone, studies_at
 from ablate.study.scales import rungs_by_scale, scale_names
-from ablate.study.schema import study_schema
 from ablate.study.study import Study
 from ablate.study.written import Written, read_study
 from ablate.study.yamlfile import parse_yaml
+from ablate.wings.prepare.schema import study_schema
 from ablate.wings.science.stated import study_claims
 from ablate.wings.search.space_check import check_space
 from ablate.wings.search.trial_runner import StudyTrialRunner

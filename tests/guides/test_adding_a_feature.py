@@ -20,7 +20,7 @@ with contextlib.redirect_stdout(io.StringIO()) as out:
     status = main(["zoo", "--check", "smear_gate", "--quick", "--plugin", "smear_gate.py", "--json"])
 found = json.loads(out.getvalue())
 from ablate.wings.catalogue.catalogue import whole_catalogue
-from ablate.study.schema import study_schema
+from ablate.wings.prepare.schema import study_schema
 parts = [each for each in whole_catalogue()["variants"]["parts"] if each.get("plugin")]
 print(json.dumps([status, found, [each["name"] for each in parts], "smear_gate" in json.dumps(study_schema())]))
 """

@@ -11,7 +11,7 @@ import pytest
 from lm_eval.api.task import TaskConfig
 from ruamel.yaml import YAML
 
-from ablate.study.schema import study_schema
+from ablate.wings.prepare.schema import study_schema
 from evals.spec import EvalSpec
 from tests.guides.guide import ROOT
 from zoo.spec import ModelSpec

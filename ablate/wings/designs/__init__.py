@@ -1,4 +1,4 @@
-"""Factorial designs: two-level factors of a study, screened by runs of which each informs every effect."""
+"""Grids, which cross every arm with lists of values, and factorial designs, whose runs each inform every effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The section `design`: two-level `factors` of a study, screened by runs of which each informs every effect."""
+"""The sections `grid`, and `design`: two-level `factors`, screened by runs of which each informs every effect."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ablate.study.layering import LayerRule, by_path, replaced
+from ablate.study.space import Scalar
 from ablate.study.yamlfile import StudyMap
 from ablate.wings.designs.factorial import Design, Effect, design_for
 from zoo.errors import did_you_mean
@@ -38,6 +40,10 @@ class DesignSpec(Spec):
 class DesignKeys(Spec):
     """Keys of a study."""
 
+    grid: Annotated[dict[str, Annotated[list[Scalar], Field(min_length=1)]], LayerRule(replaced, spelled=by_path)] = (
+        Field(default={})
+    )
+    """Values per path: every arm is trained with every combination."""
     factors: dict[str, StudyMap] = Field(default={})
     """Factors by name, each given as edits of the base by path, which a `design` combines."""
     design: DesignSpec | None = None

@@ -19,8 +19,8 @@ from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate, single
 from reports.page.figures.base import Figure, Switch, SwitchOption, optional, short
 from reports.page.figures.drawing import PALETTE, Drawing, blank, label
-from reports.page.figures.plane import MOST_NAMED, WIDE, label_places
 from reports.page.html.templating import environment
+from reports.page.sections._plane import MOST_NAMED, WIDE, label_places
 from reports.page.wording import words
 from reports.page.wording.table import Columns, Table
 from store import Store, StoreError

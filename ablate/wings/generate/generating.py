@@ -18,7 +18,7 @@ from ablate.training.spec import TrainSpec
 from ablate.training.trained import conventions_of, trained_model, trained_tokenizer
 from evals.conventions import Conventions
 from evals.costs.memory import is_out_of_memory
-from evals.decoding import GenerationRequest, decode
+from evals.evaluations._decoding import GenerationRequest, decode
 from evals.reading.passes import obstacle
 from store import AblateError, StoreError
 from store.errors import ArgumentError

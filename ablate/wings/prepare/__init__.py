@@ -8,5 +8,6 @@ WING = Wing(
     commands=("new", "data", "schema", "completion"),
     groups={"new": "ask", "data": "ask", "schema": "ask", "completion": "ask"},
     folded={"data": ("plan", "--data"), "schema": ("new", "--schema"), "completion": ("new", "--completion")},
-    face={"preparing": ("prepare",), "starting": ("new",)},
+    face={"preparing": ("prepare",), "schema": ("study_schema",), "starting": ("new",)},
+    adds={"ablate.study.reading": "homes"},
 )

@@ -10,12 +10,12 @@ from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.judge.reading.collected import Collected
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
-from reports.page.figures.against import LossDifferences, Ratios
 from reports.page.figures.base import Figure
 from reports.page.figures.drawing import ArmStyle
-from reports.page.figures.plane import Plane
 from reports.page.sections import Section
+from reports.page.sections._against import LossDifferences, Ratios
 from reports.page.sections._costs import Cost, Quality, cost_ratios, qualities
+from reports.page.sections._plane import Plane
 from reports.page.sections.costs import Costs
 from reports.page.wording import arm_names, cost_words, title_words
 from reports.page.wording.failure_words import mark

@@ -10,7 +10,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.utils import normalize_gen_kwargs
 from tokenizers import Tokenizer
 
-from evals.decoding import Generation, GenerationRequest
+from evals.evaluations._decoding import Generation, GenerationRequest
 from evals.harness.lm import ZooLM
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder

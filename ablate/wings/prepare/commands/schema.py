@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ablate.study.schema import study_schema
+    from ablate.wings.prepare.schema import study_schema
 
     schema = json.dumps(study_schema(), ensure_ascii=False)  # one line: megabytes, which only editors read
     if options.file in (None, "-"):

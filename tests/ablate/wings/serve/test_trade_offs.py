@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from ablate.wings.serve.trade_offs import Studied, render_trade_offs
 from reports.judge.statistics.costs import surely_dominated
 from reports.judge.statistics.estimates import Estimate
-from reports.page.figures.against import LossDifferences, Ratios
 from reports.page.figures.drawing import looks
-from reports.page.figures.plane import NO_BAR, PLACES, Plane, label_places, readable
 from reports.page.html.page import render_page
 from reports.page.sections import draw, summarise_study
+from reports.page.sections._against import LossDifferences, Ratios
+from reports.page.sections._plane import NO_BAR, PLACES, Plane, label_places, readable
 from reports.page.wording import finding_words
 from reports.page.wording.cost_words import change_of, clear_costs, costs
 from reports.page.wording.input_words import conditions

@@ -54,10 +54,12 @@ def study_schema() -> Schema:
     named["preset"] = {"enum": [*names(), *sized_names()], "description": PRESET.description}
     base = _object({**named, **model_edits["properties"]}, _free(model_edits))
     maps = [key for key, field in StudySections.model_fields.items() if field.annotation == dict[str, StudyMap]]
-    texts = {key: sections["properties"].pop(key)["description"] for key in ("base", *maps, "grid")}
+    by_path = {"base": base, **dict.fromkeys(maps, _named(arm)), "grid": _grid(arm)}
+    of_a_study = {key: edits for key, edits in by_path.items() if key in sections["properties"]}
+    texts = {key: sections["properties"].pop(key)["description"] for key in of_a_study}
     study = _edits([sections], definitions)
     properties, patterns = study["properties"], dict(_free(study))
-    for key, edits in {"base": base, **dict.fromkeys(maps, _named(arm)), "grid": _grid(arm)}.items():
+    for key, edits in of_a_study.items():
         properties |= _below(key, {**edits, "description": texts[key]})
         patterns |= _free_below(key, edits)
     scale = _object(properties, patterns)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reports.judge.statistics.costs import surely_dominated
-from reports.page.figures.against import Against, points
 from reports.page.figures.base import NEUTRAL, Switch
 from reports.page.figures.drawing import ArmStyle, Attributes, Drawing, blank, label
+from reports.page.sections._against import Against, points
 
 # Placement of point names with as little overlap as possible.
 
