@@ -21,7 +21,7 @@ WINGS = ("ablate/wings/", "evals/harness/", "zoo/conformance/", "zoo/conversion/
 """Folders whose subfolders, or who themselves, can be taken off."""
 LEAVES = (
     *(f"zoo/{axis}/" for axis in ("mixers", "ffns", "norms", "residuals", "positions", "sparsities")),
-    *(f"zoo/{axis}/" for axis in ("caches", "features", "block_features", "decode", "presets")),
+    *(f"zoo/{axis}/" for axis in ("caches", "attending/backends", "features", "block_features", "decode", "presets")),
     *(f"ablate/{kind}/" for kind in ("data/sources", "data/tokenizers", "training/optimizers")),
     *(f"ablate/training/{kind}/" for kind in ("objectives", "probes")),
     *("evals/evaluations/", "reports/page/evaluations/", "reports/page/sections/"),

@@ -37,7 +37,7 @@ MODULES = (
     "sums",
     "calibration",
     "claim",
-    "packed",
+    "ablate.wings.archive.archive_file",
     "_document",
 )
 INTRODUCTION = """# Stored documents
@@ -55,7 +55,7 @@ def reference() -> str:
 
 
 def _chapter(name: str) -> Iterator[str]:
-    module = importlib.import_module(f"store.documents.{name}")
+    module = importlib.import_module(name if "." in name else f"store.documents.{name}")
     title, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n")
     yield f"## {title.rstrip('.')}"
     if rest.strip():

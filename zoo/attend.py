@@ -1,38 +1,33 @@
 """softmax(score(Q, K) + mask) V, by the fastest backend that supports the spec's settings.
 
-Each backend is a file of `zoo.attending` that declares what it does not support. `plain` is the reference that all
-others are tested against. A forced backend that lacks a feature raises ValueError instead of ignoring the feature.
+Each backend is a file that declares what it does not support: `fused` and `plain`, the reference that all others are
+tested against, in `zoo.attending`, the rest in its `backends`. A forced backend that lacks a feature raises ValueError
+instead of ignoring the feature.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from zoo.attending import band, flex, fused, plain, sparse, varlen
-from zoo.attending.blocks import is_banded
+from zoo.attending import backends, fused, plain
 from zoo.attending.needs import Backend, Needs
 from zoo.attending.plain import entropies, largest_scores, weights_of
 from zoo.attending.visible import Scoring, Visible
 from zoo.kernels.compiling import constant
 from zoo.kernels.precision import as_autocast_has_it, at_default_precision, computed_in
 from zoo.kernels.tracing import attention, device_type
+from zoo.settings.registry import member, members
 
-BACKENDS: dict[str, Backend] = {
-    "plain": plain,
-    "fused": fused,
-    "band": band,
-    "sparse": sparse,
-    "flex": flex,
-    "varlen": varlen,
-}
-KERNELS = ("fused", "flex", "varlen")
-"""Backends that run as one fused kernel on a GPU and never hold all scores."""
-HOOKED = ("fused", "varlen")
-"""Backends whose kernel torch's hook can replace with FlashAttention-3."""
+_files: dict[str, Any] = {name: member(backends.__name__, name) for name in members(backends.__name__)}
+BACKENDS: dict[str, Backend] = dict(
+    sorted({"fused": fused, "plain": plain, **_files}.items(), key=lambda named: named[1].RANK)
+)
+"""Backends by name, the fastest first."""
 _forced: list[str] = []
 """Backends forced by open `attention_backend` blocks, the innermost last. torch.compile cannot trace a ContextVar."""
 _listening: list[tuple[bool, set[str]]] = []
@@ -50,9 +45,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     obstacle = BACKENDS[name].obstacle(needs) if _forced else None
     if obstacle is not None:
         raise ValueError(f"the {name} backend {obstacle}: use plain")
-    note(f"{name} (FlashAttention-3)" if name in HOOKED and fused.is_flash_3() else name, needs.gradient)
+    note(f"{name} (FlashAttention-3)" if BACKENDS[name].HOOKED and fused.is_flash_3() else name, needs.gradient)
     stand_in = attention()
-    if stand_in is not None and name in KERNELS:
+    if stand_in is not None and BACKENDS[name].KERNEL:
         q, k, v = as_autocast_has_it(q, k, v)
         return stand_in(q, k, v, visible.share)
     return at_default_precision(lambda q, k, v: BACKENDS[name].attend(q, k, v, visible, scoring), q, k, v)
@@ -74,26 +69,10 @@ def fastest(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring)
 
 def pick(device: str, dtype: torch.dtype, needs: Needs) -> str:
     """Name of the fastest backend that can serve `needs` on this kind of device."""
-    fits = device == "cuda" and dtype in varlen.DTYPES and varlen.obstacle(needs) is None and not needs.whole
-    if fits and varlen.has_kernel():
-        return "varlen"
-    if device == "cuda" and _pays_in_flex(dtype, needs):
-        return "flex"
-    if fused.obstacle(needs) is not None:
-        return "plain"
-    if needs.pattern:
-        return "fused" if sparse.obstacle(needs) else "sparse"
-    return "band" if band.obstacle(needs) is None and is_banded(needs.queries, needs.window) else "fused"
-
-
-def _pays_in_flex(dtype: torch.dtype, needs: Needs) -> bool:
-    """Whether flex attention is the fastest backend: in training, unless scores are plain and the mask is causal or
-    absent, where torch's own kernels are faster. Without gradients, every new length would compile a program."""
-    fewest, most = needs.features
-    fits = fewest >= flex.LEAST_FEATURES and most <= flex.MOST_FEATURES
-    runs = flex.obstacle(needs) is None and dtype != torch.float64 and fits
-    edited = not (needs.whole and needs.plain_scores)
-    return runs and edited and needs.gradient and min(needs.queries, needs.keys) >= flex.BLOCK
+    for name, backend in BACKENDS.items():
+        if backend.obstacle(needs) is None and backend.pays(device, dtype, needs):
+            return name
+    raise AssertionError("the reference supports everything")
 
 
 @constant

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from zoo.caches import CacheKind
-from zoo.caching.kinds import cache_kind
+from zoo.caches import CacheKind, cache_kind
 from zoo.errors import SpecError
 from zoo.features import Table
 from zoo.refusals import check_size

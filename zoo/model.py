@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from zoo.block import Block
-from zoo.caches import CacheKind
+from zoo.caches import CacheKind, cache_kind
 from zoo.caching.cache import ASK_THE_MODEL, NOTHING_TO_CACHE, Cache, LayerCache
-from zoo.caching.kinds import cache_kind
 from zoo.features import Predicting, new_norm
 from zoo.head import HeadTransform, aligned_product
 from zoo.init import Linear, Role

@@ -42,8 +42,7 @@ from store.documents.measure import (
     PrefillPoint,
     SpeedPoint,
 )
-from store.documents.packed import MergedRecord, PackDocument, PackedFile
-from store.documents.records import MetricsRecord, ProbeRecord
+from store.documents.records import MergedRecord, MetricsRecord, ProbeRecord
 from store.documents.references import References, ReferencesDocument
 from store.documents.result import GradNorm, ItemLoss, LogSums, ResultDocument
 from store.documents.run import ImportDocument, RunData, RunDocument, RunNumerics, RunProbes, RunStart, RunTeacher
@@ -115,8 +114,6 @@ __all__ = [
     "MergedRecord",
     "MetricsRecord",
     "Nats",
-    "PackDocument",
-    "PackedFile",
     "ParameterBudget",
     "Part",
     "PerSplit",

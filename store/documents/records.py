@@ -1,7 +1,8 @@
-"""`metrics.ndjson` and `probes.ndjson`: lines for each logged step, appended during training.
+"""Lines of logs: `metrics.ndjson` and `probes.ndjson`, of the steps of a run, and `merged.ndjson`, of the runs of a
+store that came from archives.
 
-Both are cut back to the checkpoint when a run resumes. Steps are 1-based; loss and weights of a step
-are those before its update.
+The first two are cut back to the checkpoint when a run resumes. Steps are 1-based; loss and weights of a step are those
+before its update.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator
 
-from store.documents._document import Part, Seconds, Tokens, Unit
+from store.documents._document import Part, Seconds, Time, Tokens, Unit
 
 Logged: TypeAlias = Annotated[
     float | None, BeforeValidator(lambda n: None if isinstance(n, float) and not math.isfinite(n) else n)
@@ -58,3 +59,18 @@ class ProbeRecord(Part):
     """Name of the number within the probe."""
     value: Logged
     """The number; null if it was not finite."""
+
+
+class MergedRecord(Part):
+    """A run that was trained in another store and came from an archive. Append-only."""
+
+    at: Time
+    """Time of the merge (ISO 8601)."""
+    archive: str
+    """SHA-256 of the archive."""
+    run: str
+    """Digest of the run."""
+    finished: Time
+    """End of its training, from its result; differs if the same run is trained again here."""
+    weights: bool
+    """Whether the archive had its model."""

@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.cuda.amp import common
 from torch.nn import functional as F
 
-from zoo.attending import varlen
+from zoo.attending.backends import varlen
 from zoo.ffns import _experts
 from zoo.ffns import _grouped as grouped
 

@@ -12,7 +12,7 @@ from transformers import T5Config, T5Model
 
 import zoo
 from tests.zoo.slow import layer_of, maps, mix, project, random_stream, run, write
-from zoo.caching.kinds import cache_kind
+from zoo.caches import cache_kind
 from zoo.conformance.combinations import random_tokens
 from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm

@@ -11,7 +11,7 @@ import torch
 import zoo
 from tests.zoo.slow import close, convolved, layer_of, linear, maps, mix, project, run, write
 from tests.zoo.test_attention_options import D, H, K, T, X, attention, dot, qkv
-from zoo.caching.kinds import cache_kind
+from zoo.caches import cache_kind
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers._heads import decay_bias
 from zoo.mixers.attention import Attention

@@ -14,11 +14,12 @@ from torch.nn.attention import varlen
 
 import zoo
 from zoo.attend import attend, attention_backend, executed_backends, pick
-from zoo.attending import fused, varlen_trial
-from zoo.attending import varlen as windows
+from zoo.attending import fused
+from zoo.attending.backends import _varlen_trial as varlen_trial
+from zoo.attending.backends import varlen as windows
+from zoo.attending.backends.varlen import HAS_WINDOWS
 from zoo.attending.fused import use_flash_3
 from zoo.attending.needs import Needs
-from zoo.attending.varlen import HAS_WINDOWS
 from zoo.attending.visible import Scoring, Visible
 
 T, WINDOW, HEADS = 21, 5, 4

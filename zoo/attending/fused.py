@@ -15,6 +15,7 @@ from zoo.attending.blocks import by_group, by_head
 from zoo.attending.needs import Needs
 from zoo.attending.visible import Scoring, Visible
 
+RANK, KERNEL, HOOKED = 4, True, True
 WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """All kernels but cuDNN's, which takes 40 to 400 ms to plan each new shape: training has one shape, evaluation and
 decoding have many."""
@@ -25,6 +26,10 @@ def obstacle(needs: Needs) -> str | None:
     if needs.softcap or needs.sinks or needs.bias == "learned":
         return "does not support softcap, sinks or a learned bias"
     return "does not support dropout with FlashAttention-3" if needs.dropout and is_flash_3() else None
+
+
+def pays(_device: str, _dtype: torch.dtype, _needs: Needs) -> bool:
+    return True
 
 
 def use_flash_3() -> bool:

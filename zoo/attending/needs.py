@@ -65,8 +65,18 @@ class Needs(NamedTuple):
 class Backend(Protocol):
     """A module that computes attention."""
 
+    RANK: int
+    """Place among the backends, the fastest first: the first that can serve a call, and pays, does."""
+    KERNEL: bool
+    """Whether it runs as one fused kernel on a GPU and never holds all scores."""
+    HOOKED: bool
+    """Whether torch's hook can replace its kernel with FlashAttention-3."""
+
     def obstacle(self, needs: Needs) -> str | None:
         """Reason why the backend cannot serve the call, as a phrase after its name; None if it can."""
+
+    def pays(self, device: str, dtype: torch.dtype, needs: Needs) -> bool:
+        """Whether it is faster than the backends after it on this kind of device, for a call that it can serve."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
         """Attention of one backend; see `zoo.attend.attend`."""

@@ -15,6 +15,8 @@ from zoo.attending.needs import Needs
 from zoo.attending.visible import Scoring, Visible
 from zoo.kernels.precision import in_float32
 
+RANK, KERNEL, HOOKED = 5, False, False
+
 # Attention scores by their definition, in float32 or more, for the reference backend and for probes.
 
 SCORES_AT_ONCE = 2**26
@@ -83,6 +85,10 @@ def _in_pieces(q: Tensor, k: Tensor, visible: Visible, scoring: Scoring) -> Iter
 def obstacle(needs: Needs) -> str | None:
     """None: the reference supports everything."""
     return None
+
+
+def pays(_device: str, _dtype: torch.dtype, _needs: Needs) -> bool:
+    return True
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from zoo.caching.cache import LayerCache, TokenCache
 from zoo.caching.chunks import ChunkCache
 from zoo.caching.parts import PartsCache
 from zoo.caching.states import TokenStateCache
 from zoo.errors import UnsupportedError
-from zoo.settings.axis import Variant
+from zoo.settings.axis import Choice, Spec, Variant
+from zoo.settings.edits import SpecJson
+from zoo.settings.explain import checked
 
 if TYPE_CHECKING:
     from zoo.mixers import Mixer, MixerLayer
@@ -66,3 +68,13 @@ class CacheKind(Variant):
     def token_bytes(self, shapes: Sequence[tuple[int, int]], slots: int, rolling: bool, size: int) -> int:
         """Bytes per sequence for one buffer of each (heads, features). slots: those of a plain buffer. rolling: whether
         they are a window's."""
+
+
+class _Asked(Spec):
+    cache: Annotated[CacheKind, Choice("zoo.caches")]
+    """Kind of cache, by name or as a map with its settings."""
+
+
+def cache_kind(value: CacheKind | str | SpecJson) -> CacheKind:
+    """A kind, given as a spec, as a map with `kind`, or as the bare kind. Raises SpecError."""
+    return value if isinstance(value, CacheKind) else checked(_Asked, {"cache": value}).cache

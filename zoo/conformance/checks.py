@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 import zoo
+from zoo.caches import cache_kind
 from zoo.caching.cache import TokenCache
-from zoo.caching.kinds import cache_kind
 from zoo.caching.parts import PartsCache
 from zoo.caching.states import TokenStateCache
 from zoo.compatibility.support import unsupported

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal, TypedDict, Union, get_args, get_orig
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from zoo.caches import cache_kind
 from zoo.caching.cache import NOTHING_TO_CACHE
-from zoo.caching.kinds import cache_kind
 from zoo.errors import SpecError, UnsupportedError
 from zoo.settings.axis import Choice, Spec, Variant, variants
 from zoo.settings.edits import Edits, SpecJson, merge

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from store import checksum, jsonfile
 from store.checksum import CHUNK_BYTES
-from store.documents import PackDocument, PackedFile
+from store.documents import Document, Part
+from store.documents._document import Bytes
 from store.files import StoreError, check_regular, replacing
 
 MANIFEST = "manifest.json"
@@ -49,6 +50,30 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, s
 """Errors of zipfile for a file that is no zip, is damaged or encrypted, or uses another compression method."""
 
 Content = Path | bytes
+
+
+class PackedFile(Part):
+    """A file of an archive."""
+
+    bytes: Bytes
+    """Its size, uncompressed."""
+    sha256: str
+    """Checksum of its content."""
+
+
+class PackDocument(Document):
+    """`manifest.json`: the contents of an archive."""
+
+    ablate: str
+    """Version of this project that wrote it."""
+    studies: tuple[str, ...]
+    """Names of the study folders."""
+    runs: tuple[str, ...]
+    """Digests of the runs."""
+    weights: bool
+    """Whether it has the trained models."""
+    files: dict[str, PackedFile]
+    """All other files, by their path within the store."""
 
 
 def travels(place: str) -> bool:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from ablate.wings.archive.archive_file import PackDocument
 from ablate.wings.archive.file_checks import Check, run_folders
-from store.documents import MergedRecord, PackDocument, ResultDocument, StudyDocument
+from store.documents import MergedRecord, ResultDocument, StudyDocument
 from store.documents.claims import checksum_of
 from store.files import StoreError, move
 from store.folders import StudyFolder

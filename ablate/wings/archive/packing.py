@@ -19,11 +19,12 @@ from ablate.readable import now
 from ablate.running.request import scratch
 from ablate.training.spec import TrainSpec
 from ablate.wings.archive import archive_file as archive
+from ablate.wings.archive.archive_file import PackDocument
 from ablate.wings.archive.file_checks import PREFIX
 from ablate.wings.archive.joining import verify
 from reports.judge.findings.judging import share_runs
 from store import SearchFolder, Store, StoreError, StudyFolder, checksum, jsonfile
-from store.documents import MergedRecord, PackDocument, RunDocument, StudyDocument
+from store.documents import MergedRecord, RunDocument, StudyDocument
 from store.errors import ArgumentError
 from store.paths import CAMPAIGN_STUDY
 from zoo.errors import SpecError

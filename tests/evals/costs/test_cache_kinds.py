@@ -17,9 +17,9 @@ from evals.costs.spec import MeasureSpec
 from evals.costs.speed import TOKENS, loss_by_cache, measure
 from evals.reading.windows import Text
 from tests.documents import plain_of
+from zoo.caches import cache_kind
 from zoo.caches.sink import SinkCache
 from zoo.caching.cache import Cache
-from zoo.caching.kinds import cache_kind
 from zoo.model import Decoder
 
 KINDS = ["int8", {"kind": "int4", "group": 4}, {"kind": "sink", "sinks": 2, "recent": 6}, {"kind": "paged", "page": 5}]

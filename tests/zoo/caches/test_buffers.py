@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import zoo
+from zoo.caches import cache_kind
 from zoo.caching.cache import TokenCache
-from zoo.caching.kinds import cache_kind
 
 SMALL = {"vocab_size": 61, "d_model": 24, "n_layers": 2, "block.mixer.heads": 4}
 

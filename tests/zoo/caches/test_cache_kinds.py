@@ -8,10 +8,9 @@ import pytest
 import torch
 
 import zoo
-from zoo.caches import CacheKind
+from zoo.caches import CacheKind, cache_kind
 from zoo.caches.quantised import QuantisedCache
 from zoo.caching.cache import TokenCache
-from zoo.caching.kinds import cache_kind
 from zoo.conformance.combinations import held_by, random_model, random_tokens
 from zoo.settings.axis import variants
 

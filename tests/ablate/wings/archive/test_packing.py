@@ -26,10 +26,10 @@ import reports
 from ablate.cli import main
 from ablate.running.request import scratch
 from ablate.wings.archive import joining
-from ablate.wings.archive.archive_file import MANIFEST
+from ablate.wings.archive.archive_file import MANIFEST, PackDocument
 from ablate.wings.science.sections.claims import outcomes
 from store import Store, StoreError, StudyFolder, checksum, files, jsonfile, seals
-from store.documents import GpuState, MergedRecord, PackDocument, StudyDocument
+from store.documents import GpuState, MergedRecord, StudyDocument
 from store.seals import Chain
 from tests.ablate.test_seals import files_of_at_most
 from tests.test_imports import ROOT

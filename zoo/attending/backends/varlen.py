@@ -2,7 +2,7 @@
 program for each shape. Dao 2023, arXiv:2307.08691.
 
 The kernel runs on CUDA, in 16-bit types. The first model with windows in a process compares it with the plain backend
-in a subprocess (`zoo.attending.varlen_trial`); if it is faulty, windows use another backend.
+in a subprocess (`zoo.attending.backends._varlen_trial`); if it is faulty, windows use another backend.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from zoo.kernels.precision import as_autocast_has_it
 from zoo.kernels.trial import is_right, trial_fault, trial_of
 from zoo.settings.axis import number
 
+RANK, KERNEL, HOOKED = 0, True, True
 MOST_FEATURES = 256
 DTYPES = (torch.bfloat16, torch.float16)
-TRIAL = trial_of("zoo.attending.varlen_trial")
+TRIAL = trial_of("zoo.attending.backends._varlen_trial")
 """The command that tries the kernel on this machine's GPU."""
 HAS_WINDOWS = torch.__version__ >= "2.13"  # compared as versions
 """Earlier versions have the kernel, but torch's interface to it lacks windows or grouped heads."""
@@ -35,6 +36,10 @@ def obstacle(needs: Needs) -> str | None:
     if fewest != most or most > MOST_FEATURES or most % 8:
         return f"needs heads of one size, a multiple of 8 up to {MOST_FEATURES}"
     return None if HAS_WINDOWS else "needs torch 2.13"
+
+
+def pays(device: str, dtype: torch.dtype, needs: Needs) -> bool:
+    return device == "cuda" and dtype in DTYPES and not needs.whole and has_kernel()
 
 
 @constant

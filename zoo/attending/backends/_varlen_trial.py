@@ -1,5 +1,5 @@
-"""`python -m zoo.attending.varlen_trial`: whether torch's varlen_attn computes windows on this machine's GPU, forward
-and backward, as the plain backend does."""
+"""`python -m zoo.attending.backends._varlen_trial`: whether torch's varlen_attn computes windows on this machine's GPU,
+forward and backward, as the plain backend does."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from zoo.kernels.compiling import distinct_code
 from zoo.kernels.precision import as_autocast_has_it
 from zoo.kernels.tracing import is_fake
 
+RANK, KERNEL, HOOKED = 1, True, False
 BLOCK = 128
 """Number of queries, and of keys, in a block of the mask."""
 LEAST_FEATURES, MOST_FEATURES = 16, 256
@@ -43,6 +44,15 @@ def obstacle(needs: Needs) -> str | None:
     if needs.ordered and needs.bias == "learned":
         return "is not deterministic with a learned bias"
     return "does not support dropout" if needs.dropout else None
+
+
+def pays(device: str, dtype: torch.dtype, needs: Needs) -> bool:
+    """In training on a GPU, unless scores are plain and the mask is causal or absent, where torch's own kernels are
+    faster. Without gradients, every new length would compile a program."""
+    fewest, most = needs.features
+    runs = device == "cuda" and dtype != torch.float64 and fewest >= LEAST_FEATURES and most <= MOST_FEATURES
+    edited = not (needs.whole and needs.plain_scores)
+    return runs and edited and needs.gradient and min(needs.queries, needs.keys) >= BLOCK
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:

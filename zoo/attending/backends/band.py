@@ -7,17 +7,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.attending.blocks import fold, unfold, with_previous
-from zoo.attending.fused import sdpa
+from zoo.attending import fused
+from zoo.attending.blocks import fold, is_banded, unfold, with_previous
 from zoo.attending.needs import Needs
 from zoo.attending.visible import Scoring, Visible
 from zoo.settings.axis import number
+
+RANK, KERNEL, HOOKED = 3, False, False
 
 
 def obstacle(needs: Needs) -> str | None:
     if needs.window is None or needs.pattern or not needs.aligned or not needs.plain_scores:
         return "needs a window over unpadded, uncached text, and plain scores"
-    return None
+    return fused.obstacle(needs)
+
+
+def pays(_device: str, _dtype: torch.dtype, needs: Needs) -> bool:
+    return is_banded(needs.queries, needs.window)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) -> Tensor:
@@ -33,4 +39,4 @@ def attend(q: Tensor, k: Tensor, v: Tensor, visible: Visible, scoring: Scoring) 
     seen = (distance >= 0) & (distance < window)
     first = seen & (keys >= 0)
     mask = torch.stack([first, *[seen] * (blocks - 1)]).repeat(q.shape[0] // blocks, 1, 1)[:, None]
-    return unfold(sdpa(q, k, v, mask, False, scoring), blocks)[:, :, :length]
+    return unfold(fused.sdpa(q, k, v, mask, False, scoring), blocks)[:, :, :length]
