@@ -3,9 +3,8 @@
 from ablate.data.corpora import AnyCorpus, identify, open_corpus, prepare, vocabulary
 from ablate.data.corpus import Corpus
 from ablate.data.identity import DataIdentity
+from ablate.data.made import MadeCorpus, MadeSource
 from ablate.data.sources import DataSource, DataSpec, Progress, parse
-from ablate.data.sources._synthetic import SyntheticSource
-from ablate.data.synthetic import SyntheticCorpus
 from store.errors import DataError, UnreachableError
 
 __all__ = [
@@ -15,9 +14,9 @@ __all__ = [
     "DataIdentity",
     "DataSource",
     "DataSpec",
+    "MadeCorpus",
+    "MadeSource",
     "Progress",
-    "SyntheticCorpus",
-    "SyntheticSource",
     "UnreachableError",
     "identify",
     "open_corpus",

@@ -12,18 +12,17 @@ import tokenizers
 
 from ablate.data.corpus import Corpus
 from ablate.data.identity import DataIdentity, identify_text, split_of
+from ablate.data.made import MadeCorpus, MadeSource
 from ablate.data.references import reference_losses
-from ablate.data.sources import BEGINNING, DataSource, Progress, TextSource
-from ablate.data.sources._synthetic import SyntheticSource
+from ablate.data.sources import BEGINNING, DataSource, Progress, TextSource, parse
 from ablate.data.splitting import SPLITS, Survey, TextDocument, documents, pieces, survey
-from ablate.data.synthetic import SyntheticCorpus, identify_synthetic, synthetic_meta
 from ablate.data.tokenizers._encoder import Encoder
 from ablate.data.writing import SplitWriter
 from store import DataFolder
 from store.documents import PerSplit, TakenText, TextMeta
 from store.errors import DataError
 
-AnyCorpus: TypeAlias = Corpus | SyntheticCorpus
+AnyCorpus: TypeAlias = Corpus | MadeCorpus
 
 
 def identify(spec: DataSource, base: Path = Path(), root: Path | None = None) -> DataIdentity:
@@ -34,14 +33,14 @@ def identify(spec: DataSource, base: Path = Path(), root: Path | None = None) ->
     Raises:
         DataError: the text or the tokenizer cannot be read, or a split would be empty.
     """
-    if isinstance(spec, SyntheticSource):
-        return identify_synthetic(spec)
+    if isinstance(spec, MadeSource):
+        return spec.identify()
     return identify_text(_pinned(spec, root), base)
 
 
 def vocabulary(spec: DataSource, base: Path = Path()) -> int:
     """Vocabulary size, found without reading the text."""
-    return spec.vocab_size if isinstance(spec, SyntheticSource) else _text(spec).tokenizer.vocabulary(base)
+    return spec.vocab_size if isinstance(spec, MadeSource) else _text(spec).tokenizer.vocabulary(base)
 
 
 def prepare(
@@ -86,16 +85,20 @@ def open_corpus(directory: Path) -> AnyCorpus:
     folder = DataFolder(directory)
     meta = folder.read()
     folder.check()
-    return Corpus(folder, meta) if isinstance(meta, TextMeta) else SyntheticCorpus(folder, meta)
+    if isinstance(meta, TextMeta):
+        return Corpus(folder, meta)
+    source = parse(meta.spec)
+    if not isinstance(source, MadeSource):
+        raise TypeError(f"{directory} is no synthetic corpus")
+    return source.open(folder, meta.digest)
 
 
 def _fill(
     work: DataFolder, spec: DataSource, identity: DataIdentity, base: Path, root: Path, progress: Progress
 ) -> AnyCorpus:
-    if isinstance(spec, SyntheticSource):
-        made = synthetic_meta(spec, identity)
-        work.write(made)
-        return SyntheticCorpus(work, made)
+    if isinstance(spec, MadeSource):
+        work.write(spec.describe(identity))
+        return spec.open(work, identity.digest)
     return Corpus(work, write_corpus(_text(spec), _pinned(spec, root), identity, work, base, progress))
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from ablate.data.sources._synthetic import SyntheticSource
-from ablate.data.synthetic import difficulty_error
+from ablate.data.made import MadeSource
 from ablate.planning.plan import ArmPlan
 from ablate.study.study import Study
 from ablate.training.objectives.next_token import NextToken
@@ -29,7 +27,7 @@ def check(study: Study) -> None:
     reason = study.data.misfit(study.train.context)
     if reason is not None:
         raise study.error("train.context", reason)
-    made = isinstance(study.data, SyntheticSource)
+    made = isinstance(study.data, MadeSource)
     if made and study.train.objective != NextToken():
         reason = f"{study.data.source} defines its own examples: only next_token applies, with documents joined"
         raise study.error("train.objective", reason)
@@ -56,7 +54,7 @@ def evaluated(study: Study, models: Mapping[str, ModelSpec] | None = None) -> Ev
     Raises StudyError."""
     if study.evals is None:
         return None
-    synthetic = study.data if isinstance(study.data, SyntheticSource) else None
+    synthetic = study.data if isinstance(study.data, MadeSource) else None
     models = models or {f"arm {arm.name}": arm.model for arm in study.arms}
     found = conditions(synthetic, study.data.source, models, study.folder, study.own_tokenizers)
     if not study.evals.model_fields_set and not any(is_default(each, found) for each in evaluations().values()):
@@ -70,12 +68,12 @@ def evaluated(study: Study, models: Mapping[str, ModelSpec] | None = None) -> Ev
 
 
 def conditions(
-    synthetic: SyntheticSource | None, name: str, models: Mapping[str, ModelSpec], folder: Path, own_tokenizers: bool
+    synthetic: MadeSource | None, name: str, models: Mapping[str, ModelSpec], folder: Path, own_tokenizers: bool
 ) -> Conditions:
     """Conditions of evaluations: the models, and their data. synthetic: None for text."""
     if synthetic is None:
         return Conditions(HeldOutText, name, models, folder, own_tokenizers)
-    return Conditions(SyntheticTask, name, models, folder, own_tokenizers, partial(difficulty_error, synthetic))
+    return Conditions(SyntheticTask, name, models, folder, own_tokenizers, synthetic.difficulty_error)
 
 
 # Prediction of what `ablate export` writes for each arm, before anything is trained.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ablate.data import Corpus, SyntheticCorpus, open_corpus
+from ablate.data import Corpus, open_corpus
 from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics, enforce_as
 from ablate.planning.plan import training_cost
@@ -74,7 +74,7 @@ def evaluate(request: Request, numerics: Numerics) -> None:
 def _data(request: Request, bos: Bos) -> HeldOutText | SyntheticTask:
     store, run = Store(request.store), request.identity
     corpus, part = open_corpus(Path(request.corpus)), run.reads
-    if isinstance(corpus, SyntheticCorpus):
+    if not isinstance(corpus, Corpus):
         return SyntheticTask(corpus.source.source, corpus.questions)
     conventions = conventions_of(store, run, corpus.eos, bos)
     return HeldOutText(

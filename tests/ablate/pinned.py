@@ -19,9 +19,8 @@ import evals
 import zoo
 from ablate.data import DataIdentity
 from ablate.data.identity import split_of
+from ablate.data.made import MadeSource
 from ablate.data.sources import DataSource, TextSource
-from ablate.data.sources._synthetic import SyntheticSource
-from ablate.data.synthetic import identify_synthetic
 from ablate.planning.make_plan import make_plan
 from ablate.planning.study_document import study_arm
 from ablate.plugins import AFTER_FILE, FOLDERS
@@ -82,8 +81,8 @@ def _planned(study: Study) -> Any:
 
 def _identity(source: DataSource) -> DataIdentity:
     """A text is what its settings say: files of the standard library differ between versions of Python."""
-    if isinstance(source, SyntheticSource):
-        return identify_synthetic(source)
+    if isinstance(source, MadeSource):
+        return source.identify()
     assert isinstance(source, TextSource)
     tokenizer, split = source.tokenizer, split_of(source, Path(), 0)
     digest = digest_of({"tokenizer": tokenizer.identity(Path()), "split": identity_of(split)})

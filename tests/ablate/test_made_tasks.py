@@ -14,7 +14,8 @@ import torch
 import reports
 import zoo
 from ablate.cli import main
-from ablate.data import SyntheticCorpus, open_corpus
+from ablate.data import open_corpus
+from ablate.data.sources._synthetic import SyntheticCorpus
 from ablate.data.sources.grammar import GrammarSource
 from ablate.planning.make_plan import make_plan
 from ablate.study.reading import load_study

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from ablate.data import DataError, SyntheticCorpus, SyntheticSource, identify, open_corpus, parse, prepare
-from ablate.data.sources._synthetic import BLANK, IGNORED
+from ablate.data import DataError, identify, open_corpus, parse, prepare
+from ablate.data.sources._synthetic import BLANK, IGNORED, SyntheticCorpus, SyntheticSource, with_difficulties
 from ablate.data.sources.grammar import GrammarSource
-from ablate.data.synthetic import with_difficulties
 from zoo.settings.axis import variants
 
 Solver = Callable[[Any, list[int], list[int]], list[int]]

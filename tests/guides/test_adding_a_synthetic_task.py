@@ -22,7 +22,8 @@ tune: off
 PROGRAM = """
 import contextlib, io
 from ablate.cli import main
-from ablate.data import SyntheticCorpus, parse, prepare
+from ablate.data import parse, prepare
+from ablate.data.sources._synthetic import SyntheticCorpus
 from pathlib import Path
 
 def run(*arguments):

@@ -1,17 +1,29 @@
-"""Synthetic tasks: examples with targets, over a vocabulary of their own."""
+"""Synthetic tasks: examples with targets, over a vocabulary of their own, the blank included, generated on demand."""
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, WithJsonSchema
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, ValidationError, WithJsonSchema
 
-from ablate.data.sources import DataSource
+from ablate.data.corpus import Examples, HeldOutRows
+from ablate.data.identity import DIGITS, DataIdentity
+from ablate.data.made import MadeSource
+from evals.reading.question import Question
+from store import DataFolder
+from store.documents import HeldOutPart, SyntheticMeta
+from store.errors import DataError
+from zoo.errors import did_you_mean
+from zoo.settings.explain import explain
+from zoo.settings.identity import digest_of, identity_of
 
 BLANK = 0
 """Blank token of every vocabulary: filler inside examples, and padding after short ones."""
@@ -49,7 +61,7 @@ Graded = Annotated[tuple[PositiveInt, ...], *_graded(1)]
 GradedFromZero = Annotated[tuple[NonNegativeInt, ...], *_graded(0)]
 
 
-class SyntheticSource(DataSource):
+class SyntheticSource(MadeSource):
     """Examples generated from (seed, split, index) alone, without text or tokenizer.
 
     A setting that takes a list is a difficulty: training steps cycle through all combinations, and accuracy is
@@ -59,11 +71,6 @@ class SyntheticSource(DataSource):
 
     validation_examples: PositiveInt = 512
     """Number of examples in each held-out part (tuning, judging, test), over all difficulties."""
-
-    @property
-    @abstractmethod
-    def vocab_size(self) -> int:
-        """Number of token ids, including the blank."""
 
     @abstractmethod
     def tokens_of(self, level: Level) -> int:
@@ -91,6 +98,37 @@ class SyntheticSource(DataSource):
         """Every combination of the difficulties' values; the last difficulty varies fastest."""
         names = self.difficulties()
         return tuple(dict(zip(names, values, strict=True)) for values in product(*(getattr(self, n) for n in names)))
+
+    def identify(self) -> DataIdentity:
+        """Identity from the settings and a hash of the test examples: a change in how examples are made changes it."""
+        made = hashlib.sha256()
+        for _, examples in _held_out(self, "test"):
+            for part in (part for example in examples for part in example):
+                made.update(part.astype("<i8").tobytes())
+        content = made.hexdigest()
+        digest = digest_of({"synthetic": identity_of(self), "content": content}, DIGITS)
+        return DataIdentity(digest, self.vocab_size, content)
+
+    def describe(self, identity: DataIdentity) -> SyntheticMeta:
+        chances = [chance for level in self.levels() if (chance := self.chance(level)) is not None]
+        return SyntheticMeta(
+            digest=identity.digest,
+            spec=self.model_dump(mode="json"),
+            content=identity.content,
+            vocab_size=identity.vocab_size,
+            synthetic=self.source,
+            chance=fmean(chances) if chances else None,
+        )
+
+    def open(self, folder: DataFolder, digest: str) -> SyntheticCorpus:
+        return SyntheticCorpus(self, folder.path, digest)
+
+    def difficulty_error(self, at: Mapping[str, Sequence[int]]) -> str | None:
+        try:
+            with_difficulties(self, at)
+        except DataError as error:
+            return str(error)
+        return None
 
     def widths(self, context: int) -> tuple[int, ...]:
         return tuple(self.width(level, context) for level in self.levels())
@@ -123,3 +161,112 @@ def asked_at(tokens: Tokens, answers: Mapping[int, int]) -> Example:
     targets = np.full(len(tokens), IGNORED)
     targets[list(answers)] = list(answers.values())
     return Example(tokens, targets)
+
+
+STREAMS = {"train": 0, "test": 1, "questions": 2, "tuning": 3, "judging": 4}
+"""Random streams, one per split. A task with few distinct examples, such as sums of two digits, repeats some in
+several splits."""
+
+
+class SyntheticCorpus:
+    """Examples of a source, each a pure function of (seed, split, index)."""
+
+    tokenizer_path = None
+    eos = None
+
+    def __init__(self, source: SyntheticSource, directory: Path, digest: str) -> None:
+        self.directory, self.source = directory, source
+        self.digest, self.vocab_size = digest, source.vocab_size
+
+    def batch(self, step: int, *, batch: int, context: int, seed: int) -> Examples:
+        """batch · context tokens of one difficulty, the same for every arm."""
+        levels = self.source.levels()
+        level = levels[step % len(levels)]
+        width = self.source.width(level, context)
+        return rows(_examples(self.source, level, batch * context // width, (STREAMS["train"], step), seed), width)
+
+    def held_out_rows(self, part: HeldOutPart, context: int) -> list[HeldOutRows]:
+        """The examples of a held-out part, one `HeldOutRows` per difficulty, numbered consecutively; no byte counts."""
+        found, first = [], 0
+        for level, examples in _held_out(self.source, part):
+            width = self.source.width(level, context)
+            numbers = first + np.arange(len(examples), dtype=np.int64)
+            items = np.broadcast_to(numbers[:, None], (len(examples), width + 1))
+            found.append(HeldOutRows(rows(examples, width), items, None))
+            first += len(examples)
+        return found
+
+    def floor(self, part: HeldOutPart) -> float | None:
+        """Lowest possible loss on a held-out part, in nats per target; None if unknown."""
+        return _floor(self.source, _held_out(self.source, part))
+
+    def widths(self, context: int) -> tuple[int, ...]:
+        """Row widths in tokens; training steps cycle through them."""
+        return self.source.widths(context)
+
+    def questions(self, at: Mapping[str, Sequence[int]], examples: int, seed: int) -> Iterator[Question]:
+        """Yield `examples` examples of each difficulty; `at` overrides the values of some difficulties.
+
+        Raises:
+            DataError: as in `with_difficulties`.
+        """
+        source = with_difficulties(self.source, at)
+        for level in source.levels():
+            drawn = _examples(source, level, examples, (STREAMS["questions"],), seed)
+            whole = rows(drawn, source.tokens_of(level))
+            floor = _floor(source, [(level, drawn)])
+            yield Question(level, whole.tokens, whole.targets, source.chance(level), floor)
+
+
+def with_difficulties(source: SyntheticSource, at: Mapping[str, Sequence[int]]) -> SyntheticSource:
+    """The same task at other difficulties.
+
+    Raises:
+        DataError: a name in `at` is not a difficulty, a value is invalid, or the vocabulary would grow.
+    """
+    known = source.difficulties()
+    for name in at:
+        if name not in known:
+            hint = did_you_mean(name, known) or f": {', '.join(known)}"
+            raise DataError(f"{name} is not a difficulty of {source.source}{hint}")
+    try:
+        changed = type(source).model_validate({**source.model_dump(), **at})
+    except ValidationError as error:
+        raise DataError(str(explain(error, type(source))[0])) from error
+    if changed.vocab_size > source.vocab_size:
+        raise DataError(f"needs a vocabulary of {changed.vocab_size} tokens, but the model's has {source.vocab_size}")
+    return changed
+
+
+def rows(examples: Sequence[Example], context: int) -> Examples:
+    """Pad each example to a row of `context` tokens."""
+    tokens = np.full((len(examples), context), BLANK)
+    targets = np.full((len(examples), context), IGNORED)
+    for row, example in enumerate(examples):
+        tokens[row, : len(example.tokens)], targets[row, : len(example.tokens)] = example
+    return Examples(tokens, targets)
+
+
+Asked = list[tuple[Level, list[Example]]]
+
+
+def _held_out(source: SyntheticSource, part: HeldOutPart) -> Asked:
+    """Held-out examples, the same for all seeds of a run; difficulties have equal counts, up to rounding."""
+    levels = source.levels()
+    counts = [len(range(place, source.validation_examples, len(levels))) for place in range(len(levels))]
+    return [
+        (level, _examples(source, level, count, (STREAMS[part], place), 0))
+        for place, (level, count) in enumerate(zip(levels, counts, strict=True))
+    ]
+
+
+def _examples(source: SyntheticSource, level: Level, count: int, key: tuple[int, ...], seed: int) -> list[Example]:
+    """The first `count` examples of a stream; each has its own generator, seeded by its index."""
+    streams = (np.random.SeedSequence(seed, spawn_key=(*key, number)) for number in range(count))
+    return [source.example(level, np.random.default_rng(stream)) for stream in streams]
+
+
+def _floor(source: SyntheticSource, asked: Asked) -> float | None:
+    paid = [source.floor(level, example) for level, examples in asked for example in examples]
+    known = [nats for nats in paid if nats is not None]
+    return float(np.concatenate(known).mean()) if len(known) == len(paid) else None

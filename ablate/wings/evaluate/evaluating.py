@@ -11,7 +11,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from ablate.api.named import find_run
-from ablate.data import SyntheticCorpus, open_corpus
+from ablate.data import Corpus, MadeCorpus, open_corpus
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import restored
 from ablate.planning.checks import conditions
@@ -119,7 +119,7 @@ def evaluate(
         raise StoreError(f"{identity.digest}: its corpus is not in {place.data_dir}")
     corpus = open_corpus(directory)
     given = {"tasks": tasks, "limit": limit, "at": at, **settings}
-    spec = asked(given, parse(identity.model), corpus if isinstance(corpus, SyntheticCorpus) else None)
+    spec = asked(given, parse(identity.model), None if isinstance(corpus, Corpus) else corpus)
     request = Request(
         store=str(place.root.resolve()),
         corpus=str(corpus.directory.resolve()),
@@ -132,7 +132,7 @@ def evaluate(
         return Scores(identity.digest, _evaluated(place, request))
 
 
-def asked(settings: Mapping[str, object], model: ModelSpec, corpus: SyntheticCorpus | None = None) -> EvalSpec:
+def asked(settings: Mapping[str, object], model: ModelSpec, corpus: MadeCorpus | None = None) -> EvalSpec:
     """The evaluations that settings ask for, of a model on text, or on the corpus of a synthetic task. Raises
     ArgumentError if one is unknown or not possible."""
     synthetic = corpus.source if corpus else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ablate.data.sources._synthetic import SyntheticSource
+from ablate.data.made import MadeSource
 from ablate.study.arms import Arm, ArmBuilder
 from ablate.study.complaints import Problem
 from ablate.study.rung_reader import RungReader
@@ -54,7 +54,7 @@ def _of_claim(
 
 def _unmeasured(sections: StudySections, measure: str) -> str | None:
     """Why no scale of the study has this measure; None if one may: scales can leave evaluations out."""
-    is_made = isinstance(sections.data, SyntheticSource)
+    is_made = isinstance(sections.data, MadeSource)
     if measure == ACCURACY and not is_made:
         return "text has no answers: there is no accuracy"
     task = measure.rpartition("/")[0]

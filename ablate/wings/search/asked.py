@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ablate.data.sources._synthetic import SyntheticSource
+from ablate.data.made import MadeSource
 from ablate.planning.plan import ArmPlan
 from ablate.readable import clock
 from ablate.study.arms import Arm, ArmBuilder
@@ -33,7 +33,7 @@ def problems(
 
 def check(study: Study) -> None:
     """Raises StudyError for an objective that the study's data do not have."""
-    made = isinstance(study.data, SyntheticSource)
+    made = isinstance(study.data, MadeSource)
     absent = "bits_per_byte" if made else "accuracy"
     if study.search is not None and absent in study.search.objectives:
         said = f"{study.data.source} has no bytes" if made else "text has no answers"
