@@ -192,9 +192,14 @@ def epochs(arm: ArmPlan, corpora: Corpora) -> float | None:
 
 
 def length_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
-    """Warnings of arms that train too briefly or repeat their text too often, and reference losses per corpus."""
+    """Warnings of arms that train too briefly, never end their warm-up or repeat their text too often, and reference
+    losses per corpus."""
     if found := undertrained({arm.name: arm.length for arm in plan.arms}):
         yield found
+    warming = [arm for arm in plan.arms if arm.train.warmup_steps(arm.steps) == arm.steps]
+    if warming:
+        names = ", ".join(arm.name for arm in warming) if len(warming) < len(plan.arms) else "all arms"
+        yield f"warm-up never ends: {names} ({warming[0].train.warmup} of {warming[0].steps} steps)"
     # A line for each corpus that an arm repeats too often.
     for digest, corpus in corpora.items():
         arms = [arm for arm in plan.arms if arm.identity.digest == digest]

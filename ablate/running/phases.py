@@ -18,7 +18,6 @@ from ablate.planning.plan import training_cost
 from ablate.readable import instant, now
 from ablate.running.process_group import process_group_of
 from ablate.running.request import Request
-from ablate.training.optim import warmup_steps
 from ablate.training.result import model_flop_utilisation, summarise_metrics
 from ablate.training.session import Session, TrainOutcome
 from ablate.training.spec import TrainSpec
@@ -154,7 +153,7 @@ def _result(
     scores, judged = ending.scores, ending.judged
     cost = training_cost(spec, session.model.spec, session.corpus.widths(spec.context), session.beside)
     metrics = session.store.read_metrics(session.digest)
-    summary = summarise_metrics(metrics, warmup_steps(session.steps, spec), place.shared_steps)
+    summary = summarise_metrics(metrics, spec.warmup_steps(session.steps), place.shared_steps)
     peak = recent_peak_flops_per_second(numerics.device, numerics.torch_dtype)
     environment = describe(numerics.device, request.threads)
     published = published_flops_per_second(environment.device, numerics.dtype)

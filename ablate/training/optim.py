@@ -94,21 +94,16 @@ def width_factors(spec: TrainSpec, d_model: int) -> Mapping[Role, float]:
 
 def learning_rate(step: int, steps: int, spec: TrainSpec) -> float:
     """The learning rate of 1-based `step` out of `steps`."""
-    warmup = warmup_steps(steps, spec)
+    warmup = spec.warmup_steps(steps)
     if step <= warmup:
         return spec.lr * step / (warmup + 1)
     done, after_warmup = step - 1 - warmup, steps - warmup
     return spec.lr * _share_of_peak(done, after_warmup, steps, spec)
 
 
-def warmup_steps(steps: int, spec: TrainSpec) -> int:
-    given = spec.warmup
-    return min(int(given.removesuffix(" steps")), steps) if isinstance(given, str) else round(given * steps)
-
-
 def decay_steps(steps: int, spec: TrainSpec) -> int:
     """Steps that wsd spends decaying."""
-    return min(round(spec.decay * steps), steps - warmup_steps(steps, spec))
+    return min(round(spec.decay * steps), steps - spec.warmup_steps(steps))
 
 
 def _share_of_peak(done: int, after_warmup: int, steps: int, spec: TrainSpec) -> float:

@@ -23,7 +23,7 @@ from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import DEFAULT, Execution
 from ablate.training.learner import Learner
 from ablate.training.loop import TrainingStep, train
-from ablate.training.optim import build_optimizer, warmup_steps
+from ablate.training.optim import build_optimizer
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
 from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError, Sharded
@@ -162,9 +162,7 @@ class Session:
             started = self._validate()
             if self.place.start_validation_loss is None:
                 self.place.start_validation_loss = started
-        watch = DivergenceWatch(
-            warmup_steps(self.steps, self.spec), self.place.start_loss, self.place.steps_above_start
-        )
+        watch = DivergenceWatch(self.spec.warmup_steps(self.steps), self.place.start_loss, self.place.steps_above_start)
         trace = StepTrace(self.store.trace_path(self.digest), self.numerics.device) if self._profiles else None
         with executed_backends(training=True) as backends, closing(self._train(trace)) as stretches:
             for steps in stretches:

@@ -176,6 +176,11 @@ class OwnTrainSpec(Spec):
         except SpecError as error:
             raise StoreError(f"run {run.digest}: train.{error}") from error
 
+    def warmup_steps(self, steps: int) -> int:
+        """Number of warm-up steps, of all `steps`."""
+        given = self.warmup
+        return min(int(given.removesuffix(" steps")), steps) if isinstance(given, str) else round(given * steps)
+
     @property
     def tokens(self) -> int:
         """Text tokens in a step."""

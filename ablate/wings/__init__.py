@@ -29,6 +29,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.running.request` | `with_kin(requests, runs)`: requests that name such runs |
 | `ablate.running.stages` | `completed(document, study, folder, before, had_result)`: a study's document |
 | `ablate.study.arms` | `arms(reader, tree, sections, builder, base)` from other keys, and what judges them |
+| `ablate.study.reading` | `with_remedy(problem)`, which may say more of what is wrong |
 | `ablate.study.rung_reader` | `problems(reader, builder, sections, arms, factors)` of its keys |
 | `ablate.study.scales` | `rungs(places)`: smaller studies of the same question, with problems |
 | `ablate.study.sections` | `KEYS`: a spec whose fields are more keys of a study |

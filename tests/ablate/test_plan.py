@@ -271,6 +271,17 @@ def test_fewer_than_500_steps_are_called_undertrained(tmp_path: Path, tokens: in
     ] == names
 
 
+@pytest.mark.parametrize(
+    ("warmup", "lines"),
+    [("'500 steps'", ["warm-up never ends: mha (500 steps of 500 steps)"]), ("'499 steps'", []), ("0.99", [])],
+)
+def test_a_warmup_as_long_as_the_training_is_told(warmup: str, lines: list[str], tmp_path: Path) -> None:
+    """At equal FLOPs mha takes 500 steps, and mqa 550."""
+    plan = plan_of(tmp_path, STUDY, "budget={tokens: 4000}", f"train.warmup={warmup}")
+    plan = replace(plan, arms=(plan.arms[0], replace(plan.arms[1], steps=550)))
+    assert [line for line in length_lines(plan, {}) if "warm-up" in line] == lines
+
+
 def test_so_are_fewer_than_five_tokens_per_parameter(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, STUDY, "budget={tokens: 4000}", "base.block.ffn.d_ff=64")
     assert all(arm.length.undertrained for arm in plan.arms)

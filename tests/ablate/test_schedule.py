@@ -8,7 +8,7 @@ import torch
 from pydantic import ValidationError
 from torch.optim import lr_scheduler
 
-from ablate.training.optim import learning_rate, warmup_steps
+from ablate.training.optim import learning_rate
 from ablate.training.spec import TrainSpec
 
 PEAK = 2.0
@@ -82,7 +82,7 @@ def test_every_step_of_any_run_has_a_positive_rate_up_to_the_peak(schedule, step
 
 
 def test_warmup_is_a_share_of_the_steps():
-    assert warmup_steps(400, TrainSpec(warmup=0.05)) == 20
+    assert TrainSpec(warmup=0.05).warmup_steps(400) == 20
 
 
 def torch_rates(after_warmup: type, steps: int, warmup: int, **settings: object) -> list[float]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ablate.planning.plan import Plan
 from ablate.running.request import Request
-from ablate.training.optim import decay_steps, warmup_steps
+from ablate.training.optim import decay_steps
 from ablate.training.probes import ProbeSpec
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import read_state, write_state
@@ -40,7 +40,7 @@ def families(runs: Iterable[RunDocument]) -> Iterator[Family]:
         if run.train.get("schedule") in ("constant", "wsd") and run.train.get("average") is None:
             train, spec = {name: value for name, value in run.train.items() if name not in SCHEDULE}, TrainSpec.of(run)
             rest = run.model_copy(update={"digest": "", "steps": 0, "train": train}).model_dump_json()
-            found = alike.setdefault((rest, warmup_steps(run.steps, spec)), [])
+            found = alike.setdefault((rest, spec.warmup_steps(run.steps)), [])
             found.append((stable_steps(run.steps, spec), run))
     for group in alike.values():
         if len(group) > 1:

@@ -14,7 +14,6 @@ from ablate.running.request import Request
 from ablate.study.arms import Arm
 from ablate.study.complaints import StudyError
 from ablate.study.study import Study
-from ablate.training.optim import warmup_steps
 from ablate.wings.search.drafts import Draft, quantity
 from ablate.wings.search.search_constraints import MEASURED as LIMITED
 from ablate.wings.search.search_constraints import rule
@@ -130,7 +129,7 @@ class StudyTrialRunner:
     def _job(self, plan: Plan) -> Job:
         arm = plan.arms[-1]
         requests = tuple(self._request(plan, run.identity) for run in arm.runs)
-        warmup = warmup_steps(arm.steps, arm.train) / arm.steps
+        warmup = arm.train.warmup_steps(arm.steps) / arm.steps
         return Job(requests, arm, math.ceil(1 / arm.train.validate_every - 1e-9), warmup)
 
     def _planned(self, arm: Arm, share: float) -> Plan:
