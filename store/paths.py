@@ -166,15 +166,6 @@ class Paths:
         """The judgements for the question of that study, at any scale."""
         return self.root / "ledger" / f"{quote(name, safe='')}.ndjson"
 
-    def campaign_path(self, name: str) -> Path:
-        """The proposals of a campaign."""
-        return self.root / "campaigns" / f"{quote(name, safe='')}.ndjson"
-
-    @property
-    def campaigns_lock(self) -> Path:
-        """Held while a proposal is charged to what all of them may take."""
-        return self.root / "campaigns" / "total.budget.lock"
-
     @property
     def index_path(self) -> Path:
         return self.root / "index.html"
@@ -187,15 +178,6 @@ class Paths:
 def tokenizer_in(model_dir: Path) -> Path:
     """The tokenizer of a saved model."""
     return model_dir / "tokenizer.json"
-
-
-CAMPAIGN_STUDY = re.compile(r"judge-(.+)-\d+")
-"""Pattern of the names that `campaign_study` makes."""
-
-
-def campaign_study(campaign: str, number: int) -> str:
-    """Name of the study that judges a campaign's proposal."""
-    return f"judge-{campaign}-{number}"
 
 
 def _safe(name: str, scale: str) -> str:

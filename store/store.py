@@ -21,7 +21,6 @@ from store.documents import (
     JudgedDocument,
     LedgerRecord,
     MergedRecord,
-    ProposalRecord,
     StudyDocument,
 )
 from store.documents.result import Outcome
@@ -29,7 +28,6 @@ from store.documents.shell import store_option
 from store.files import StoreError
 from store.folders import SearchFolder, StudyFolder
 from store.logs import LogFile
-from store.paths import CAMPAIGN_STUDY, campaign_study
 from store.run_files import RunFiles
 from store.stamps import file_stamp, index_path
 
@@ -108,13 +106,9 @@ class Store(RunFiles):
 
     def ledgers(self) -> list[str]:
         """Names of the studies that were judged, sorted."""
-        return self._logs_in("ledger")
+        return self.logs_in("ledger")
 
-    def campaigns(self) -> list[str]:
-        """Names of the campaigns, sorted."""
-        return self._logs_in("campaigns")
-
-    def _logs_in(self, folder: str) -> list[str]:
+    def logs_in(self, folder: str) -> list[str]:
         """Names of the logs in a folder. Raises OSError if it may not be read: decisions account for all of them."""
         try:
             names = os.listdir(self.root / folder)  # noqa: PTH208 (a glob takes a folder that is closed for empty)
@@ -213,26 +207,3 @@ class Store(RunFiles):
     def ledger(self, name: str) -> LogFile[LedgerRecord]:
         remedy = "restore the file, since verdicts account for earlier judgements"
         return LogFile(self.ledger_path(name), name, remedy, LedgerRecord)
-
-    def read_campaign(self, name: str) -> tuple[ProposalRecord, ...]:
-        """Lines of a campaign, the oldest first. Raises StoreError if the line of a judged proposal is missing."""
-        log = self.campaign(name)
-        found = tuple(log.records())
-        known = {campaign_study(name, record.number) for record in found}
-        for campaign, folder in self.judged_proposals():
-            study = folder.read()
-            if campaign == name and study is not None and study.name not in known:
-                number = study.name.rpartition("-")[2]
-                raise StoreError(f"{log.path} lacks proposal {number}, whose study is {folder.path}: {log.remedy}")
-        return found
-
-    def judged_proposals(self) -> Iterator[tuple[str, StudyFolder]]:
-        """Studies that judge proposals, with the campaign of each."""
-        for path in sorted(self.root.glob("studies/judge-*")):
-            study = StudyFolder(path).read()
-            if study is not None and (found := CAMPAIGN_STUDY.fullmatch(study.name)):
-                yield found[1], StudyFolder(path)
-
-    def campaign(self, name: str) -> LogFile[ProposalRecord]:
-        remedy = "restore the file, since decisions account for earlier proposals"
-        return LogFile(self.campaign_path(name), name, remedy, ProposalRecord)

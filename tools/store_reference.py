@@ -30,7 +30,7 @@ MODULES = (
     "costs",
     "design",
     "ledger",
-    "campaign",
+    "ablate.wings.campaign.campaign_log",
     "search",
     "data",
     "references",

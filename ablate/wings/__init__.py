@@ -44,6 +44,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.open` | `search_found(folder)`: a search's document |
 | `ablate.evaluate` | `imported_first`, which makes a run of a checkpoint's folder |
 | `ablate.api.reporting` | `render_site(store)` and `render_other(folder)`, pages that are no study's |
+| `ablate.check` | logs for `check`: `listings(store)`, `read(store, name)`; `unpackable(study)` |
 | `ablate.pages` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """
 

@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 import ablate
+from ablate.wings.campaign import campaign_log
+from ablate.wings.campaign.campaign_log import ProposalRecord
 from ablate.wings.campaign.proposals import kept, latest
 from ablate.wings.promoting import CHANGE
 from store import Store
-from store.documents import ProposalRecord
 
 CAPS = (
     2.0,
@@ -92,7 +93,7 @@ def campaign(folder: Path, proposals: int, share: float, budget: float) -> None:
 
 
 def _decided(store: Path, name: str) -> list[ProposalRecord]:
-    return [record for record in latest(Store(store).read_campaign(name)) if record.outcome is not None]
+    return [record for record in latest(campaign_log.read(Store(store), name)) if record.outcome is not None]
 
 
 def table(store: Path, records: Sequence[ProposalRecord]) -> str:

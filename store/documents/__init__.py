@@ -12,7 +12,6 @@ from store.documents._document import (
     Unit,
 )
 from store.documents.calibration import CalibrationDocument
-from store.documents.campaign import ProposalOutcome, ProposalRecord, ProposalTest
 from store.documents.claims import RegistrationRecord, StudyClaim, StudyPublished, StudyPublishedRow, StudyRegistration
 from store.documents.costs import CostPoint, CostProcess, CostsDocument
 from store.documents.data import (
@@ -119,9 +118,6 @@ __all__ = [
     "PerSplit",
     "PrefillPoint",
     "ProbeRecord",
-    "ProposalOutcome",
-    "ProposalRecord",
-    "ProposalTest",
     "Quartiles",
     "Range",
     "ReferenceLosses",

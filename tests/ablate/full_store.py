@@ -17,6 +17,7 @@ import torch
 import reports
 from ablate.cli import main
 from ablate.training.trained import TrainingProgress, save_state
+from ablate.wings.campaign.campaign_log import ProposalOutcome, ProposalRecord, ProposalTest, log_of, study_of
 from ablate.wings.search.storage import open_storage
 from ablate.wings.starts.checkpoints import Checkpoint
 from store import Store, StudyFolder, checksum, index, stamps
@@ -28,16 +29,12 @@ from store.documents import (
     ImportDocument,
     MergedRecord,
     ProbeRecord,
-    ProposalOutcome,
-    ProposalRecord,
-    ProposalTest,
     RegistrationRecord,
     RunNumerics,
     SampleRecord,
     Score,
 )
 from store.jsonfile import write as write_document
-from store.paths import campaign_study
 from store.stamps import TICK_NS
 from tests.documents import ENVIRONMENT, measure_of, metrics_of, quartiles
 from tests.reports.searching import search_of, trials_of
@@ -159,7 +156,7 @@ def fill(trained: Path, study: Path, folder: Path) -> Path:
 
 def _propose(store: Store, campaign: str, like: StudyFolder) -> None:
     """A proposal that was judged, and its study."""
-    study, name = like.read(), campaign_study(campaign, 1)
+    study, name = like.read(), study_of(campaign, 1)
     assert study is not None
     folder = store.study(name, study.scale)
     folder.write(study.model_copy(update={"name": name, "pilot": True}))
@@ -171,7 +168,7 @@ def _propose(store: Store, campaign: str, like: StudyFolder) -> None:
         decision="keep", reason="because", test=test, level=0.5, confirmed=None, costs={}, spent_seconds=1.0
     )
     begun = ProposalRecord(at=BEGAN, number=1, name="x", scale="cpu", edits={"n_layers": 2}, alpha=0.1, base="b")
-    store.campaign(campaign).append([begun, begun.model_copy(update={"outcome": outcome})])
+    log_of(store, campaign).append([begun, begun.model_copy(update={"outcome": outcome})])
 
 
 def _describe(store: Store) -> None:

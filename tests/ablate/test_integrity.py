@@ -19,6 +19,7 @@ import pytest
 
 import ablate
 import reports
+from ablate.wings.campaign import campaign_log
 from ablate.wings.search.storage import open_storage
 from store import AblateError, SearchFolder, Store
 from store.answers import Answers
@@ -142,7 +143,7 @@ def numbers(root: Path) -> dict[str, Any]:
         read[f"costs of {name}"] = partial(folder.read_costs, "c0")
     for digest in ("ca0", "ca1"):
         read[f"step time {digest}"] = partial(store.read_calibration, digest)
-    for name in store.campaigns():
+    for name in campaign_log.campaigns(store):
         read[f"proposals of {name}"] = partial(_proposals, store, name)
     for folder in store.searches():
         read[f"trials of {folder.path.name}"] = partial(_trials, folder)
@@ -185,7 +186,7 @@ def _trials(folder: SearchFolder) -> object:
 
 def _proposals(store: Store, name: str) -> object:
     """A list, of which lines at the end may be gone: the proposal goes on where it stopped."""
-    return list(store.read_campaign(name))
+    return list(campaign_log.read(store, name))
 
 
 def _rows(read: Callable[[str], polars.DataFrame], digest: str) -> object:

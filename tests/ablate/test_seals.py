@@ -20,6 +20,7 @@ import pytest
 
 import ablate
 from ablate.cli import main
+from ablate.wings.campaign import campaign_log
 from ablate.wings.search.storage import open_storage
 from store import SearchFolder, Store, StoreError, checksum
 from store.documents import LedgerRecord
@@ -194,7 +195,7 @@ def test_a_pipe_in_place_of_a_log_is_refused_at_once(place: str, copy: Path) -> 
     readers = {
         "ledger": lambda: store.read_ledger("tiny"),
         "searches": lambda: open_storage(None, store.search("toy", "cpu")),
-        "campaigns": lambda: store.read_campaign("x"),
+        "campaigns": lambda: campaign_log.read(store, "x"),
     }
     with pytest.raises(OSError, match="is not a regular file"):
         readers[place.partition("/")[0]]()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import ablate
+from ablate.wings.campaign.campaign_log import read
 from ablate.wings.campaign.proposals import kept, latest
 from store import Store
 from tests.ablate.toy import toy_study
@@ -44,9 +45,9 @@ def test_a_program_that_is_killed_twice_improves_a_toy_base(tmp_path: Path, monk
         _wait_for_results(tmp_path, 2 + 5 * killed, program)
         os.killpg(program.pid, signal.SIGKILL)
         program.wait()
-    assert len(latest(Store("runs").read_campaign("toy-cpu"))) < len(IDEAS), "it was killed on the way"
+    assert len(latest(read(Store("runs"), "toy-cpu"))) < len(IDEAS), "it was killed on the way"
     assert _started(tmp_path).wait(600) == 0
-    records = latest(Store("runs").read_campaign("toy-cpu"))
+    records = latest(read(Store("runs"), "toy-cpu"))
     asked = [record.name for record in records]
     assert all(name in IDEAS for name in asked)
     assert all(record.outcome for record in records), "what was interrupted was decided later"

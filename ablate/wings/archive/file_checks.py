@@ -14,6 +14,7 @@ from typing import Any
 from ablate.running.request import left_behind
 from store import answers, checksum, jsonfile, stamps
 from store.documents.study import UNJUDGED
+from store.extensions import modules_of
 from store.files import StoreError
 from store.folders import DataFolder, SearchFolder, StudyFolder
 from store.paths import FOLDERS
@@ -24,6 +25,8 @@ from store.store import Store
 OF_A_RUN = ("run.json", "result.json", "metrics.ndjson", "state.pt")
 PARTS_OF_A_RUN = ("model", "answers.db", "losses.ndjson", "measure-*.json", "evals-*.json", *OF_A_RUN)
 PLACE_OF_A_RUN = re.compile("[0-9a-f]{8,64}")
+PLACE = "ablate.check"
+"""Where wings add their logs."""
 PREFIX = ".merge-"
 """Names of the folders that archives are unpacked into begin so."""
 
@@ -88,13 +91,18 @@ class Check:
         for digest in store.calibrations():
             path = store.calibration_path(digest)
             yield from self._document(path, "remove it to measure the step time again", store.read_calibration, digest)
-        for name in self._attempt(store.ledgers)[1]:
-            yield from self._readable(store.read_ledger, name)
-            self._note_unsealed(store.ledger(name))
-        whole, judged = self._attempt(lambda: {name for name, _ in store.judged_proposals()})
-        for name in sorted({*self._attempt(store.campaigns)[1], *(judged if whole else ())}):
-            yield from self._readable(store.read_campaign, name)
+        yield from self._of_logs()
         known.write()
+
+    def _of_logs(self) -> Iterator[str]:
+        """Ledgers, and logs of wings."""
+        for name in self._attempt(self.store.ledgers)[1]:
+            yield from self._readable(self.store.read_ledger, name)
+            self._note_unsealed(self.store.ledger(name))
+        for wing in modules_of(PLACE):
+            found = [self._attempt(each) for each in wing.listings(self.store)]
+            for name in sorted({name for whole, names in found if whole for name in names}):
+                yield from self._readable(wing.read, self.store, name)
 
     def _no_folders(self) -> Iterator[str]:
         """Files, pipes and broken links in place of folders, which listings leave out."""

@@ -20,13 +20,13 @@ from ablate.running.request import scratch
 from ablate.training.spec import TrainSpec
 from ablate.wings.archive import archive_file as archive
 from ablate.wings.archive.archive_file import PackDocument
-from ablate.wings.archive.file_checks import PREFIX
+from ablate.wings.archive.file_checks import PLACE, PREFIX
 from ablate.wings.archive.joining import verify
 from reports.judge.findings.judging import share_runs
 from store import SearchFolder, Store, StoreError, StudyFolder, checksum, jsonfile
 from store.documents import MergedRecord, RunDocument, StudyDocument
 from store.errors import ArgumentError
-from store.paths import CAMPAIGN_STUDY
+from store.extensions import modules_of
 from zoo.errors import SpecError
 from zoo.settings.registry import changed
 from zoo.spec import parse
@@ -123,8 +123,9 @@ def _document(folder: StudyFolder) -> StudyDocument:
     study = folder.read()
     if study is None:
         raise StoreError(f"{folder.document_path} is gone: run the study again")
-    if CAMPAIGN_STUDY.fullmatch(study.name):
-        raise StoreError(f"{study.name} is a proposal of a campaign, which cannot be packed: pack its runs instead")
+    for wing in modules_of(PLACE):
+        if (reason := wing.unpackable(study)) is not None:
+            raise StoreError(f"{study.name} {reason}, which cannot be packed: pack its runs instead")
     return study
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
+from ablate.wings.campaign import campaign_log
+from ablate.wings.campaign.campaign_log import ProposalOutcome, ProposalRecord
 from ablate.wings.campaign.proposals import kept, latest
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.verdicts import Verdict
@@ -15,7 +17,6 @@ from reports.page.html.ranked import Axis, RankedRow
 from reports.page.html.templating import render_plain
 from reports.page.wording import words
 from store import Store
-from store.documents import ProposalOutcome, ProposalRecord
 from store.files import write_text
 
 
@@ -31,8 +32,8 @@ class CampaignStep:
 
 def render_campaign(store: Store, name: str) -> Path:
     """Write the page beside the campaign's file, and return its path."""
-    records = latest(store.read_campaign(name))
-    path = store.campaign_path(name).with_suffix(".html")
+    records = latest(campaign_log.read(store, name))
+    path = campaign_log.log_path(store, name).with_suffix(".html")
     return write_text(path, campaign_page(name, records))
 
 

@@ -25,6 +25,8 @@ from ablate.study.reading import load_study
 from ablate.study.scales import NAMING
 from ablate.study.study import Study
 from ablate.study.written import Sets
+from ablate.wings.campaign import campaign_log
+from ablate.wings.campaign.campaign_log import ProposalOutcome, ProposalRecord, ProposalTest
 from ablate.wings.campaign.campaign_page import render_campaign
 from ablate.wings.campaign.proposal_looks import FIRST_SEED, Case, Looks
 from ablate.wings.campaign.proposals import (
@@ -36,7 +38,7 @@ from ablate.wings.campaign.proposals import (
 from ablate.wings.promoting import Edits, changes, proposal, refuse_unfair
 from reports.judge.noise.power import POWER
 from store import Store, write_text
-from store.documents import JsonObject, ProposalOutcome, ProposalRecord, ProposalTest
+from store.documents import JsonObject
 from store.errors import ArgumentError
 from store.files import held
 from store.paths import NAME
@@ -176,7 +178,7 @@ def judge(
     # What is refused here leaves neither a lock nor a line of the campaign.
     Looks(case, *_proposed(case), progress, options).check_room()
     try:
-        with held(case.store.campaign_path(named).with_suffix(".lock"), blocking=False):
+        with held(campaign_log.log_path(case.store, named).with_suffix(".lock"), blocking=False):
             return _judged(case, progress, options, total_budget)
     except BlockingIOError as error:
         reason = "another command is judging a proposal of this campaign; wait for it to finish"
@@ -201,7 +203,7 @@ def _edits(study: Study, change: Mapping[str, JsonValue] | Sequence[str] | str, 
 def _proposed(case: Case) -> tuple[ProposalRecord, list[ProposalRecord]]:
     """The proposal, as it was begun if it has no outcome yet, and those decided before it. Raises ArgumentError for
     another alpha than the campaign's, and for a change that the base has already."""
-    past = latest(case.store.read_campaign(case.campaign))
+    past = latest(campaign_log.read(case.store, case.campaign))
     if past and past[0].alpha != case.alpha:
         reason = f"the campaign {case.campaign} began with {past[0].alpha:g}: keep that, or name a new campaign"
         raise ArgumentError("alpha", reason, case.alpha)
@@ -215,7 +217,7 @@ def _proposed(case: Case) -> tuple[ProposalRecord, list[ProposalRecord]]:
 
 
 def _judged(case: Case, progress: Wanted, options: RunOptions, most: float | None) -> Judgement:
-    log = case.store.campaign(case.campaign)
+    log = campaign_log.log_of(case.store, case.campaign)
     record, decided = _proposed(case)  # other proposals may have been decided meanwhile
     began = time.monotonic()
     if most is not None:
@@ -233,7 +235,7 @@ def _judged(case: Case, progress: Wanted, options: RunOptions, most: float | Non
     record = record.model_copy(update={"outcome": outcome, "at": now()})
     log.append([record])
     page = render_campaign(case.store, case.campaign)
-    everything = latest(case.store.read_campaign(case.campaign))
+    everything = latest(campaign_log.read(case.store, case.campaign))
     return Judgement(
         campaign=case.campaign,
         record=record,
@@ -258,16 +260,16 @@ def _refuse_kept(case: Case, decided: Sequence[ProposalRecord]) -> None:
 def _charged(case: Case, record: ProposalRecord, most: float) -> ProposalRecord:
     """The record of a proposal that begins, charged with its whole budget: if it is killed, it counts so. Raises
     ArgumentError if that is more than is left of what all such proposals of the store may take."""
-    with held(case.store.campaigns_lock):  # proposals of other campaigns may begin at once
+    with held(campaign_log.total_lock(case.store)):  # proposals of other campaigns may begin at once
         _refuse_spent(case.store, case.budget, most)
         record = record.model_copy(update={"charged": (record.charged or 0.0) + case.budget})
-        case.store.campaign(case.campaign).append([record])
+        campaign_log.log_of(case.store, case.campaign).append([record])
     return record
 
 
 def _refuse_spent(store: Store, budget: float, most: float) -> None:
     """Raise ArgumentError if the budget is more than is left of what all proposals of the store may take."""
-    every = (latest(store.campaign(name).records()) for name in store.campaigns())
+    every = (latest(campaign_log.log_of(store, name).records()) for name in campaign_log.campaigns(store))
     left = most - sum(each.charged or 0.0 for records in every for each in records)
     if budget > left:
         reason = f"all proposals may take {most:g} s, of which {max(left, 0):.0f} s are left"

@@ -17,6 +17,7 @@ from ablate.running.context import RunContext
 from ablate.running.options import PlanOptions, RunOptions
 from ablate.running.progress import Wanted
 from ablate.study.study import Study
+from ablate.wings.campaign.campaign_log import ProposalOutcome, ProposalRecord, ProposalTest, study_of
 from ablate.wings.campaign.proposals import (
     LEAST_SEEDS,
     MOST_SEEDS,
@@ -31,9 +32,8 @@ from ablate.wings.campaign.proposals import (
 )
 from ablate.wings.promoting import CHANGE, Edits, proposal
 from store import Store
-from store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyDocument
+from store.documents import StudyDocument
 from store.errors import ArgumentError
-from store.paths import campaign_study
 
 FIRST_SEED, SEEDS_EACH = 10_000, 100
 """Proposal n has `SEEDS_EACH` seeds from FIRST_SEED + SEEDS_EACH · n on, far from those of studies and searches."""
@@ -133,7 +133,7 @@ class Looks:
     def _study(self, scale: str, count: int) -> Study:
         first = FIRST_SEED + SEEDS_EACH * self.record.number
         before = [each.edits for each in kept(self.decided)]
-        name = campaign_study(self.case.campaign, self.record.number)
+        name = study_of(self.case.campaign, self.record.number)
         return proposal(self.case.study, name, self.case.edits, before, range(first, first + count), scale)
 
     def _look(self, scale: str, count: int) -> tuple[ProposalTest, StudyDocument]:

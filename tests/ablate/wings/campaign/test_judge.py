@@ -13,6 +13,7 @@ from filelock import FileLock
 
 import ablate
 from ablate.cli import main
+from ablate.wings.campaign import campaign_log
 from ablate.wings.campaign.commands.judge import DISCARD
 from ablate.wings.campaign.proposals import LEAST_SEEDS, latest
 from store import Store, StoreError
@@ -73,9 +74,9 @@ def test_a_change_is_kept_becomes_the_base_and_a_worse_one_is_discarded(
 
 def _shortened(store: Store, lines: int) -> None:
     """A campaign whose file lost its last lines."""
-    log = store.campaign(CAMPAIGN).path
+    log = campaign_log.log_of(store, CAMPAIGN).path
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:lines]))
-    store.read_campaign(CAMPAIGN)
+    campaign_log.read(store, CAMPAIGN)
 
 
 def test_one_that_was_interrupted_goes_on_with_the_same_seeds(
@@ -93,7 +94,7 @@ def test_one_that_was_interrupted_goes_on_with_the_same_seeds(
         patched.setattr("ablate.wings.campaign.proposal_looks.run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ablate.judge(path, change=change, **given)
-    begun = latest(Store(tmp_path).read_campaign(CAMPAIGN))
+    begun = latest(campaign_log.read(Store(tmp_path), CAMPAIGN))
     assert [(each.number, each.outcome) for each in begun] == [(1, None)]
     found = ablate.judge(path, change=change, **given)
     assert found.record.number == 1 and found.proposals == 1
@@ -107,7 +108,7 @@ def test_what_was_interrupted_counts_in_every_campaign(
     store, during = Store(tmp_path), []
 
     def interrupted(*_: object, **__: object) -> None:
-        during.append(latest(store.read_campaign(CAMPAIGN))[-1].charged)
+        during.append(latest(campaign_log.read(store, CAMPAIGN))[-1].charged)
         time.sleep(0.1)
         raise KeyboardInterrupt
 
@@ -116,9 +117,11 @@ def test_what_was_interrupted_counts_in_every_campaign(
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             ablate.judge(path, change={"block.norm": "layernorm"}, total_budget=700, **given)
-    first, last = during[0], latest(store.read_campaign(CAMPAIGN))[-1].charged
+    first, last = during[0], latest(campaign_log.read(store, CAMPAIGN))[-1].charged
     assert first == 600.0 and 600.1 < during[1] < 700 and last is not None and 0.2 < last < 100
-    store.campaign("another").append([latest(store.read_campaign(CAMPAIGN))[-1].model_copy(update={"charged": 200.0})])
+    campaign_log.log_of(store, "another").append(
+        [latest(campaign_log.read(store, CAMPAIGN))[-1].model_copy(update={"charged": 200.0})]
+    )
     with pytest.raises(ablate.ArgumentError, match=r"all proposals may take 700 s, of which (4..|500) s are left"):
         ablate.judge(path, change={"n_layers": 2}, total_budget=700, **given)
 
@@ -131,7 +134,7 @@ def test_without_locks_it_says_so(
 
     monkeypatch.setattr("fcntl.flock", none)
     assert judged(path, tmp_path, "--change", "n_layers=2") == 2
-    lock = Store(tmp_path).campaign_path(CAMPAIGN).with_suffix(".lock")
+    lock = campaign_log.log_path(Store(tmp_path), CAMPAIGN).with_suffix(".lock")
     remedy = "No locks available: this file system has no locks: use a store on one that has them (--store DIR)"
     assert capsys.readouterr().err == f"ablate: {lock}: {remedy}\n"
 
@@ -170,7 +173,7 @@ def test_what_cannot_be_judged_is_one_line(path: Path, tmp_path: Path, capsys: p
     assert not (tmp_path / "campaigns").exists()
     assert judged(path, tmp_path, "--change", "n_layers=2", budget="soon") == 2
     assert "expected a time such as 90s, 20m or 2h" in capsys.readouterr().err
-    with FileLock(Store(tmp_path).campaign_path(CAMPAIGN).with_suffix(".lock")):
+    with FileLock(campaign_log.log_path(Store(tmp_path), CAMPAIGN).with_suffix(".lock")):
         assert judged(path, tmp_path, "--change", "n_layers=2") == 2
     assert "another command is judging a proposal of this campaign" in capsys.readouterr().err
 

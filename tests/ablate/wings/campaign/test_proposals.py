@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from ablate.wings.campaign.campaign_log import ProposalOutcome, ProposalRecord, ProposalTest
 from ablate.wings.campaign.campaign_page import campaign_page, headline, steps
 from ablate.wings.campaign.proposals import (
     LEAST_SEEDS,
@@ -23,7 +24,7 @@ from ablate.wings.campaign.proposals import (
 )
 from ablate.wings.campaign.proposals import tested as proposal_test
 from ablate.wings.compare.losses import ArmLosses, noise_of
-from store.documents import ProposalOutcome, ProposalRecord, ProposalTest, StudyTrial, StudyTuning
+from store.documents import StudyTrial, StudyTuning
 from tests.moderated import moderated
 from tests.reports.browsing import no_chromium, playwright, visit
 

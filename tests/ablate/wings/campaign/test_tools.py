@@ -29,9 +29,9 @@ from ablate.cli import main
 from ablate.commands import BAD_INPUT, COMMANDS
 from ablate.running.child_process import ENDED_BY_REQUEST
 from ablate.wings.campaign import answering, tools
+from ablate.wings.campaign.campaign_log import ProposalRecord, log_of
 from ablate.wings.campaign.tools import tool_server
 from store import Store
-from store.documents import ProposalRecord
 from tests.ablate.test_odd_commands import contents
 from tests.test_imports import ROOT
 
@@ -356,7 +356,7 @@ def test_all_proposals_end_where_their_time_does(tmp_path: Path) -> None:
     begun = ProposalRecord(
         at="2026-01-01T00:00:00+00:00", number=1, name="x", scale="smoke", edits={}, alpha=0.1, base="b", charged=3000.0
     )
-    Store(tmp_path).campaign("other").append([begun])
+    log_of(Store(tmp_path), "other").append([begun])
     found = called(tmp_path, "judge", **asked, budget="20m")
     assert found.is_error
     assert "all proposals may take 3600 s, of which 600 s are left" in found.content[0].text

@@ -5,9 +5,23 @@ A proposal has a line when it begins, and another with its outcome. One without 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
-from store.documents._document import JsonObject, Part, Time
+from store import Store
+from store.documents import JsonObject, Part, StudyDocument
+from store.documents._document import Time
+from store.files import StoreError
+from store.folders import StudyFolder
+from store.logs import LogFile
+
+FOLDER = "campaigns"
+STUDY = re.compile(r"judge-(.+)-\d+")
+"""Pattern of the names that `study_of` makes."""
 
 Decision = Literal["keep", "discard", "undecided"]
 
@@ -76,3 +90,60 @@ class ProposalRecord(Part):
     time that it took, of all attempts; null without such a budget."""
     outcome: ProposalOutcome | None = None
     """The decision; null on the line that begins the proposal."""
+
+
+def study_of(campaign: str, number: int) -> str:
+    """Name of the study that judges a campaign's proposal."""
+    return f"judge-{campaign}-{number}"
+
+
+def log_path(store: Store, name: str) -> Path:
+    return store.root / FOLDER / f"{quote(name, safe='')}.ndjson"
+
+
+def total_lock(store: Store) -> Path:
+    """Held while a proposal is charged to what all of them may take."""
+    return store.root / FOLDER / "total.budget.lock"
+
+
+def log_of(store: Store, name: str) -> LogFile[ProposalRecord]:
+    remedy = "restore the file, since decisions account for earlier proposals"
+    return LogFile(log_path(store, name), name, remedy, ProposalRecord)
+
+
+def campaigns(store: Store) -> list[str]:
+    """Names of the campaigns, sorted. Raises OSError if their folder may not be read."""
+    return store.logs_in(FOLDER)
+
+
+def read(store: Store, name: str) -> tuple[ProposalRecord, ...]:
+    """Lines of a campaign, the oldest first. Raises StoreError if the line of a judged proposal is missing."""
+    log = log_of(store, name)
+    found = tuple(log.records())
+    known = {study_of(name, record.number) for record in found}
+    for campaign, study, folder in _judged(store):
+        if campaign == name and study.name not in known:
+            number = study.name.rpartition("-")[2]
+            raise StoreError(f"{log.path} lacks proposal {number}, whose study is {folder.path}: {log.remedy}")
+    return found
+
+
+def _judged(store: Store) -> Iterator[tuple[str, StudyDocument, StudyFolder]]:
+    """Studies that judge proposals, with the campaign of each."""
+    for path in sorted(store.root.glob("studies/judge-*")):
+        study = StudyFolder(path).read()
+        if study is not None and (found := STUDY.fullmatch(study.name)):
+            yield found[1], study, StudyFolder(path)
+
+
+# Campaigns in archives, and in `ablate check`.
+
+
+def listings(store: Store) -> tuple[Callable[[], list[str]], ...]:
+    """What names the campaigns: their logs, and the studies that judge their proposals."""
+    return partial(campaigns, store), lambda: [name for name, _, _ in _judged(store)]
+
+
+def unpackable(study: StudyDocument) -> str | None:
+    """Why a study cannot be packed; None if it can."""
+    return "is a proposal of a campaign" if STUDY.fullmatch(study.name) else None
