@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,9 +22,9 @@ from zoo.kernels.precision import as_autocast_has_it, at_default_precision, comp
 from zoo.kernels.tracing import attention, device_type
 from zoo.settings.registry import member, members
 
-_files: dict[str, Any] = {name: member(backends.__name__, name) for name in members(backends.__name__)}
+_others = ((name, member(backends.__name__, name)) for name in members(backends.__name__))
 BACKENDS: dict[str, Backend] = dict(
-    sorted({"fused": fused, "plain": plain, **_files}.items(), key=lambda named: named[1].RANK)
+    sorted([("fused", fused), ("plain", plain), *_others], key=lambda named: named[1].RANK)
 )
 """Backends by name, the fastest first."""
 _forced: list[str] = []
