@@ -111,6 +111,10 @@ class SharedKV(LlamaLike):
     def position(self, config: Config) -> SpecJson:
         return rope(config, self.head_dim(config), FULL)
 
+    def near_head_dim(self, config: Config) -> int:
+        """Features of a head of the layers with a window."""
+        return self.head_dim(config)
+
     def inputs(self, config: Config) -> SpecJson | None:
         """The per-layer embeddings."""
         return {
@@ -128,7 +132,7 @@ class SharedKV(LlamaLike):
     def edits(self, config: Config) -> dict[str, SpecJson]:
         near = {"mixer.window": config["sliding_window"]}
         if SLIDING in types_of(config):
-            near["mixer.position"] = rope(config, self.head_dim(config), SLIDING)
+            near["mixer.position"] = rope(config, self.near_head_dim(config), SLIDING)
         reads = {"mixer.reuse_kv": True, "mixer.bias": ["q", "o"] if config["attention_bias"] else False}
         return {WINDOW: near, READS: reads}
 

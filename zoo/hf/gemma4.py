@@ -13,7 +13,6 @@ from zoo.hf._common import attention, dense
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._layers import FULL, SLIDING, types_of
 from zoo.hf._pairs import Pair
-from zoo.hf._rope import rope
 from zoo.hf.gemma import READS, WINDOW, SharedKV
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
@@ -45,6 +44,9 @@ class Gemma4(SharedKV):
     def head_dim(self, config: Config) -> int:
         return int(_heads(config, FULL)["head_dim"])
 
+    def near_head_dim(self, config: Config) -> int:
+        return int(_heads(config, SLIDING)["head_dim"])
+
     def inputs(self, config: Config) -> SpecJson | None:
         inputs = super().inputs(config)
         return inputs if config["hidden_size_per_layer_input"] else None
@@ -54,11 +56,8 @@ class Gemma4(SharedKV):
         return [kind + [WIDE] * (wide and READS in kind) for kind in super().kinds(config)]
 
     def edits(self, config: Config) -> dict[str, SpecJson]:
-        edits, heads = super().edits(config), _heads(config, SLIDING)
-        near = {f"mixer.{name}": value for name, value in heads.items()}
-        if SLIDING in types_of(config):
-            near["mixer.position"] = rope(config, heads["head_dim"], SLIDING)
-        plain = {"mixer.keys_as_values": False}
+        edits, plain = super().edits(config), {"mixer.keys_as_values": False}
+        near = {f"mixer.{name}": value for name, value in _heads(config, SLIDING).items()}
         return {
             WINDOW: {**edits[WINDOW], **near, **plain, "mixer.bias": config["attention_bias"]},
             READS: {**edits[READS], **plain},
