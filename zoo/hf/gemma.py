@@ -86,11 +86,10 @@ WINDOW, READS = "window", "reads"
 FFN = "ffn{}"
 
 
-class Gemma3n(LlamaLike):
-    """Gemma 3n: AltUp's streams, LAuReL and per-layer embeddings; the last layers reuse lower layers' keys and values.
-    Google 2025, https://ai.google.dev/gemma/docs/gemma-3n."""
+class SharedKV(LlamaLike):
+    """Base of Gemma 3n and Gemma 4: norms around each branch and on values, windows on some layers with a RoPE of their
+    own, last layers that reuse lower layers' keys and values, and per-layer embeddings."""
 
-    model_types: ClassVar[tuple[str, ...]] = ("gemma3n_text",)
     buffers: ClassVar[tuple[str, ...]] = ("*inv_freq",)
     preference: ClassVar[int] = 2
     model_keys: ClassVar[Keys] = {**LlamaLike.model_keys, "final_logit_softcapping": "final_softcap"}
@@ -98,20 +97,12 @@ class Gemma3n(LlamaLike):
     block_fixed: ClassVar[SpecJson] = {"norm_placement": "double"}
     mixer_keys: ClassVar[Keys] = {**LlamaLike.mixer_keys, "attention_bias": BIAS}
     mixer_fixed: ClassVar[SpecJson] = {"kind": "attention", "scale": 1.0}
-    ffn_keys: ClassVar[Keys] = {}
     activation_key: ClassVar[str] = "hidden_activation"
     norm_names: ClassVar[Mapping[str, str]] = DOUBLE
 
     def spec(self, config: Config) -> SpecJson:
-        return {
-            **super().spec(config),
-            "altup": self._altup(config),
-            "per_layer_embeddings": self._inputs(config),
-            **layered(self._kinds(config), self._edits(config)),
-        }
-
-    def block(self, config: Config) -> SpecJson:
-        return {**super().block(config), "laurel": {"rank": config["laurel_rank"]}}
+        inputs = {"per_layer_embeddings": self.inputs(config)}
+        return {**super().spec(config), **inputs, **layered(self.kinds(config), self.edits(config))}
 
     def mixer(self, config: Config) -> SpecJson:
         norm = self.norm(config)
@@ -119,6 +110,90 @@ class Gemma3n(LlamaLike):
 
     def position(self, config: Config) -> SpecJson:
         return rope(config, self.head_dim(config), FULL)
+
+    def near_head_dim(self, config: Config) -> int:
+        """Features of a head of the layers with a window."""
+        return self.head_dim(config)
+
+    def inputs(self, config: Config) -> SpecJson | None:
+        """The per-layer embeddings."""
+        return {
+            "features": config["hidden_size_per_layer_input"],
+            "activation": plain_activation(config, self.activation_key),
+            "vocabulary": config["vocab_size_per_layer_input"],
+        }
+
+    def kinds(self, config: Config) -> list[list[str]]:
+        """Names of each layer's edits."""
+        types = types_of(config)
+        own = len(types) - config["num_kv_shared_layers"]
+        return [[WINDOW] * (kind == SLIDING) + [READS] * (i >= own) for i, kind in enumerate(types)]
+
+    def edits(self, config: Config) -> dict[str, SpecJson]:
+        near = {"mixer.window": config["sliding_window"]}
+        if SLIDING in types_of(config):
+            near["mixer.position"] = rope(config, self.near_head_dim(config), SLIDING)
+        reads = {"mixer.reuse_kv": True, "mixer.bias": ["q", "o"] if config["attention_bias"] else False}
+        return {WINDOW: near, READS: reads}
+
+    def config(self, spec: ModelSpec) -> ConfigJson:
+        mixers = [attention(layer) for layer in spec.layers]
+        positions = dict(zip(layer_types(spec), (mixer.position for mixer in mixers), strict=True))
+        return {
+            **super().config(spec),
+            **window_config(spec),
+            **layered_rope_config(positions),
+            **self.inputs_config(spec),
+            "num_kv_shared_layers": sum(mixer.reuse_kv for mixer in mixers),
+        }
+
+    def inputs_config(self, spec: ModelSpec) -> ConfigJson:
+        """Per-layer embeddings as arguments of the config class."""
+        inputs = spec.per_layer_embeddings
+        if inputs is None:
+            raise UnsupportedError("per_layer_embeddings", "its counterpart has a token table for each layer")
+        return {
+            "hidden_activation": theirs_by_name(gated=False)[inputs.activation],
+            "hidden_size_per_layer_input": inputs.features,
+            "vocab_size_per_layer_input": inputs.rows(spec.vocab_size),
+        }
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        return {}
+
+    def weights(self, spec: ModelSpec) -> Iterator[Pair]:
+        yield from super().weights(spec)
+        if spec.per_layer_embeddings is None:
+            return
+        yield same("per_layer.table.weight", "model.embed_tokens_per_layer.weight")
+        yield same("per_layer.project.weight", "model.per_layer_model_projection.weight")
+        yield same("per_layer.norm.gain", "model.per_layer_projection_norm.weight")
+        for i in range(spec.n_layers):
+            theirs = f"model.layers.{i}"
+            yield same(f"per_layer.layers.{i}.gate.weight", f"{theirs}.per_layer_input_gate.weight")
+            yield same(f"per_layer.layers.{i}.out.weight", f"{theirs}.per_layer_projection.weight")
+            yield same(f"per_layer.layers.{i}.norm.gain", f"{theirs}.post_per_layer_input_norm.weight")
+
+    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
+        mixer = expect(layer.mixer, Attention, "mixer")
+        missing = ("k", "v", "k_norm") if mixer.reuse_kv else ("v",) if mixer.keys_as_values else ()
+        for pair in attention_weights(mixer, ours, theirs):
+            if pair.ours[0].split(".")[-2] not in missing:
+                yield pair
+
+
+class Gemma3n(SharedKV):
+    """Gemma 3n: AltUp's streams, LAuReL and per-layer embeddings; the last layers reuse lower layers' keys and values.
+    Google 2025, https://ai.google.dev/gemma/docs/gemma-3n."""
+
+    model_types: ClassVar[tuple[str, ...]] = ("gemma3n_text",)
+    ffn_keys: ClassVar[Keys] = {}
+
+    def spec(self, config: Config) -> SpecJson:
+        return {**super().spec(config), "altup": self._altup(config)}
+
+    def block(self, config: Config) -> SpecJson:
+        return {**super().block(config), "laurel": {"rank": config["laurel_rank"]}}
 
     def ffn(self, config: Config) -> SpecJson:
         return {**super().ffn(config), **_sizes(config)[0]}
@@ -128,51 +203,31 @@ class Gemma3n(LlamaLike):
         streams, active = config["altup_num_inputs"], config["altup_active_idx"]
         return {"streams": streams, "active": active, "clip": config["altup_coef_clip"]}
 
-    def _inputs(self, config: Config) -> SpecJson:
-        return {
-            "features": config["hidden_size_per_layer_input"],
-            "activation": plain_activation(config, self.activation_key),
-            "vocabulary": config["vocab_size_per_layer_input"],
-            "scaled": True,
-        }
+    def inputs(self, config: Config) -> SpecJson | None:
+        return {**(super().inputs(config) or {}), "scaled": True}
 
-    def _kinds(self, config: Config) -> list[list[str]]:
-        """Names of each layer's edits."""
-        types, sizes = types_of(config), _sizes(config)
-        own = len(types) - config["num_kv_shared_layers"]
+    def kinds(self, config: Config) -> list[list[str]]:
+        sizes, kinds = _sizes(config), super().kinds(config)
         return [
-            [WINDOW] * (kind == SLIDING) + [READS] * (i >= own) + [FFN.format(sizes.index(size))] * (size != sizes[0])
-            for i, (kind, size) in enumerate(zip(types, sizes, strict=True))
+            kind + [FFN.format(sizes.index(size))] * (size != sizes[0]) for kind, size in zip(kinds, sizes, strict=True)
         ]
 
-    def _edits(self, config: Config) -> dict[str, SpecJson]:
-        near = {"mixer.window": config["sliding_window"]}
-        if SLIDING in types_of(config):
-            near["mixer.position"] = rope(config, self.head_dim(config), SLIDING)
+    def edits(self, config: Config) -> dict[str, SpecJson]:
         sizes = {
             FFN.format(i): {f"ffn.{key}": value for key, value in size.items()} for i, size in enumerate(_sizes(config))
         }
-        reads = {"mixer.reuse_kv": True, "mixer.bias": ["q", "o"] if config["attention_bias"] else False}
-        return {WINDOW: near, READS: reads, **sizes}
+        return {**super().edits(config), **sizes}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
-        if spec.altup is None or spec.per_layer_embeddings is None:
-            raise UnsupportedError("altup", "Gemma 3n needs altup and per_layer_embeddings")
-        mixers, inputs = [attention(layer) for layer in spec.layers], spec.per_layer_embeddings
-        positions = dict(zip(layer_types(spec), (mixer.position for mixer in mixers), strict=True))
+        if spec.altup is None:
+            raise UnsupportedError("altup", "Gemma 3n needs altup")
         return {
             **super().config(spec),
-            **window_config(spec),
-            **layered_rope_config(positions),
             "intermediate_size": [dense(layer).width for layer in spec.layers],
             "activation_sparsity_pattern": [dense(layer).sparsity for layer in spec.layers],
-            "num_kv_shared_layers": sum(mixer.reuse_kv for mixer in mixers),
             "altup_num_inputs": spec.altup.streams,
             "altup_active_idx": spec.altup.active,
             "altup_coef_clip": spec.altup.clip,
-            "hidden_activation": theirs_by_name(gated=False)[inputs.activation],
-            "hidden_size_per_layer_input": inputs.features,
-            "vocab_size_per_layer_input": inputs.rows(spec.vocab_size),
         }
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
@@ -180,26 +235,13 @@ class Gemma3n(LlamaLike):
             raise UnsupportedError("block.laurel", "Gemma 3n needs laurel")
         return {**super().block_config(layer), "laurel_rank": layer.laurel.rank}
 
-    def position_config(self, layer: BlockSpec) -> ConfigJson:
-        return {}
-
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
         yield from super().weights(spec)
-        yield same("per_layer.table.weight", "model.embed_tokens_per_layer.weight")
-        yield same("per_layer.project.weight", "model.per_layer_model_projection.weight")
-        yield same("per_layer.norm.gain", "model.per_layer_projection_norm.weight")
         for i in range(spec.altup.streams - 1 if spec.altup else 0):
             yield same(f"altup.enter.{i}.weight", f"model.altup_projections.{i}.weight")
             yield same(f"altup.leave.{i}.weight", f"model.altup_unembed_projections.{i}.weight")
         for i in range(spec.n_layers):
             yield from _beside(i)
-
-    def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
-        mixer = expect(layer.mixer, Attention, "mixer")
-        borrowed = {f"{ours}.{name}" for name in ("k", "v", "k_norm")} if mixer.reuse_kv else set()
-        for pair in attention_weights(mixer, ours, theirs):
-            if pair.ours[0].rpartition(".")[0] not in borrowed:
-                yield pair
 
 
 def _sizes(config: Config) -> list[SpecJson]:
@@ -219,6 +261,3 @@ def _beside(i: int) -> Iterator[Pair]:
     yield same(f"altup.layers.{i}.predict.weight", f"{theirs}.altup.prediction_coefs.weight")
     yield same(f"altup.layers.{i}.correct.weight", f"{theirs}.altup.correction_coefs.weight")
     yield same(f"per_layer.layers.{i}.gain", f"{theirs}.altup.correct_output_scale")
-    yield same(f"per_layer.layers.{i}.gate.weight", f"{theirs}.per_layer_input_gate.weight")
-    yield same(f"per_layer.layers.{i}.out.weight", f"{theirs}.per_layer_projection.weight")
-    yield same(f"per_layer.layers.{i}.norm.gain", f"{theirs}.post_per_layer_input_norm.weight")

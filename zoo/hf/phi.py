@@ -90,8 +90,8 @@ class PhiMoE(Mixtral):
     """Phi-3.5-MoE: Mixtral with LayerNorm, biases, LongRoPE, and SparseMixer's routing. Abdin et al. 2024,
     arXiv:2404.14219; Liu et al. 2024, arXiv:2409.12136.
 
-    transformers divides angles by LongRoPE's short factors in texts of any length; ours, like Microsoft's code, by the
-    long ones beyond the original length.
+    Beyond the original length ours divides angles by LongRoPE's long factors, as transformers 4 did; transformers 5
+    keeps the short ones at any length.
     """
 
     model_types: ClassVar[tuple[str, ...]] = ("phimoe",)

@@ -144,7 +144,7 @@ def test_a_family_that_is_not_there_names_its_nearest() -> None:
 
 
 NEAREST = {
-    "gemma4": "gemma3_text, gemma3n_text, gemma2",  # a series, nearest version first
+    "gemma5": "gemma4_text, gemma4_unified_text, gemma3_text",  # a series, nearest version first
     "qwen2_vl_text": "qwen2, qwen2_moe, qwen3",
     "falcon_x1": "falcon, falcon_h1, falcon_mamba",
     "longcat_flash": "deepseek_v3, deepseek_v32, mixtral",  # what its code is built from

@@ -17,16 +17,16 @@ REASONS = {
     "its config is GPT-2's, which is converted": "gpt-sw3",
     "a norm behind experts and none behind dense layers, which no placement of norms has": "axk1 axk2",
     "blocks that are no variant here: RWKV 4, hashing, ternary weights …": """
-        bitnet blt deepseek_v4 doge dots3_note_text gemma4_text hrm_text hy_v4 inkling_text inkling2_text jetmoe lfm3
+        bitnet blt deepseek_v4 doge dots3_note_text hrm_text hy_v4 inkling_text inkling2_text jetmoe lfm3
         qwen4_exp_text reformer rwkv xlnet zamba zamba2 zaya
     """,
     "images or sound, and the text model inside is of no family that is converted": """
-        aria_text dots3_note emu3 fuyu gemma4 gemma4_assistant gemma4_unified gemma4_unified_assistant
-        gemma4_unified_text git got_ocr2 minimax_m3_vl_text mllama moshi moss_transcribe_diarize musicgen
-        musicgen_melody phi4_multimodal qwen4_exp trocr whisper
+        aria_text dots3_note emu3 fuyu gemma4_assistant gemma4_unified_assistant git got_ocr2
+        minimax_m3_vl_text mllama moshi moss_transcribe_diarize musicgen musicgen_melody phi4_multimodal
+        qwen4_exp trocr whisper
     """,
     "the text model inside is converted: tests/zoo/hf/test_wrappers.py": """
-        gemma3 gemma3n llama4 qwen3_5 qwen3_5_moe
+        gemma3 gemma3n gemma4 gemma4_unified llama4 qwen3_5 qwen3_5_moe
     """,
     "encoders, or decoders of translation models, with a causal mask; ModernBERT's blocks are wanting": """
         bart bert-generation big_bird bigbird_pegasus blenderbot blenderbot-small camembert data2vec-text

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import zoo
-from tests.zoo.hf.parity import assert_near, check_logits, check_round_trip, eager, hf_model, tokens_for
+from tests.zoo.hf.parity import LENGTH, assert_near, check_logits, check_round_trip, eager, hf_model, tokens_for
 
 SIZES = {
     "vocab_size": 41,
@@ -163,6 +163,18 @@ def test_a_number_of_features_that_cannot_be_turned_is_named(case: str) -> None:
     with pytest.raises(zoo.UnsupportedError) as error:
         zoo.from_hf(model)
     assert error.value.path == option
+
+
+@torch.no_grad()
+def test_phimoe_takes_the_long_factors_beyond_its_original_length() -> None:
+    """transformers 5 takes the short ones at any length, so its reference there has the long ones in their place."""
+    short, long, length = [1.0, 1.5, 2.0], [1.2, 4.0, 9.0], LENGTH - 2
+    same = {"original_max_position_embeddings": length, "short_mscale": 1.1, "long_mscale": 1.1, "long_factor": long}
+    positions = [rope("longrope", short_factor=factors, **same) for factors in (short, long)]
+    models = [hf_model(config_of("phimoe", num_key_value_heads=2, **position)) for position in positions]
+    ours, tokens = zoo.from_hf(models[0]), tokens_for(models[0].config, 2)
+    assert_near(ours(tokens[:, :length]), models[0](tokens[:, :length]).logits)
+    assert_near(ours(tokens), models[1](tokens).logits)
 
 
 @torch.no_grad()

@@ -77,6 +77,8 @@ def test_keys_that_nobody_declares_are_said_once(tmp_path: Path, monkeypatch: py
 
 KNOWN_TO_THE_CODE = {
     "gemma2": {"use_bidirectional_attention": True},
+    "gemma4_text": {"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8},
+    "gemma4_unified_text": {"use_bidirectional_attention": "all"},
     "qwen3": {"quantization_config": {"quant_method": "gptq"}},
     "llama": {"sliding_window": 8},
     "mixtral": {"router_jitter_noise": 0.1},
@@ -87,9 +89,10 @@ KNOWN_TO_THE_CODE = {
 
 @pytest.mark.parametrize("name", KNOWN_TO_THE_CODE)
 def test_a_key_that_means_something_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
-    (key, value), *_ = KNOWN_TO_THE_CODE[name].items()
+    changes = KNOWN_TO_THE_CODE[name]
+    key = next(iter(changes))
     settings = json.loads((PUBLISHED / f"{name}.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(settings | {key: value}))
+    (tmp_path / "config.json").write_text(json.dumps(settings | changes))
     with pytest.raises(zoo.UnsupportedError, match=rf"^{key}: .*config\.json") as refused:
         spec_of(tmp_path)
     assert len(str(refused.value).splitlines()) == 1

@@ -102,8 +102,8 @@ def test_a_whole_model_in_memory_is_converted() -> None:
 
 
 def test_a_family_inside_that_is_not_converted_is_named(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma4"}))
-    with pytest.raises(zoo.UnsupportedError, match=r"model_type: 'gemma4_text' is not supported; nearest: gemma3_text"):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "aria"}))
+    with pytest.raises(zoo.UnsupportedError, match=r"model_type: 'aria_text' is not supported; nearest: llama"):
         zoo.from_hf(tmp_path)
 
 

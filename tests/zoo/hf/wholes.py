@@ -107,6 +107,8 @@ def config(name: str, family: str, seed: int = 0) -> Any:
     text |= {key: usual[key] for key in AFTER_HEAD if seed % 2 and key in usual}
     if family == "glm4v_text":
         text["hidden_size"] = text["num_attention_heads"] * text.pop("head_dim")  # not one of its settings
+    if family.startswith("gemma4"):
+        text["pad_token_id"] = 0  # the whole reads it in place of images
     if family in ON_TEXT:
         text["rope_parameters"]["mrope_section"] = _thirds(CONFIG_MAPPING[family](**text))
     kind = CONFIG_MAPPING[name]
