@@ -145,7 +145,7 @@ class Card:
 
 def _costs_of(arm: RecordedArm, named: bool) -> str:
     told = [
-        f"{cost.label.partition(' at ')[0].removesuffix(' per token')} {cost.ratio:.2f}×"
+        f"{cost.label.replace(' per token', '')} {cost.ratio:.2f}×"
         for cost in arm.costs.values()
         if abs(cost.ratio - 1) > 0.02 and not (cost.low is not None and cost.low <= 1 <= (cost.high or cost.low))
     ]
