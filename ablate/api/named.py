@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ablate.data.tokenizers._encoder import EOS
+from ablate.study.written import shipped
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_tokenizer
 from store import Store, StoreError
@@ -33,6 +34,9 @@ def named_run(name: str | Path, root: str | Path, known: Callable[[Store], Seque
         raise PermissionError(errno.EACCES, "Permission denied", str(closed[0]))
     if len(found) != 1:
         reason = f"{len(found)} runs match: {', '.join(found)}" if found else "there is no such run"
+        study = str(name).partition("/")[0]
+        if study in shipped() and study not in {each.name for each in store.study_documents()}:
+            raise StoreError(f"{name}: {study} has not been run in {store.root}/: `ablate run {study}` does that")
         raise StoreError(f"{name}: {reason} in {store.root}/: give a digest, STUDY/ARM or STUDY/ARM/SEED")
     return store, found[0]
 
@@ -60,6 +64,8 @@ def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path
         raise StoreError(f"{name}: it was run at several scales in {root}/: give the scale, one of {scales}")
     if named:
         raise StoreError(f"{name}: it was not run at scale '{scale}' in {root}/, only at {scales}")
+    if name in shipped() or Path(study).is_file():
+        raise StoreError(f"{name}: it has not been run in {root}/: `ablate run {study}` does that")
     near = did_you_mean(name, [each.name for _, each in every])
     raise StoreError(f"{name}: there is no such study in {root}/{near or ' (see `ablate list`)'}")
 

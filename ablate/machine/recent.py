@@ -23,7 +23,9 @@ from ablate.machine.environment import cpu_instructions, cpu_name, user_cache
 from store.files import write_text
 
 HOUR = 3600.0
-"""Seconds after which a figure is measured again: the machine may have been busy."""
+"""Seconds after which a figure is measured again."""
+BUSY = 1.5
+"""Times as long from which a machine is called busy. A figure is measured again on one that was as much busier then."""
 FOLDER = "ABLATE_MACHINE_DIR"
 LIBRARIES = ("ATEN_", "DNNL_", "KMP_", "MKL_", "OMP_", "ONEDNN_", "OPENBLAS_")
 """Prefixes of the environment variables that choose kernels and their threads."""
@@ -38,10 +40,21 @@ def recently(name: str, measure: Callable[[], float]) -> float:
     return found
 
 
+def slowdown(at_once: int = 1) -> float:
+    """How many times as long `at_once` more processes take as on an idle machine, by the load of the last minute."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1.0, (os.getloadavg()[0] + min(at_once, cores)) / cores)
+
+
+def slowdown_of_figures() -> float:
+    """The largest slowdown under which a figure was measured that is still valid; 1 if there is none."""
+    return max((slower for _, _, slower in _taken().values()), default=1.0)
+
+
 def keep(name: str, value: float) -> None:
     """Store a figure, if the folder can be written to. One of several concurrent commands may lose its figure and
     measure again."""
-    figures = {**_taken(), name: (value, time.time())}
+    figures = {**_taken(), name: (value, time.time(), slowdown())}
     with suppress(OSError):  # a home that is read-only or full: the next command measures again
         path().parent.mkdir(parents=True, exist_ok=True)
         write_text(path(), json.dumps({"machine": machine(), "figures": figures}, indent=1, ensure_ascii=False) + "\n")
@@ -49,15 +62,18 @@ def keep(name: str, value: float) -> None:
 
 def read() -> dict[str, float]:
     """The figures that are still valid, by name."""
-    return {name: value for name, (value, _) in _taken().items()}
+    return {name: value for name, (value, *_) in _taken().items()}
 
 
-def _taken() -> dict[str, tuple[float, float]]:
-    """The figures that are still valid, each with the time at which it was taken (seconds since 1970)."""
+def _taken() -> dict[str, tuple[float, float, float]]:
+    """The figures that are still valid, each with the time at which it was taken (seconds since 1970) and the slowdown
+    then."""
     try:
         document = json.loads(path().read_text(encoding="utf-8"))
         figures = document["figures"].items() if document["machine"] == machine() else ()
-        return {name: (value, taken) for name, (value, taken) in figures if _holds(value, taken)}
+        return {
+            name: (value, taken, slower) for name, (value, taken, slower) in figures if _holds(value, taken, slower)
+        }
     except (OSError, ValueError, TypeError, KeyError, AttributeError):  # missing, or not of this form
         return {}
 
@@ -81,6 +97,6 @@ def _version() -> str:
     return metadata.version("torch")
 
 
-def _holds(value: Any, taken: Any) -> bool:
-    are_numbers = all(type(each) is float and math.isfinite(each) for each in (value, taken))
-    return are_numbers and value >= 0 and 0 <= time.time() - taken < HOUR
+def _holds(value: Any, taken: Any, slower: Any) -> bool:
+    are_numbers = all(type(each) is float and math.isfinite(each) for each in (value, taken, slower))
+    return are_numbers and value >= 0 and 0 <= time.time() - taken < HOUR and slower < BUSY * slowdown()

@@ -19,7 +19,7 @@ from torch.nn import functional
 import zoo
 from ablate.machine.apart import near
 from ablate.machine.numerics import Numerics
-from ablate.machine.recent import recently
+from ablate.machine.recent import BUSY, recently, slowdown, slowdown_of_figures
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.readable import clock
 from ablate.training.spec import TrainSpec, timeless
@@ -40,8 +40,6 @@ START_SECONDS = 5.0
 """Assumed seconds of a run besides its steps: start of its process, last validation, saving."""
 EVALUATING_SECONDS = 5.0
 """Assumed seconds of evaluating a run, until one of the store has been evaluated."""
-BUSY = 1.5
-"""Times as long from which a machine is called busy."""
 PHASES_OF_A_POINT = 2
 """Prefill and decoding."""
 
@@ -109,12 +107,15 @@ class Duration:
 
 
 def busy_line(at_once: int) -> list[str]:
-    """A line if other programs use this machine's processors, so that all takes longer; empty otherwise."""
-    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    slower = (load + min(at_once, cores)) / cores
+    """A line if other programs use this machine's processors, so that all takes longer; empty otherwise. Speeds that
+    were measured while it was as busy have that in them: it is not counted twice."""
+    slower, counted = slowdown(at_once), slowdown_of_figures()
     if slower < BUSY:
         return []
-    return [f"the machine is busy (load {load:.1f} on {cores} cores): expect up to {slower:.2g} times as long"]
+    busy = f"the machine is busy (load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores)"
+    if slower / counted < BUSY:
+        return [f"{busy}, and was when its speed was measured: idle, it would be up to {counted:.2g} times as fast"]
+    return [f"{busy}: expect up to {slower / counted:.2g} times as long"]
 
 
 def _clock(seconds: float) -> str:

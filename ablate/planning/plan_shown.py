@@ -110,7 +110,8 @@ def plan_rows(
     columns = ["arm", "parameters", "total", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
     solved = ["adjusted to match"] * any(arm.matching for arm in plan.arms)
     traced = ["peak memory", "attention"] * (needs is not None)
-    rows = [(*columns, "FLOPs", "KV bytes/token", "seconds/run", *traced, *solved)]
+    context = " to ".join(f"{each:,}" for each in sorted({arm.train.context for arm in plan.arms}))
+    rows = [(*columns, "FLOPs", f"KV bytes/token at {context}", "seconds/run", *traced, *solved)]
     for arm in plan.arms:
         estimate, passes = _seconds(arm, speed), epochs(arm, corpora)
         edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())

@@ -16,7 +16,7 @@ import torch
 from ruamel.yaml import YAML
 
 import ablate
-from ablate.api.named import named_run
+from ablate.api.named import named_folder, named_run
 from ablate.running import progress
 from ablate.running.context import open_context
 from ablate.running.engines import Event
@@ -364,6 +364,11 @@ def test_a_store_is_browsed(trained: ablate.StudyResult, store: Path) -> None:
         (lambda runs: runs.model("tiny/pots"), r"tiny-cpu has no arm 'pots' \(did you mean 'post'\?\)"),
         (lambda runs: runs.model("tiny/post/7"), "no run of post has the seed 7, only 0, 1"),
         (lambda runs: runs.model("tinny/post"), "tinny/post: there is no such run in "),
+        (lambda runs: runs.model("norm_placement/pre"), "norm_placement has not been run in .*: `ablate run norm_pl"),
+        (
+            lambda runs: named_folder("norm_placement", None, runs.store.root),
+            "norm_placement: it has not been run in .*: `ablate run norm_pl",
+        ),
         (lambda runs: ablate.open(runs.store.root / "nowhere"), "nowhere is not a folder"),
         (lambda runs: ablate.report(runs.store.root / "nowhere"), "nowhere is not a study, search or store"),
     ],

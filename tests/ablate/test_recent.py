@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
 import pytest
 
 from ablate.machine import recent
+from ablate.planning.durations import busy_line
 
 
 @pytest.fixture
@@ -40,6 +42,21 @@ def test_a_figure_is_measured_once_an_hour(file: Path, monkeypatch: pytest.Monke
     assert recent.read() == {}, "a clock that was put back"
 
 
+def test_a_figure_of_a_busy_machine_is_measured_again_when_it_is_idle(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And while it is as busy as then, the forecast, which has that in it, is not said to take longer still."""
+    cores = len(os.sched_getaffinity(0))
+    load = [0.0]
+    monkeypatch.setattr(os, "getloadavg", lambda: (load[0], 0.0, 0.0))
+    assert measured("a") and busy_line(1) == []
+    load[0] = 7.0 * cores - 1
+    assert not measured("a") and busy_line(1)[0].endswith("expect up to 7 times as long")
+    assert measured("b") and busy_line(1)[0].endswith("idle, it would be up to 7 times as fast")
+    load[0] = 0.0
+    assert not measured("a") and measured("b") and busy_line(1) == []
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -48,13 +65,15 @@ def test_a_figure_is_measured_once_an_hour(file: Path, monkeypatch: pytest.Monke
         "[]",
         "null",
         "{}",
-        '{"machine": 3, "figures": {"a": [1.0, 1.0]}}',
+        '{"machine": 3, "figures": {"a": [1.0, 1.0, 1.0]}}',
         '{"machine": MACHINE, "figures": [1]}',
         '{"machine": MACHINE, "figures": {"a": 1.0}}',
-        '{"machine": MACHINE, "figures": {"a": [null, NOW]}}',
-        '{"machine": MACHINE, "figures": {"a": [NaN, NOW]}}',
-        '{"machine": MACHINE, "figures": {"a": [-1.0, NOW]}}',
-        '{"machine": MACHINE, "figures": {"a": ["1", NOW]}}',
+        '{"machine": MACHINE, "figures": {"a": [null, NOW, 1.0]}}',
+        '{"machine": MACHINE, "figures": {"a": [NaN, NOW, 1.0]}}',
+        '{"machine": MACHINE, "figures": {"a": [-1.0, NOW, 1.0]}}',
+        '{"machine": MACHINE, "figures": {"a": ["1", NOW, 1.0]}}',
+        '{"machine": MACHINE, "figures": {"a": [1.0, NOW]}}',
+        '{"machine": MACHINE, "figures": {"a": [1.0, NOW, NaN]}}',
     ],
 )
 def test_what_is_damaged_or_foreign_is_measured_again(content: str, file: Path) -> None:

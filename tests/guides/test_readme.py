@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ablate.study.written import RESULTS
 from ablate.wings.catalogue.catalogue import catalogued
+from ablate.wings.results.recorded import read
 from tests.guides.guide import ROOT
 from zoo import presets
 from zoo.block_spec import BlockSpec
@@ -50,6 +52,14 @@ def test_the_table_of_the_zoo_counts_what_there_is() -> None:
         "published models": f"{len(presets.names())}",
         "transformers' model types": f"{len(families())}",
     }
+
+
+def test_a_picture_has_its_caveats_and_findings_are_counted() -> None:
+    found = [read(path) for path in sorted(RESULTS.glob("*@*.json"))]
+    assert f"[What {len({each.study for each in found})} studies found]" in README
+    for name, caption in re.findall(r"!\[.*\]\(docs/gallery/(\w+)\.webp\)\n\n(\*(?:.+\n)+)", README):
+        pictured = next(each for each in found if name in (each.study, each.name.replace("@", "_").replace("-", "_")))
+        assert not pictured.caveats or "Caveat: " in caption
 
 
 def test_every_page_of_the_documentation_can_be_reached() -> None:

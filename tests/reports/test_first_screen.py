@@ -16,7 +16,7 @@ from ablate.wings.serve.site import render_other
 from reports.judge.findings.study_summary import StudySummary
 from reports.page.html.page import render_page
 from reports.page.html.ranked import Axis, Ranked
-from reports.page.html.ranking import ranked
+from reports.page.html.ranking import ranked, render_cell
 from reports.page.wording import answers, finding_words, method_words
 from reports.page.wording.short_answer import MOST_WORDS
 from reports.page.wording.title_words import small_print
@@ -140,6 +140,21 @@ def test_no_answer_has_more_than_25_words(tmp_path: Path, seed: int) -> None:
     assert len(said.split()) <= MOST_WORDS, said
     assert said.endswith(".")
     assert answers.in_full(summary) != said
+
+
+def test_a_settled_contrast_leads_where_no_arm_is_settled_against_the_baseline(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    losses = {"plain": 2.4, "plain_fast": 2.9, "normed": 2.4, "normed_fast": 2.41}
+    arms = [Arm(name, scattered(loss, draw), tokens_before=TOKENS) for name, loss in losses.items()]
+    study = StudyOf(arms, text=True, measured=False, contrasts=[("normed_fast", "plain_fast")])
+    said = answers.headline(reports.summarise(study.write(tmp_path)))
+    assert said.startswith("normed_fast beats plain_fast by 0.4")
+    assert "no arm is shown to beat plain" in said and len(said.split()) <= MOST_WORDS
+
+
+def test_a_cost_says_at_which_context(tmp_path: Path) -> None:
+    page = render_cell(summary_of(tmp_path, [2.4, 2.5], kv_bytes_per_token=1024.0))
+    assert ">KV cache at 256 tokens</th>" in page
 
 
 def columns(figure: Ranked) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -20,13 +20,20 @@ from ablate.wings.science.handbook import claims
 from zoo.presets import names as presets
 from zoo.presets import preset
 from zoo.settings.descriptions import descriptions
-from zoo.vocabulary import key, says, ways_to_say
+from zoo.vocabulary import key, says, ways_to_say, words
 
 DOCS = Path(__file__).parents[3] / "docs"
 """The documentation of a source tree; an installed package has none."""
 HEADING = re.compile(r"^#{1,3} (.+)$", re.MULTILINE)
 SAID = {"mixers": "attention", "positions.scalings": "scaling"}
 """What papers call the variants of an axis, where that is not its name: *lightning attention*."""
+
+
+COMMON = frozenset(words("a an and are as at be by can do does for from how in is it of on or the to vs what with"))
+"""Words of a question that nothing is searched for."""
+ENDING = re.compile(r"(?<=\w{4})(ing|ed|e)$")
+EXACT, NAMED, TEXT, ABSENT = (0, 1), 2, 4, 5
+"""Places of a term: a whole name, the last of a name, the text below the first sentence, and nowhere."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +63,11 @@ def find(*phrases: str) -> tuple[Found, ...]:
     """Everything that is called, or says, what the words mean, the best first.
 
     Args:
-        phrases: words as papers have them, such as "QK-norm", "sliding window" or "weight tying". Together they are
-            one phrase; failing that, all must be said.
+        phrases: words as papers have them, such as "QK-norm", "sliding window" or "MoE load balancing". Together they
+            are one phrase; what says only some of its words is found if nothing says more of them.
 
     Returns:
-        What was found: names first, then first sentences, then texts; empty if nothing was.
+        What was found: what has the phrase as its name, then what has most of its words in name and first sentence.
 
     Raises:
         PluginError: a plug-in among the parts cannot be used.
@@ -70,15 +77,54 @@ def find(*phrases: str) -> tuple[Found, ...]:
         'tie_embeddings'
     """
     whole = " ".join(phrases)
-    found = [(rank, each) for each in everything() if (rank := _rank(each, [whole])) is not None]
-    if not found:
-        parts = [word for phrase in phrases for word in phrase.split()]
-        found = [(rank, each) for each in everything() if (rank := _rank(each, parts)) is not None]
-    return tuple(each for _, each in sorted(found, key=lambda pair: pair[0]))
+    said = terms(whole)
+    found: list[tuple[tuple[int, ...], Found, set[str]]] = []
+    for each in everything():
+        places = {term: _place(each, term, loose=True) for term in said}
+        together = _place(each, whole)
+        has = set(said) if together < ABSENT else {term for term, place in places.items() if place < ABSENT}
+        seen = sum(min(place, together) < TEXT for place in places.values())
+        if seen or len(has) == len(said):
+            named = together if together <= NAMED else ABSENT
+            found.append(((named, -seen, sum(places.values())), each, has))
+    most = {term: max((len(has) for _, _, has in found if term in has), default=0) for term in said}
+    best = [
+        (rank, each)
+        for rank, each, has in found
+        if any(len(has) == most[term] for term in has) or any(_place(each, term) in EXACT for term in said)
+    ]
+    return tuple(each for _, each in sorted(best, key=lambda pair: pair[0]))
 
 
-def _rank(entry: Found, phrases: Sequence[str]) -> int | None:
-    """Rank of an entry that fits by its name, words of its name, its first sentence, or its text; None if none does."""
+def terms(phrase: str) -> tuple[str, ...]:
+    """Known phrases in the phrase, the longest first, and its other words but `of`, `the`, …: MoE, load balancing."""
+    left, found = re.findall(r"\w+", phrase), list[str]()
+    while left:
+        longest = len(left) if found else max(1, len(left) - 1)
+        tried = (" ".join(left[:many]) for many in range(longest, 0, -1))
+        term = next((each for each in tried if key(each) in _names() or len(ways_to_say(each)) > 1), left[0])
+        found.append(term)
+        left = left[len(term.split()) :]
+    return tuple(dict.fromkeys(each for each in found if each.lower() not in COMMON)) or (phrase,)
+
+
+def unsaid(phrase: str) -> tuple[str, ...]:
+    """The terms of a phrase that nothing has."""
+    return tuple(
+        term for term in terms(phrase) if all(_place(each, term, loose=True) == ABSENT for each in everything())
+    )
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(name for each in everything() for name in each.names)
+
+
+def _place(entry: Found, term: str, *, loose: bool = False) -> int:
+    """Where an entry has a term: its name, words of it, its first sentence, its text, or nowhere (`ABSENT`).
+
+    loose: whether `balancing` is found in `balance`, too.
+    """
     fits: tuple[Callable[[str], bool], ...] = (
         lambda phrase: key(phrase) in entry.names,
         lambda phrase: bool(entry.names & ways_to_say(phrase)),
@@ -86,41 +132,47 @@ def _rank(entry: Found, phrases: Sequence[str]) -> int | None:
         lambda phrase: says(entry.about, phrase),
         lambda phrase: says(entry.whole, phrase),
     )
-    return next((rank for rank, fit in enumerate(fits) if all(map(fit, phrases))), None)
+    ways = (term, ENDING.sub("", term)) if loose else (term,)
+    return next((place for place, fit in enumerate(fits) if any(map(fit, ways))), ABSENT)
 
 
 @cache
 def everything() -> tuple[Found, ...]:
-    """Settings, models, studies, claims, commands and pages."""
-    parts = (_settings, _variants, _presets, _studies, _claims, _commands, _pages)
+    """Parts, models, settings, studies, claims, commands and pages."""
+    parts = (_variants, _presets, _settings, _studies, _claims, _commands, _pages)
     return tuple(each for part in parts for each in part())
 
 
 def _settings() -> Iterator[Found]:
-    """Settings, each once, with the variants that have it; and their values that have a name."""
-    owners: dict[str, list[str]] = {}
-    about: dict[str, str] = {}
+    """Settings, once for the parts of an axis that have it, and for each whole; and their values that have a name."""
+    owners: dict[tuple[str, str], list[str]] = {}
+    about: dict[tuple[str, str], str] = {}
     values: dict[str, list[str]] = {}
-    every: list[tuple[str, type[BaseModel]]] = [
-        *(WHOLES | OF_ARMS).items(),
-        ("study", StudySections),
-        ("budget", Budget),
+    every: list[tuple[str, str, type[BaseModel]]] = [
+        *((name, name, cls) for name, cls in (WHOLES | OF_ARMS).items()),
+        ("study", "study", StudySections),
+        ("budget", "budget", Budget),
     ]
-    every += [(f"{axis} {name}", cls) for axis, of in catalogued().items() for name, (_, cls) in of.items()]
-    for owner, cls in every:
+    every += [(axis, f"{axis} {name}", cls) for axis, of in catalogued().items() for name, (_, cls) in of.items()]
+    for axis, owner, cls in every:
         said = descriptions(cls)
         for name, setting in cls.model_fields.items():
             if name not in ("kind", "source"):
-                owners.setdefault(name, []).append(owner)
-                about[name] = about.get(name) or said.get(name, "")
+                owners.setdefault((name, axis), []).append(owner)
+                about[name, axis] = about.get((name, axis)) or said.get(name, "")
                 values.setdefault(name, []).extend(named_values(setting.annotation))
     for name, part in (WHOLES | OF_ARMS).items():
         yield Found("setting", name, " ".join((part.__doc__ or "").partition("\n\n")[0].split()), f"ablate zoo {name}")
-    for name, of in owners.items():
-        where = ", ".join(of[:3]) + (f" and {len(of) - 3} more" if len(of) > 3 else "")
-        yield Found("setting", name, f"{about[name]} ({where})".strip(), f"ablate zoo {name}", " ".join(of))
-        for value in dict.fromkeys(values[name]):
+    for (name, axis), of in owners.items():
+        yield Found("setting", name, f"{about[name, axis]} ({_some(of)})".strip(), f"ablate zoo {name}", " ".join(of))
+    for name, named in values.items():
+        where = _some([owner for (setting, _), of in owners.items() if setting == name for owner in of])
+        for value in dict.fromkeys(named):
             yield Found("value", f"{name}: {value}", f"a value of {name} ({where})", f"ablate zoo {name}")
+
+
+def _some(owners: list[str]) -> str:
+    return ", ".join(owners[:3]) + (f" and {len(owners) - 3} more" if len(owners) > 3 else "")
 
 
 def _variants() -> Iterator[Found]:

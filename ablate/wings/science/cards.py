@@ -40,6 +40,8 @@ STANDINGS: tuple[Standing, ...] = (
     "not run",
     "needs a GPU",
 )
+SAID = {"differs": "differs at our size", "agrees": "agrees at our size", "not tested": "run but not judged"}
+"""Standings as readers see them, where the name alone says too much or too little."""
 UNSTATED = "the recorded result does not state this claim"
 
 
@@ -63,7 +65,7 @@ class CardRow:
     @property
     def told(self) -> str:
         """The outcome, with the size at which it stands: `differs at 56 k parameters (published at 220 M)`."""
-        return self.outcome + self.distance
+        return self.outcome + self.distance if self.distance else SAID.get(self.outcome, self.outcome)
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ class Card:
     def told(self) -> str:
         """The standing, with the sizes at which it stands; the published ones are said once."""
         at = list(dict.fromkeys(row.distance for row in self.rows if row.outcome == self.standing))
-        return self.standing + " and".join([*(each.partition(" (")[0] for each in at[:-1]), *at[-1:]])
+        far = " and".join([*(each.partition(" (")[0] for each in at[:-1]), *at[-1:]])
+        return self.standing + far if far else SAID.get(self.standing, self.standing)
 
     @property
     def is_ratio(self) -> bool:
@@ -145,7 +148,7 @@ class Card:
 
 def _costs_of(arm: RecordedArm, named: bool) -> str:
     told = [
-        f"{cost.label.partition(' at ')[0].removesuffix(' per token')} {cost.ratio:.2f}×"
+        f"{cost.label.replace(' per token', '')} {cost.ratio:.2f}×"
         for cost in arm.costs.values()
         if abs(cost.ratio - 1) > 0.02 and not (cost.low is not None and cost.low <= 1 <= (cost.high or cost.low))
     ]

@@ -13,12 +13,11 @@ from ablate.wings.results import kept_signs
 from ablate.wings.results.document import RecordedResult, sharing_baselines
 from ablate.wings.results.outcomes import NEAR
 from ablate.wings.science.beside import caveats
-from ablate.wings.science.cards import Card, cards
+from ablate.wings.science.cards import SAID, Card, cards
 from ablate.wings.science.counting_signs import of_result
 from ablate.wings.science.forest import said
-from ablate.wings.science.site import counts
+from ablate.wings.science.site import by_topic, counts
 from ablate.wings.science.sources import Sources
-from ablate.wings.science.topics import TOPICS
 from reports.judge.sentences import listed, prefixed_range
 from reports.page.html.ranked import Axis
 from reports.page.wording.reference_words import PAIR
@@ -30,7 +29,7 @@ DETAILS: tuple[Detail, ...] = get_args(Detail)
 """Levels of detail, the fullest first: a row per arm and claim, a row per claim, or a line per result."""
 PLURAL = {
     **{"holds": "hold", "does not hold": "do not hold", "depends": "depend", "agrees": "agree", "differs": "differ"},
-    "needs a GPU": "need a GPU",
+    **{"needs a GPU": "need a GPU", "not tested": SAID["not tested"]},
 }
 ABOUT = """# What the studies found
 
@@ -96,9 +95,9 @@ def _lines(found: Sequence[Card], results: Sequence[RecordedResult], image: str,
     yield ABOUT.format(counted=f"{recorded} {stated}", shared=shared, near=NEAR, signs=signs)
     yield f"![Every recorded effect on the loss, with its interval]({image})"
     rows = detail in ("arms", "claims")
-    home = {card.study: card.topics[0] for card in found if card.claim is None}
-    for topic in TOPICS:
-        own = [card for card in found if card.results and home[card.study] == topic]
+    topics = by_topic(card for card in found if card.results)
+    for topic, studies in topics.items():
+        own = [card for study in studies for card in study.cards]
         if own:
             yield f"\n## {topic[0].upper()}{topic[1:]}\n"
             yield from _studies(own)

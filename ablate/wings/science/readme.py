@@ -84,7 +84,7 @@ def _answers(results: Sequence[RecordedResult], links: Mapping[str, str], names:
 
 def _arms(result: RecordedResult) -> Iterator[str]:
     """Every arm relative to the baseline, the answer, and its conditions."""
-    yield f"| arm | loss ({result.unit}) | difference | verdict |"
+    yield f"| arm | loss ({result.unit}) ± 95 % | difference (95 %) | verdict |"
     yield "|---|--:|--:|---|"
     for arm in result.arms:
         failed = len(arm.stalled) + len(arm.diverged)

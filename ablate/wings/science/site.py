@@ -16,13 +16,13 @@ from ablate.wings.catalogue import model_table
 from ablate.wings.results.document import RecordedResult
 from ablate.wings.results.outcomes import NEAR
 from ablate.wings.science.beside import beside, caveats, signs
-from ablate.wings.science.cards import STANDINGS, Card, cards, conditions_of
+from ablate.wings.science.cards import SAID, STANDINGS, Card, cards, conditions_of
 from ablate.wings.science.forest import forest
 from ablate.wings.science.handbook_claim import Answer, Grade, HandbookClaim, Literature
 from ablate.wings.science.result_pages import ranked_result
 from ablate.wings.science.sections.claims import MARKS
 from ablate.wings.science.sources import ARXIV, Sources, year_of
-from ablate.wings.science.topics import TOPICS
+from ablate.wings.science.topics import SEVERAL, TOPICS, home
 from ablate.wings.science.variants import by_axis, variant_pages, variants_in
 from reports.judge.sentences import prefixed_range
 from reports.page.html.ranked import RING, SHAPES
@@ -66,6 +66,8 @@ def atlas_pages(
             shared,
             results=results,
             counts=counts(found),
+            questions=sum(card.claim is None for card in found),
+            said=lambda standing: SAID.get(standing, standing),
             outcomes=[each for each in STANDINGS if any(each == card.standing for card in found)],
             sizes=prefixed_range((min(sizes), max(sizes))) if sizes else "",
             answered=by_topic([card for card in found if card.results]),
@@ -192,10 +194,9 @@ def by_study(found: Iterable[Card]) -> list[StudyCards]:
 
 def by_topic(found: Iterable[Card]) -> dict[str, list[StudyCards]]:
     """Studies by the topic that most of their cards have, those that settle nothing last."""
-    groups: dict[str, list[StudyCards]] = {topic: [] for topic in TOPICS}
+    groups: dict[str, list[StudyCards]] = {topic: [] for topic in (*TOPICS, SEVERAL)}
     for study in by_study(found):
-        topics = Counter(topic for card in study.cards for topic in card.topics)
-        groups[max(TOPICS, key=lambda topic: topics[topic])].append(study)
+        groups[home([card.topics for card in study.cards])].append(study)
     return {topic: sorted(studies, key=lambda study: study.is_open) for topic, studies in groups.items() if studies}
 
 

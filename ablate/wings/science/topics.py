@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ablate.wings.catalogue.parts import Plain
@@ -16,6 +17,9 @@ TOPICS = {
     "training and data": ("train", "data", "objective", "optimizer", "start", "lora", "teacher", "tokenizer"),
 }
 """Settings by topic. The innermost listed setting of a path decides."""
+SEVERAL = "several parts at once"
+"""Topic of a study whose arms have more than `MOST` topics."""
+MOST = 3
 OTHER = "block and shape"
 INCIDENTAL = ("train.lr", "d_ff", "multiple_of", "batch", "steps")
 """Suffixes of paths that tuning and matching edit in addition to an arm's own change."""
@@ -28,6 +32,14 @@ def topics_of(edits: Iterable[Plain]) -> tuple[str, ...]:
     about = [path for path in paths if not path.endswith(INCIDENTAL)] or paths
     found = {_topic(path) for path in about}
     return tuple(topic for topic in TOPICS if topic in found) or (OTHER,)
+
+
+def home(cards: Sequence[tuple[str, ...]]) -> str:
+    """Where a study stands whose cards have these topics, that of its question first: the topic of most of them."""
+    if len(cards[0]) > MOST:
+        return SEVERAL
+    found = Counter(topic for topics in cards for topic in topics)
+    return max(TOPICS, key=lambda topic: found[topic])
 
 
 def _paths(path: str, value: Any) -> Iterator[str]:

@@ -37,7 +37,7 @@ def ranked(summary: StudySummary) -> Ranked:
         # costs of factors: times, memory and the bytes of the cache
         found = {each.effect.name: each.comparison.costs for each in summary.effects}
         caches = {name: exact(each.kv_ratio) for name, each in found.items() if each.kv_ratio is not None}
-        every = (*measured_costs(found), Cost("kv", "KV cache", caches, declared=True))
+        every = (*measured_costs(found), Cost("kv", "KV cache at the training context", caches, declared=True))
         costs = tuple(cost for cost in every if cost.ratios)
         rows = [
             RankedRow(

@@ -49,7 +49,10 @@ def answer(summary: StudySummary, most: int = MOST_WORDS) -> str:
     if not compared:
         reached = words.plus_minus(summary.arms[0].loss)
         return f"A single arm, so nothing is compared: {summary.baseline} reached {reached} nats."
-    lead, *others = filter(None, _with_length(summary, list(_clauses(summary, compared))))
+    apart = [each for each in summary.judgements if each not in compared and each.base != summary.baseline]
+    named = [replace(each, arm=names.get(each.arm, each.arm), base=names.get(each.base, each.base)) for each in apart]
+    contrasts = [] if summary.effects else _with(named, "better", "worse")
+    lead, *others = filter(None, _with_length(summary, list(_clauses(summary, compared, contrasts))))
     for clause in others:
         if len(f"{lead}{clause}".split()) <= most:
             lead += clause
@@ -70,8 +73,9 @@ def _with_length(summary: StudySummary, clauses: Sequence[str]) -> Iterator[str]
         yield f"; {too_brief[0]} is undertrained" if len(too_brief) == 1 else f"; {len(too_brief)} are undertrained"
 
 
-def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[str]:
-    """The leading clause, then those that may follow it, the most important first."""
+def _clauses(summary: StudySummary, compared: Sequence[Judgement], contrasts: Sequence[Judgement]) -> Iterator[str]:
+    """The leading clause, then those that may follow it, the most important first. contrasts: settled comparisons that
+    the study asks for beside those with the baseline; one leads where those are undecided."""
     better, worse, same = (_with(compared, verdict) for verdict in ("better", "worse", "no difference"))
     judged = bool(better or worse or same)
     failed, unsettled = _with(compared, *FAILED), _with(compared, *OPEN, *(["no verdict"] if judged else []))
@@ -93,6 +97,8 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
         within = f"{base} to within {summary.study.margin or 0:g} nats{cost}{whose}"
         yield f"{_names(same)} {_plural(same, 'matches', 'match')} {within}"
         yield _also(worse, "worse")
+    elif contrasts and unsettled:
+        yield from _contrast(contrasts[0], base, worse)
     elif worse and unsettled:
         none = "No factor is shown to lower the loss" if summary.effects else f"No arm is shown to beat {base}"
         yield f"{none}: {unsettled[0].arm} is undecided ({_interval(unsettled[0])})"
@@ -117,6 +123,13 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement]) -> Iterator[s
         yield _also(unsettled, "undecided")
     if equal and (judged or unsettled):
         yield f"; {_names(equal)} {_plural(equal, 'computes', 'compute')} the same as {base}"
+
+
+def _contrast(pair: Judgement, base: str, worse: Sequence[Judgement]) -> Iterator[str]:
+    winner, other = (pair.arm, pair.base) if pair.verdict == "better" else (pair.base, pair.arm)
+    yield f"{winner} beats {other} by {_apart(pair)}"
+    yield f"; no arm is shown to beat {base}"
+    yield _also(worse, "worse")
 
 
 def _with(compared: Sequence[Judgement], *verdicts: str) -> list[Judgement]:

@@ -6,6 +6,7 @@ WORDS choose studies by their names and questions.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -35,6 +36,7 @@ class ListedStudy(TypedDict, total=False):
     answer: str
     needs: str | None
     recorded: list[Recorded]
+    labels: dict[str, str]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -64,8 +66,10 @@ def run(options: argparse.Namespace) -> int:
         for title, rows_of in groupby(shipped, _group):
             table = [(title, "question and findings")]
             for row in rows_of:
-                found = (f"→ {sentence(each)}" for each in row["recorded"])
-                table.append((row["name"], "\n".join((_short(row["question"]), *found))))
+                found = [f"→ {sentence(each)}" for each in row["recorded"]]
+                said = set(re.findall(r"\w+", " ".join(each["answer"] for each in row["recorded"])))
+                arms = "; ".join(f"{arm}: {label}" for arm, label in row["labels"].items() if arm in said)
+                table.append((row["name"], "\n".join(filter(None, (_short(row["question"]), *found, arms)))))
             print_table(table, text_columns=2)
         print("`ablate plan NAME` shows a study's cost, `ablate run NAME` runs it, `ablate new NAME` starts your own.")
     return DONE
@@ -104,7 +108,13 @@ def _shipped(words: Sequence[str]) -> Iterator[ListedStudy]:
         data = read_study(name).document.data
         found = recorded(SHIPPED / f"{name}.yaml")
         if name in words or _has(name, data["question"], words):
-            yield {"name": name, "question": data["question"], "needs": data.get("needs"), "recorded": found}
+            yield {
+                "name": name,
+                "question": data["question"],
+                "needs": data.get("needs"),
+                "recorded": found,
+                "labels": dict(data.get("labels") or {}),
+            }
 
 
 def _rank(row: ListedStudy) -> tuple[bool, str]:

@@ -26,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     import ablate
+    from ablate.wings.find.finding import unsaid
 
     found = ablate.find(*options.words)
     if options.json:
@@ -33,8 +34,11 @@ def run(options: argparse.Namespace) -> int:
             [{"kind": each.kind, "name": each.name, "about": each.about, "command": each.command} for each in found]
         )
         return DONE
+    absent = " or ".join(map(repr, unsaid(" ".join(options.words))))
     if not found:
-        raise OptionError(f"nothing here is called, or says, {' '.join(options.words)}: try one word of it")
+        raise OptionError(f"nothing here is called, or says, {absent}")
+    if absent:
+        print(f"Nothing here says {absent}; found by the other words:")
     kinds = list(dict.fromkeys(each.kind for each in found))  # that of the best first
     for kind, every in groupby(sorted(found, key=lambda each: kinds.index(each.kind)), lambda each: each.kind):
         of = list(every)

@@ -46,8 +46,8 @@ class SizePredictionsSection(Section):
         """Accuracy of the second largest size, as a sentence."""
         size, last, found = self.found.sizes[-2], self.found.sizes[-1], self.found.predictions[-1]
         share, accuracy = _share(size, last), percent(found.accuracy)
-        text = f"At {share} of the compute, size {size.size} orders {accuracy} of pairs"
-        return f"{text} as {last.size} does{_repeats(last)}."
+        text = f"Size {size.size} ({share} of {last.size}'s compute) orders {accuracy} of pairs"
+        return f"{text} as size {last.size}{_repeats(last)}."
 
     def introduction(self, summary: StudySummary) -> str:
         arms, last = len(self.found.arms), self.found.sizes[-1].size

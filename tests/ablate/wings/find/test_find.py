@@ -142,8 +142,20 @@ PHRASES = {
     "short convolution": "mixers: short_conv",
     "length extrapolation": "evaluations: positions",
     "cloze likelihood": "evaluations: tasks",
+    # several words that no entry has as one phrase
+    "MoE load balancing": "moe_balance",
+    "load balancing": "balance_loss",
+    "balancing experts": "balance_loss",
+    "kv cache size": "cache_kinds",
+    "GQA groups": "kv_heads",
+    "rope base": "base",
+    "rope base frequency": "base",
+    "document masking": "documents",
+    "best schedule for Muon": "optimizers: muon",
+    "does QK norm help": "qk_norm",
+    "GQA or MLA": "mixers: mla",
+    "SwiGLU vs GELU": "ffns: swiglu",
     "hamster wheel": "",
-    "document masking": "",
 }
 
 
@@ -151,6 +163,21 @@ PHRASES = {
 def test_a_phrase_of_papers_is_found_by_name(phrase: str, name: str) -> None:
     found = [each.name for each in ablate.find(phrase)[:FIRST]]
     assert name in found if name else not found
+
+
+def test_settings_of_one_name_are_told_apart_and_parts_precede_values() -> None:
+    assert next(each for each in ablate.find("rope base") if each.kind == "setting").about.startswith(
+        "Base of the freq"
+    )
+    assert ablate.find("swiglu")[0].name == "ffns: swiglu"
+
+
+def test_what_nothing_says_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """The other words are searched for all the same, and matter in the order of how many an entry has."""
+    assert main(["find", "hamster", "attention"]) == 0
+    assert "says 'hamster'" in capsys.readouterr().out
+    assert main(["find", "hamster wheel"]) == 2
+    assert ablate.find("MoE hamster balancing")[:2] == ablate.find("MoE balancing")[:2]
 
 
 def test_every_synonym_is_of_something() -> None:

@@ -30,7 +30,7 @@ from ablate.wings.science.recording import result_of
 from ablate.wings.science.result_pages import ranked_result
 from ablate.wings.science.site import atlas_pages
 from ablate.wings.science.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
-from ablate.wings.science.topics import topics_of
+from ablate.wings.science.topics import SEVERAL, home, topics_of
 from ablate.wings.science.variants import variants_in
 from reports.page.html.ranking import ranked
 from reports.page.sections import summarise_study as summarise
@@ -159,6 +159,12 @@ def test_a_claim_of_the_file_that_no_result_judged_says_so(result: RecordedResul
     absent = only([], stated)
     assert (absent.standing, absent.rows, absent.topics) == ("not run", (), ("norms",))
     assert absent.parts == {"norm_placement=double"}
+
+
+def test_a_study_of_many_parts_is_filed_under_none_of_them() -> None:
+    parts = ("norms", "positions", "attention and mixers", "feed-forward")
+    assert home([parts, ("norms",)]) == SEVERAL
+    assert home([("norms", "positions"), ("positions",)]) == "positions"
 
 
 def test_topics_follow_from_what_arms_edit() -> None:
