@@ -461,10 +461,10 @@ CASES |= {
         "scales.gpu.ladder.l.base.d_modle: unknown key",
     ),
     "one size": (HEAD + "ladder:\n  @s: {base.d_model: 16}\n", "ladder: a ladder needs two or more rungs"),
-    "ladder kind": (HEAD + "ladder: @3\n", "ladder: must be a map, not 3"),
+    "ladder kind": (HEAD + "ladder: @3\n", "ladder: must be a map or null, not 3"),
     "dotted ladder": (
         HEAD + "@ladder.s.base.d_model: 16\n",
-        "must be a map of rungs in the file or in a scale; --set cannot edit it",
+        "must be a map of rungs in the file or in a scale; --set can only remove it (ladder=null)",
     ),
     "start of nothing": (arm("{start: {arm: @prre}}"), "arms.x.start.arm: unknown arm 'prre' (did you mean 'pre'?)"),
     "start key": (arm("{start: {arm: pre, @poling: mean}}"), "did you mean 'pooling'?"),
