@@ -40,7 +40,7 @@ def tables_file(results: Sequence[RecordedResult], studies: Mapping[str, Path], 
     check_regular(page)
     try:
         return {page: with_tables(page.read_text(encoding="utf-8"), results, links)}
-    except ReportError as error:
+    except (ReportError, UnicodeDecodeError) as error:
         raise ReportError(f"{page}: {error}") from error
 
 
