@@ -16,6 +16,7 @@ from ablate.training.transfer import depth_refusals, refusals
 from store.documents import RunData, RunDocument, RunNumerics, RunProbes
 from store.extensions import modules_of
 from zoo.costs import Cost
+from zoo.errors import SpecError
 from zoo.settings.edits import flatten
 from zoo.settings.registry import versions_of
 from zoo.spec import ModelSpec
@@ -104,7 +105,11 @@ def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:
     given = study.vocabulary_given or "vocab_size" in arm.edits
     extra = arm.train.objective.extra_tokens(arm.train.context)
     if not given:
-        return arm.model.edit({"vocab_size": data.vocab_size + extra})
+        try:
+            return arm.model.edit({"vocab_size": data.vocab_size + extra})
+        except SpecError as error:
+            where, reason = ("data", str(error)) if error.path == "vocab_size" else (f"base.{error.path}", error.reason)
+            raise study.error(where, reason) from error
     if arm.model.vocab_size < data.vocab_size + extra:
         where = arm.place("vocab_size") if "vocab_size" in arm.edits else "base.vocab_size"
         own = f" and the objective adds {extra}" if extra else ""

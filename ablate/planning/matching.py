@@ -110,6 +110,8 @@ def solve(spec: ModelSpec, target: int, match: ParameterMatch) -> tuple[ModelSpe
             return parameters(cost(spec.edit({match.knob: value})), match)
         except SpecError as error:
             refusals[value] = error.reason if error.path == match.knob else str(error)
+            if error.kind == "unknown_key":  # whatever the value
+                raise MatchError(refusals[value]) from error
             return None
 
     value = nearest(count, target, match.step)

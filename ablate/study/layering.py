@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import NoneType
-from typing import Any, get_args
+from typing import Any
 
 from pydantic.fields import FieldInfo
 
@@ -105,7 +104,7 @@ class LayerRule:
     spelled: Callable[[Any], Any] = as_written
 
 
-def together(layers: Collection[Layer], fields: Mapping[str, FieldInfo]) -> StudyMap:
+def together(layers: Iterable[Layer], fields: Mapping[str, FieldInfo]) -> StudyMap:
     """The merged sections of all layers, nested. Unknown sections are merged, too, and refused later."""
     how = {
         name: next((each for each in field.metadata if isinstance(each, LayerRule)), LayerRule())
@@ -115,9 +114,6 @@ def together(layers: Collection[Layer], fields: Mapping[str, FieldInfo]) -> Stud
     for layer in layers:
         for key, value in layer.nested.items():
             if layer.shipped and key in tree and tree[key] is None:
-                continue  # a study that sets `measure` or `evals` to null does so at every scale
+                continue  # a study that sets `measure`, `evals` or `ladder` to null does so at every scale
             tree[key] = how.get(key, LayerRule()).rule(tree.get(key), value, layer)
-    # Null removes a section of a shipped scale; of some it is a value.
-    given = {key for layer in layers if layer.shipped for key in layer.nested} & fields.keys()
-    gone = {key for key in given if tree[key] is None and NoneType not in get_args(fields[key].annotation)}
-    return {key: how.get(key, LayerRule()).spelled(value) for key, value in tree.items() if key not in gone}
+    return {key: how.get(key, LayerRule()).spelled(value) for key, value in tree.items()}

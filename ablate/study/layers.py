@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.study.complaints import Place, Problem, StudyError
-from ablate.study.yamlfile import Keys, StudyMap, YamlDocument, parse_yaml
+from ablate.study.yamlfile import MAX_DEPTH, Keys, StudyMap, YamlDocument, parse_yaml
 from zoo.errors import Kind
 from zoo.settings.edits import expand
 
@@ -96,6 +96,8 @@ def setting_layer(text: str) -> Layer:
     key = key.strip()
     if not equals or not all(key.split(".")):
         raise StudyError([Problem(place, "", "expected key=value, such as train.lr=1e-3")])
+    if key.count(".") > MAX_DEPTH:
+        raise StudyError([Problem(Place("--set"), "", "nested too deeply")])
     try:
         document = parse_yaml(value, place.source)
     except StudyError as error:

@@ -52,9 +52,10 @@ class RungReader:
         """The study at this rung. Raises StudyError."""
         tree = self._with_tokenizer(together(self.layers, StudySections.model_fields))
         self.problems += self.name_problems(tree, "arms", "arm")
-        has_ladder = tree.get("ladder") and "ladder" in StudySections.model_fields
+        ladder = tree.get("ladder")
+        has_ladder = isinstance(ladder, Mapping) and ladder and "ladder" in StudySections.model_fields
         if has_ladder and (self.rung is None or any("ladder" in layer.nested for layer in self.own[2:])):
-            reason = "must be a map of rungs in the file or in a scale; --set cannot edit it"
+            reason = "must be a map of rungs in the file or in a scale; --set can only remove it (ladder=null)"
             self.problems.append(self.origins.problem(("ladder",), reason, at_key=True))
         sections = self._sections(tree)
         builder = self._builder(tree, sections.data if sections else StdlibSource())

@@ -202,7 +202,9 @@ class _Reading:
             if key in inherited:
                 self.forget((*path, key))
             self.keys[*path, key] = self.place(key_node)
+            self.depth += key.count(".")
             own[key] = self.value(value_node, (*path, key))
+            self.depth -= key.count(".")
             if is_empty(value_node):
                 self.values[*path, key] = self.keys[*path, key]
         return {**inherited, **own}

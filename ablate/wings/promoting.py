@@ -19,6 +19,7 @@ from ablate.study.written import derived
 from ablate.study.yamlfile import StudyMap
 from store import replacing
 from store.errors import ArgumentError
+from store.files import read_regular
 from zoo.settings.edits import merge
 from zoo.settings.identity import digest_of
 
@@ -66,7 +67,7 @@ def refuse_edited(path: Path) -> None:
     """Raises ArgumentError for a file that is not as `write_study` wrote it: edits would be lost."""
     if not path.exists():
         return
-    comment, mark, body = [*path.read_text(encoding="utf-8", errors="replace").split("\n", 2), "", ""][:3]
+    comment, mark, body = [*read_regular(path).decode(errors="replace").split("\n", 2), "", ""][:3]
     if mark != UNEDITED.format(digest=digest_of([comment, body])):
         raise ArgumentError("promote", f"{path} was edited, or is not from --promote: move or delete it first")
 

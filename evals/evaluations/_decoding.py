@@ -46,26 +46,23 @@ class GenerationRequest:
         A request for `context` or more new tokens, which lm-eval refuses, gets as many as the prompt leaves room for,
         and at least half of `context`. stops: further strings that end the text.
 
-        Raises UnsupportedGenerationError for an unknown setting.
+        Raises UnsupportedGenerationError for an unknown setting, and for a value that cannot be used.
         """
         inert = {name for name, value in _INERT.items() if settings.get(name) == value}
         if unknown := sorted(set(settings) - _KNOWN - inert):
             raise UnsupportedGenerationError(f"its generation settings are not supported: {', '.join(unknown)}")
-        until = settings.get("until") or ()
-        sample = settings.get("do_sample", "temperature" in settings)
-        processors = {name: settings[name] for name in PROCESSORS if settings.get(name) is not None}
-        processors["top_k"] = processors.get("top_k") or None  # lm-eval and transformers write 0 for none
-        max_new = int(next((settings[name] for name in _MAX_NEW if settings.get(name) is not None), _DEFAULT_MAX_NEW))
+        try:
+            until, max_new, sampling = _stops(settings.get("until")), _max_new(settings), _sampling(settings)
+        except (TypeError, ValueError, OverflowError) as error:
+            at = [f"{each['loc'][0]}: {each['msg']}" for each in getattr(error, "errors", list)()]
+            raise UnsupportedGenerationError(
+                f"its generation settings cannot be used: {(at or [str(error)])[0]}"
+            ) from error
         if max_new >= context:
             max_new = max(1, context // 2, context - len(prompt))
-        return GenerationRequest(
-            place,
-            # As in lm-eval: one token more would fit, since the last new one is never read back.
-            prompt[-max(1, context - max_new) :],
-            (*((until,) if isinstance(until, str) else (u for u in until if u)), *stops),
-            max_new,
-            Sampling(temperature=settings.get("temperature", 1.0) if sample else 0.0, **processors),
-        )
+        # As in lm-eval: one token more would fit, since the last new one is never read back.
+        read = prompt[-max(1, context - max_new) :]
+        return GenerationRequest(place, read, (*until, *stops), max_new, sampling)
 
     @property
     def question(self) -> tuple[Any, ...]:
@@ -73,6 +70,31 @@ class GenerationRequest:
         # Greedy text does not depend on the request's index; sampled text does (see `Generation`).
         place = self.place if self.sampling.temperature else 0
         return place, self.prompt, self.until, self.max_new, self.sampling.model_dump()
+
+
+def _stops(until: Any) -> tuple[str, ...]:
+    found = tuple(each for each in ([until] if isinstance(until, str) else until or ()) if each)
+    if isinstance(until, Mapping) or not all(isinstance(each, str) for each in found):
+        raise ValueError(f"until: must be texts, not {until!r}")
+    return found
+
+
+def _max_new(settings: Mapping[str, Any]) -> int:
+    found = int(next((settings[name] for name in _MAX_NEW if settings.get(name) is not None), _DEFAULT_MAX_NEW))
+    if found < 0:
+        raise ValueError(f"{found} new tokens")
+    return found
+
+
+def _sampling(settings: Mapping[str, Any]) -> Sampling:
+    temperature, sample = settings.get("temperature", 1.0), settings.get("do_sample")
+    if sample is None:  # lm-eval's rule
+        sample = bool(settings.get("temperature"))
+    if sample not in (True, False):
+        raise ValueError(f"do_sample: must be true or false, not {sample!r}")
+    processors = {name: settings[name] for name in PROCESSORS if settings.get(name) is not None}
+    processors["top_k"] = processors.get("top_k") or None  # lm-eval and transformers write 0 for none
+    return Sampling(temperature=temperature if sample else 0.0, **processors)
 
 
 class Generation:

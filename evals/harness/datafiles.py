@@ -23,7 +23,10 @@ from datasets import Dataset
 
 from evals.harness.catalogue import TaskConfig
 from evals.harness.selection import DATA_SUFFIXES
+from store.files import check_regular
 
+MOST_BYTES = 2**30
+"""Largest file of a task: a small one may unpack to more than the memory."""
 SPLITS = ("test_split", "validation_split", "training_split", "fewshot_split")
 
 
@@ -79,7 +82,11 @@ def _rows(path: Path) -> Dataset:
     if not path.name.endswith(DATA_SUFFIXES):
         raise TaskDataError(f"{path} must end in one of {', '.join(DATA_SUFFIXES)}")
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        check_regular(path)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES // 2**30} GiB, unpacked")
         found = Dataset(pq.read_table(io.BytesIO(content))) if path.suffix == ".parquet" else _objects(content.decode())
     except (OSError, ValueError, EOFError, OverflowError, RecursionError, zlib.error, pa.ArrowException) as error:
         raise TaskDataError(f"{path} cannot be read: {error}") from error

@@ -68,7 +68,20 @@ SETS = st.one_of(
     st.builds(
         "{}={}".format,
         st.sampled_from(
-            ["data", "train.lr", "arms", "base", "seeds", "evals", "measure", "budget", "scales", "x.y", ""]
+            [
+                "data",
+                "train.lr",
+                "arms",
+                "base",
+                "seeds",
+                "evals",
+                "measure",
+                "budget",
+                "scales",
+                "x.y",
+                "",
+                "x." * 3000,
+            ]
         ),
         st.sampled_from(
             ["{source: {a: 1}}", "[", "{", "1e999", "!!python/object:os.system", "&a [*a]", "~", "", "- 1"]

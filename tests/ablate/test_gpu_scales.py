@@ -127,6 +127,18 @@ def test_null_removes_a_ladder_wherever_it_is_written(place: str) -> None:
     assert flat.budget == last.budget
 
 
+@pytest.mark.parametrize("ladder", [{}, {"ladder": {"small": {"base.d_model": 32}, "full": {}}}], ids=["none", "own"])
+def test_null_removes_a_ladder_of_the_file_or_none(ladder: dict[str, object]) -> None:
+    own = {"question": "?", "baseline": "base", "arms": {"a": {"block.norm": "layernorm"}}}
+    without = load_study(own, "cpu")
+    for study, sets in (
+        ({**own, **ladder}, ["ladder=null"]),
+        ({**own, **ladder, "scales": {"cpu": {"ladder": None}}}, []),
+    ):
+        flat = load_study(study, "cpu", sets)
+        assert not flat.smaller and [arm.identity for arm in flat.arms] == [arm.identity for arm in without.arms]
+
+
 OWN_BASE = {"question": "?", "base": {"preset": "small"}, "arms": {"a": {"block.norm_placement": "post"}}}
 
 

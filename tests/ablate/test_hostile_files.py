@@ -18,6 +18,7 @@ from contextlib import chdir, contextmanager
 from pathlib import Path
 from types import FrameType
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 
+from ablate.data.sources.tokens import MEGATRON
 from ablate.data.tokenizers.bytes import byte_tokenizer
 from store import Store, checksum, jsonfile
 from tests.ablate.test_odd_commands import said_by
@@ -154,9 +156,18 @@ from zoo.norms import Norm
 class MeanNorm(Norm):
     kind: Literal["meannorm"] = "meannorm"
 """
+TASK = """task: own
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {folder}/tasks/items.jsonl}}}}
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{{{text}}}}"
+"""
 STORE = ["--store", "runs"]
 ELSEWHERE = ["--store", "imported"]
 DATA = "data={source: files, paths: [texts/*.txt], tokenizer: TOKENIZER, validation_tokens: 256}"
+IDS = "data={source: tokens, paths: [ids.bin], tokenizer: bytes, validation_tokens: 256}"
 IMPORT = ["--text", "texts/0.txt", "--context", "16", "--no-measure", *ELSEWHERE]
 OF_A_STORE = [
     ["check", "runs"],
@@ -184,8 +195,12 @@ COMMANDS: dict[str, list[list[str]]] = {
     "llama/*": [["import", "llama", *IMPORT], ["plan", "tiny.yaml", *STORE, "--set", "base={checkpoint: llama}"]],
     "llama": [["import", "llama", *IMPORT]],
     "adapter/*": [["import", "adapter", *IMPORT]],
-    "losses.csv": [["compare", "losses.csv"]],
+    "losses.csv": [["compare", "losses.csv"], ["compare", "losses.csv", "--curve", "losses.csv"]],
+    "logs/a-s0/trainer_state.json": [["compare", "logs/{arm}-s{seed}/trainer_state.json"]],
+    "ids.*": [["plan", "tiny.yaml", *STORE, "--set", IDS]],
+    "page.md": [["atlas", "runs", "--out", "exported", "--tables", "page.md"]],
     "archive.zip": [["merge", "archive.zip", *ELSEWHERE], ["merge", "archive.zip", *STORE]],
+    "tasks/items.jsonl": [["eval", "RUN", "--tasks", "tasks/own.yaml", "--limit", "2", *STORE]],
     "tasks/own.yaml": [
         ["eval", "RUN", "--tasks", "tasks/own.yaml", "--limit", "2", *STORE],
         ["import", "llama", "--tasks", "tasks/own.yaml", *IMPORT],
@@ -214,7 +229,17 @@ def place(full: Path, trained: Path, study: Path, tmp_path_factory: pytest.TempP
     parts = {f"{name}_A.weight": torch.zeros(2, 16), f"{name}_B.weight": torch.zeros(16, 2)}
     save_file(parts, folder / "adapter/adapter_model.safetensors")
     (folder / "tasks").mkdir()
-    (folder / "tasks/own.yaml").write_text("task: own\ndataset_path: json\noutput_type: loglikelihood_rolling\n")
+    (folder / "tasks/own.yaml").write_text(TASK.format(folder=folder))
+    (folder / "tasks/items.jsonl").write_text('{"text": "norm"}\n' * 4)
+    for name in ("a-s0", "a-s1", "b-s0", "b-s1"):
+        (folder / "logs" / name).mkdir(parents=True)
+        history = {"log_history": [{"step": step, "eval_loss": 2 - step / 10} for step in (1, 2)]}
+        (folder / "logs" / name / "trainer_state.json").write_text(json.dumps(history))
+    sizes = np.array([2048, 2048], "<i4"), np.array([0, 4096], "<i8"), np.array([0, 1, 2], "<i8")
+    (folder / "ids.bin").write_bytes((np.arange(4096) % 256).astype("<u2").tobytes())
+    index = MEGATRON + struct.pack("<QBQQ", 1, 8, 2, 3) + b"".join(each.tobytes() for each in sizes)
+    (folder / "ids.idx").write_bytes(index)
+    (folder / "page.md").write_text("<!-- results -->\n<!-- end of results -->\n")
     with chdir(folder):
         assert said_by(["pack", "tiny", "--out", "archive.zip", "--store", str(trained)])[0] == 0
         said_by(["plan", "tiny.yaml", *STORE])  # which notes the digests of today, once

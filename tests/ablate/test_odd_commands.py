@@ -64,6 +64,12 @@ EDITS = [
     "arms={a: {}}",
     "x.y.z=1",
     "a=&b [*b]",
+    "a." * 3000 + "b=1",
+    "data={source: needle, keys: 4611686018427387904}",
+    "data={source: needle, validation_examples: 1000000000000000}",
+    "base.block.mixer.softcap=1e-320",
+    "budget.parameters=/etc/passwd",
+    "base=" + "{a: " * 3000,
 ]
 FILES = [
     "runs",

@@ -461,10 +461,14 @@ CASES |= {
         "scales.gpu.ladder.l.base.d_modle: unknown key",
     ),
     "one size": (HEAD + "ladder:\n  @s: {base.d_model: 16}\n", "ladder: a ladder needs two or more rungs"),
-    "ladder kind": (HEAD + "ladder: @3\n", "ladder: must be a map, not 3"),
+    "ladder kind": (HEAD + "ladder: @3\n", "ladder: must be a map or null, not 3"),
+    "examples of no machine": (
+        HEAD + "data: {source: needle, validation_examples: @1000000000000000}\n",
+        "data.validation_examples: must be less than or equal to 1000000, not 1000000000000000",
+    ),
     "dotted ladder": (
         HEAD + "@ladder.s.base.d_model: 16\n",
-        "must be a map of rungs in the file or in a scale; --set cannot edit it",
+        "must be a map of rungs in the file or in a scale; --set can only remove it (ladder=null)",
     ),
     "start of nothing": (arm("{start: {arm: @prre}}"), "arms.x.start.arm: unknown arm 'prre' (did you mean 'pre'?)"),
     "start key": (arm("{start: {arm: pre, @poling: mean}}"), "did you mean 'pooling'?"),
@@ -711,3 +715,12 @@ def test_data_that_cannot_be_read_is_an_error_of_the_study(tmp_path: Path) -> No
     with pytest.raises(StudyError) as caught:
         make_plan(load_study(path, scale="cpu"))
     assert str(caught.value).startswith(f"{path}:7:7: data: no file matches 'absent/*.txt'")
+
+
+@pytest.mark.parametrize("setting", ["keys: 4611686018427387904", "values: 9223372036854775807"])
+def test_a_synthetic_vocabulary_that_no_machine_holds_is_an_error_of_the_study(setting: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(f"{HEAD}data: {{source: needle, {setting}}}\n", encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        make_plan(load_study(path, scale="cpu"))
+    assert str(caught.value).startswith(f"{path}:7:7: data: vocab_size: must be less than or equal to ")

@@ -97,16 +97,18 @@ BOMB = "a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
         ("a: &x {b: *x}\n", "f:1:4: a.b.b: nested too deeply, or an alias that contains itself"),
         ("a: &x {<<: *x}\n", "f:1:4: a: nested too deeply, or an alias that contains itself"),
         ("[" * 2000, "f: nested too deeply"),
+        ("? " + "a." * 2000 + "b\n: 1\n", "nested too deeply"),
+        ("a: {" + "b." * 30 + "c: {" + "d." * 30 + "e: 1}}\n", "nested too deeply"),
         (BOMB, "values after its aliases are expanded"),
     ],
 )
 def test_what_is_not_one_plain_document_says_where(text: str, message: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(StudyError) as caught:
         parse_yaml(text, "f")
     assert message in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20
 
 
 def test_bytes_that_are_not_utf_8_have_a_position(tmp_path: Path) -> None:

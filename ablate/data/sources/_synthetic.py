@@ -69,7 +69,7 @@ class SyntheticSource(MadeSource):
     is blank; an example stands at the start of its row and is padded with blanks.
     """
 
-    validation_examples: PositiveInt = 512
+    validation_examples: Annotated[PositiveInt, Field(le=10**6)] = 512
     """Number of examples in each held-out part (tuning, judging, test), over all difficulties."""
 
     @abstractmethod

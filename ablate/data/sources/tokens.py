@@ -17,6 +17,7 @@ from ablate.data.sources.files import Paths
 from ablate.data.tokenizers import TokenizerSpec
 from ablate.data.tokenizers.bpe import BpeTokenizer
 from store.errors import DataError
+from store.files import check_regular, read_regular
 from zoo.settings.axis import Choice
 
 
@@ -90,6 +91,7 @@ def documents(path: Path, dtype: str, eos: int, vocabulary: int) -> Iterator[Ids
         DataError: a file cannot be read, or contradicts its header or index.
     """
     try:
+        check_regular(path)
         index = path.with_suffix(".idx")
         found = _indexed(path, index) if index.exists() else _cut(_ids(path, dtype, vocabulary), eos)
         for each in found:
@@ -168,7 +170,7 @@ def _cut(ids: NDArray[Any], eos: int) -> Iterator[NDArray[Any]]:
 def _indexed(path: Path, index: Path) -> Iterator[NDArray[Any]]:
     """Documents of a Megatron index, which gives each sequence's length in ids and offset in bytes, and each document's
     range of sequences."""
-    content = index.read_bytes()
+    content = read_regular(index)
     if not content.startswith(MEGATRON):
         raise DataError(f"{index} is not a Megatron index: it does not begin with MMIDIDX")
     version, code, sequences, many = struct.unpack_from("<QBQQ", content, len(MEGATRON))

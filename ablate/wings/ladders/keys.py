@@ -35,9 +35,9 @@ Rung = Annotated[
 class LadderKeys(Spec):
     """Keys of a study."""
 
-    ladder: Annotated[dict[str, Rung], LayerRule(replaced)] = Field(default={})
+    ladder: Annotated[dict[str, Rung] | None, LayerRule(replaced)] = Field(default={})
     """Smaller models and shorter runs of the same question, each by edits of base, budget and train, or by a share of
-    the budget. The last one is compared."""
+    the budget. The last one is compared. Null: none, whatever the scale or the file has."""
 
 
 KEYS = LadderKeys

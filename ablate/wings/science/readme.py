@@ -25,6 +25,7 @@ from reports.page.wording.reference_words import pair_note
 from reports.page.wording.table import NONE
 from reports.page.wording.words import decimals
 from store.errors import ReportError
+from store.files import check_regular
 
 END = "<!-- end of results -->"
 TABLE = re.compile(rf"(?P<start><!-- results(?P<names>(?: \S+)*) -->\n).*?(?P<end>{END})", re.DOTALL)
@@ -36,9 +37,10 @@ def tables_file(results: Sequence[RecordedResult], studies: Mapping[str, Path], 
     Raises ReportError without markers, and for a name without a recorded result.
     """
     links = {name: os.path.relpath(path.resolve(), page.resolve().parent) for name, path in studies.items()}
+    check_regular(page)
     try:
         return {page: with_tables(page.read_text(encoding="utf-8"), results, links)}
-    except ReportError as error:
+    except (ReportError, UnicodeDecodeError) as error:
         raise ReportError(f"{page}: {error}") from error
 
 

@@ -10,7 +10,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.utils import normalize_gen_kwargs
 from tokenizers import Tokenizer
 
-from evals.evaluations._decoding import Generation, GenerationRequest
+from evals.evaluations._decoding import Generation, GenerationRequest, UnsupportedGenerationError
 from evals.harness.lm import ZooLM
 from tests.evals.bytelevel import EOS
 from zoo.model import Decoder
@@ -54,6 +54,36 @@ def test_a_stop_sequence_ends_the_text_and_is_cut_off(model: Decoder, byte_token
 def test_every_name_of_lm_eval_for_the_new_tokens_counts(name: str) -> None:
     given = {name: 5, "max_completion_tokens": 7} if name != "max_completion_tokens" else {name: 5}
     assert GenerationRequest.parse(0, [1], given, CONTEXT).max_new == normalize_gen_kwargs(given)["max_gen_toks"] == 5
+
+
+@pytest.mark.parametrize("do_sample", [None, True, False])
+@pytest.mark.parametrize("temperature", [None, 0.0, 0.7])
+def test_text_is_sampled_where_lm_eval_samples_it(do_sample: bool | None, temperature: float | None) -> None:
+    given = {"do_sample": do_sample} | ({} if temperature is None else {"temperature": temperature})
+    theirs = normalize_gen_kwargs(given)
+    drawn = theirs["do_sample"] and theirs.get("temperature", 1.0)
+    assert GenerationRequest.parse(0, [1], given, CONTEXT).sampling.temperature == drawn
+
+
+UNUSABLE: dict[str, list[object]] = {
+    "max_gen_toks": ["x", "5.0", [], float("inf"), float("nan"), -1],
+    "temperature": ["0.7", -1, float("nan"), []],
+    "do_sample": ["false", []],
+    "until": [1, [1], {"a": 1}, b"x", [["a"]]],
+    "top_k": [-1, 2.5, "5", 10**30],
+    "top_p": [1.5, "0.5", {}],
+    "min_p": [2],
+    "repetition_penalty": [0, "2"],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in UNUSABLE.items() for value in values])
+def test_a_value_that_cannot_be_used_is_one_line(name: str, value: object) -> None:
+    """It is the task's mistake: the other tasks go on."""
+    given = {"do_sample": True, name: value}
+    with pytest.raises(UnsupportedGenerationError, match="its generation settings cannot be used: ") as caught:
+        GenerationRequest.parse(0, [1], given, CONTEXT)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_prompt_that_is_too_long_loses_its_beginning() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 import re
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ from tokenizers import Tokenizer
 
 from evals.evaluate import Evaluation
 from evals.found import skipped_lines
-from evals.harness import catalogue
+from evals.harness import catalogue, datafiles
 from evals.harness.__main__ import main
 from evals.harness.datafiles import offline_first
 from evals.harness.evaluations.tasks import TasksSpec
@@ -250,6 +251,17 @@ def test_files_that_cannot_be_read_are_one_line_each(name: str, tmp_path: Path) 
     (tmp_path / name).write_bytes(content)
     loaded = load_tasks(TasksSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path / name)}), [])
     assert re.search(f"{name} cannot be read: .*{why}", loaded.skipped["wikitext"]) and not loaded.tasks
+
+
+def test_a_pipe_and_a_file_that_unpacks_to_too_much_are_one_line_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datafiles, "MOST_BYTES", len(ROWS))
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress((ROWS * 2).encode()))
+    os.mkfifo(tmp_path / "test.jsonl")
+    for place, why in ((tmp_path / "rows.jsonl.gz", "unpacked"), (tmp_path, "not a regular file")):
+        loaded = load_tasks(TasksSpec(tasks=("wikitext",), data={"wikitext": str(place)}), [])
+        assert re.search(f"cannot be read: .*{why}", loaded.skipped["wikitext"]) and not loaded.tasks
 
 
 def test_files_of_a_split_that_do_not_go_together_are_one_line(tmp_path: Path) -> None:
