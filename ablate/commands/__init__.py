@@ -236,7 +236,9 @@ def print_table(rows: Sequence[Sequence[str]], text_columns: int = 1) -> None:
     unbounded = console.options.update(max_width=10 * PIPE_WIDTH)
     if text_columns == 1 and console.measure(table, options=unbounded).maximum > console.width:
         table = _table([*zip(*rows, strict=True)], text_columns)
-    console.print(table)
+    with console.capture() as shown:
+        console.print(table)
+    raw(sys.stdout).write(shown.get())  # Rich would exit with 1 from a closed pipe
 
 
 def _table(rows: Sequence[Sequence[str]], text_columns: int) -> Table:

@@ -11,6 +11,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -21,6 +22,7 @@ from lm_eval.tasks._index import Entry, Kind, TaskIndex
 from lm_eval.tasks._yaml_loader import load_yaml
 from yaml import YAMLError
 
+from store.files import read_regular
 from zoo.errors import did_you_mean
 
 MOST_DEPTH = 50
@@ -41,9 +43,21 @@ def index(names: Sequence[str], own: Sequence[Path]) -> Index:
 
     names: tasks, groups or tags, or paths of task files. Names that nothing defines are not in the result.
     """
-    found: Index = TaskIndex.build(own)
+    found: Index = {}
+    for folder in own:
+        found |= _of_folder(folder)
     missing = {name for name in reached(names, found) if name not in found}
     return found if not missing else {**_official(missing), **found}
+
+
+def _of_folder(folder: Path) -> Index:
+    """The tasks of a folder. Files that lm-eval cannot read are left out, as by its own index."""
+    found: Index = {}
+    for path in TaskIndex._iter_yaml_files(folder):
+        if isinstance(config := _parse(path), dict):
+            with suppress(ValueError, TypeError, KeyError, AttributeError):  # other settings than a task's
+                TaskIndex.process_cfg(config, path, found)
+    return found
 
 
 def near(name: str) -> str:
@@ -95,13 +109,19 @@ def from_file(path: Path) -> Entry:
     return entry
 
 
-def _check_depth(path: Path) -> None:
-    """Raise ValueError for YAML nested so deeply that libyaml's composer, which recurses, would overflow the stack."""
+def _check_depth(path: Path, seen: frozenset[Path] = frozenset()) -> None:
+    """Raise ValueError for YAML nested so deeply that libyaml's composer, which recurses, would overflow the stack, in
+    the file or in one that it includes; and OSError if one is no regular file."""
     depth = 0
-    for event in yaml.parse(path.read_bytes(), Loader=yaml.CSafeLoader):
+    for event in yaml.parse(read_regular(path), Loader=yaml.CSafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MOST_DEPTH:
             raise ValueError("nested too deeply")
+    path = path.resolve()
+    included = load_yaml(path, resolve_func=False, recursive=False).get("include", [])
+    for name in included if isinstance(included, list) else [included]:
+        if path not in seen:
+            _check_depth(path.parent / name, seen | {path})
 
 
 def reached(names: Iterable[str], found: Mapping[str, Entry]) -> Iterator[str]:

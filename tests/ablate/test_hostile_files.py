@@ -202,6 +202,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "archive.zip": [["merge", "archive.zip", *ELSEWHERE], ["merge", "archive.zip", *STORE]],
     "tasks/items.jsonl": [["eval", "RUN", "--tasks", "tasks/own.yaml", "--limit", "2", *STORE]],
     "tasks/own.yaml": [
+        ["eval", "RUN", "--tasks", "own", "--include", "tasks", "--limit", "2", *STORE],
         ["eval", "RUN", "--tasks", "tasks/own.yaml", "--limit", "2", *STORE],
         ["import", "llama", "--tasks", "tasks/own.yaml", *IMPORT],
     ],

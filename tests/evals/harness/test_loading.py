@@ -235,6 +235,7 @@ def test_data_without_the_fields_or_for_no_task_are_said(
 
 
 ROWS = '{"page": "a"}\n{"page": "b"}\n'
+ANSWERS = 'output_type: loglikelihood_rolling\ndoc_to_text: ""\ndoc_to_target: "{{page}}"\n'
 UNREADABLE = {
     "short.jsonl.gz": (gzip.compress(ROWS.encode())[:-12], "ended before"),
     "damaged.jsonl.gz": (gzip.compress(ROWS.encode())[:10] + b"\x07" * 20, "while decompressing"),
@@ -251,6 +252,26 @@ def test_files_that_cannot_be_read_are_one_line_each(name: str, tmp_path: Path) 
     (tmp_path / name).write_bytes(content)
     loaded = load_tasks(TasksSpec(tasks=("wikitext",), data={"wikitext": str(tmp_path / name)}), [])
     assert re.search(f"{name} cannot be read: .*{why}", loaded.skipped["wikitext"]) and not loaded.tasks
+
+
+@pytest.mark.parametrize("beside", ["deep.yaml", "pipe.yaml", "including.yaml", "number.yaml"])
+def test_what_lies_beside_a_task_cannot_end_the_process(beside: str, tmp_path: Path) -> None:
+    """libyaml's composer recurses: nested deeply enough, a file that nobody names overflowed the stack."""
+    rows = f"dataset_kwargs: {{data_files: {{test: {tmp_path}/rows.jsonl}}}}"
+    (tmp_path / "good.yaml").write_text(f"task: good\ndataset_path: json\n{rows}\ntest_split: test\n{ANSWERS}")
+    (tmp_path / "rows.jsonl").write_text(ROWS)
+    match beside:
+        case "deep.yaml":
+            (tmp_path / beside).write_text("[" * 100_000)
+        case "pipe.yaml":
+            os.mkfifo(tmp_path / beside)
+        case "including.yaml":
+            (tmp_path / "included").write_text('{"a":' * 50_000)
+            (tmp_path / beside).write_text("include: included\ntask: other\n")
+        case "number.yaml":
+            (tmp_path / beside).write_text("group: 3\ntask: 4\n")
+    loaded = load_tasks(TasksSpec(tasks=("good",), include=(str(tmp_path),)), [])
+    assert list(loaded.tasks) == ["good"] and len(loaded.tasks["good"].eval_docs) == 2
 
 
 def test_a_pipe_and_a_file_that_unpacks_to_too_much_are_one_line_each(

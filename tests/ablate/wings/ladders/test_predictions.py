@@ -125,7 +125,7 @@ def test_the_page_says_how_often_the_small_size_decides_as_the_large_one(tmp_pat
     study = StudyOf(arms=large, smaller={"small": ("size", small)}, measured=False)
     summary = reports.summarise(study.write(tmp_path))
     page = render_page(summary)
-    assert "At 100 % of the compute, size small orders 83 % (" in finding_words.headline(summary)
+    assert "Size small (100 % of full's compute) orders 83 % (" in finding_words.headline(summary)
     assert finding_words.headline(summary).endswith(" of pairs as size full; seeds agree on 100 %.")
     assert "Does the small size predict the large one?" in page
     assert "small, at 100 % of the compute: 83 % (" in page
