@@ -8,11 +8,13 @@ from typing import ClassVar
 import torch
 
 from zoo.block_spec import BlockSpec
+from zoo.errors import UnsupportedError
 from zoo.hf._common import expect
 from zoo.hf._config import Config, ConfigJson
 from zoo.hf._keys import QKV, Key, Keys
 from zoo.hf._layered import LINEAR, Hybrid
 from zoo.hf._pairs import Pair, both, reshaped, same, transposed
+from zoo.hf._rope import WITH_LENGTH
 from zoo.mixers import Mixer
 from zoo.mixers.rg_lru import RGLRU
 from zoo.settings.edits import SpecJson
@@ -77,6 +79,13 @@ class RecurrentGemma(Hybrid):
         arguments = super().config(spec)
         kinds = [RECURRENT if kind == LINEAR else ATTENTION for kind in arguments.pop("layer_types")]
         return {**arguments, "block_types": kinds}
+
+    def position_config(self, layer: BlockSpec) -> ConfigJson:
+        scaling = getattr(getattr(layer.mixer, "position", None), "scaling", None)
+        if scaling is not None and scaling.kind in WITH_LENGTH:
+            reason = f"the config class of RecurrentGemma, which has no length, cannot hold {scaling.kind}"
+            raise UnsupportedError("mixer.position.scaling", reason)
+        return super().position_config(layer)
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         if not isinstance(layer.mixer, RGLRU):

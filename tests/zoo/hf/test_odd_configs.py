@@ -177,6 +177,14 @@ def test_phimoe_takes_the_long_factors_beyond_its_original_length() -> None:
     assert_near(ours(tokens), models[1](tokens).logits)
 
 
+def test_scaled_rope_that_no_family_takes_is_refused_by_all() -> None:
+    """RecurrentGemma's config class, which is among those that are tried, has no length."""
+    scaling = {"kind": "llama3", "factor": 4.0, "original_length": 8}
+    edits = {"n_layers": 2, "block.mixer.position": {"kind": "rope", "scaling": scaling}, "unet_skips": True}
+    with pytest.raises(zoo.UnsupportedError, match="no transformers family can express this model"):
+        zoo.to_hf(zoo.build(zoo.load("small", **edits)))
+
+
 @torch.no_grad()
 def test_scores_may_be_scaled_up() -> None:
     """Families that have another name for the scale are asked about it too, on the way to the one that fits."""
