@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evals.conventions import PROCESSORS, Conventions
+from evals.conventions import Generation as Settings
 from evals.reading.passes import alike
 from zoo.decode import Sampling, steps
 from zoo.model import Decoder
@@ -39,7 +40,7 @@ class GenerationRequest:
 
     @staticmethod
     def parse(
-        place: int, prompt: list[int], settings: Mapping[str, Any], context: int, stops: tuple[str, ...] = ()
+        place: int, prompt: list[int], settings: Settings, context: int, stops: tuple[str, ...] = ()
     ) -> GenerationRequest:
         """Request with lm-eval's generation settings. A prompt too long for `context` loses its beginning.
 
@@ -79,14 +80,14 @@ def _stops(until: Any) -> tuple[str, ...]:
     return found
 
 
-def _max_new(settings: Mapping[str, Any]) -> int:
+def _max_new(settings: Settings) -> int:
     found = int(next((settings[name] for name in _MAX_NEW if settings.get(name) is not None), _DEFAULT_MAX_NEW))
     if found < 0:
         raise ValueError(f"{found} new tokens")
     return found
 
 
-def _sampling(settings: Mapping[str, Any]) -> Sampling:
+def _sampling(settings: Settings) -> Sampling:
     temperature, sample = settings.get("temperature", 1.0), settings.get("do_sample")
     if sample is None:  # lm-eval's rule
         sample = bool(settings.get("temperature"))
