@@ -180,9 +180,10 @@ def test_phimoe_takes_the_long_factors_beyond_its_original_length() -> None:
 def test_scaled_rope_that_no_family_takes_is_refused_by_all() -> None:
     """RecurrentGemma's config class, which is among those that are tried, has no length."""
     scaling = {"kind": "llama3", "factor": 4.0, "original_length": 8}
-    edits = {"n_layers": 2, "block.mixer.position": {"kind": "rope", "scaling": scaling}, "unet_skips": True}
+    position = {"kind": "rope", "scaling": scaling}
+    edits = {"n_layers": 2, "block.mixer.position": position, "block.mixer.window": 4, "final_softcap": 3.0}
     with pytest.raises(zoo.UnsupportedError, match="no transformers family can express this model"):
-        zoo.to_hf(zoo.build(zoo.load("small", **edits)))
+        zoo.to_hf(zoo.build(zoo.load("small", **edits, unet_skips=True)))
 
 
 @torch.no_grad()
