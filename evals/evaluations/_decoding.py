@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from evals.conventions import PROCESSORS, Conventions
-from evals.conventions import Generation as Settings
 from evals.reading.passes import alike
 from zoo.decode import Sampling, steps
 from zoo.model import Decoder
@@ -40,7 +39,7 @@ class GenerationRequest:
 
     @staticmethod
     def parse(
-        place: int, prompt: list[int], settings: Settings, context: int, stops: tuple[str, ...] = ()
+        place: int, prompt: list[int], settings: Mapping[str, Any], context: int, stops: tuple[str, ...] = ()
     ) -> GenerationRequest:
         """Request with lm-eval's generation settings. A prompt too long for `context` loses its beginning.
 
@@ -53,12 +52,25 @@ class GenerationRequest:
         if unknown := sorted(set(settings) - _KNOWN - inert):
             raise UnsupportedGenerationError(f"its generation settings are not supported: {', '.join(unknown)}")
         try:
-            until, max_new, sampling = _stops(settings.get("until")), _max_new(settings), _sampling(settings)
+            given = settings.get("until") or ()
+            until = tuple(filter(None, [given] if isinstance(given, str) else given))
+            max_new = int(
+                next((settings[name] for name in _MAX_NEW if settings.get(name) is not None), _DEFAULT_MAX_NEW)
+            )
+            sample = settings.get("do_sample")
+            if sample is None:  # lm-eval's rule
+                sample = bool(settings.get("temperature"))
+            if isinstance(given, Mapping) or not all(isinstance(each, str) for each in until) or max_new < 0:
+                raise ValueError(f"until {given!r} and {max_new} new tokens")
+            if sample not in (True, False):
+                raise ValueError(f"do_sample: must be true or false, not {sample!r}")
+            processors = {name: settings[name] for name in PROCESSORS if settings.get(name) is not None}
+            processors["top_k"] = processors.get("top_k") or None  # lm-eval and transformers write 0 for none
+            sampling = Sampling(temperature=settings.get("temperature", 1.0) if sample else 0.0, **processors)
         except (TypeError, ValueError, OverflowError) as error:
             at = [f"{each['loc'][0]}: {each['msg']}" for each in getattr(error, "errors", list)()]
-            raise UnsupportedGenerationError(
-                f"its generation settings cannot be used: {(at or [str(error)])[0]}"
-            ) from error
+            reason = (at or [str(error)])[0]
+            raise UnsupportedGenerationError(f"its generation settings cannot be used: {reason}") from error
         if max_new >= context:
             max_new = max(1, context // 2, context - len(prompt))
         # As in lm-eval: one token more would fit, since the last new one is never read back.
@@ -71,31 +83,6 @@ class GenerationRequest:
         # Greedy text does not depend on the request's index; sampled text does (see `Generation`).
         place = self.place if self.sampling.temperature else 0
         return place, self.prompt, self.until, self.max_new, self.sampling.model_dump()
-
-
-def _stops(until: Any) -> tuple[str, ...]:
-    found = tuple(each for each in ([until] if isinstance(until, str) else until or ()) if each)
-    if isinstance(until, Mapping) or not all(isinstance(each, str) for each in found):
-        raise ValueError(f"until: must be texts, not {until!r}")
-    return found
-
-
-def _max_new(settings: Settings) -> int:
-    found = int(next((settings[name] for name in _MAX_NEW if settings.get(name) is not None), _DEFAULT_MAX_NEW))
-    if found < 0:
-        raise ValueError(f"{found} new tokens")
-    return found
-
-
-def _sampling(settings: Settings) -> Sampling:
-    temperature, sample = settings.get("temperature", 1.0), settings.get("do_sample")
-    if sample is None:  # lm-eval's rule
-        sample = bool(settings.get("temperature"))
-    if sample not in (True, False):
-        raise ValueError(f"do_sample: must be true or false, not {sample!r}")
-    processors = {name: settings[name] for name in PROCESSORS if settings.get(name) is not None}
-    processors["top_k"] = processors.get("top_k") or None  # lm-eval and transformers write 0 for none
-    return Sampling(temperature=temperature if sample else 0.0, **processors)
 
 
 class Generation:

@@ -6,9 +6,10 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
+from glob import glob
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -82,17 +83,39 @@ def _rows(path: Path) -> Dataset:
     if not path.name.endswith(DATA_SUFFIXES):
         raise TaskDataError(f"{path} must end in one of {', '.join(DATA_SUFFIXES)}")
     try:
-        check_regular(path)
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise ValueError(f"more than {MOST_BYTES // 2**30} GiB, unpacked")
+        content = _content(path)
         found = Dataset(pq.read_table(io.BytesIO(content))) if path.suffix == ".parquet" else _objects(content.decode())
     except (OSError, ValueError, EOFError, OverflowError, RecursionError, zlib.error, pa.ArrowException) as error:
         raise TaskDataError(f"{path} cannot be read: {error}") from error
     if not len(found):
         raise TaskDataError(f"{path} has no rows")
     return found
+
+
+def _content(path: Path) -> bytes:
+    check_regular(path)
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES // 2**30} GiB, unpacked")
+    return content
+
+
+def _check_files(path: str, given: Any) -> None:
+    """Raise TaskDataError for files that `datasets` would wait for, and for JSON nested so deeply that its reader would
+    overflow the stack. given: names or patterns of files, or of each split. Other mistakes are left to `datasets`."""
+    parts = given.values() if isinstance(given, Mapping) else [given or ()]
+    names = [name for part in parts for name in ([part] if isinstance(part, str) else part)]
+    found = (Path(each) for name in names for each in glob(str(name), recursive=True))  # noqa: PTH207 (may be absolute)
+    for file in (each for each in found if not each.is_dir()):
+        try:
+            check_regular(file)
+            text = _content(file).decode(errors="replace") if path == "json" else ""
+            for each in (text, *text.split("\n")):
+                with suppress(ValueError):
+                    json.loads(each)
+        except (OSError, ValueError, EOFError, RecursionError, zlib.error) as error:
+            raise TaskDataError(f"{file} cannot be read: {error}") from error
 
 
 def _objects(text: str) -> Dataset:
@@ -119,6 +142,7 @@ def from_hub(config: TaskConfig, fetch: str) -> Any:
     """
     path, name = config["dataset_path"], config.get("dataset_name")
     options = {key: value for key, value in (config.get("dataset_kwargs") or {}).items() if key != "trust_remote_code"}
+    _check_files(path, options.get("data_files"))
     try:
         with _offline():
             return _loaded(path, name, **options)

@@ -274,6 +274,18 @@ def test_what_lies_beside_a_task_cannot_end_the_process(beside: str, tmp_path: P
     assert list(loaded.tasks) == ["good"] and len(loaded.tasks["good"].eval_docs) == 2
 
 
+@pytest.mark.parametrize(
+    "rows", ["[" * 100_000, '{"page": ' + '{"a":' * 50_000 + "\n", None], ids=["list", "map", "pipe"]
+)
+def test_rows_that_would_end_or_stop_the_process_are_one_line(rows: str | None, tmp_path: Path) -> None:
+    place = tmp_path / "rows.jsonl"
+    rows_of = f"dataset_path: json\ndataset_kwargs: {{data_files: {{test: '{tmp_path}/r*.jsonl'}}}}"
+    (tmp_path / "own.yaml").write_text(f"task: own\n{rows_of}\ntest_split: test\n{ANSWERS}")
+    os.mkfifo(place) if rows is None else place.write_text(rows)
+    loaded = load_tasks(TasksSpec(tasks=("own",), include=(str(tmp_path),)), [])
+    assert not loaded.tasks and f"{place} cannot be read: " in loaded.skipped["own"]
+
+
 def test_a_pipe_and_a_file_that_unpacks_to_too_much_are_one_line_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
