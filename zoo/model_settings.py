@@ -12,11 +12,11 @@ from zoo.features.altup import AltUp
 from zoo.features.chunks import Chunks
 from zoo.features.encoder import MAX_LAYERS, EncoderSpec, Names
 from zoo.features.first_stream import FirstStream
+from zoo.features.layer_gains import LayerGains
 from zoo.features.layer_loss import LayerLoss
 from zoo.features.mtp import MultiTokenPrediction
 from zoo.features.per_layer_embeddings import PerLayerEmbeddings
 from zoo.features.sharing import Sharing
-from zoo.features.stream_scale import StreamScale
 from zoo.features.unet_skips import UNetSkips
 from zoo.features.value_embeddings import ValueEmbeddings
 from zoo.ffns._activations import PlainActivation
@@ -86,7 +86,7 @@ class ModelSettings(Spec):
     """Add the output of each layer of the lower half to the input of its mirror image above."""
     first_stream: Annotated[bool, Field(exclude_if=is_off), As(lambda _: FirstStream())] = False
     """Add the stream that enters the first layer to what every other layer reads."""
-    stream_scale: Annotated[bool, Field(exclude_if=is_off), As(lambda _: StreamScale())] = False
+    layer_gains: Annotated[bool, Field(exclude_if=is_off), As(lambda _: LayerGains())] = False
     """Multiply the stream by a learned number after each layer."""
     value_embeddings: Annotated[ValueEmbeddings | None, ValuesInTests({"tables": 1})] = Field(
         default=None, exclude_if=is_off

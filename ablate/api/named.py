@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ablate.data.tokenizers._encoder import EOS
-from ablate.study.written import shipped
+from ablate.study.written import read_study, shipped
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_tokenizer
 from store import Store, StoreError
@@ -36,7 +36,7 @@ def named_run(name: str | Path, root: str | Path, known: Callable[[Store], Seque
         reason = f"{len(found)} runs match: {', '.join(found)}" if found else "there is no such run"
         study = str(name).partition("/")[0]
         if study in shipped() and study not in {each.name for each in store.study_documents()}:
-            raise StoreError(f"{name}: {study} has not been run in {store.root}/: `ablate run {study}` does that")
+            raise StoreError(f"{name}: {study} has not been run in {store.root}/: {_started_by(study)}")
         raise StoreError(f"{name}: {reason} in {store.root}/: give a digest, STUDY/ARM or STUDY/ARM/SEED")
     return store, found[0]
 
@@ -64,10 +64,16 @@ def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path
         raise StoreError(f"{name}: it was run at several scales in {root}/: give the scale, one of {scales}")
     if named:
         raise StoreError(f"{name}: it was not run at scale '{scale}' in {root}/, only at {scales}")
-    if name in shipped() or Path(study).is_file():
-        raise StoreError(f"{name}: it has not been run in {root}/: `ablate run {study}` does that")
+    if name in shipped():
+        raise StoreError(f"{name}: it has not been run in {root}/: {_started_by(name)}")
     near = did_you_mean(name, [each.name for _, each in every])
     raise StoreError(f"{name}: there is no such study in {root}/{near or ' (see `ablate list`)'}")
+
+
+def _started_by(name: str) -> str:
+    """What runs a shipped study: a search, if it compares no arms."""
+    data = read_study(name).document.data
+    return f"`ablate {'search' if 'search' in data and 'arms' not in data else 'run'} {name}` does that"
 
 
 def _placed(store: Store, place: str) -> str | None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ablate.machine.environment import cpu_instructions, cpu_name, user_cache
 from store.files import write_text
@@ -25,19 +25,26 @@ from store.files import write_text
 HOUR = 3600.0
 """Seconds after which a figure is measured again."""
 BUSY = 1.5
-"""Times as long from which a machine is called busy. A figure is measured again on one that was as much busier then."""
+"""Times as long from which a machine is called busy. A figure that was taken on one so much busier than now is measured
+again."""
 FOLDER = "ABLATE_MACHINE_DIR"
 LIBRARIES = ("ATEN_", "DNNL_", "KMP_", "MKL_", "OMP_", "ONEDNN_", "OPENBLAS_")
 """Prefixes of the environment variables that choose kernels and their threads."""
+Figure: TypeAlias = tuple[float, float, float]
+"""A value, the time at which it was taken (seconds since 1970), and the slowdown then."""
+used: dict[str, float] = {}
+"""Slowdowns under which the figures that this process used were taken, by name."""
 
 
-def recently(name: str, measure: Callable[[], float]) -> float:
-    """A figure measured within the last hour; if there is none, `measure` it now and keep it."""
-    found = read().get(name)
+def recently(name: str, measure: Callable[[], float], *, slows: bool = True) -> float:
+    """A figure measured within the last hour; if there is none, `measure` it now and keep it. slows: whether it depends
+    on what else the machine does."""
+    found = _taken().get(name)
     if found is None:
-        found = measure()
-        keep(name, found)
-    return found
+        found = measure(), time.time(), slowdown() if slows else 1.0
+        _keep(name, found)
+    value, _, used[name] = found
+    return value
 
 
 def slowdown(at_once: int = 1) -> float:
@@ -47,14 +54,14 @@ def slowdown(at_once: int = 1) -> float:
 
 
 def slowdown_of_figures() -> float:
-    """The largest slowdown under which a figure was measured that is still valid; 1 if there is none."""
-    return max((slower for _, _, slower in _taken().values()), default=1.0)
+    """The largest slowdown under which a figure was measured that this process used; 1 if there is none."""
+    return max(used.values(), default=1.0)
 
 
-def keep(name: str, value: float) -> None:
+def _keep(name: str, figure: Figure) -> None:
     """Store a figure, if the folder can be written to. One of several concurrent commands may lose its figure and
     measure again."""
-    figures = {**_taken(), name: (value, time.time(), slowdown())}
+    figures = {**_taken(), name: figure}
     with suppress(OSError):  # a home that is read-only or full: the next command measures again
         path().parent.mkdir(parents=True, exist_ok=True)
         write_text(path(), json.dumps({"machine": machine(), "figures": figures}, indent=1, ensure_ascii=False) + "\n")
@@ -65,9 +72,8 @@ def read() -> dict[str, float]:
     return {name: value for name, (value, *_) in _taken().items()}
 
 
-def _taken() -> dict[str, tuple[float, float, float]]:
-    """The figures that are still valid, each with the time at which it was taken (seconds since 1970) and the slowdown
-    then."""
+def _taken() -> dict[str, Figure]:
+    """The figures that are still valid, by name."""
     try:
         document = json.loads(path().read_text(encoding="utf-8"))
         figures = document["figures"].items() if document["machine"] == machine() else ()

@@ -113,7 +113,7 @@ def busy_line(at_once: int) -> list[str]:
     if slower < BUSY:
         return []
     busy = f"the machine is busy (load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores)"
-    if slower / counted < BUSY:
+    if counted >= BUSY and slower / counted < BUSY:
         return [f"{busy}, and was when its speed was measured: idle, it would be up to {counted:.2g} times as fast"]
     return [f"{busy}: expect up to {slower / counted:.2g} times as long"]
 

@@ -199,7 +199,7 @@ def length_lines(plan: Plan, corpora: Corpora) -> Iterator[str]:
     warming = [arm for arm in plan.arms if arm.train.warmup_steps(arm.steps) == arm.steps]
     if warming:
         names = ", ".join(arm.name for arm in warming) if len(warming) < len(plan.arms) else "all arms"
-        yield f"warm-up never ends: {names} ({warming[0].train.warmup} of {warming[0].steps} steps)"
+        yield f"warm-up takes every step of {names}: no rate reaches its peak"
     # A line for each corpus that an arm repeats too often.
     for digest, corpus in corpora.items():
         arms = [arm for arm in plan.arms if arm.identity.digest == digest]

@@ -108,7 +108,7 @@ def _error(rows: int, inner: int, columns: int) -> float:
     """Error of a float32 product on one thread, cached for an hour. A worker computes its own, and refuses a run that
     was planned with other numerics."""
     shape = f"{rows} × {inner} × {columns}"
-    return recently(f"error of a product of {shape}", lambda: relative_error(rows, inner, columns))
+    return recently(f"error of a product of {shape}", lambda: relative_error(rows, inner, columns), slows=False)
 
 
 def open_context(

@@ -53,6 +53,8 @@ class GenerationRequest:
             raise UnsupportedGenerationError(f"its generation settings are not supported: {', '.join(unknown)}")
         try:
             given = settings.get("until") or ()
+            if not isinstance(given, str | list | tuple) or not all(isinstance(each, str) for each in given):
+                raise ValueError(f"until: must be texts, not {given!r}")
             until = tuple(filter(None, [given] if isinstance(given, str) else given))
             max_new = int(
                 next((settings[name] for name in _MAX_NEW if settings.get(name) is not None), _DEFAULT_MAX_NEW)
@@ -60,8 +62,8 @@ class GenerationRequest:
             sample = settings.get("do_sample")
             if sample is None:  # lm-eval's rule
                 sample = bool(settings.get("temperature"))
-            if isinstance(given, Mapping) or not all(isinstance(each, str) for each in until) or max_new < 0:
-                raise ValueError(f"until {given!r} and {max_new} new tokens")
+            if max_new < 0:
+                raise ValueError(f"{max_new} new tokens")
             if sample not in (True, False):
                 raise ValueError(f"do_sample: must be true or false, not {sample!r}")
             processors = {name: settings[name] for name in PROCESSORS if settings.get(name) is not None}

@@ -20,7 +20,6 @@ import lm_eval.tasks
 import yaml
 from lm_eval.tasks._index import Entry, Kind, TaskIndex
 from lm_eval.tasks._yaml_loader import load_yaml
-from yaml import YAMLError
 
 from store.files import read_regular
 from zoo.errors import did_you_mean
@@ -93,7 +92,7 @@ def _parse(path: Path) -> Any:
     try:
         _check_depth(path)
         return load_yaml(path, resolve_func=False)
-    except (YAMLError, ValueError, TypeError, RecursionError, OSError):
+    except Exception:  # PyYAML raises whatever a tag's constructor raises
         return None
 
 
@@ -109,19 +108,20 @@ def from_file(path: Path) -> Entry:
     return entry
 
 
-def _check_depth(path: Path, seen: frozenset[Path] = frozenset()) -> None:
+def _check_depth(path: Path, seen: set[Path] | None = None) -> None:
     """Raise ValueError for YAML nested so deeply that libyaml's composer, which recurses, would overflow the stack, in
-    the file or in one that it includes; and OSError if one is no regular file."""
-    depth = 0
+    the file or in one that it includes; and OSError if one is no regular file. seen: files that were checked."""
+    seen, path, depth = set() if seen is None else seen, path.resolve(), 0
+    if path in seen:
+        return
+    seen.add(path)
     for event in yaml.parse(read_regular(path), Loader=yaml.CSafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MOST_DEPTH:
             raise ValueError("nested too deeply")
-    path = path.resolve()
     included = load_yaml(path, resolve_func=False, recursive=False).get("include", [])
     for name in included if isinstance(included, list) else [included]:
-        if path not in seen:
-            _check_depth(path.parent / name, seen | {path})
+        _check_depth(path.parent / name, seen)
 
 
 def reached(names: Iterable[str], found: Mapping[str, Entry]) -> Iterator[str]:

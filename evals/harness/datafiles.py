@@ -84,7 +84,7 @@ def _rows(path: Path) -> Dataset:
         raise TaskDataError(f"{path} must end in one of {', '.join(DATA_SUFFIXES)}")
     try:
         content = _content(path)
-        found = Dataset(pq.read_table(io.BytesIO(content))) if path.suffix == ".parquet" else _objects(content.decode())
+        found = Dataset(_table(content)) if path.suffix == ".parquet" else _objects(content.decode())
     except (OSError, ValueError, EOFError, OverflowError, RecursionError, zlib.error, pa.ArrowException) as error:
         raise TaskDataError(f"{path} cannot be read: {error}") from error
     if not len(found):
@@ -92,12 +92,26 @@ def _rows(path: Path) -> Dataset:
     return found
 
 
+def _table(content: bytes) -> pa.Table:
+    """The rows of a parquet file. Raises ValueError if they unpack to more than `MOST_BYTES`."""
+    file, batches, size = pq.ParquetFile(io.BytesIO(content)), list[pa.RecordBatch](), 0
+    for batch in file.iter_batches(batch_size=1000):
+        size += batch.nbytes
+        _check_size(size)
+        batches.append(batch)
+    return pa.Table.from_batches(batches, schema=file.schema_arrow)
+
+
+def _check_size(size: int) -> None:
+    if size > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES // 2**30} GiB, unpacked")
+
+
 def _content(path: Path) -> bytes:
     check_regular(path)
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"more than {MOST_BYTES // 2**30} GiB, unpacked")
+    _check_size(len(content))
     return content
 
 
@@ -105,7 +119,8 @@ def _check_files(path: str, given: Any) -> None:
     """Raise TaskDataError for files that `datasets` would wait for, and for JSON nested so deeply that its reader would
     overflow the stack. given: names or patterns of files, or of each split. Other mistakes are left to `datasets`."""
     parts = given.values() if isinstance(given, Mapping) else [given or ()]
-    names = [name for part in parts for name in ([part] if isinstance(part, str) else part)]
+    texts = ([part] if isinstance(part, str) else part for part in parts if isinstance(part, str | list))
+    names = [name for part in texts for name in part]
     found = (Path(each) for name in names for each in glob(str(name), recursive=True))  # noqa: PTH207 (may be absolute)
     for file in (each for each in found if not each.is_dir()):
         try:

@@ -1,5 +1,4 @@
-"""Lines of logs: `metrics.ndjson` and `probes.ndjson`, of the steps of a run, and `merged.ndjson`, of the runs of a
-store that came from archives.
+"""Lines of `metrics.ndjson` and `probes.ndjson`, for each logged step of a run, and of `merged.ndjson`.
 
 The first two are cut back to the checkpoint when a run resumes. Steps are 1-based; loss and weights of a step are those
 before its update.

@@ -273,7 +273,7 @@ def test_fewer_than_500_steps_are_called_undertrained(tmp_path: Path, tokens: in
 
 @pytest.mark.parametrize(
     ("warmup", "lines"),
-    [("'500 steps'", ["warm-up never ends: mha (500 steps of 500 steps)"]), ("'499 steps'", []), ("0.99", [])],
+    [("'500 steps'", ["warm-up takes every step of mha: no rate reaches its peak"]), ("'499 steps'", []), ("0.99", [])],
 )
 def test_a_warmup_as_long_as_the_training_is_told(warmup: str, lines: list[str], tmp_path: Path) -> None:
     """At equal FLOPs mha takes 500 steps, and mqa 550."""

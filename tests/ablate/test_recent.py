@@ -49,12 +49,30 @@ def test_a_figure_of_a_busy_machine_is_measured_again_when_it_is_idle(
     cores = len(os.sched_getaffinity(0))
     load = [0.0]
     monkeypatch.setattr(os, "getloadavg", lambda: (load[0], 0.0, 0.0))
+    monkeypatch.setattr(recent, "used", {})
     assert measured("a") and busy_line(1) == []
     load[0] = 7.0 * cores - 1
     assert not measured("a") and busy_line(1)[0].endswith("expect up to 7 times as long")
     assert measured("b") and busy_line(1)[0].endswith("idle, it would be up to 7 times as fast")
     load[0] = 0.0
     assert not measured("a") and measured("b") and busy_line(1) == []
+
+
+def test_only_a_busy_machine_and_a_figure_that_it_slows_are_called_so(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cores = len(os.sched_getaffinity(0))
+    load = [1.1 * cores - 1]
+    monkeypatch.setattr(os, "getloadavg", lambda: (load[0], 0.0, 0.0))
+    monkeypatch.setattr(recent, "used", {})
+    assert measured("a")
+    load[0] = 1.6 * cores - 1
+    assert busy_line(1)[0].endswith("expect up to 1.5 times as long")
+    load[0] = 7.0 * cores - 1
+    assert recent.recently("an error", lambda: 1.0, slows=False) == 1.0
+    assert busy_line(1)[0].endswith("expect up to 6.4 times as long")
+    load[0] = 0.0
+    assert recent.recently("an error", lambda: 2.0, slows=False) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -65,7 +83,7 @@ def test_a_figure_of_a_busy_machine_is_measured_again_when_it_is_idle(
         "[]",
         "null",
         "{}",
-        '{"machine": 3, "figures": {"a": [1.0, 1.0, 1.0]}}',
+        '{"machine": 3, "figures": {"a": [1.0, NOW, 1.0]}}',
         '{"machine": MACHINE, "figures": [1]}',
         '{"machine": MACHINE, "figures": {"a": 1.0}}',
         '{"machine": MACHINE, "figures": {"a": [null, NOW, 1.0]}}',

@@ -57,7 +57,9 @@ def test_the_table_of_the_zoo_counts_what_there_is() -> None:
 def test_a_picture_has_its_caveats_and_findings_are_counted() -> None:
     found = [read(path) for path in sorted(RESULTS.glob("*@*.json"))]
     assert f"[What {len({each.study for each in found})} studies found]" in README
-    for name, caption in re.findall(r"!\[.*\]\(docs/gallery/(\w+)\.webp\)\n\n(\*(?:.+\n)+)", README):
+    pictures = re.findall(r"!\[.*\]\(docs/gallery/(\w+)\.webp\)\n\n(\*(?:.+\n)+)", README)
+    assert len(pictures) == README.count("![") > 0
+    for name, caption in pictures:
         pictured = next(each for each in found if name in (each.study, each.name.replace("@", "_").replace("-", "_")))
         assert not pictured.caveats or "Caveat: " in caption
 

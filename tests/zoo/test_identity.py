@@ -29,7 +29,7 @@ def test_values_are_the_same_whose_json_is(one: object, other: object) -> None:
 
 
 AROUND: list[dict[str, Any]] = [
-    *({name: True} for name in ("unet_skips", "first_stream", "stream_scale")),
+    *({name: True} for name in ("unet_skips", "first_stream", "layer_gains")),
     *({name: {}} for name in ("value_embeddings", "altup", "per_layer_embeddings", "chunks", "mtp", "sharing")),
     {"layer_loss": 0.1},
     {"encoder": {}},

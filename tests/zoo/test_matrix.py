@@ -91,7 +91,7 @@ RULES = [
     (r"linformer needs visible: all, since its mixtures of keys include later tokens", {"visible"}),
     (r"expert_choice_moe needs visible: all: experts choose among all tokens of a text", {"visible", "encoder"}),
     (r"nGPT keeps the stream on the unit sphere, which a sum of two streams leaves", {"first_stream"}),
-    (r"nGPT keeps the stream on the unit sphere, which a scaled stream leaves", {"stream_scale"}),
+    (r"nGPT keeps the stream on the unit sphere, which a scaled stream leaves", {"layer_gains"}),
     (r"layer \d+ has no value heads to add to", {"value_embeddings"}),
     (r"layers \d+ and \d+ share a table but have \d+ heads of \d+ features and .+", {"value_embeddings"}),
     (

@@ -68,7 +68,7 @@ SMALL: dict[str, Any] = {"vocab_size": 16, "d_model": 32, "n_layers": 6, "embedd
 FEATURES: dict[str, Any] = {
     "unet_skips": True,
     "first_stream": True,
-    "stream_scale": True,
+    "layer_gains": True,
     "value_embeddings": {},
     "altup": {},
     "per_layer_embeddings": {},

@@ -108,7 +108,7 @@ ENDS: Mapping[str, Axes] = {
     r"head\.weight": ("", "/table"),
     r"head_bias": ("",),
     r"(embedding_norm|norm|transform\.norm)\.\w+": ("stream",),
-    r"(first_stream|stream_scale)\.\w+": ("",),
+    r"(first_stream|layer_gains)\.\w+": ("",),
 }
 BLOCK: Mapping[str, Axes] = {
     r"mixer\.q\.weight": ("queries", "/stream"),

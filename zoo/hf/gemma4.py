@@ -28,7 +28,7 @@ class Gemma4(SharedKV):
     preference: ClassVar[int] = 3  # transformers cannot run it with shared keys and no per-layer embeddings
     # Read only with experts.
     ignored: ClassVar[tuple[str, ...]] = ("num_experts", "top_k_experts", "moe_intermediate_size")
-    model_fixed: ClassVar[SpecJson] = {**SharedKV.model_fixed, "stream_scale": True}
+    model_fixed: ClassVar[SpecJson] = {**SharedKV.model_fixed, "layer_gains": True}
 
     def spec(self, config: Config) -> SpecJson:
         config.only("enable_moe_block", False)
@@ -89,7 +89,7 @@ class Gemma4(SharedKV):
     def weights(self, spec: ModelSpec) -> Iterator[Pair]:
         yield from super().weights(spec)
         theirs = tuple(f"model.layers.{i}.layer_scalar" for i in range(spec.n_layers))
-        yield Pair(("stream_scale.factors",), theirs, lambda x: [torch.cat(list(x))], lambda x: x[0].split(1))
+        yield Pair(("layer_gains.factors",), theirs, lambda x: [torch.cat(list(x))], lambda x: x[0].split(1))
 
 
 class Gemma4Unified(Gemma4):

@@ -20,7 +20,7 @@ from ablate.wings.science.handbook import claims
 from zoo.presets import names as presets
 from zoo.presets import preset
 from zoo.settings.descriptions import descriptions
-from zoo.vocabulary import key, says, ways_to_say, words
+from zoo.vocabulary import key, says, ways_to_say
 
 DOCS = Path(__file__).parents[3] / "docs"
 """The documentation of a source tree; an installed package has none."""
@@ -29,7 +29,9 @@ SAID = {"mixers": "attention", "positions.scalings": "scaling"}
 """What papers call the variants of an axis, where that is not its name: *lightning attention*."""
 
 
-COMMON = frozenset(words("a an and are as at be by can do does for from how in is it of on or the to vs what with"))
+COMMON = frozenset(
+    re.findall(r"\w+", "a an and are as at be by can do does for from how in is it of on or the to vs what with")
+)
 """Words of a question that nothing is searched for."""
 ENDING = re.compile(r"(?<=\w{4})(ing|ed|e)$")
 EXACT, NAMED, TEXT, ABSENT = (0, 1), 2, 4, 5
@@ -64,7 +66,8 @@ def find(*phrases: str) -> tuple[Found, ...]:
 
     Args:
         phrases: words as papers have them, such as "QK-norm", "sliding window" or "MoE load balancing". Together they
-            are one phrase; what says only some of its words is found if nothing says more of them.
+            are one phrase. What says only some of its words is found if nothing says more of them, and one is in its
+            name or first sentence.
 
     Returns:
         What was found: what has the phrase as its name, then what has most of its words in name and first sentence.

@@ -14,6 +14,8 @@ from typing import Any
 import datasets
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
@@ -254,7 +256,10 @@ def test_files_that_cannot_be_read_are_one_line_each(name: str, tmp_path: Path) 
     assert re.search(f"{name} cannot be read: .*{why}", loaded.skipped["wikitext"]) and not loaded.tasks
 
 
-@pytest.mark.parametrize("beside", ["deep.yaml", "pipe.yaml", "including.yaml", "number.yaml"])
+TAGS = ("!!bool abc", "!!int ''", "!!float ''", "!!timestamp abc")
+
+
+@pytest.mark.parametrize("beside", ["deep.yaml", "pipe.yaml", "including.yaml", "number.yaml", *TAGS])
 def test_what_lies_beside_a_task_cannot_end_the_process(beside: str, tmp_path: Path) -> None:
     """libyaml's composer recurses: nested deeply enough, a file that nobody names overflowed the stack."""
     rows = f"dataset_kwargs: {{data_files: {{test: {tmp_path}/rows.jsonl}}}}"
@@ -270,8 +275,27 @@ def test_what_lies_beside_a_task_cannot_end_the_process(beside: str, tmp_path: P
             (tmp_path / beside).write_text("include: included\ntask: other\n")
         case "number.yaml":
             (tmp_path / beside).write_text("group: 3\ntask: 4\n")
+        case _:
+            (tmp_path / "odd.yaml").write_text(f"task: other\nx: {beside}\n")
     loaded = load_tasks(TasksSpec(tasks=("good",), include=(str(tmp_path),)), [])
     assert list(loaded.tasks) == ["good"] and len(loaded.tasks["good"].eval_docs) == 2
+
+
+def test_a_file_that_is_included_again_and_again_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Path] = []
+    read = catalogue.read_regular
+
+    def counted(path: Path) -> bytes:
+        reads.append(path)
+        return read(path)
+
+    monkeypatch.setattr(catalogue, "read_regular", counted)
+    for number in range(30):
+        (tmp_path / f"f{number}.yaml").write_text(f"include: [f{number + 1}.yaml, f{number + 1}.yaml]\n")
+    (tmp_path / "f30.yaml").write_text("task: last\n")
+    with pytest.raises(ValueError):
+        catalogue.from_file(tmp_path / "f0.yaml")
+    assert len(reads) == 31
 
 
 @pytest.mark.parametrize(
@@ -289,10 +313,12 @@ def test_rows_that_would_end_or_stop_the_process_are_one_line(rows: str | None, 
 def test_a_pipe_and_a_file_that_unpacks_to_too_much_are_one_line_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(datafiles, "MOST_BYTES", len(ROWS))
-    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress((ROWS * 2).encode()))
+    pq.write_table(pa.table({"page": ["a" * 1000] * 1000}), tmp_path / "rows.parquet", compression="zstd")
+    monkeypatch.setattr(datafiles, "MOST_BYTES", (tmp_path / "rows.parquet").stat().st_size)
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress((ROWS * 1000).encode()))
     os.mkfifo(tmp_path / "test.jsonl")
-    for place, why in ((tmp_path / "rows.jsonl.gz", "unpacked"), (tmp_path, "not a regular file")):
+    packed = ((tmp_path / name, "unpacked") for name in ("rows.jsonl.gz", "rows.parquet"))
+    for place, why in (*packed, (tmp_path, "not a regular file")):
         loaded = load_tasks(TasksSpec(tasks=("wikitext",), data={"wikitext": str(place)}), [])
         assert re.search(f"cannot be read: .*{why}", loaded.skipped["wikitext"]) and not loaded.tasks
 

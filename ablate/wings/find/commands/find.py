@@ -34,9 +34,10 @@ def run(options: argparse.Namespace) -> int:
             [{"kind": each.kind, "name": each.name, "about": each.about, "command": each.command} for each in found]
         )
         return DONE
-    absent = " or ".join(map(repr, unsaid(" ".join(options.words))))
+    phrase = " ".join(options.words)
+    absent = " or ".join(map(repr, unsaid(phrase)))
     if not found:
-        raise OptionError(f"nothing here is called, or says, {absent}")
+        raise OptionError(f"nothing here is called, or says, {absent or repr(phrase)}")
     if absent:
         print(f"Nothing here says {absent}; found by the other words:")
     kinds = list(dict.fromkeys(each.kind for each in found))  # that of the best first

@@ -8,7 +8,7 @@ import pytest
 
 import ablate
 from ablate.cli import main
-from ablate.wings.find.finding import everything
+from ablate.wings.find.finding import everything, terms
 from zoo.vocabulary import nearest, says, synonyms
 
 FIRST = 6
@@ -177,6 +177,9 @@ def test_what_nothing_says_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["find", "hamster", "attention"]) == 0
     assert "says 'hamster'" in capsys.readouterr().out
     assert main(["find", "hamster wheel"]) == 2
+    assert main(["find", "untrusted", "nowhere"]) == 2, "each is said somewhere, and they have nothing in common"
+    assert capsys.readouterr().err.strip().endswith("or says, 'untrusted nowhere'")
+    assert terms("how does GQA work") == ("GQA", "work")
     assert ablate.find("MoE hamster balancing")[:2] == ablate.find("MoE balancing")[:2]
 
 

@@ -184,7 +184,7 @@ def test_shipped_verdicts_hold_when_their_own_losses_are_judged_again(path: Path
     arms = [
         ArmLosses(
             arm.name,
-            {**arm.seeds},
+            {**arm.seeds, **dict.fromkeys((*arm.stalled, *arm.diverged), math.inf)},
             {each.rate: [math.inf if loss is None else loss for loss in each.losses] for each in arm.tuning},
             arm.rate,
         )

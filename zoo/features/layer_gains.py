@@ -13,12 +13,12 @@ from zoo.features import Feature, FeatureLayer, Model
 from zoo.site import ForwardPass, PartCost
 
 
-class StreamScale(Feature):
+class LayerGains(Feature):
     """x ← s_l x after layer l, s_l a learned number, 1 at the start. Gemma 4 (Google 2026, `layer_scalar`),
     https://ai.google.dev/gemma/docs/core/model_card_4.
 
     x: (B, T, D), with the update of `per_layer_embeddings`, and all n streams where there are several. Layers that
-    share weights have numbers of their own.
+    share weights have numbers of their own. With post-norm, too, the model then has a final norm.
     """
 
     needs: ClassVar[Grounds] = frozenset({Ground.WHOLE_STREAM, Ground.FIXED_DEPTH})
@@ -34,17 +34,17 @@ class StreamScale(Feature):
         if any(layer.norm_placement.kind == "ngpt" for layer in model.layers):
             raise SpecError("", "nGPT keeps the stream on the unit sphere, which a scaled stream leaves")
 
-    def build(self, model: Model) -> StreamScaleLayer:
-        return StreamScaleLayer(model.n_layers)
+    def build(self, model: Model) -> LayerGainsLayer:
+        return LayerGainsLayer(model.n_layers)
 
     def cost(self, model: Model, context: int) -> PartCost:
         return PartCost(model.n_layers)
 
 
-class StreamScaleLayer(FeatureLayer):
+class LayerGainsLayer(FeatureLayer):
     """s: (L,)."""
 
-    name: ClassVar[str] = "stream_scale"
+    name: ClassVar[str] = "layer_gains"
     shell: ClassVar[int] = 5  # around `per_layer_embeddings`, and within what reads or keeps the output of a layer
     roles: ClassVar = {"factors": "gain"}
 

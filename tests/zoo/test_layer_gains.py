@@ -15,7 +15,7 @@ SMALL: dict[str, Any] = {"d_model": 24, "n_layers": 4, "block.mixer.heads": 4}
 
 
 def small(**edits: Any) -> zoo.ModelSpec:
-    return zoo.load("small", **{**SMALL, "stream_scale": True, **edits})
+    return zoo.load("small", **{**SMALL, "layer_gains": True, **edits})
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -38,17 +38,17 @@ def test_every_layer_leaves_a_scaled_stream(case: str) -> None:
         if spec.per_layer_embeddings is not None:
             inputs = model.per_layer(tokens, embedded)
             x = x + model.per_layer.layers[layer](x, inputs[..., layer, :])
-        x = x * model.stream_scale.factors[layer].item()
+        x = x * model.layer_gains.factors[layer].item()
     torch.testing.assert_close(model(tokens), model.read_out(model.norm(x)))
 
 
 @torch.no_grad()
 def test_it_starts_as_the_model_without_it() -> None:
     tokens = random_tokens(small(), 2, 9)
-    assert torch.equal(zoo.build(small(), seed=1)(tokens), zoo.build(small(stream_scale=False), seed=1)(tokens))
+    assert torch.equal(zoo.build(small(), seed=1)(tokens), zoo.build(small(layer_gains=False), seed=1)(tokens))
 
 
 def test_one_number_a_layer() -> None:
-    ours, theirs = (zoo.cost(small(stream_scale=on), 64) for on in (True, False))
+    ours, theirs = (zoo.cost(small(layer_gains=on), 64) for on in (True, False))
     assert ours.params - theirs.params == 4
     assert ours.flops_per_token == theirs.flops_per_token
