@@ -71,7 +71,7 @@ def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path
 
 
 def _started_by(name: str) -> str:
-    """What runs a shipped study: a search, if it compares no arms."""
+    """Words on the command that runs a shipped study: `ablate search` if it compares no arms."""
     data = read_study(name).document.data
     return f"`ablate {'search' if 'search' in data and 'arms' not in data else 'run'} {name}` does that"
 

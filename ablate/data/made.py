@@ -1,4 +1,4 @@
-"""Data that are made on demand, without text: only their settings are stored."""
+"""Sources without text, whose examples are made on demand: only their settings are stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MadeCorpus(Protocol):
 
     @property
     def source(self) -> MadeSource:
-        """What it is made from."""
+        """The source whose settings make its examples."""
 
     def batch(self, step: int, *, batch: int, context: int, seed: int) -> Examples:
         """batch · context tokens of a training step, the same for every arm."""

@@ -48,7 +48,7 @@ def recently(name: str, measure: Callable[[], float], *, slows: bool = True) -> 
 
 
 def slowdown(at_once: int = 1) -> float:
-    """How many times as long `at_once` more processes take as on an idle machine, by the load of the last minute."""
+    """Factor by which `at_once` more processes are slower than on an idle machine, by the load of the last minute."""
     cores = len(os.sched_getaffinity(0))
     return max(1.0, (os.getloadavg()[0] + min(at_once, cores)) / cores)
 

@@ -98,6 +98,7 @@ def study_of(campaign: str, number: int) -> str:
 
 
 def log_path(store: Store, name: str) -> Path:
+    """The file with the proposals of a campaign."""
     return store.root / FOLDER / f"{quote(name, safe='')}.ndjson"
 
 
@@ -140,7 +141,7 @@ def _judged(store: Store) -> Iterator[tuple[str, StudyDocument, StudyFolder]]:
 
 
 def listings(store: Store) -> tuple[Callable[[], list[str]], ...]:
-    """What names the campaigns: their logs, and the studies that judge their proposals."""
+    """Functions that name the campaigns: by their logs, and by the studies that judge their proposals."""
     return partial(campaigns, store), lambda: [name for name, _, _ in _judged(store)]
 
 
