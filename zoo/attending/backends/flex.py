@@ -47,8 +47,8 @@ def obstacle(needs: Needs) -> str | None:
 
 
 def pays(device: str, dtype: torch.dtype, needs: Needs) -> bool:
-    """Whether a GPU trains with it: not where scores are plain and the mask is causal or absent, since torch's own kernels
-    are faster there. Without gradients, every new length would compile a program."""
+    """Whether a GPU trains with it: not where scores are plain and the mask is causal or absent, where torch's own
+    kernels are faster. Without gradients, every new length would compile a program."""
     fewest, most = needs.features
     runs = device == "cuda" and dtype != torch.float64 and fewest >= LEAST_FEATURES and most <= MOST_FEATURES
     edited = not (needs.whole and needs.plain_scores)
