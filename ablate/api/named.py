@@ -36,7 +36,7 @@ def named_run(name: str | Path, root: str | Path, known: Callable[[Store], Seque
         reason = f"{len(found)} runs match: {', '.join(found)}" if found else "there is no such run"
         study = str(name).partition("/")[0]
         if study in shipped() and study not in {each.name for each in store.study_documents()}:
-            raise StoreError(f"{name}: {study} has not been run in {store.root}/: {_started_by(study)}")
+            raise StoreError(f"{name}: {study} has not been run in {store.root}/: {_started_by(study, store)}")
         raise StoreError(f"{name}: {reason} in {store.root}/: give a digest, STUDY/ARM or STUDY/ARM/SEED")
     return store, found[0]
 
@@ -65,15 +65,16 @@ def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path
     if named:
         raise StoreError(f"{name}: it was not run at scale '{scale}' in {root}/, only at {scales}")
     if name in shipped():
-        raise StoreError(f"{name}: it has not been run in {root}/: {_started_by(name)}")
+        raise StoreError(f"{name}: it has not been run in {root}/: {_started_by(name, store)}")
     near = did_you_mean(name, [each.name for _, each in every])
     raise StoreError(f"{name}: there is no such study in {root}/{near or ' (see `ablate list`)'}")
 
 
-def _started_by(name: str) -> str:
+def _started_by(name: str, store: Store) -> str:
     """Words on the command that runs a shipped study: `ablate search` if it compares no arms."""
     data = read_study(name).document.data
-    return f"`ablate {'search' if 'search' in data and 'arms' not in data else 'run'} {name}` does that"
+    command = "search" if "search" in data and "arms" not in data else "run"
+    return f"`{' '.join(filter(None, ('ablate', command, name, store.option)))}` does that"
 
 
 def _placed(store: Store, place: str) -> str | None:

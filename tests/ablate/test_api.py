@@ -364,10 +364,13 @@ def test_a_store_is_browsed(trained: ablate.StudyResult, store: Path) -> None:
         (lambda runs: runs.model("tiny/pots"), r"tiny-cpu has no arm 'pots' \(did you mean 'post'\?\)"),
         (lambda runs: runs.model("tiny/post/7"), "no run of post has the seed 7, only 0, 1"),
         (lambda runs: runs.model("tinny/post"), "tinny/post: there is no such run in "),
-        (lambda runs: runs.model("norm_placement/pre"), "norm_placement has not been run in .*: `ablate run norm_pl"),
+        (
+            lambda runs: runs.model("norm_placement/pre"),
+            "norm_placement has not been run in .*: `ablate run norm_placement --store ",
+        ),
         (
             lambda runs: named_folder("norm_placement", None, runs.store.root),
-            "norm_placement: it has not been run in .*: `ablate run norm_pl",
+            "norm_placement: it has not been run in .*: `ablate run norm_placement --store ",
         ),
         (lambda runs: ablate.open(runs.store.root / "nowhere"), "nowhere is not a folder"),
         (lambda runs: ablate.report(runs.store.root / "nowhere"), "nowhere is not a study, search or store"),
