@@ -45,6 +45,7 @@ class Block(nn.Module):
             self.cross_residual = self._residual(spec, site, int(spec.has_mixer_residual))
         self.dropout = nn.Dropout(spec.dropout)
         self.depth = StochasticDepth(spec.stochastic_depth, site)
+        self._drops = bool(spec.dropout or spec.stochastic_depth)  # calling two modules that do nothing slows decoding
         self.features = self._built(spec, site)
         """Modules of the features, in their order. Each is a submodule of the block under its own name."""
         self._acting_after = [part for part in self.features if type(part).after is not BlockFeatureLayer.after]
@@ -118,22 +119,20 @@ class Block(nn.Module):
         return self._joined("ffn", self.ffn_residual, x, feed) if self.feeds else x
 
     def _dropped(self, update: Tensor) -> Tensor:
-        """A branch's update with dropout and stochastic depth. Calling a module that does nothing takes a microsecond,
-        which counts in decoding."""
-        dropout, depth = self.dropout, self.depth
-        if dropout.p and dropout.training:
-            update = dropout(update)
-        return depth(update) if depth.rate and depth.training else update
+        """A branch's update with dropout and stochastic depth."""
+        return self.depth(self.dropout(update)) if self._drops else update
 
     def _joined(self, place: Place, residual: ResidualLayer, x: Tensor, branch: Branch) -> Tensor:
         """The stream after a branch, and after the features that act there and read what the branch reads."""
+        if not self._acting_after:
+            return residual(x, branch)  # type: ignore[no-any-return]
         read: list[Tensor] = []
 
         def noted(h: Tensor) -> Tensor:
             read.append(h)
             return branch(h)
 
-        x = residual(x, noted if self._acting_after else branch)
+        x = residual(x, noted)
         for part in self._acting_after:
             x = part.after(place, x, read[0])
         return x

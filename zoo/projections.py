@@ -2,23 +2,19 @@
 
 A small model's pass spends much of its time on issuing operations, so one product for queries, keys and values is
 faster than three. The weights stay parameters of their own: each use concatenates them, and autograd splits the
-gradient. Decoding keeps the concatenated weights beside its cache, since for one token concatenating would take longer
-than the product.
+gradient. In decoding, concatenating would take longer than the product of one token.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.init import Linear
-from zoo.kernels.precision import computed_in
 from zoo.kernels.tracing import is_fake
-from zoo.site import ForwardPass
 
 MOST_WEIGHTS = 2**20
 """Most weights that are concatenated: products of larger matrices take so long that issuing them hardly counts."""
@@ -27,33 +23,26 @@ MOST_INPUTS = 2**22
 pass keeps all."""
 
 
-def project_all(x: Tensor, step: ForwardPass, *layers: Linear) -> tuple[Tensor, ...]:
+def project_all(x: Tensor, *layers: Linear) -> tuple[Tensor, ...]:
     """`[layer(x) for layer in layers]` to within rounding. x: (…, in) → (…, out) each.
 
-    Layers are called one by one if anything else acts on one of them: a hook, an adapter in its place, a quantised or
-    sharded weight. So is a single token without a cache, for which concatenating takes longer than it saves.
+    Layers are called one by one for a single position, and if anything else acts on one of them: a hook, an adapter in
+    its place, a quantised or sharded weight.
     """
-    whole = joint_product(x, step, layers)
+    whole = joint_product(x, layers)
     if whole is None:
         return tuple(layer(x) for layer in layers)
     parts: tuple[Tensor, ...] = whole.split_with_sizes([layer.out_features for layer in layers], dim=-1)
     return parts
 
 
-def joint_product(x: Tensor, step: ForwardPass, layers: Sequence[Linear]) -> Tensor | None:
+def joint_product(x: Tensor, layers: Sequence[Linear]) -> Tensor | None:
     """Outputs of the layers side by side, (…, Σ out); None if they must be called one by one, as in `project_all`."""
-    parameters, kept = _plain_parameters(layers), step.kept
-    if not parameters or x.numel() > MOST_INPUTS:
+    if x.shape[-2] == 1 or x.numel() > MOST_INPUTS or not (parameters := _plain_parameters(layers)):
         return None
-    if torch.is_grad_enabled():
-        joined = _concatenated(parameters)
-    elif kept is not None and not parameters[0][0].is_inference():  # such weights have no version
-        joined = _kept(kept, parameters, computed_in(x))
-    elif x.shape[-2] > 1:
-        joined = _concatenated(parameters)
-    else:
-        return None
-    return F.linear(x, *joined)
+    weights: list[Tensor] = [weight for weight, _ in parameters]
+    biases: list[Tensor] = [bias for _, bias in parameters if bias is not None]
+    return F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
 
 
 Pair = tuple[nn.Parameter, nn.Parameter | None]
@@ -90,23 +79,3 @@ def _plain_parameters(layers: Sequence[Linear]) -> list[Pair]:
         weights += weight.numel()
         pairs.append((weight, bias))
     return pairs if weights <= MOST_WEIGHTS else []
-
-
-def _concatenated(parameters: Sequence[Pair]) -> tuple[Tensor, Tensor | None]:
-    weights: list[Tensor] = [weight for weight, _ in parameters]
-    biases: list[Tensor] = [bias for _, bias in parameters if bias is not None]
-    return torch.cat(weights), torch.cat(biases) if biases else None
-
-
-def _kept(kept: dict[Any, Any], parameters: Sequence[Pair], dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """The concatenated weights in `dtype`, made anew if a parameter has been moved or changed since."""
-    key: list[Any] = [dtype]
-    for weight, bias in parameters:
-        key += (weight.data_ptr(), weight._version)
-        if bias is not None:
-            key += (bias.data_ptr(), bias._version)
-    found: tuple[Tensor, Tensor | None] | None = kept.get(tuple(key))
-    if found is None:
-        weights, biases = _concatenated(parameters)
-        found = kept[tuple(key)] = weights.to(dtype), None if biases is None else biases.to(dtype)
-    return found

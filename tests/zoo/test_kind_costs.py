@@ -110,7 +110,6 @@ def test_writing_takes_what_is_declared(edits: dict[str, Any], batch: int) -> No
     seen = CONTEXT if model.encoder is not None else CONTEXT - 1
     with torch.no_grad():
         cache = read(model, batch, seen, CONTEXT - 1)
-    cache.kept.clear()  # joined weights are copies: made again, their parameters are seen to be read
     declared = decode_cost(model.spec, batch, CONTEXT)
     found = counted(model, lambda: write(model, batch, cache))
     assert found == pytest.approx((declared.flops, declared.parameters), rel=1e-9)

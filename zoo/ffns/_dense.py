@@ -170,9 +170,10 @@ class DenseLayer(FfnLayer):
         self.up = Linear(d_model, d_ff, bias=bias, role="input")
         self.down = Linear(d_ff, d_model, bias=bias, role="output")
         self.dropout = nn.Dropout(dropout)
+        self._drops = dropout > 0
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
-        parts = self.project(x, step)
+        parts = self.project(x)
         if self.conv is not None:
             parts = self.conv(torch.cat(parts, dim=-1), step, cache).chunk(len(parts), dim=-1)
         return self.down(self._dropped(self.activation(*parts)))
@@ -180,13 +181,12 @@ class DenseLayer(FfnLayer):
     def weighted(self, x: Tensor, weights: Tensor, step: ForwardPass) -> Tensor:
         """Σ_e w_e FFN_e(x), if the hidden features are a concatenation of several experts' features. weights:
         (B, T, experts)."""
-        hidden = self.activation(*self.project(x, step)).unflatten(-1, (weights.shape[-1], -1))
+        hidden = self.activation(*self.project(x)).unflatten(-1, (weights.shape[-1], -1))
         return self.down(self._dropped((hidden * weights[..., None].to(hidden.dtype)).flatten(-2)))
 
     def _dropped(self, hidden: Tensor) -> Tensor:
-        dropout = self.dropout
-        return dropout(hidden) if dropout.p and dropout.training else hidden
+        return self.dropout(hidden) if self._drops else hidden
 
-    def project(self, x: Tensor, step: ForwardPass) -> tuple[Tensor, ...]:
+    def project(self, x: Tensor) -> tuple[Tensor, ...]:
         """Inputs of the activation: up, or gate and up."""
-        return (self.up(x),) if self.gate is None else project_all(x, step, self.gate, self.up)
+        return (self.up(x),) if self.gate is None else project_all(x, self.gate, self.up)

@@ -12,7 +12,7 @@ from zoo.compatibility.traits import ALL_BUT_TRANSFER, BY_TOKEN, Operations
 from zoo.ffns import FfnLayer
 from zoo.ffns._activations import GATED, Activation
 from zoo.ffns._dense import DenseLayer, Gated
-from zoo.site import ForwardPass, PartCost
+from zoo.site import PartCost
 
 
 class ScaledSwiGLU(Gated):
@@ -42,6 +42,6 @@ class ScaledLayer(DenseLayer):
         self.factor = math.sqrt(d_model)
         self.scale_gate, self.scale_up = nn.Parameter(torch.ones(d_ff)), nn.Parameter(torch.ones(d_ff))
 
-    def project(self, x: Tensor, step: ForwardPass) -> tuple[Tensor, ...]:
-        gate, up = super().project(x, step)
+    def project(self, x: Tensor) -> tuple[Tensor, ...]:
+        gate, up = super().project(x)
         return gate * self.scale_gate * self.factor, up * self.scale_up

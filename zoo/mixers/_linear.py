@@ -163,7 +163,7 @@ class LinearHeadsLayer(StatefulLayer):
 
     def project(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
         """Project x to q, k: (B, H, T, n), and v: (B, H, T, p), after the convolution if there is one."""
-        parts = project_all(x, step, self.q, self.k, self.v)
+        parts = project_all(x, self.q, self.k, self.v)
         if self.conv is not None:
             parts = self.conv(torch.cat(parts, dim=-1), step, cache).split(self.widths, dim=-1)
         q, k, v = (split(part, self.heads) for part in parts)

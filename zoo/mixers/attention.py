@@ -167,7 +167,7 @@ class AttentionLayer(MixerLayer):
         self.k_norm = nn.Identity() if spec.reuse_kv else self._norm(self.kv_heads)
         self.v_norm = nn.Identity() if spec.v_norm is None else spec.v_norm.build(spec.value_features)
         self.position = spec.position.build(self.head_dim, spec.heads)
-        between = spec.conv or spec.clip_qkv or spec.reuse_kv or keys_as_values
+        between = spec.conv or spec.clip_qkv or spec.reuse_kv or spec.qk_norm or keys_as_values
         self._places_alike = self.position.rotates_alike and not between
         self.gate = OutputGate(spec.gate, d_model, *spec.outputs(), GATE in spec.bias) if spec.gate else None
         self.values = ValueResidual() if spec.value_residual else None
@@ -213,8 +213,7 @@ class AttentionLayer(MixerLayer):
             return Read(self._placed_queries(q, step), *borrowed(step, self.kv))
         # First, since `kept_by` rejects another model's cache before the convolution writes to it.
         tokens, k_places = kept_by(self, cache, TokenCache), step.index
-        alike = self._places_alike and _is_nothing(self.q_norm) and _is_nothing(self.k_norm)
-        whole = joint_product(x, step, (self.q, self.k, self.v)) if alike else None
+        whole = joint_product(x, (self.q, self.k, self.v)) if self._places_alike else None
         if whole is not None:
             q, k, v = self._placed_together(whole, step)
         else:
@@ -222,7 +221,7 @@ class AttentionLayer(MixerLayer):
             q = self._placed_queries(q, step)
             k = self._placed(k, self.k_norm, self.position.rotate_keys, step)
         v = split(v, self.kv_heads)
-        if not _is_nothing(self.v_norm):
+        if self.spec.v_norm is not None:
             v = self.v_norm(v)
         if self.value_scale != 1:
             v = v * self.value_scale
@@ -240,10 +239,10 @@ class AttentionLayer(MixerLayer):
     def _projected(self, x: Tensor, step: ForwardPass, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
         """x: (B, T, D) → q: (B, T, H·d), k: (B, T, K·d), v: (B, T, K·e), convolved and clamped."""
         if self.keys_as_values:
-            q, k = project_all(x, step, self.q, self.k)
+            q, k = project_all(x, self.q, self.k)
             v = k
         else:
-            q, k, v = project_all(x, step, self.q, self.k, self.v)
+            q, k, v = project_all(x, self.q, self.k, self.v)
         if self.conv is not None:
             widths = [part.shape[-1] for part in (q, k, v)]
             q, k, v = self.conv(torch.cat((q, k, v), dim=-1), step, cache).split(widths, dim=-1)
@@ -266,7 +265,7 @@ class AttentionLayer(MixerLayer):
 
     def _placed(self, x: Tensor, norm: nn.Module, rotate: Rotate, step: ForwardPass) -> Tensor:
         """(B, T, heads·d) → (B, heads, T, d), with positions applied, and the norm before or after them."""
-        if _is_nothing(norm):
+        if type(norm) is nn.Identity:  # whose call takes a microsecond
             return rotate(split_by(x, self.head_dim), step)
         if self._full_norm:
             return rotate(split_by(norm(x), self.head_dim), step)
@@ -310,11 +309,6 @@ class AttentionLayer(MixerLayer):
             raise UnsupportedError("mixer.forget", "dropped tokens' forget gates would be lost")
         keys, values = kept
         return [self.position.moved(keys, by), values]
-
-
-def _is_nothing(norm: nn.Module) -> bool:
-    """Whether a norm is the identity, whose call takes a microsecond."""
-    return type(norm) is nn.Identity
 
 
 def without_own_value(heads: Tensor, v: Tensor, visible: Visible) -> Tensor:

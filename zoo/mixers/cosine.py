@@ -55,7 +55,7 @@ class CosineLayer(AttentionLayer):
 
     def __init__(self, spec: Cosine, d_model: int) -> None:
         super().__init__(spec, d_model)
-        self._full_norm = False
+        self._full_norm = self._places_alike = False
         self.q_norm = ScaledUnit(self.heads, spec.initial_scale, spec.max_scale)
         self.k_norm = UnitNorm()
 

@@ -134,7 +134,7 @@ class GatedDeltaNetLayer(StatefulLayer):
         self.o = Linear(self.heads * v_dim, d_model, role="output")
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
-        joined = torch.cat(project_all(x, step, self.q, self.k, self.v), dim=-1)
+        joined = torch.cat(project_all(x, self.q, self.k, self.v), dim=-1)
         parts = self.activation(joined if self.conv is None else self.conv(joined, step, cache))
         q, k, v = parts.split(self.spec.widths, dim=-1)  # (B, T, K·n), (B, T, r·K·n), (B, T, r·H·p)
         k = on_text(k, step)  # padding adds nothing to the state, which is zero where a row's text begins

@@ -94,7 +94,7 @@ class KimiDeltaAttentionLayer(StatefulLayer):
         self.o = Linear(spec.inner, d_model, role="output")
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
-        joined = torch.cat(project_all(x, step, self.q, self.k, self.v), dim=-1)
+        joined = torch.cat(project_all(x, self.q, self.k, self.v), dim=-1)
         q, k, v = self.activation(joined if self.conv is None else self.conv(joined, step, cache)).chunk(3, dim=-1)
         q, k = (unit(split(part, self.heads)) for part in (q, on_text(k, step)))
         strength = self.strength(x).sigmoid().transpose(1, 2) * self.strongest

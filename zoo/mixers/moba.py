@@ -97,7 +97,7 @@ class MixtureOfBlockAttentionLayer(MixerLayer):
         return TokenCache.empty(batch, capacity, self.spec.cached(), self.o.weight, dtype)
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
-        q, k, v = project_all(x, step, self.q, self.k, self.v)
+        q, k, v = project_all(x, self.q, self.k, self.v)
         q = self.position.rotate_queries(split(q, self.heads), step)
         k = self.position.rotate_keys(split(k, self.kv_heads), step)
         v, places = split(v, self.kv_heads), step.index

@@ -133,7 +133,7 @@ class NativeSparseAttentionLayer(MixerLayer):
 
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         kept = kept_by(self, cache, BlockCache)
-        q, k, v = (split_by(part, self.head_dim) for part in project_all(x, step, self.q, self.k, self.v))
+        q, k, v = (split_by(part, self.head_dim) for part in project_all(x, self.q, self.k, self.v))
         q, k = self.position.rotate_queries(q, step), self.position.rotate_keys(k, step)
         pairs = list(zip(k.chunk(BRANCHES, dim=1), v.chunk(BRANCHES, dim=1), strict=True))
         text = TextSpans.of(step, cached=kept is not None)

@@ -132,7 +132,7 @@ class TTTLayer(StatefulLayer):
     def forward(self, x: Tensor, step: ForwardPass, cache: LayerCache | None = None) -> Tensor:
         states, kind = kept_by(self, cache, StateCache), torch.promote_types(x.dtype, torch.float32)
         rate = on_text(self.rate(x).sigmoid(), step) * (self.spec.base_rate / self.spec.features)
-        tokens = torch.cat((*project_all(x, step, self.q, self.k, self.v), rate), dim=-1).to(kind)
+        tokens = torch.cat((*project_all(x, self.q, self.k, self.v), rate), dim=-1).to(kind)
         start = None if states is None else states.read(START, kind)
         now = None if states is None else states.read(NOW, kind)
         with torch.autocast(x.device.type, enabled=False):
