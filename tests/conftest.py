@@ -66,7 +66,7 @@ def real_text() -> Path:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def one_browser() -> Iterator[Any]:
     """One browser for all tests of pages."""
     from tests.reports.browsing import CHROMIUM, playwright  # noqa: PLC0415 (other tests need no browser)
 
@@ -74,3 +74,13 @@ def browser() -> Iterator[Any]:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--headless"])
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def browser(one_browser: Any) -> Iterator[Any]:
+    """The browser; pages that the test opens are closed after it."""
+    before = one_browser.contexts
+    yield one_browser
+    for context in one_browser.contexts:
+        if context not in before:
+            context.close()

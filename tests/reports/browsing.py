@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""The first starts in a sixth of the time."""
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 no_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
 ALL_DRAWN = "[...document.querySelectorAll('.drawing')].every(div => div.querySelector('.main-svg'))"

@@ -45,9 +45,9 @@ def report(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def opened(browser: Any, report: Path) -> Iterator[Visit]:
+def opened(one_browser: Any, report: Path) -> Iterator[Visit]:
     """The report in one window, as it takes seconds to draw, for tests of different parts of it."""
-    found = visit(browser, report)
+    found = visit(one_browser, report)
     yield found
     found.page.close()
 

@@ -21,7 +21,7 @@ from reports.page.wording import answers, tables, title_words
 from reports.page.wording.table import latex, markdown
 from store import AblateError, Store, write_text
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
 WIDTH = 760
 SECONDS = 120
 
