@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -69,13 +68,11 @@ def with_all_choices() -> Iterator[int]:
 THOROUGH = frozenset(with_all_choices())
 
 
-def test_four_in_five_pairs_meet_by_default_and_the_others_in_the_slow_suite() -> None:
-    """Of choices that are `paired`. And every choice is tried by default with two specs, and with one thoroughly."""
-    times = Counter(option for number in OPENING for option in ROWS[number].values())
-    assert all(times[option] >= 2 for option in itertools.chain(*choices().values()))
+def test_three_in_four_pairs_meet_by_default_and_the_others_in_the_slow_suite() -> None:
+    """Of choices that are `paired`. And every choice is tried by default, thoroughly."""
     met = {frozenset(pair) for number in OPENING for pair in itertools.combinations(ROWS[number].values(), 2)}
     possible = set(paired(legal_pairs()))
-    assert len(met & possible) >= 0.7 * len(possible)
+    assert len(met & possible) >= 0.75 * len(possible)
     assert [*OPENING, *OTHERS] == list(range(len(ROWS)))
     tried = {option for number in THOROUGH for option in ROWS[number].values()}
     assert tried == set(itertools.chain(*choices().values()))

@@ -142,18 +142,18 @@ def _with(axis: str, row: Row, strength: int) -> list[Met]:
 
 
 @functools.cache
-def opening(times: int = 2, share: float = 0.7) -> int:
-    """Number of leading rows of the pairwise array needed for every choice to occur `times` times and for `share` of
-    the combinable pairs of `paired` choices to be covered."""
-    wanted = Counter(dict.fromkeys(itertools.chain(*choices().values()), times))
+def opening(share: float = 0.75) -> int:
+    """Number of leading rows of the pairwise array needed for every choice to occur, and for `share` of the combinable
+    pairs of `paired` choices to be covered."""
+    wanted = set(itertools.chain(*choices().values()))
     left = set(paired(legal(2, tuple(choices()))))
     spare = (1 - share) * len(left)
     for number, row in enumerate(covering(), 1):
-        wanted -= Counter(row.values())
+        wanted.difference_update(row.values())
         left.difference_update(map(frozenset, itertools.combinations(row.values(), 2)))
         if not wanted and len(left) <= spare:
             return number
-    raise ValueError(f"fewer than {times} rows have {min(wanted, key=str)}")
+    raise ValueError(f"no row has {min(wanted, key=str)}")
 
 
 Fits = Callable[[Collection[AxisOption], AxisOption], bool]
