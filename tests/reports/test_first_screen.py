@@ -152,6 +152,17 @@ def test_a_settled_contrast_leads_where_no_arm_is_settled_against_the_baseline(t
     assert "no arm is shown to beat plain" in said and len(said.split()) <= MOST_WORDS
 
 
+def test_a_contrast_says_once_which_settings_its_arms_share(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    losses = {"plain": 2.4, "plain+train.lr=0.1": 2.9, "normed": 2.4, "normed+train.lr=0.1": 2.41}
+    arms = [Arm(name, scattered(loss, draw), tokens_before=TOKENS) for name, loss in losses.items()]
+    contrasts = [("normed+train.lr=0.1", "plain+train.lr=0.1")]
+    study = StudyOf(arms, text=True, measured=False, contrasts=contrasts)
+    said = answers.headline(reports.summarise(study.write(tmp_path)))
+    assert said.startswith("At lr 0.1, normed beats plain by 0.4")
+    assert "no arm is shown to beat plain at its own settings" in said and len(said.split()) <= MOST_WORDS
+
+
 def test_a_cost_says_at_which_context(tmp_path: Path) -> None:
     page = render_cell(summary_of(tmp_path, [2.4, 2.5], kv_bytes_per_token=1024.0))
     assert ">KV cache at 256 tokens</th>" in page

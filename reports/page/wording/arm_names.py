@@ -9,6 +9,9 @@ from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.judge.sentences import listed
 from store.documents import StudyEffect
 
+SETTING = " · "
+"""Between an arm's name and the settings of a grid's cell."""
+
 
 def spelled(arm: str) -> str:
     """A grid cell's name with its settings, without their paths: `base · kv heads 2 · window 32`."""
@@ -20,6 +23,14 @@ def brief(arms: Sequence[str]) -> dict[str, str]:
     parts = {arm: _parts(arm) for arm in arms}
     is_grid_of_one = len(arms) > 1 and len({first for first, *_ in parts.values()}) == 1
     return {arm: _joined(found[1:] if is_grid_of_one and len(found) > 1 else found) for arm, found in parts.items()}
+
+
+def without_shared(one: str, other: str) -> tuple[str, str, str]:
+    """Two cells' names without the settings that they share, and those: `a · lr 0.1`, `b · lr 0.1` → a, b, lr 0.1."""
+    of_one, of_other = one.split(SETTING), other.split(SETTING)
+    shared = [part for part in of_one[1:] if part in of_other[1:]]
+    left, right = (SETTING.join(part for part in parts if part not in shared) for parts in (of_one, of_other))
+    return left, right, " and ".join(shared)
 
 
 def setting_name(path: str) -> str:
@@ -34,7 +45,7 @@ def _parts(arm: str) -> list[tuple[str, str]]:
 
 
 def _joined(parts: Sequence[tuple[str, str]]) -> str:
-    return " · ".join(f"{setting_name(path)} {value}" if value else path for path, value in parts)
+    return SETTING.join(f"{setting_name(path)} {value}" if value else path for path, value in parts)
 
 
 SHOWN = 8

@@ -13,7 +13,7 @@ from reports.judge.findings.verdicts import PILOT, UNDERTRAINED, UNLEARNT
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.sentences import listed
 from reports.page.wording import words
-from reports.page.wording.arm_names import brief
+from reports.page.wording.arm_names import brief, without_shared
 from reports.page.wording.cost_words import alike, all_measured, sure_changes, unknown_speed
 
 MOST_WORDS = 25
@@ -127,8 +127,9 @@ def _clauses(summary: StudySummary, compared: Sequence[Judgement], contrasts: Se
 
 def _contrast(pair: Judgement, base: str, worse: Sequence[Judgement]) -> Iterator[str]:
     winner, other = (pair.arm, pair.base) if pair.verdict == "better" else (pair.base, pair.arm)
-    yield f"{winner} beats {other} by {_apart(pair)}"
-    yield f"; no arm is shown to beat {base}"
+    winner, other, at = without_shared(winner, other)
+    yield f"{at and f'At {at}, '}{winner} beats {other} by {_apart(pair)}"
+    yield f"; no arm is shown to beat {base}" + (" at its own settings" if at and other == base else "")
     yield _also(worse, "worse")
 
 
