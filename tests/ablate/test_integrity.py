@@ -21,8 +21,8 @@ import ablate
 import reports
 from ablate.wings.campaign import campaign_log
 from ablate.wings.search.storage import open_storage
+from evals.harness.answers import Answers
 from store import AblateError, SearchFolder, Store
-from store.answers import Answers
 from tests.ablate.full_store import CHANGED_KINDS, CHECKED_KINDS, OPTIONAL, Kind, files_by_kind, write_every_index
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ablate.running.request import left_behind
-from store import answers, checksum, jsonfile, stamps
+from evals.harness import answers
+from store import checksum, jsonfile, stamps
 from store.documents.study import UNJUDGED
 from store.extensions import modules_of
 from store.files import StoreError
