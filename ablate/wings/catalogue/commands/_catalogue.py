@@ -25,8 +25,9 @@ from ablate.wings.catalogue.commands._building_blocks import show_block
 from ablate.wings.catalogue.model_table import text
 from ablate.wings.catalogue.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
 from ablate.wings.catalogue.published import preset_row
+from zoo.conformance.shrink import shrunk
 from zoo.errors import did_you_mean
-from zoo.presets import Preset, names, preset, shrunk, sized_names
+from zoo.presets import Preset, names, preset, sized_names
 from zoo.settings.descriptions import descriptions
 from zoo.vocabulary import nearest
 
