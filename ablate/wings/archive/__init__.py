@@ -6,7 +6,7 @@ from ablate.wings import Wing
 
 WING = Wing(
     commands=("check", "pack", "merge"),
-    needs=("evals/harness",),
+    needs=("ablate/wings/named", "evals/harness"),
     groups={"pack": "share", "merge": "share"},
     folded={"check": ("pack", "--check")},
     face={"checking": ("check",), "packing": ("Packed", "pack"), "merging": ("Merged", "merge")},

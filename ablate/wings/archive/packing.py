@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from ablate.api.named import named_folder, named_run, study_name
+from ablate.api.named import named_folder, study_name
 from ablate.machine.environment import project_version
 from ablate.planning.identity import digest_of_seed, recomputed, settings_of
 from ablate.readable import now
@@ -22,6 +22,7 @@ from ablate.wings.archive import archive_file as archive
 from ablate.wings.archive.archive_file import PackDocument
 from ablate.wings.archive.file_checks import PLACE, PREFIX
 from ablate.wings.archive.joining import verify
+from ablate.wings.named.runs import named_run
 from reports.judge.findings.judging import share_runs
 from store import SearchFolder, Store, StoreError, StudyFolder, checksum, jsonfile
 from store.documents import MergedRecord, RunDocument, StudyDocument

@@ -132,8 +132,8 @@ class Runs:
             >>> runs = ablate.open("runs")
             >>> runs.model(runs.runs["digest"][0]).spec
         """
-        from ablate.api.named import find_run  # noqa: PLC0415 (only a model needs torch)
         from ablate.training.trained import trained_model  # noqa: PLC0415 (as above)
+        from ablate.wings.named.runs import find_run  # noqa: PLC0415 (only a model needs torch)
 
         store, found = find_run(run, self.store.root)
         model: zoo.Decoder = trained_model(store, found.digest).eval()

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ablate.api.named import named_run
 from ablate.running.runlog import DONE
+from ablate.wings.named.runs import named_run
 from store import Store
 from store.files import check_regular
 
