@@ -26,7 +26,7 @@ from store.documents import (
 from store.documents.result import Outcome
 from store.documents.shell import store_option
 from store.files import StoreError
-from store.folders import SearchFolder, StudyFolder
+from store.folders import StudyFolder
 from store.logs import LogFile
 from store.run_files import RunFiles
 from store.stamps import file_stamp, index_path
@@ -95,10 +95,6 @@ class Store(RunFiles):
                 continue
             if study is not None:
                 yield study
-
-    def searches(self) -> list[SearchFolder]:
-        """Folders of searches with results, sorted."""
-        return [folder for path in sorted(self.root.glob("searches/*")) if (folder := SearchFolder(path)).exists]
 
     def imports(self) -> list[str]:
         """Names of the models that were imported, sorted."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ablate.study.written import read_study, shipped
 from store import Store, StoreError
-from store.documents import SearchDocument, StudyDocument
+from store.extensions import modules_of
 from zoo.errors import did_you_mean
 
 
@@ -21,21 +21,20 @@ def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path
     Raises StoreError.
     """
     store, name = Store(root), study_name(study)
-    every: list[tuple[Path, StudyDocument | SearchDocument]] = []
-    every += [(folder.path, found) for folder in store.studies() if (found := folder.read())]
-    every += [(folder.path, search) for folder in store.searches() if (search := folder.read())]
-    named = [(path, each) for path, each in every if name in (each.name, f"{each.name}-{each.scale}")]
-    fitting = [path for path, each in named if scale in (None, each.scale)]
+    every = [(folder.path, found.name, found.scale) for folder in store.studies() if (found := folder.read())]
+    every += [each for wing in modules_of(__name__) for each in wing.named(store)]
+    named = [(path, of) for path, known, of in every if name in (known, f"{known}-{of}")]
+    fitting = [path for path, of in named if scale in (None, of)]
     if len(fitting) == 1:
         return fitting[0]
-    scales = ", ".join(dict.fromkeys(each.scale for _, each in named))
+    scales = ", ".join(dict.fromkeys(of for _, of in named))
     if len(fitting) > 1:
         raise StoreError(f"{name}: it was run at several scales in {root}/: give the scale, one of {scales}")
     if named:
         raise StoreError(f"{name}: it was not run at scale '{scale}' in {root}/, only at {scales}")
     if name in shipped():
         raise StoreError(f"{name}: it has not been run in {root}/: {started_by(name, store)}")
-    near = did_you_mean(name, [each.name for _, each in every])
+    near = did_you_mean(name, [known for _, known, _ in every])
     raise StoreError(f"{name}: there is no such study in {root}/{near or ' (see `ablate list`)'}")
 
 

@@ -41,10 +41,13 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `reports.page.wording` | the words on such effects (`effect_words`) |
 | `reports.page.wording.answers` | `beside(summary)`, sentences, and `in_json(summary)`, fields by arm or effect |
 | `reports.page.sections` | sections of a study's page, one per file |
-| `ablate.open` | `search_found(folder)`: a search's document |
+| `ablate.open` | `search_rows(store)`: a row for each search |
+| `ablate.api.named` | `named(store)`: folder, name and scale of each search |
 | `ablate.evaluate` | `imported_first`, which makes a run of a checkpoint's folder |
 | `ablate.api.reporting` | `render_site(store)` and `render_other(folder)`, pages that are no study's |
 | `ablate.check` | logs for `check`: `listings(store)`, `read(store, name)`; `unpackable(study)` |
+| `ablate.check.searches` | `every_folder(store)` of searches, to be checked |
+| `store.documents` | documents that it stores, for their reference |
 | `ablate.pages` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """
 

@@ -17,7 +17,7 @@ from store import checksum, jsonfile, stamps
 from store.documents.study import UNJUDGED
 from store.extensions import modules_of
 from store.files import StoreError
-from store.folders import DataFolder, SearchFolder, StudyFolder
+from store.folders import DataFolder, StudyFolder
 from store.paths import FOLDERS
 from store.seals import SealedLog
 from store.stamps import WholeFolders, stamp
@@ -74,7 +74,7 @@ class Check:
             yield from self._unless_known(known, digest, self._of_run(digest))
         for path in sorted(store.root.glob("studies/[!.]*/")):
             yield from self._guarded(self._of_study(StudyFolder(path)))
-        for search in map(SearchFolder, sorted(store.root.glob("searches/[!.]*/"))):
+        for search in (each for wing in modules_of(f"{PLACE}.searches") for each in wing.every_folder(store)):
             yield from self._of_search(search)
         for digest in corpora(store):
             yield from self._unless_known(known, f"data/{digest}", self._of_corpus(digest))
@@ -189,7 +189,7 @@ class Check:
         elif judged is None and study.report_path.exists() and self._judges(study):
             self.unchecked["report.html without judged.json, the record of its judgement in the ledger"] += 1
 
-    def _of_search(self, search: SearchFolder) -> Iterator[str]:
+    def _of_search(self, search: Any) -> Iterator[str]:
         if search.report_path.exists() and not search.exists:
             yield f"{search.document_path} is gone: run the search again"
         yield from self._document(search.document_path, "remove it, and run the search again", search.read)

@@ -9,7 +9,7 @@ import polars as pl
 
 from ablate.wings.browse.history import RULES, Rule, history, ledger_frame
 from store import Store, StoreError
-from store.documents import JsonObject, SearchDocument, StudyDocument
+from store.documents import JsonObject, StudyDocument
 from store.errors import ArgumentError
 from store.extensions import modules_of
 from zoo.errors import did_you_mean
@@ -61,9 +61,8 @@ class Runs:
     @property
     def searches(self) -> pl.DataFrame:
         """A row for each search: name, scale, question, and number of trials and of those best or on the front."""
-        readers = [wing.search_found for wing in modules_of("ablate.open")]
-        found = [read(folder.path) for read in readers for folder in self.store.searches()]
-        return pl.DataFrame(map(_search_row, found), schema=SEARCHES)
+        rows = [row for wing in modules_of("ablate.open") for row in wing.search_rows(self.store)]
+        return pl.DataFrame(rows, schema=SEARCHES)
 
     @property
     def runs(self) -> pl.DataFrame:
@@ -182,11 +181,3 @@ def open(store: str | Path = "runs") -> Runs:
     if not Path(store).is_dir():
         raise StoreError(f"{store} is not a folder")
     return Runs(Store(store))
-
-
-def _search_row(document: SearchDocument) -> JsonObject:
-    return {
-        **document.model_dump(include={"name", "scale", "question", "created"}),
-        "trials": len(document.trials),
-        "best": sum(trial.best for trial in document.trials),
-    }

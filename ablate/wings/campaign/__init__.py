@@ -8,6 +8,6 @@ WING = Wing(
     commands=("judge", "mcp"),
     groups={"judge": "run", "mcp": "run"},
     needs=("ablate/wings/compare",),
-    adds={"ablate.check": "campaign_log"},
+    adds={"ablate.check": "campaign_log", "store.documents": "campaign_log"},
     face={"judging": ("Judgement", "judge")},
 )

@@ -18,7 +18,10 @@ WING = Wing(
         "ablate.study.rung_reader": "asked",
         "ablate.planning.checks": "asked",
         "ablate.running.study_plan": "asked",
+        "ablate.api.named": "folders",
+        "ablate.check.searches": "folders",
         "ablate.open": "pages",
         "ablate.pages": "pages",
+        "store.documents": "documents",
     },
 )

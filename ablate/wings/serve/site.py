@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -21,7 +22,7 @@ from reports.page.html.templating import render
 from reports.page.sections import summarise_documents
 from reports.page.wording import answers, tables, words
 from store import Store, StoreError, StudyFolder, write_text
-from store.documents import SearchDocument, StudyDocument
+from store.documents import Document
 from store.errors import ReportError
 from store.extensions import modules_of
 
@@ -155,7 +156,7 @@ def entry_of(
     entry = IndexEntry(f"study-{folder.path.name}", link_to(store, folder.report_path), folder.path.name)
     try:
         documents = documents or StudyDocuments.of(folder.path, store)
-        entry = described(entry, documents.study)
+        entry = replace(entry, **described(documents.study))
         runs = frozenset(key.digest for key in documents.keys)
         progress = progress or study_progress(store, documents.study, documents.statuses)
         entry = replace(entry, progress=progress, runs=runs)
@@ -173,15 +174,9 @@ def entry_of(
     )
 
 
-def described(entry: IndexEntry, document: StudyDocument | SearchDocument) -> IndexEntry:
-    """The entry with the document's name, scale, question and date."""
-    return replace(
-        entry,
-        name=document.name,
-        scale=document.scale,
-        question=document.question,
-        created=document.created,
-    )
+def described(document: Document) -> dict[str, Any]:
+    """Name, scale, question and date of a study or a search, as fields of its entry."""
+    return document.model_dump(include={"name", "scale", "question", "created"})
 
 
 def link_to(store: Store, page: Path) -> str:

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field
 
-from store.documents._document import Document, JsonObject, JsonScalar, Part, Time, Unit, is_none
-from store.documents.study import SpentBudget
+from store.documents import Document, JsonObject, JsonScalar, Part, SpentBudget, Unit
+from store.documents._document import Time, is_none
 
 Values: TypeAlias = tuple[float | None, ...]
 """Scores in the order of the objectives; null if training diverged."""
