@@ -9,8 +9,9 @@ from typing import Literal, get_args
 
 import polars as pl
 
+from ablate.wings.browse.online_fdr import Decision, lord, saffron
 from reports.judge.findings.judging import difference_claim, joined, judgements, questions
-from reports.judge.statistics.ledger import Decision, LedgerClaim, corrected, lord, rounds, saffron
+from reports.judge.statistics.ledger import LedgerClaim, corrected, rounds
 from reports.judge.verdicts import ALPHA
 from store.documents import LedgerRecord, LedgerTest
 from store.result_columns import Schema

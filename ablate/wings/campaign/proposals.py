@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ablate.wings.browse.online_fdr import saffron
 from ablate.wings.campaign.campaign_log import Decision, ProposalRecord, ProposalTest
 from ablate.wings.compare.losses import ArmLosses, judge
 from reports.judge.findings.noise import StudyNoise, study_noise
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.statistics.ledger import saffron
 from store.documents import JsonObject, StudyArm
 
 FALSE_DISCOVERIES = 0.1
