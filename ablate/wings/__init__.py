@@ -11,6 +11,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 
 | place | what the wing has there |
 |---|---|
+| `ablate.cli` | options of every command: `configure(parser)`, and `prepare(words)` before all others are known |
 | `ablate.api.running` | what `run --promote` writes: `refuse_promotion(study, path)`, `promote(study, summary, path)` |
 | `ablate.running.study_plan` | `plan_lines(study, base, speed, at_once)` on what is planned besides the arms |
 | `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.plugins import check_groups
 from ablate.study.written import RESULTS, SHIPPED, read_study, shipped
 from ablate.wings.catalogue.model_table import published_model, text
 from ablate.wings.catalogue.parts import Plain
 from ablate.wings.catalogue.shipped import catalogue
+from ablate.wings.plugins.plugin_files import check_groups
 from ablate.wings.results.document import RecordedResult
 from ablate.wings.results.recorded import read
 from ablate.wings.science.claim_spec import ClaimSpec
