@@ -39,6 +39,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.training.session` | `initial_model(store, run, start)`, `taught(store, teacher, loss, device)` |
 | `ablate.tracking` | trackers, one per file |
 | `reports.judge.findings.summary` | `judge_effects(data)`, of studies whose arms are not compared one by one |
+| `reports.judge.findings.next_steps` | `steps(summary)`: commands that follow from the verdicts |
 | `reports.page.wording` | the words on such effects (`effect_words`) |
 | `reports.page.wording.answers` | `beside(summary)`, sentences, and `in_json(summary)`, fields by arm or effect |
 | `reports.page.sections` | sections of a study's page, one per file |
