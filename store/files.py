@@ -149,17 +149,6 @@ def write_texts(texts: Mapping[Path, str]) -> None:
         write_text(path, text)
 
 
-def move(source: Path, target: Path) -> None:
-    """Move a file or a folder atomically to a free path."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        sync_tree(source)
-        source.rename(target)  # fails if another process was quicker
-        return
-    with replacing(target) as temporary:
-        shutil.move(source, temporary)
-
-
 def remove_leftovers(folder: Path, start: str = ".") -> None:
     """Remove the temporary files of killed processes. No other process may be writing there."""
     for leftover in folder.glob(f"{start}*.tmp"):

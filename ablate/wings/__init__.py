@@ -77,8 +77,8 @@ class Wing:
     """Commands that the help does not list, with the command and the option of it that do the same."""
     face: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Public names by module."""
-    adds: Mapping[str, str] = field(default_factory=dict)
-    """Modules by the place that they are added to."""
+    adds: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    """Modules, one or several, by the place that they are added to."""
     needs: tuple[str, ...] = ()
     """Folders of other wings that it builds on: without them, it is not there either."""
 
@@ -122,5 +122,6 @@ def face() -> dict[str, str]:
 
 
 for _name, _wing in wings().items():
-    for _place, _module in _wing.adds.items():
-        extend(_place, f"{_name}.{_module}".rstrip("."))
+    for _place, _modules in _wing.adds.items():
+        for _module in (_modules,) if isinstance(_modules, str) else _modules:
+            extend(_place, f"{_name}.{_module}".rstrip("."))
