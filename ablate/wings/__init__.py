@@ -49,6 +49,8 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.api.reporting` | `render_site(store)` and `render_other(folder)`, pages that are no study's |
 | `ablate.check` | logs for `check`: `listings(store)`, `read(store, name)`; `unpackable(study)` |
 | `ablate.check.searches` | `every_folder(store)` of searches, to be checked |
+| `store.store` | `known_outcomes(root)` of runs, by digest |
+| `store.tables` | an `Index` of what is read of many runs |
 | `store.documents` | documents that it stores, for their reference |
 | `ablate.pages` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """

@@ -61,8 +61,7 @@ def _entry(store: Store, folder: SearchFolder) -> IndexEntry:
     except (ReportError, StoreError, OSError) as error:
         return replace(entry, error=str(error))
     return replace(
-        entry,
-        **described(search.document),
+        described(entry, search.document),
         headline=search_words.headline(search),
         statuses=", ".join(f"{count} trials {state}" for state, count in search.states.most_common()),
     )
@@ -77,4 +76,7 @@ def search_rows(store: Store) -> Iterator[JsonObject]:
     """A row for each search: name, scale, question, and number of trials and of those best or on the front."""
     for document in (search_found(folder.path) for folder in searches(store)):
         best = sum(trial.best for trial in document.trials)
-        yield described(document) | {"trials": len(document.trials), "best": best}
+        yield document.model_dump(include={"name", "scale", "question", "created"}) | {
+            "trials": len(document.trials),
+            "best": best,
+        }

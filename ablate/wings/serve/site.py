@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -156,7 +155,7 @@ def entry_of(
     entry = IndexEntry(f"study-{folder.path.name}", link_to(store, folder.report_path), folder.path.name)
     try:
         documents = documents or StudyDocuments.of(folder.path, store)
-        entry = replace(entry, **described(documents.study))
+        entry = described(entry, documents.study)
         runs = frozenset(key.digest for key in documents.keys)
         progress = progress or study_progress(store, documents.study, documents.statuses)
         entry = replace(entry, progress=progress, runs=runs)
@@ -174,9 +173,9 @@ def entry_of(
     )
 
 
-def described(document: Document) -> dict[str, Any]:
-    """Name, scale, question and date of a study or a search, as fields of its entry."""
-    return document.model_dump(include={"name", "scale", "question", "created"})
+def described(entry: IndexEntry, document: Document) -> IndexEntry:
+    """The entry with the name, scale, question and date of a study's or a search's document."""
+    return replace(entry, **document.model_dump(include={"name", "scale", "question", "created"}))
 
 
 def link_to(store: Store, page: Path) -> str:

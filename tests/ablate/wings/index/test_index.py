@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from store import Store, StoreError, index, jsonfile, seals, stamps
+from ablate.wings.index import index
+from ablate.wings.index.index import KnownOutcomes
+from store import Store, StoreError, jsonfile, seals, stamps
 from store.documents import ItemLoss
-from store.index import KnownOutcomes
 from store.stamps import index_path
 from store.tables import LOSSES, METRICS, RunTables
 from tests.ablate.full_store import write_every_index
