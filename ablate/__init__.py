@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from ablate.wings.archive.packing import Packed as Packed
     from ablate.wings.archive.packing import pack as pack
     from ablate.wings.browse.browsing import Runs as Runs
+    from ablate.wings.browse.browsing import logs as logs
     from ablate.wings.browse.browsing import open as open
-    from ablate.wings.browse.logs import logs as logs
     from ablate.wings.campaign.judging import Judgement as Judgement
     from ablate.wings.campaign.judging import judge as judge
     from ablate.wings.compare.comparing import LossComparison as LossComparison

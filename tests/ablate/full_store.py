@@ -19,7 +19,7 @@ from ablate.cli import main
 from ablate.training.trained import TrainingProgress, save_state
 from ablate.wings.campaign.campaign_log import ProposalOutcome, ProposalRecord, ProposalTest, log_of, study_of
 from ablate.wings.index import index
-from ablate.wings.search.folders import search_folder
+from ablate.wings.search.documents import search_folder
 from ablate.wings.search.storage import open_storage
 from ablate.wings.starts.checkpoints import Checkpoint
 from evals.harness.answers import Answers, bind

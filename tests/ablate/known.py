@@ -17,7 +17,7 @@ from ablate.running.engines import Event
 from ablate.running.request import Request
 from ablate.study.reading import load_study
 from ablate.study.study import Study
-from ablate.wings.search.folders import SearchFolder
+from ablate.wings.search.documents import SearchFolder
 from ablate.wings.search.samplers import chosen_sampler, make_pruner, make_sampler
 from ablate.wings.search.search import Search
 from ablate.wings.search.search_space import Params, SearchSpace

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.wings.search.folders import SearchFolder
+from ablate.wings.search.documents import SearchFolder
 from ablate.wings.search.storage import open_storage
 
 PROXY = """

@@ -20,7 +20,7 @@ import pytest
 import ablate
 import reports
 from ablate.wings.campaign import campaign_log
-from ablate.wings.search.folders import SearchFolder, searches
+from ablate.wings.search.documents import SearchFolder, searches
 from ablate.wings.search.storage import open_storage
 from evals.harness.answers import Answers
 from store import AblateError, Store

@@ -21,7 +21,7 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.wings.campaign import campaign_log
-from ablate.wings.search.folders import SearchFolder, search_folder
+from ablate.wings.search.documents import SearchFolder, search_folder
 from ablate.wings.search.storage import open_storage
 from store import Store, StoreError, checksum
 from store.documents import LedgerRecord

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ablate.wings.search.folders import search_folder
+from ablate.wings.search.documents import search_folder
 from store import LockedError, Store, StoreError
 from store.documents import ItemLoss
 from store.files import replacing

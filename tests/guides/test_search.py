@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from ablate.cli import main
-from ablate.wings.search.documents import TrialRecord
-from ablate.wings.search.folders import search_folder
+from ablate.wings.search.documents import TrialRecord, search_folder
 from store import Store
 from tests.guides.guide import ROOT, files_of
 

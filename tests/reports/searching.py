@@ -8,8 +8,7 @@ from typing import Any
 
 import optuna
 
-from ablate.wings.search.documents import Distribution, Range, SearchBase, SearchDocument, TrialRecord
-from ablate.wings.search.folders import search_folder
+from ablate.wings.search.documents import Distribution, Range, SearchBase, SearchDocument, TrialRecord, search_folder
 from ablate.wings.search.search_document import distribution_of
 from store import Store
 from store.documents import SpentBudget

@@ -12,7 +12,7 @@ import optuna
 import pytest
 
 import reports
-from ablate.wings.search.folders import search_folder
+from ablate.wings.search.documents import search_folder
 from ablate.wings.serve.site import render_other
 from reports.judge.findings.study_summary import StudySummary
 from reports.page.html.page import render_page

@@ -9,5 +9,5 @@ WING = Wing(
     needs=("ablate/wings/named", "ablate/wings/results"),
     groups={"list": "look", "status": "look", "logs": "look", "ledger": "look"},
     folded={"logs": ("report", "--log"), "ledger": ("report", "--ledger"), "status": ("list", "--running")},
-    face={"browsing": ("Runs", "open"), "logs": ("logs",)},
+    face={"browsing": ("Runs", "logs", "open")},
 )

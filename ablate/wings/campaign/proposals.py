@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ablate.wings.browse.online_fdr import saffron
+from ablate.wings.browse.history import saffron
 from ablate.wings.campaign.campaign_log import Decision, ProposalRecord, ProposalTest
 from ablate.wings.compare.losses import ArmLosses, judge
 from reports.judge.findings.noise import StudyNoise, study_noise

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ablate.wings.search.documents import SearchDocument
-from ablate.wings.search.folders import SearchFolder, searches
+from ablate.wings.search.documents import SearchDocument, SearchFolder, searches
 from ablate.wings.search.shown.search_summary import SearchSummary, read_search
 from ablate.wings.serve.site import IndexEntry, StorePages, described, link_to
 from store import Store, StoreError

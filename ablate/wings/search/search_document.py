@@ -17,8 +17,15 @@ from ablate.planning.study_document import spent_budget
 from ablate.readable import now
 from ablate.wings.search.asking import BEYOND, IMPORTED, counts_of_illegal, representatives, seeds_of
 from ablate.wings.search.controls import BASE_RATE, base_at, confirmation, confirmed
-from ablate.wings.search.documents import Distribution, SearchBase, SearchDocument, TrialRecord, TrialState, finite
-from ablate.wings.search.folders import SearchFolder
+from ablate.wings.search.documents import (
+    Distribution,
+    SearchBase,
+    SearchDocument,
+    SearchFolder,
+    TrialRecord,
+    TrialState,
+    finite,
+)
 from ablate.wings.search.history import base_on_axes
 from ablate.wings.search.ranking import best_first, fronts
 from ablate.wings.search.samplers import chosen_sampler, ended

@@ -30,8 +30,7 @@ from ablate.training.execution import Count
 from ablate.wings.promoting import refuse_edited
 from ablate.wings.search.asking import IMPORTED, cost_of
 from ablate.wings.search.controls import BASE_RATE, confirmation, tuned_rate
-from ablate.wings.search.documents import SearchDocument
-from ablate.wings.search.folders import search_folder
+from ablate.wings.search.documents import SearchDocument, search_folder
 from ablate.wings.search.history import base_params, begin
 from ablate.wings.search.pages import search_found
 from ablate.wings.search.promotion import promote as write_promoted

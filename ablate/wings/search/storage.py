@@ -25,7 +25,7 @@ from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBSt
 from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import TrialState
 
-from ablate.wings.search.folders import SearchFolder
+from ablate.wings.search.documents import SearchFolder
 from ablate.wings.search.samplers import MissingPackageError, need
 from store import AblateError
 from store.files import check_regular, held

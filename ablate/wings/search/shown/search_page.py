@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ablate.wings.search.documents import TrialRecord
-from ablate.wings.search.folders import SearchFolder
+from ablate.wings.search.documents import SearchFolder, TrialRecord
 from ablate.wings.search.shown import search_tables, search_words
 from ablate.wings.search.shown.search_figures import draw_search
 from ablate.wings.search.shown.search_summary import SearchSummary, read_search

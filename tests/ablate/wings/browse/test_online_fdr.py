@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ablate.wings.browse.online_fdr import Decision, lord, saffron
+from ablate.wings.browse.history import Decision, lord, saffron
 
 Rule = Callable[[Sequence[float]], tuple[Decision, ...]]
 

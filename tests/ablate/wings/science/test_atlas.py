@@ -28,10 +28,9 @@ from ablate.wings.science.handbook_claim import HandbookClaim
 from ablate.wings.science.readme import tables_file, with_tables
 from ablate.wings.science.recording import result_of
 from ablate.wings.science.result_pages import ranked_result
-from ablate.wings.science.site import atlas_pages
+from ablate.wings.science.site import atlas_pages, variants_in
 from ablate.wings.science.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
 from ablate.wings.science.topics import SEVERAL, home, topics_of
-from ablate.wings.science.variants import variants_in
 from reports.page.html.ranking import ranked
 from reports.page.sections import summarise_study as summarise
 from reports.page.wording import short_answer

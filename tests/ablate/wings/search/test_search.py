@@ -19,7 +19,7 @@ from ablate.planning.make_plan import make_plan
 from ablate.running.request import Request
 from ablate.study.study import StudyError
 from ablate.wings.search.asking import counts_of_illegal
-from ablate.wings.search.folders import SearchFolder
+from ablate.wings.search.documents import SearchFolder
 from ablate.wings.search.history import base_params
 from ablate.wings.search.ranking import best_first, fronts
 from ablate.wings.search.samplers import ended, make_pruner

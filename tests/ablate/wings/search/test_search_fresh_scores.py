@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.wings.search.documents import SearchBase, TrialRecord
-from ablate.wings.search.folders import search_folder
+from ablate.wings.search.documents import SearchBase, TrialRecord, search_folder
 from ablate.wings.search.pages import search_found
 from ablate.wings.search.shown import search_words
 from ablate.wings.search.shown.search_summary import SearchSummary, read_search

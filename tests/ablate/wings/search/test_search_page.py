@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from ablate.wings.search.documents import Choices, Confirmed, Distribution, Range, SearchBase, TrialRecord
-from ablate.wings.search.folders import search_folder
+from ablate.wings.search.documents import (
+    Choices,
+    Confirmed,
+    Distribution,
+    Range,
+    SearchBase,
+    TrialRecord,
+    search_folder,
+)
 from ablate.wings.search.shown import search_words
 from ablate.wings.search.shown.parallel import parallel
 from ablate.wings.search.shown.search_figures import draw_search, front_figure
