@@ -14,8 +14,7 @@ from markupsafe import Markup
 
 from ablate.wings.catalogue import model_table
 from ablate.wings.catalogue.model_table import PublishedModel
-from ablate.wings.results.document import RecordedResult
-from ablate.wings.results.outcomes import NEAR
+from ablate.wings.results.document import NEAR, RecordedResult
 from ablate.wings.science.cards import SAID, STANDINGS, Card, cards, conditions_of
 from ablate.wings.science.counting_signs import beside, caveats, signs
 from ablate.wings.science.forest import forest

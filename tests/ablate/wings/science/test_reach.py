@@ -15,8 +15,8 @@ from ablate.cli import main
 from ablate.study.reading import load_study
 from ablate.study.written import RESULTS
 from ablate.wings.results import kept_signs, recorded
+from ablate.wings.results.document import outcome_at
 from ablate.wings.results.kept_signs import Conditions, Group, Growth, KeptSigns, kept_sign
-from ablate.wings.results.outcomes import outcome_at
 from ablate.wings.science import counting_signs, result_files
 from ablate.wings.science.atlas import gathered, known_sources, study_files
 from ablate.wings.science.cards import cards
