@@ -20,7 +20,7 @@ from ablate.study.written import RESULTS
 from ablate.wings.catalogue.model_table import COLUMNS
 from ablate.wings.results.document import RecordedClaim, RecordedInterval, RecordedResult
 from ablate.wings.science import result_files
-from ablate.wings.science.atlas import gathered, known_sources, study_files
+from ablate.wings.science.atlas import gathered, known_sources, study_files, write_texts
 from ablate.wings.science.cards import Card, cards
 from ablate.wings.science.findings import MOST_WORDS, findings, findings_files, picture, words_in
 from ablate.wings.science.forest import axis_over, forest, ratio_ticks
@@ -36,7 +36,6 @@ from reports.page.sections import summarise_study as summarise
 from reports.page.wording import short_answer
 from store.documents import StudyClaim
 from store.errors import ReportError
-from store.files import write_texts
 from tests.reports.browsing import no_chromium, visit, wait_until
 from tests.reports.factory import Arm, StudyOf
 from tests.test_imports import ROOT
