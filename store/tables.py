@@ -93,7 +93,7 @@ class RunTables:
             now = np.hstack([self._stamps(source) for source in sources])
             found: pl.DataFrame = wing.Index(self._store.root, kind, sources, columns).rows(self._names, now, read)
             return found
-        return read(self._names).select(columns).cast(pl.Schema(columns))
+        return read(self._names).select(list(columns)).cast(pl.Schema(columns))
 
     def _row(self, name: str) -> dict[str, object]:
         run, result = self._store.read_run(name), self._store.read_result(name)

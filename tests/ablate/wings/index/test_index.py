@@ -105,6 +105,12 @@ def test_tables_have_what_the_files_say(indexed: Path) -> None:
         assert found[name] == ([{each: of.get(each) for each in columns} for of in records], list(map(len, lines)))
 
 
+def test_without_indexes_tables_are_the_same(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = said(indexed)
+    monkeypatch.setattr("store.tables.modules_of", lambda place: [])
+    assert said(indexed) == found
+
+
 def test_files_that_an_index_knows_are_not_opened(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = [each for each in ASKED if each in ("aa", "bb", "cc")]
     before = RunTables(Store(indexed), known).results, Store(indexed).outcome("bb")
