@@ -38,6 +38,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.training.parts` | `PARTS`: settings of training that add weights to frozen ones |
 | `ablate.training.session` | `initial_model(store, run, start)`, `taught(store, teacher, loss, device)` |
 | `ablate.running.trackers` | `Trackers`, which follow the runs of a study, and `check(names)` of these |
+| `ablate.training.trained` | `published(folder, bos)`: conventions of a model from elsewhere |
 | `ablate.tracking` | trackers, one per file |
 | `reports.judge.findings.summary` | `judge_effects(data)`, of studies whose arms are not compared one by one |
 | `reports.judge.findings.next_steps` | `steps(summary)`: commands that follow from the verdicts |
