@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ablate.api.reporting import report
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
-    from ablate.plugins import plug_in
     from ablate.running.engines import EngineError
     from ablate.running.rehearsing import CalibrationError
     from ablate.running.stages import Failure
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from ablate.wings.archive.packing import Packed as Packed
     from ablate.wings.archive.packing import pack as pack
     from ablate.wings.browse.browsing import Runs as Runs
+    from ablate.wings.browse.browsing import logs as logs
     from ablate.wings.browse.browsing import open as open
-    from ablate.wings.browse.logs import logs as logs
     from ablate.wings.campaign.judging import Judgement as Judgement
     from ablate.wings.campaign.judging import judge as judge
     from ablate.wings.compare.comparing import LossComparison as LossComparison
@@ -67,6 +66,7 @@ if TYPE_CHECKING:
     from ablate.wings.generate.generating import generate as generate
     from ablate.wings.paper.exporting import Exported as Exported
     from ablate.wings.paper.exporting import export_report as export_report
+    from ablate.wings.plugins.plugin_files import plug_in as plug_in
     from ablate.wings.prepare.preparing import prepare as prepare
     from ablate.wings.prepare.schema import study_schema as study_schema
     from ablate.wings.prepare.starting import new as new
@@ -104,7 +104,6 @@ _HOME = {
     "Verdict": "ablate.api.result",
     "load_study": "ablate.study.reading",
     "plan": "ablate.api.planning",
-    "plug_in": "ablate.plugins",
     "report": "ablate.api.reporting",
     "run": "ablate.api.running",
 }
@@ -127,7 +126,6 @@ __all__ = [
     "__version__",
     "load_study",
     "plan",
-    "plug_in",
     "report",
     "run",
 ]

@@ -11,7 +11,6 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from textwrap import fill
 from typing import Any, NoReturn, Protocol, cast
 
@@ -19,6 +18,7 @@ from ablate.commands import BAD_INPUT, COMMANDS, FOLDED, grouped, unfolded
 from ablate.training.stop import TO_END, Stopped, as_ctrl_c
 from store import AblateError
 from store.errors import ArgumentError
+from store.extensions import modules_of
 from store.terminal import make_writable, visible_streams
 
 UNREAD = 141
@@ -165,13 +165,8 @@ class _Parser(argparse.ArgumentParser):
         """Add a command's options only when that command is given, since computing them may be slow. Plug-ins load
         first: options may depend on them. The command's own parser reports unknown arguments."""
         if self.command is not None:
-            # Only plug-ins are looked for here; all options are checked below.
-            paths = [word.removeprefix("--plugin=") for word in args if word.startswith("--plugin=")]
-            paths += [after for word, after in pairwise(args) if word == "--plugin"]
-            if paths:
-                from ablate.plugins import plug_in  # noqa: PLC0415 (start-up is quick)
-
-                plug_in(*paths)
+            for wing in modules_of(__name__):
+                wing.prepare(args)
             self.command.configure(self)
             self.command = None
         found, unknown = super().parse_known_args(args, namespace)
@@ -258,11 +253,7 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         sub.set_defaults(command=module)
-        sub.add_argument(
-            "--plugin",
-            action="append",
-            metavar="FILE",
-            help="a Python file with your own variant, data source, …: see docs/plugins.md (may be repeated)",
-        )
+        for wing in modules_of(__name__):
+            wing.configure(sub)
         sub.command = module
     return parser

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -36,18 +35,6 @@ def rows(word: str) -> int | str:
     return word if word == "auto" else whole(word)
 
 
-def names(word: str) -> list[str]:
-    """Names separated by commas, as in `a,b`."""
-    return [name for name in word.split(",") if name]
-
-
-def named_path(word: str) -> tuple[str, str]:
-    name, _, path = word.partition("=")
-    if not (name and path):
-        raise ValueError("expected NAME=PATH")
-    return name, path
-
-
 def named_numbers(word: str) -> tuple[str, list[int]]:
     """Name and whole numbers, as in `pairs=4,64`. Raises ValueError for other words."""
     name, _, values = word.partition("=")
@@ -55,10 +42,6 @@ def named_numbers(word: str) -> tuple[str, list[int]]:
         return name, [int(value) for value in values.split(",")]
     except ValueError as error:
         raise ValueError(f"expected whole numbers, as in {name}=4,64") from error
-
-
-def flat(values: Iterable[list[str]]) -> list[str]:
-    return list(chain.from_iterable(values))
 
 
 def once(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:

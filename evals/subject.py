@@ -21,7 +21,8 @@ from zoo.model import Decoder
 class Subject:
     """A trained model. `context` is its training context, `batch` its number of rows per pass.
 
-    `answers` is a file that caches the model's answers, so that no question is computed twice.
+    `answers` is a file that caches the model's answers, so that no question is computed twice; it names the model by
+    `sums`, the checksum of its `sums.json`.
     """
 
     model: Decoder
@@ -29,6 +30,7 @@ class Subject:
     batch: Rows = "auto"
     seed: int = 0
     answers: Path | None = None
+    sums: str = ""
 
 
 @dataclass(frozen=True)

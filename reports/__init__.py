@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from reports.judge.findings.next_steps import next_steps, step_words
+    from reports.judge.findings.next_steps import next_steps
     from reports.judge.findings.study_summary import StudySummary
     from reports.page.html.page import record_look
     from reports.page.html.page import render_study as render
@@ -30,7 +30,6 @@ _HOME = {
     "record_look": "reports.page.html.page",
     "render": "reports.page.html.page:render_study",
     "sentence": "reports.page.wording.finding_words",
-    "step_words": "reports.judge.findings.next_steps",
     "summarise": "reports.page.sections:summarise_study",
     "table": "reports.page.wording.answers:closing_table",
     "unmeasured": "reports.page.wording.cost_words",
@@ -49,7 +48,6 @@ __all__ = [
     "record_look",
     "render",
     "sentence",
-    "step_words",
     "summarise",
     "table",
     "unmeasured",

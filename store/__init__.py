@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from store.claims import LockedError, LostClaimError
     from store.errors import AblateError
     from store.files import StoreError, replacing, write_text
-    from store.folders import DataFolder, SearchFolder, StudyFolder
+    from store.folders import DataFolder, StudyFolder
     from store.paths import tokenizer_in
     from store.store import Store
 
@@ -19,7 +19,6 @@ _HOME = {
     "DataFolder": "store.folders",
     "LockedError": "store.claims",
     "LostClaimError": "store.claims",
-    "SearchFolder": "store.folders",
     "Store": "store.store",
     "StoreError": "store.files",
     "StudyFolder": "store.folders",
@@ -33,7 +32,6 @@ __all__ = [
     "DataFolder",
     "LockedError",
     "LostClaimError",
-    "SearchFolder",
     "Store",
     "StoreError",
     "StudyFolder",

@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -134,30 +134,6 @@ def write_text(path: Path, text: str) -> Path:
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
-
-
-def write_texts(texts: Mapping[Path, str]) -> None:
-    """Write texts after checking every path, so that a mistaken path leaves nothing written."""
-    for path in texts:
-        # The path may be that of a folder, or lie below a file.
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        above = next(folder for folder in path.absolute().parents if folder.exists())
-        if not above.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
-    for path, text in texts.items():
-        write_text(path, text)
-
-
-def move(source: Path, target: Path) -> None:
-    """Move a file or a folder atomically to a free path."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        sync_tree(source)
-        source.rename(target)  # fails if another process was quicker
-        return
-    with replacing(target) as temporary:
-        shutil.move(source, temporary)
 
 
 def remove_leftovers(folder: Path, start: str = ".") -> None:

@@ -1,4 +1,4 @@
-"""The folders of a store that hold more than one run: studies, searches, and prepared data."""
+"""The folders of a store that hold more than one run: studies, and prepared data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from store.documents import (
     JudgedDocument,
     ReferencesDocument,
     RegistrationRecord,
-    SearchDocument,
     StartsDocument,
     StudyDocument,
     SyntheticMeta,
@@ -25,13 +24,12 @@ from store.documents import (
 )
 from store.files import StoreError, remove_leftovers, replacing, write_text
 from store.logs import LogFile
-from store.seals import SealedLog
 
 REFERENCES_NAME = re.compile(r"references-([1-9][0-9]{0,11})-([1-9][0-9]{0,11})\.json")
 
 
 @dataclass(frozen=True)
-class _ReportedFolder:
+class ReportedFolder:
     """A folder with a document and the report page rendered from it."""
 
     path: Path
@@ -54,7 +52,7 @@ class _ReportedFolder:
         return write_text(self.report_path, html)
 
 
-class StudyFolder(_ReportedFolder):
+class StudyFolder(ReportedFolder):
     """`studies/<name>-<scale>/`."""
 
     document_name = "study.json"
@@ -103,57 +101,6 @@ class StudyFolder(_ReportedFolder):
         """Registered plans."""
         remedy = "restore the file, since the report shows what was registered"
         return LogFile(self.path / "registered.ndjson", self.path.name, remedy, RegistrationRecord)
-
-
-class SearchFolder(_ReportedFolder):
-    """`searches/<name>-<scale>/`."""
-
-    document_name = "search.json"
-
-    @property
-    def journal_path(self) -> Path:
-        """optuna's trials, unless they are in a database."""
-        return self.path / "journal.log"
-
-    @property
-    def journal(self) -> SealedLog:
-        remedy = f"restore it, or remove {self.path} to search again: its runs are kept"
-        return SealedLog(self.journal_path, self.path.name, remedy)
-
-    def check_journal(self) -> None:
-        """Raises StoreError if a line of the journal is damaged, or the journal lacks trials that the search's document
-        shows."""
-        document = self.read()
-        if document is not None and document.journal is not None and self.journal.lacks(document.journal):
-            raise StoreError(f"{self.journal_path} lacks trials that {self.document_path} shows: {self.journal.remedy}")
-        for number, body in enumerate(self.journal.bodies(), start=1):
-            self.journal.parsed(body, number)
-
-    @property
-    def journal_lock_path(self) -> Path:
-        return self.path / "journal.lock"
-
-    @property
-    def asking_lock_path(self) -> Path:
-        """Lock of the one command that asks for a trial."""
-        return self.path / "asking.lock"
-
-    @property
-    def owners_dir(self) -> Path:
-        """One file for each searching command, locked during the command's lifetime."""
-        return self.path / "owners"
-
-    def read(self) -> SearchDocument | None:
-        return jsonfile.read(self.document_path, SearchDocument, "remove it, and run the search again")
-
-    def write(self, search: SearchDocument) -> None:
-        jsonfile.write(self.document_path, search)
-
-    @contextmanager
-    def table(self, kind: str) -> Iterator[Path]:
-        """Temporary path that becomes the table of trials, as `csv` or `parquet`."""
-        with replacing(self.path / f"trials.{kind}") as temporary:
-            yield temporary
 
 
 @dataclass(frozen=True)

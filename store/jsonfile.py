@@ -122,15 +122,6 @@ def sealed(path: Path, document: Document, place: str) -> str:
     return checksum.sealed_json(_text(path, document, indent=1), place)
 
 
-def is_bound(path: Path) -> bool:
-    """Whether a document states its checksum and its path. One of an earlier version may lack either.
-
-    Raises OSError if it cannot be read, or is not a regular file.
-    """
-    found = checksum.unsealed_json(read_regular(path))
-    return found.is_sealed and found.place is not None
-
-
 def write_lines(path: Path, records: Sequence[Part]) -> None:
     """Write one line of strict JSON for each record."""
     write_text(path, "".join(_text(path, each) for each in records))

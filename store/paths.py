@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from store.documents import MergedRecord
 from store.files import StoreError
-from store.folders import DataFolder, SearchFolder, StudyFolder
+from store.folders import DataFolder, StudyFolder
 from store.logs import LogFile
 
 FOLDERS = {
@@ -134,10 +134,7 @@ class Paths:
 
     def study(self, name: str, scale: str) -> StudyFolder:
         """A study's folder. Characters outside `[A-Za-z0-9_.~-]` are percent-encoded, so that any name is safe."""
-        return StudyFolder(self.root / "studies" / _safe(name, scale))
-
-    def search(self, name: str, scale: str) -> SearchFolder:
-        return SearchFolder(self.root / "searches" / _safe(name, scale))
+        return StudyFolder(self.root / "studies" / folder_name(name, scale))
 
     def data(self, digest: str) -> DataFolder:
         return DataFolder(self.data_dir / digest)
@@ -180,7 +177,8 @@ def tokenizer_in(model_dir: Path) -> Path:
     return model_dir / "tokenizer.json"
 
 
-def _safe(name: str, scale: str) -> str:
+def folder_name(name: str, scale: str) -> str:
+    """Name of the folder of a study or a search."""
     return f"{quote(name, safe='')}-{quote(scale, safe='')}"
 
 

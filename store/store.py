@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from store import jsonfile
@@ -25,14 +25,12 @@ from store.documents import (
 )
 from store.documents.result import Outcome
 from store.documents.shell import store_option
+from store.extensions import modules_of
 from store.files import StoreError
-from store.folders import SearchFolder, StudyFolder
+from store.folders import StudyFolder
 from store.logs import LogFile
 from store.run_files import RunFiles
-from store.stamps import file_stamp, index_path
-
-if TYPE_CHECKING:
-    from store.index import KnownOutcomes
+from store.stamps import file_stamp
 
 Status = Literal["absent", "partial", "finished", "diverged"]
 
@@ -96,10 +94,6 @@ class Store(RunFiles):
             if study is not None:
                 yield study
 
-    def searches(self) -> list[SearchFolder]:
-        """Folders of searches with results, sorted."""
-        return [folder for path in sorted(self.root.glob("searches/*")) if (folder := SearchFolder(path)).exists]
-
     def imports(self) -> list[str]:
         """Names of the models that were imported, sorted."""
         return sorted(unquote(path.stem) for path in self.root.glob("imports/*.json"))
@@ -128,20 +122,18 @@ class Store(RunFiles):
     def outcome(self, digest: str) -> Outcome | None:
         """Status and final loss of a run, from an index if it is current, else from the result; None if not ended."""
         if self._known_outcomes and digest in self._known_outcomes:
-            known = self._known_outcomes.outcome(digest, file_stamp(f"{self._place}/{digest}/result.json"))
+            known: Outcome | None = self._known_outcomes.outcome(
+                digest, file_stamp(f"{self._place}/{digest}/result.json")
+            )
             if known is not None:
                 return known
         result = self.read_result(digest)
         return None if result is None else Outcome(result.status, result.loss)
 
     @cached_property
-    def _known_outcomes(self) -> KnownOutcomes | None:
-        """None if there is no index."""
-        if not index_path(self.root, "results").exists():
-            return None
-        from store.index import KnownOutcomes  # noqa: PLC0415 (polars is slow to import)
-
-        return KnownOutcomes(self.root)
+    def _known_outcomes(self) -> Any:
+        """Outcomes by digest from an index that a wing keeps; None if there is none."""
+        return next((known for wing in modules_of(__name__) if (known := wing.known_outcomes(self.root))), None)
 
     # Step times, imported models, runs of other stores
 

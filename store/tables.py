@@ -1,4 +1,4 @@
-"""Results, metrics and final losses of many runs as frames: from the store's indexes as far as they are current, else
+"""Results, metrics and final losses of many runs as frames: from indexes of wings as far as they are current, else
 from files.
 
 For a hundred thousand runs, parsing a document each takes far longer than all further work.
@@ -6,22 +6,39 @@ For a hundred thousand runs, parsing a document each takes far longer than all f
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from store.documents import ItemLoss, MetricsRecord
-from store.index import Index, results_index, stamps
+from store.extensions import modules_of
 from store.logs import columns_of
 from store.result_columns import RUN, TYPES, Schema, result_row
+from store.stamps import file_stamp
 from store.store import Store
 
 METRICS = ("step", "tokens", "seconds", "loss", "validation_loss", "accuracy")
 LOSSES = tuple(ItemLoss.model_fields)
 
 
+Stamps: TypeAlias = NDArray[np.int64]
+"""Inode, size, mtime and ctime of one or several files of each run: (runs, 4 · files)."""
+
+
+def stamps(root: Path, names: Sequence[str], source: str) -> Stamps:
+    """Current stamps of this file in each of these folders."""
+    place = os.fspath(root)
+    return np.array([file_stamp(f"{place}/{name}/{source}") for name in names], dtype=np.int64).reshape(-1, 4)
+
+
+RESULTS = ("result.json", "run.json")
+"""Files of a run that its row of results is read from."""
 SOURCES = ("result.json", "run.json", "metrics.ndjson", "losses.ndjson")
 """Files of a run that the frames are read from."""
 
@@ -45,23 +62,38 @@ class RunTables:
         def read(names: Sequence[str]) -> pl.DataFrame:
             return pl.DataFrame(map(self._row, names), schema=RUN)
 
-        return self._rows(results_index(self._store.root), read)
+        return self._rows("results", RESULTS, RUN, read)
 
     def metrics(self, only: Collection[str]) -> tuple[pl.DataFrame, list[int]]:
         """These columns of `METRICS` of all runs, concatenated, and the number of records of each run."""
         columns = {name: kind for name, kind in columns_of(MetricsRecord).items() if name in METRICS}
-        index = Index(self._store.root, "metrics", ("result.json", "metrics.ndjson"), _listed(columns))
-        rows = self._rows(index, lambda names: _lists(*self._store.read_many_metrics(names, METRICS)))
+        sources = ("result.json", "metrics.ndjson")
+
+        def read(names: Sequence[str]) -> pl.DataFrame:
+            return _lists(*self._store.read_many_metrics(names, METRICS))
+
+        rows = self._rows("metrics", sources, _listed(columns), read)
         return _unlisted(rows.select(only))
 
     def losses(self, only: Collection[str]) -> tuple[pl.DataFrame, list[int]]:
         """These columns of the final losses by document of all runs, and the number of records of each run."""
-        index = Index(self._store.root, "losses", ("result.json", "losses.ndjson"), _listed(columns_of(ItemLoss)))
-        rows = self._rows(index, lambda names: _lists(*self._store.read_many_losses(names, LOSSES)))
+        sources = ("result.json", "losses.ndjson")
+
+        def read(names: Sequence[str]) -> pl.DataFrame:
+            return _lists(*self._store.read_many_losses(names, LOSSES))
+
+        rows = self._rows("losses", sources, _listed(columns_of(ItemLoss)), read)
         return _unlisted(rows.select(only))
 
-    def _rows(self, index: Index, read: Callable[[Sequence[str]], pl.DataFrame]) -> pl.DataFrame:
-        return index.rows(self._names, np.hstack([self._stamps(source) for source in index.sources]), read)
+    def _rows(
+        self, kind: str, sources: Sequence[str], columns: Schema, read: Callable[[Sequence[str]], pl.DataFrame]
+    ) -> pl.DataFrame:
+        """These columns of each run. sources: the files of a run that `read` reads them from."""
+        for wing in modules_of(__name__):
+            now = np.hstack([self._stamps(source) for source in sources])
+            found: pl.DataFrame = wing.Index(self._store.root, kind, sources, columns).rows(self._names, now, read)
+            return found
+        return read(self._names).select(list(columns)).cast(pl.Schema(columns))
 
     def _row(self, name: str) -> dict[str, object]:
         run, result = self._store.read_run(name), self._store.read_result(name)

@@ -10,12 +10,13 @@ import importlib
 import inspect
 import textwrap
 from collections.abc import Iterator
-from types import NoneType, UnionType
+from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import JsonValue
 
-from store.documents import Document, JsonScalar, Part, Unit
+from store.documents import Document, JsonScalar, Part, Unit, _document
+from store.extensions import modules_of
 
 MODULES = (
     "run",
@@ -30,32 +31,30 @@ MODULES = (
     "costs",
     "design",
     "ledger",
-    "ablate.wings.campaign.campaign_log",
-    "search",
     "data",
     "references",
     "sums",
     "calibration",
     "claim",
-    "ablate.wings.archive.archive_file",
-    "_document",
 )
+"""Modules of `store.documents`."""
 INTRODUCTION = """# Stored documents
 
-Generated from the types in `store/documents` by `python -m tools.store_reference`; [the store](store.md) says
-where each file lies. A `.json` file holds one document, with its schema version in `schema`; an `.ndjson` file holds
-one object per line, and its seal in `seal` if lines are appended. Unknown fields, wrong types, NaN and infinities are
-refused on reading."""
+Generated from the types in `store/documents` and in wings by `python -m tools.store_reference`; [the store](store.md)
+says where each file lies. A `.json` file holds one document, with its schema version in `schema`; an `.ndjson` file
+holds one object per line, and its seal in `seal` if lines are appended. Unknown fields, wrong types, NaN and infinities
+are refused on reading."""
 WORDS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 
 
 def reference() -> str:
     """The whole page."""
-    return "\n\n".join([INTRODUCTION, *(part for name in MODULES for part in _chapter(name))]) + "\n"
+    own, shared = (importlib.import_module(f"store.documents.{name}") for name in MODULES), [_document]
+    modules = [*own, *modules_of("store.documents"), *shared]
+    return "\n\n".join([INTRODUCTION, *(part for module in modules for part in _chapter(module))]) + "\n"
 
 
-def _chapter(name: str) -> Iterator[str]:
-    module = importlib.import_module(name if "." in name else f"store.documents.{name}")
+def _chapter(module: ModuleType) -> Iterator[str]:
     title, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n")
     yield f"## {title.rstrip('.')}"
     if rest.strip():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import reports
-from store import AblateError, SearchFolder, Store, StoreError, StudyFolder
+from store import AblateError, Store, StoreError, StudyFolder
 from store.documents.shell import from_here
 from store.extensions import modules_of
 
@@ -50,7 +50,7 @@ def report(path: str | Path) -> Path:
 def reported(path: str | Path) -> tuple[Path, Kind]:
     """The folder at a path, or of the file there, and its kind. Raises AblateError."""
     folder = Path(path).parent if Path(path).is_file() else Path(path)
-    if SearchFolder(folder).exists:
+    if (folder / "search.json").is_file():
         return folder, "search"
     if Store(folder).exists:
         return folder, "store"

@@ -205,7 +205,7 @@ class StudyResult:
     @cached_property
     def next(self) -> list[str]:
         """Suggested next commands, a sentence for each, with its reason, time and probability of success."""
-        return [reports.step_words(step, self.at_once) for step in self._steps]
+        return [step.words(self.at_once) for step in self._steps]
 
     @property
     def _steps(self) -> tuple[NextStep, ...]:

@@ -7,18 +7,27 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from ablate.machine.environment import user_folder
 from ablate.study.complaints import Place, Problem, StudyError
 from ablate.study.study import Study
 from store import Store
-from store.documents import SearchDocument, StudyDocument
 
 StudyLike = str | Path | Mapping[str, object] | Study
 """A path, the name of a shipped study, a mapping with the keys of a study file, or a `Study`."""
 
 
-def refuse_namesake(study: Study, found: StudyDocument | SearchDocument | None, store: Store) -> None:
+class Sourced(Protocol):
+    """A stored document of a study or a search: the text of its file, and the file."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def path(self) -> str | None: ...
+
+
+def refuse_namesake(study: Study, found: Sourced | None, store: Store) -> None:
     """Raise StudyError if `found`, the store's document under the name of `study`, belongs to another study.
 
     A file that was moved, copied unchanged or edited remains the same study. A study written in Python has no path: all

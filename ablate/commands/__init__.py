@@ -74,7 +74,7 @@ def suggested(command: str, options: argparse.Namespace) -> str:
     from store.documents.shell import plugin_options, store_option
 
     store = store_option(Path(getattr(options, "store", DEFAULT_STORE)))
-    return " ".join(filter(None, (command, store, plugin_options(options.plugin or ()))))
+    return " ".join(filter(None, (command, store, plugin_options(getattr(options, "plugin", None) or ()))))
 
 
 def add_study(parser: argparse.ArgumentParser) -> None:

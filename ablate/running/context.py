@@ -24,12 +24,12 @@ from ablate.running.progress import Wanted, open_progress, teller
 from ablate.running.request import Request
 from ablate.running.study_plan import StudyPlan
 from ablate.study.study import Study
-from ablate.tracking import check
 from evals.costs.machine import room_bytes
 from evals.costs.peaks import relative_error
 from store import Store
 from store.documents import RunDocument
 from store.errors import ArgumentError
+from store.extensions import modules_of
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,11 @@ def open_context(
     store: str | Path, options: Mapping[str, object], progress: Wanted = False, trackers: Sequence[str] = ()
 ) -> RunContext:
     """Build a context. Raises ArgumentError, and EngineError for an engine that does not exist."""
-    check(trackers)
+    following = modules_of("ablate.running.trackers")
+    for wing in following:
+        wing.check(trackers)
+    if trackers and not following:
+        raise ArgumentError("tracker", "nothing that logs runs to trackers is installed", trackers[0])
     chosen = Options.of(options)
     engine = load(chosen)
     if chosen.device is None and engine.here and (reason := unused_gpu()):

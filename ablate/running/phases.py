@@ -37,7 +37,7 @@ from evals.evaluations import load_imports
 from evals.reading.windows import Text
 from evals.spec import EvalSpec
 from evals.subject import HeldOutText, Subject, SyntheticTask
-from store import Store, answers, checksum, stamps
+from store import Store, checksum, stamps
 from store.claims import FolderClaim
 from store.documents import ResultDocument
 from store.documents.claim import Count
@@ -55,13 +55,13 @@ def evaluate(request: Request, numerics: Numerics) -> None:
     """Evaluate the model of a trained run, and store scores and samples."""
     store, spec = Store(request.store), EvalSpec.model_validate(request.evals)
     model = trained_model(store, request.digest, numerics.device)
-    answers.bind(store.answers_path(request.digest), checksum.of_file(store.model_dir(request.digest) / stamps.NAME))
     subject = Subject(
         model,
         context=TrainSpec.of(request.identity).context,
         batch=spec.batch,
         seed=spec.seed,
         answers=store.answers_path(request.digest),
+        sums=checksum.of_file(store.model_dir(request.digest) / stamps.NAME),
     )
     began = time.monotonic()
     with numerics.autocast():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -26,7 +27,6 @@ from ablate.running.rehearsing import CalibrationError
 from ablate.running.request import Request, phases_after
 from ablate.study.reading import load_study
 from ablate.study.study import Study
-from ablate.tracking import Trackers
 from evals.costs.spec import PROCESSES
 from evals.found import skipped_lines
 from store import AblateError, Store
@@ -219,13 +219,11 @@ class StudyRunner:
             todo = wing.with_kin(todo, [run.identity for plan in stage.plans for run in plan.runs])
         progress.begin(todo, stage.name if stage.tunes else "")
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
-        with (
-            closing(Trackers(self.store, list(self.context.trackers), progress.say)) as trackers,
-            closing(self.context.engine.run(todo)) as events,
-        ):
+        with self._following(progress) as trackers, closing(self.context.engine.run(todo)) as events:
             for event in events:
                 progress.show(event)
-                self._track(trackers, event, identities)
+                if trackers is not None:
+                    self._track(trackers, event, identities)
                 if event is not None and event.kind == "failed":
                     arm, seed = self.labels[event.digest]
                     details = self.store.error_path(event.digest)
@@ -233,7 +231,13 @@ class StudyRunner:
                         Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
                     )
 
-    def _track(self, trackers: Trackers, event: Event | None, identities: Mapping[str, RunDocument]) -> None:
+    def _following(self, progress: Progress) -> AbstractContextManager[Any]:
+        """What logs runs to trackers, of a wing; None without it."""
+        for wing in modules_of("ablate.running.trackers"):
+            return closing(wing.Trackers(self.store, list(self.context.trackers), progress.say))
+        return nullcontext()
+
+    def _track(self, trackers: Any, event: Event | None, identities: Mapping[str, RunDocument]) -> None:
         """Report events of runs that are trained to the trackers."""
         if event is not None and event.digest in identities:
             if event.kind == "started":

@@ -19,10 +19,11 @@ from tokenizers import Tokenizer
 
 import zoo
 from ablate.training.parts import Addition
-from evals.conventions import Bos, Conventions, Published, TrainedConventions
+from evals.conventions import Bos, Conventions, TrainedConventions
 from evals.costs.memory import is_out_of_memory
 from store import Store, StoreError, checksum, replacing, stamps, tokenizer_in
 from store.documents import RunDocument
+from store.extensions import modules_of
 from zoo.model import Decoder
 
 # Resumable state: all that an interrupted run needs to end bit for bit like an uninterrupted one.
@@ -147,9 +148,12 @@ def published_tokenizer(store: Store, run: RunDocument) -> Path | None:
 def conventions_of(store: Store, run: RunDocument, eos: int, bos: Bos = "auto") -> Conventions:
     """Rules by which a run's model reads and writes text. eos: the token that ends a document of its corpus."""
     published = published_tokenizer(store, run)
-    if published:
-        return Published.read(published, bos)
-    return TrainedConventions(trained_tokenizer(store, run.digest), eos, bos)
+    if not published:
+        return TrainedConventions(trained_tokenizer(store, run.digest), eos, bos)
+    for wing in modules_of(__name__):
+        found: Conventions = wing.published(published, bos)
+        return found
+    raise StoreError(f"{run.digest}: what reads as models from elsewhere do is not installed")
 
 
 def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:

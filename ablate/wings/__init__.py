@@ -11,6 +11,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 
 | place | what the wing has there |
 |---|---|
+| `ablate.cli` | options of every command: `configure(parser)`, and `prepare(words)` before all others are known |
 | `ablate.api.running` | what `run --promote` writes: `refuse_promotion(study, path)`, `promote(study, summary, path)` |
 | `ablate.running.study_plan` | `plan_lines(study, base, speed, at_once)` on what is planned besides the arms |
 | `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
@@ -36,15 +37,23 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.study.sources` | models from elsewhere: `SOURCES` by section of an arm, `BASES` by key of `base` |
 | `ablate.training.parts` | `PARTS`: settings of training that add weights to frozen ones |
 | `ablate.training.session` | `initial_model(store, run, start)`, `taught(store, teacher, loss, device)` |
+| `ablate.running.trackers` | `Trackers`, which follow the runs of a study, and `check(names)` of these |
+| `ablate.training.trained` | `published(folder, bos)`: conventions of a model from elsewhere |
 | `ablate.tracking` | trackers, one per file |
 | `reports.judge.findings.summary` | `judge_effects(data)`, of studies whose arms are not compared one by one |
+| `reports.judge.findings.next_steps` | `steps(summary)`: commands that follow from the verdicts |
 | `reports.page.wording` | the words on such effects (`effect_words`) |
 | `reports.page.wording.answers` | `beside(summary)`, sentences, and `in_json(summary)`, fields by arm or effect |
 | `reports.page.sections` | sections of a study's page, one per file |
-| `ablate.open` | `search_found(folder)`: a search's document |
+| `ablate.open` | `search_rows(store)`: a row for each search |
+| `ablate.api.named` | `named(store)`: folder, name and scale of each search |
 | `ablate.evaluate` | `imported_first`, which makes a run of a checkpoint's folder |
 | `ablate.api.reporting` | `render_site(store)` and `render_other(folder)`, pages that are no study's |
 | `ablate.check` | logs for `check`: `listings(store)`, `read(store, name)`; `unpackable(study)` |
+| `ablate.check.searches` | `every_folder(store)` of searches, to be checked |
+| `store.store` | `known_outcomes(root)` of runs, by digest |
+| `store.tables` | an `Index` of what is read of many runs |
+| `store.documents` | documents that it stores, for their reference |
 | `ablate.pages` | a `SHOWN`: what else the pages of a store show (`StorePages`) |
 """
 
@@ -72,8 +81,8 @@ class Wing:
     """Commands that the help does not list, with the command and the option of it that do the same."""
     face: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Public names by module."""
-    adds: Mapping[str, str] = field(default_factory=dict)
-    """Modules by the place that they are added to."""
+    adds: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    """Modules, one or several, by the place that they are added to."""
     needs: tuple[str, ...] = ()
     """Folders of other wings that it builds on: without them, it is not there either."""
 
@@ -117,5 +126,6 @@ def face() -> dict[str, str]:
 
 
 for _name, _wing in wings().items():
-    for _place, _module in _wing.adds.items():
-        extend(_place, f"{_name}.{_module}".rstrip("."))
+    for _place, _modules in _wing.adds.items():
+        for _module in (_modules,) if isinstance(_modules, str) else _modules:
+            extend(_place, f"{_name}.{_module}".rstrip("."))

@@ -13,6 +13,7 @@ from contextlib import redirect_stdout, suppress
 from typing import Any, TypeAlias
 
 import torch
+from ranges import in_words, ranges_of
 
 import ablate
 import zoo
@@ -20,7 +21,6 @@ from ablate.cli import COMMANDS, main
 from ablate.study.arms import SOURCES
 from ablate.study.sections import StudySections
 from ablate.wings.catalogue.catalogue import WHOLES, Catalogue, catalogued, entry, settings_of
-from ablate.wings.catalogue.ranges import in_words, ranges_of
 from ablate.wings.prepare.schema import study_schema
 from zoo.conformance.matrix import axes
 from zoo.errors import SpecError

@@ -1,4 +1,4 @@
-"""Measured constants of this machine, as a roofline device and for the time of training."""
+"""Measured constants of this machine for the time of training."""
 
 from __future__ import annotations
 
@@ -14,18 +14,12 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 import zoo
-from evals.costs import peaks
 from evals.costs.clock import Clock, seconds_of
-from evals.costs.devices import THIS, Device
-from evals.costs.peaks import copy_bytes_per_second, matvec_bytes_per_second
-from evals.costs.point import Point, rate
-from evals.reading.passes import evaluating
 from zoo.model import Decoder
 
-_LAYERS = 8
-_SECONDS = 0.2
+LAYERS = 8
 _STEPS = 5
-_TOKENS = 16
+TOKENS = 16
 
 
 @dataclass(frozen=True)
@@ -46,52 +40,20 @@ class Speed:
         return foretold * self.tried[min(self.tried, key=lambda size: abs(math.log(size / flops)))]
 
 
-def this_device(dtype: str, device: str = "cpu", clock: Clock = time.perf_counter) -> Device:
-    """Measure this machine, with the threads and the float32 precision in force. device: "cpu" or "cuda".
-
-    The bandwidth is a copy's, and its share is what products with a single row reach, as in decoding. The peak is that
-    of square products as measured, so that its share is 1. Takes a few seconds.
-    """
-    kind = getattr(torch, dtype)
-    what = torch.cuda.get_device_name() if device == "cuda" else f"cpu, threads: {torch.get_num_threads()}"
-    copied = copy_bytes_per_second(device, clock)
-    return Device(
-        name=THIS,
-        title=f"this machine ({what})",
-        source="measured: a square matrix product, a copy, matrix–vector products, and a model dominated by overhead",
-        memory_bytes=memory_bytes(device),
-        bandwidth_bytes_per_second=copied,
-        flops_per_second={dtype: peaks.peak_flops_per_second(device, kind, clock=clock)},
-        compute_share=1.0,
-        bandwidth_share=min(1.0, matvec_bytes_per_second(device, kind, clock) / copied),
-        overhead_seconds_per_layer=overhead_seconds_per_layer(kind, device, clock),
-        shares_source="measured",
-    )
-
-
-def overhead_seconds_per_layer(dtype: torch.dtype, device: str = "cpu", clock: Clock = time.perf_counter) -> float:
-    """Decoding time per layer of a model with almost nothing to compute or to read: the interpreter, dispatch and
-    launches, in pre-norm blocks of attention and SwiGLU with 32 features."""
-    model = _all_overhead(device).to(dtype)
-    with evaluating(model):
-        found = rate(Point(model, context=_TOKENS, batch=1, seconds=_SECONDS, clock=clock).decode())
-    return 1 / found / _LAYERS
-
-
 def training_seconds_per_layer(device: str, clock: Clock = time.perf_counter) -> float:
-    """Training time per step and layer of the same model: some hundred operations forward, backward and in AdamW. The
+    """Training time per step and layer of `all_overhead`: some hundred operations forward, backward and in AdamW. The
     median over steps.
 
     It is most of the time of deep and narrow models, and of small ones on fast devices.
     """
-    model = _all_overhead(device)
-    tokens = torch.zeros(1, _TOKENS, dtype=torch.long, device=device)
+    model = all_overhead(device)
+    tokens = torch.zeros(1, TOKENS, dtype=torch.long, device=device)
 
     def loss() -> Tensor:
         return nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
 
     _, *seconds = training_steps(model, loss, 1 + _STEPS, clock)
-    return median(seconds) / _LAYERS
+    return median(seconds) / LAYERS
 
 
 def training_steps(model: nn.Module, loss: Callable[[], Tensor], count: int, clock: Clock) -> list[float]:
@@ -125,8 +87,9 @@ def _adamw(parameters: list[nn.Parameter]) -> Callable[[], None]:
     return step
 
 
-def _all_overhead(device: str) -> Decoder:
-    return zoo.build(zoo.load("small", d_model=32, n_layers=_LAYERS, vocab_size=64)).to(device)
+def all_overhead(device: str) -> Decoder:
+    """A model with almost nothing to compute or to read: pre-norm blocks of attention and SwiGLU with 32 features."""
+    return zoo.build(zoo.load("small", d_model=32, n_layers=LAYERS, vocab_size=64)).to(device)
 
 
 def memory_bytes(device: str) -> int:

@@ -7,7 +7,6 @@ machine needs. On CUDA it is the allocator's peak, which leaves out the context 
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import re
 import resource
@@ -106,32 +105,6 @@ def peak_memory(device: torch.device | str, process: Path = _PROCESS) -> Iterato
             peak.bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-@dataclass
-class PeakGrowth:
-    """Filled when the `with` block ends. `bytes` is None if the system does not report it."""
-
-    bytes: int | None = None
-
-
-@contextmanager
-def peak_growth(device: torch.device | str) -> Iterator[PeakGrowth]:
-    """Growth of peak memory inside the block over the memory in use before: the memory of the block's own work.
-
-    Earlier garbage is collected first, and on a CPU freed memory that the C library keeps is returned: work that reuses
-    it would seem to take none.
-    """
-    device, growth = torch.device(device), PeakGrowth()
-    gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if device.type == "cpu" else None
-    if trim is not None:  # only glibc has it
-        trim(0)
-    with peak_memory(device) as peak:
-        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else _status("VmRSS")
-        yield growth
-    if peak.source in ("VmHWM", "cuda allocated"):
-        growth.bytes = max(0, peak.bytes - before)
-
-
 def _reset_high_water_mark(process: Path = _PROCESS) -> bool:
     """Reset the mark; return whether that worked: some systems lack the file, some sandboxes forbid writing it."""
     try:
@@ -143,10 +116,10 @@ def _reset_high_water_mark(process: Path = _PROCESS) -> bool:
 
 def high_water_mark() -> int:
     """VmHWM in bytes: the peak of resident memory since the process began, or since the last reset."""
-    return _status("VmHWM")
+    return resident_status("VmHWM")
 
 
-def _status(name: str) -> int:
+def resident_status(name: str) -> int:
     """A size that Linux reports for this process, in bytes; 0 on other systems. Raises OSError if it is not listed."""
     status = _PROCESS / "status"
     if not status.exists():

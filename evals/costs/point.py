@@ -17,7 +17,7 @@ from evals.costs.spec import NO_CACHE, PLAIN
 from evals.costs.timed_passes import DECODED, TimedPasses, beyond_positions
 from evals.reading.passes import evaluating
 from evals.reading.windows import Reason, unless_out_of_memory
-from store.documents import CachePoint, DecodePoint, PrefillPoint, SpeedPoint
+from store.documents import CachePoint, DecodePoint, PrefillPoint
 from zoo.attend import executed_backends
 from zoo.caches import CacheKind
 from zoo.caches.paged import OutOfPagesError
@@ -45,13 +45,6 @@ Turns: TypeAlias = list[Turn] | Reason
 def _medians(turns: Sequence[Turn], tokens: int) -> tuple[float, ...]:
     """Tokens per second of each turn, from its median repeat of `tokens` tokens."""
     return tuple(tokens / median(turn.seconds) for turn in turns)
-
-
-def rate(point: SpeedPoint) -> float:
-    """Median tokens per second. Raises RuntimeError with the reason if the point could not be measured."""
-    if point.tokens_per_second is None:
-        raise RuntimeError(f"context {point.context}, batch {point.batch}: {point.reason}")
-    return point.tokens_per_second.median
 
 
 @dataclass(frozen=True)

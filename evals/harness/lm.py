@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 from evals.conventions import Bos, Conventions, Messages, TrainedConventions
 from evals.evaluations._decoding import GenerationRequest, UnsupportedGenerationError, decode
+from evals.harness.answers import Answers
 from evals.reading.passes import Batches, Rows, alike, check_causal, evaluating
-from store.answers import Answers
 from zoo.model import Decoder
 from zoo.settings.identity import canonical
 
@@ -48,7 +48,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     context: the maximum number of tokens that the model reads at once; longer contexts lose their beginning.
     batch: rows per forward pass, or `auto` (see `evals.reading.passes`).
     seed: seed of sampling, for tasks with a temperature.
-    answers: a file that caches the model's answers (see `store.answers`).
+    answers: a file that caches the model's answers (see `evals.harness.answers`).
     Raises NotCausalError for a model that is not causal, ValueError for other wrong arguments.
     """
 

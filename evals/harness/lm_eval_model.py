@@ -18,8 +18,9 @@ from lm_eval.utils import simple_parse_args_string
 from tokenizers import Tokenizer
 
 import zoo
-from evals.conventions import Bos, Published
+from evals.conventions import Bos
 from evals.harness.lm import Encoded, ZooLM
+from evals.harness.published import Published
 from store import Store, jsonfile
 from store.documents import RunDocument, TextMeta
 

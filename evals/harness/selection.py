@@ -6,12 +6,14 @@ lm-eval is not loaded for tasks that ship with the project.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from evals.option import Option, flat, named_path, names, once, whole
+from evals.option import Option, once, whole
 from zoo.errors import did_you_mean
 from zoo.settings.axis import Spec
 
@@ -32,6 +34,22 @@ def near(name: str) -> str:
     from evals.harness import catalogue  # noqa: PLC0415 (slow to load)
 
     return catalogue.near(name)
+
+
+def names(word: str) -> list[str]:
+    """Names separated by commas, as in `a,b`."""
+    return [name for name in word.split(",") if name]
+
+
+def named_path(word: str) -> tuple[str, str]:
+    name, _, path = word.partition("=")
+    if not (name and path):
+        raise ValueError("expected NAME=PATH")
+    return name, path
+
+
+def flat(values: Iterable[list[str]]) -> list[str]:
+    return list(chain.from_iterable(values))
 
 
 class TaskSelection(Spec):

@@ -45,17 +45,6 @@ from store.documents.records import MergedRecord, MetricsRecord, ProbeRecord
 from store.documents.references import References, ReferencesDocument
 from store.documents.result import GradNorm, ItemLoss, LogSums, ResultDocument
 from store.documents.run import ImportDocument, RunData, RunDocument, RunNumerics, RunProbes, RunStart, RunTeacher
-from store.documents.search import (
-    Choices,
-    Confirmed,
-    Distribution,
-    Range,
-    SearchBase,
-    SearchDocument,
-    TrialRecord,
-    TrialState,
-    Values,
-)
 from store.documents.study import (
     Caveat,
     ParameterBudget,
@@ -82,14 +71,11 @@ __all__ = [
     "CachePoint",
     "CalibrationDocument",
     "Caveat",
-    "Choices",
-    "Confirmed",
     "CostPoint",
     "CostProcess",
     "CostsDocument",
     "DataDocument",
     "DecodePoint",
-    "Distribution",
     "Document",
     "Environment",
     "EvalsDocument",
@@ -119,7 +105,6 @@ __all__ = [
     "PrefillPoint",
     "ProbeRecord",
     "Quartiles",
-    "Range",
     "ReferenceLosses",
     "References",
     "ReferencesDocument",
@@ -133,8 +118,6 @@ __all__ = [
     "RunTeacher",
     "SampleRecord",
     "Score",
-    "SearchBase",
-    "SearchDocument",
     "SearchStart",
     "Section",
     "SpeedPoint",
@@ -163,8 +146,5 @@ __all__ = [
     "TaskGroup",
     "TextMeta",
     "TextSplit",
-    "TrialRecord",
-    "TrialState",
     "Unit",
-    "Values",
 ]

@@ -30,11 +30,3 @@ class CheckedDocument(Document):
 
     files: dict[str, FileStamp]
     """Stamps by the name of the file."""
-
-
-class WholeDocument(Document):
-    """`checked-<machine>.json` of a store: the folders that `ablate check` found intact on one machine.
-    `ablate check --quick` reads only the others."""
-
-    folders: dict[str, str]
-    """Stamps by the folder's path in the store: a hash of the names, modes, inodes, sizes and times of its files."""

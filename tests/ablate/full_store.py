@@ -18,10 +18,12 @@ import reports
 from ablate.cli import main
 from ablate.training.trained import TrainingProgress, save_state
 from ablate.wings.campaign.campaign_log import ProposalOutcome, ProposalRecord, ProposalTest, log_of, study_of
+from ablate.wings.index import index
+from ablate.wings.search.documents import search_folder
 from ablate.wings.search.storage import open_storage
 from ablate.wings.starts.checkpoints import Checkpoint
-from store import Store, StudyFolder, checksum, index, stamps
-from store.answers import Answers, bind
+from evals.harness.answers import Answers, bind
+from store import Store, StudyFolder, checksum, stamps
 from store.documents import (
     CalibrationDocument,
     CostsDocument,
@@ -206,7 +208,7 @@ def _probes(number: int) -> list[ProbeRecord]:
 
 
 def _search(store: Store, name: str, number: int) -> None:
-    folder = store.search(name, "cpu")
+    folder = search_folder(store, name, "cpu")
     study = optuna.create_study(storage=open_storage(None, folder), study_name=f"{name}-cpu-0")
     study.optimize(lambda trial: trial.suggest_float("train.lr", 0.1, 1) + number, n_trials=2)
     found = search_of(trials_of(study), ["train.lr"], name=name, journal=folder.journal.last_seal())

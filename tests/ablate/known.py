@@ -17,13 +17,14 @@ from ablate.running.engines import Event
 from ablate.running.request import Request
 from ablate.study.reading import load_study
 from ablate.study.study import Study
+from ablate.wings.search.documents import SearchFolder
 from ablate.wings.search.samplers import chosen_sampler, make_pruner, make_sampler
 from ablate.wings.search.search import Search
 from ablate.wings.search.search_space import Params, SearchSpace
 from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.storage import Owner
 from ablate.wings.search.trial_runner import IllegalError, Job, StudyTrialRunner
-from store import SearchFolder, Store
+from store import Store
 from tests.documents import run_of
 
 STUDY = """

@@ -23,11 +23,11 @@ from ablate.data.made import MadeSource
 from ablate.data.sources import DataSource, TextSource
 from ablate.planning.make_plan import make_plan
 from ablate.planning.study_document import study_arm
-from ablate.plugins import AFTER_FILE, FOLDERS
 from ablate.study.reading import load_study
 from ablate.study.scales import scale_names
 from ablate.study.study import Study, StudyError
 from ablate.study.yamlfile import read_yaml
+from ablate.wings.plugins.plugin_files import AFTER_FILE, FOLDERS
 from ablate.wings.search.search_document import search_digest
 from ablate.wings.search.trial_runner import StudyTrialRunner
 from store import Store

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from ablate.wings.search.documents import SearchFolder
 from ablate.wings.search.storage import open_storage
-from store import SearchFolder
 
 PROXY = """
 import sys

@@ -16,11 +16,12 @@ import torch
 from ruamel.yaml import YAML
 
 import ablate
-from ablate.api.named import named_folder, named_run
+from ablate.api.named import named_folder
 from ablate.running import progress
 from ablate.running.context import open_context
 from ablate.running.engines import Event
 from ablate.study.reading import load_study
+from ablate.wings.named.runs import named_run
 from store import Store
 
 QUIET: dict[str, Any] = {"engine": "inprocess", "progress": False}

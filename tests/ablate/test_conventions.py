@@ -18,9 +18,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 import ablate
 from ablate.data import Corpus, open_corpus
 from ablate.training.trained import published_tokenizer, trained_model
-from evals.conventions import Bos, Published
+from evals.conventions import Bos
 from evals.harness.lm import ZooLM
 from evals.harness.lm_eval_model import SavedZooLM
+from evals.harness.published import Published
 from evals.reading.windows import stretches
 from store import Store
 from store.errors import ArgumentError

@@ -17,8 +17,8 @@ import ablate
 import zoo
 from ablate.cli import main
 from ablate.training.trained import TrainingProgress, load_state, save_state, trained_model
+from evals.harness.answers import Answers, AnswersError, check
 from store import Store, StoreError, checksum
-from store.answers import Answers, AnswersError, check
 
 Change = Callable[[bytes], bytes]
 

@@ -20,9 +20,10 @@ import pytest
 import ablate
 import reports
 from ablate.wings.campaign import campaign_log
+from ablate.wings.search.documents import SearchFolder, searches
 from ablate.wings.search.storage import open_storage
-from store import AblateError, SearchFolder, Store
-from store.answers import Answers
+from evals.harness.answers import Answers
+from store import AblateError, Store
 from tests.ablate.full_store import CHANGED_KINDS, CHECKED_KINDS, OPTIONAL, Kind, files_by_kind, write_every_index
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def numbers(root: Path) -> dict[str, Any]:
         read[f"step time {digest}"] = partial(store.read_calibration, digest)
     for name in campaign_log.campaigns(store):
         read[f"proposals of {name}"] = partial(_proposals, store, name)
-    for folder in store.searches():
+    for folder in searches(store):
         read[f"trials of {folder.path.name}"] = partial(_trials, folder)
         read[f"result of {folder.path.name}"] = folder.read
     for digest in store.runs():

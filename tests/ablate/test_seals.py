@@ -21,8 +21,9 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.wings.campaign import campaign_log
+from ablate.wings.search.documents import SearchFolder, search_folder
 from ablate.wings.search.storage import open_storage
-from store import SearchFolder, Store, StoreError, checksum
+from store import Store, StoreError, checksum
 from store.documents import LedgerRecord
 from store.files import one_at_a_time
 from store.seals import Chain, SealedLog
@@ -104,7 +105,7 @@ def test_a_write_that_a_full_disk_ends_is_taken_back(log: SealedLog) -> None:
 
 
 def searched(root: Path) -> SearchFolder:
-    folder = Store(root).search("toy", "cpu")
+    folder = search_folder(Store(root), "toy", "cpu")
     study = optuna.create_study(storage=open_storage(None, folder), study_name="toy-cpu-0")
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
     folder.write(search_of(trials_of(study), ["x"], name="toy", journal=folder.journal.last_seal()))
@@ -194,7 +195,7 @@ def test_a_pipe_in_place_of_a_log_is_refused_at_once(place: str, copy: Path) -> 
     store = Store(copy)
     readers = {
         "ledger": lambda: store.read_ledger("tiny"),
-        "searches": lambda: open_storage(None, store.search("toy", "cpu")),
+        "searches": lambda: open_storage(None, search_folder(store, "toy", "cpu")),
         "campaigns": lambda: campaign_log.read(store, "x"),
     }
     with pytest.raises(OSError, match="is not a regular file"):

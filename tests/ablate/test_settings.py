@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,11 +16,12 @@ from pydantic import Field
 import ablate
 from ablate.study.sections import StudySections
 from ablate.wings.catalogue.catalogue import catalogued, settings_of
-from ablate.wings.catalogue.ranges import ranges_of
 from zoo.settings.axis import Spec
 from zoo.settings.descriptions import classes_in, descriptions
 
 OURS = ("ablate.", "evals.", "zoo.")
+Ranges = Callable[[type[Spec]], dict[str, str]]
+SITE = Path(__file__).parents[2] / "docs" / "site"
 FEWEST_WORDS = 3
 """A description that is shorter names a symbol or repeats the setting's own name."""
 
@@ -51,7 +53,15 @@ def test_every_setting_has_a_description() -> None:
     assert not lacking, f"{len(lacking)} settings without a description: {', '.join(lacking)}"
 
 
-def test_every_setting_that_is_shown_has_values() -> None:
+@pytest.fixture
+def ranges_of(monkeypatch: pytest.MonkeyPatch) -> Ranges:
+    """Allowed values by setting, as `docs/site/ranges.py`, which is in no package, puts them in words."""
+    monkeypatch.syspath_prepend(str(SITE))
+    found: Ranges = importlib.import_module("ranges").ranges_of
+    return found
+
+
+def test_every_setting_that_is_shown_has_values(ranges_of: Ranges) -> None:
     classes = {cls for of in catalogued().values() for _, cls in of.values()}
     ranges = {cls: ranges_of(cls) for cls in classes}
     without = [f"{cls.__name__}.{name}" for cls in classes for name in settings_of(cls) if not ranges[cls].get(name)]
@@ -106,7 +116,7 @@ def test_descriptions_are_the_docstrings_below_fields() -> None:
         ("coats", "list of integer"),
     ],
 )
-def test_ranges_are_said_in_words(setting: str, words: str) -> None:
+def test_ranges_are_said_in_words(setting: str, words: str, ranges_of: Ranges) -> None:
     assert ranges_of(Painted)[setting] == words
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from ablate.wings.search.documents import search_folder
 from store import LockedError, Store, StoreError
 from store.documents import ItemLoss
 from store.files import replacing
@@ -56,7 +57,7 @@ def test_layout_is_the_one_in_the_docs(store: Store) -> None:
     assert store.measure_path("d", "m") == store.root / "d" / "measure-m.json"
     assert store.samples_path("d", "e") == store.root / "d" / "evals-e.samples.ndjson"
     assert store.study("x", "cpu").document_path == store.root / "studies" / "x-cpu" / "study.json"
-    assert store.search("x", "cpu").document_path == store.root / "searches" / "x-cpu" / "search.json"
+    assert search_folder(store, "x", "cpu").document_path == store.root / "searches" / "x-cpu" / "search.json"
     assert store.data("d").document_path == store.root / "data" / "d" / "meta.json"
 
 

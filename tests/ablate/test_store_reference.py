@@ -7,6 +7,7 @@ from pathlib import Path
 
 from store import documents
 from store.documents import Document, Part
+from store.extensions import modules_of
 from tools.store_reference import reference
 
 PAGE = (Path(__file__).parents[2] / "docs" / "store_documents.md").read_text(encoding="utf-8")
@@ -17,7 +18,9 @@ def test_the_reference_is_current() -> None:
 
 
 def test_every_field_of_every_document_has_a_row_with_its_meaning() -> None:
-    parts = [value for value in vars(documents).values() if inspect.isclass(value) and issubclass(value, Part)]
+    modules = [documents, *modules_of("store.documents")]
+    values = [value for module in modules for value in vars(module).values() if inspect.isclass(value)]
+    parts = [value for value in values if issubclass(value, Part)]
     for part in set(parts) - {Part}:
         section = PAGE.partition(f"### {part.__name__}\n")[2].partition("\n### ")[0]
         own = part.model_fields.keys() & part.__annotations__.keys()

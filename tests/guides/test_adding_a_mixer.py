@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from ablate.cli import main
-from ablate.plugins import place_of
 from ablate.wings.catalogue.commands._building_blocks import block
+from ablate.wings.plugins.plugin_files import place_of
 from tests.guides.guide import ROOT, files_of, followed
 from zoo import building_blocks
 

@@ -96,7 +96,7 @@ ELSEWHERE = {
     r"docs/adding_an_optimizer\.md: ablate run .* --set train.optimizer=signum": (
         "tests/guides/test_adding_an_optimizer.py"
     ),
-    r"docs/(plugins|howto_block)\.md: ablate zoo --check (maxnorm|sine)": "tests/ablate/test_plugins.py",
+    r"docs/(plugins|howto_block)\.md: ablate zoo --check (maxnorm|sine)": "tests/ablate/wings/plugins/test_plugins.py",
     r"docs/adding_a_mixer\.md: ablate zoo --check tied": "tests/guides/test_adding_a_mixer.py",
     r"docs/comparisons\.md: ablate run studies/(screening|confirm)\.yaml": (
         "tests/ablate/wings/designs/test_promoting.py"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import zoo
-from ablate.plugins import place_of
 from ablate.study.reading import load_study
 from ablate.training.optimizers.adamw import AdamW
+from ablate.wings.plugins.plugin_files import place_of
 from tests.guides.guide import ROOT, files_of
 
 

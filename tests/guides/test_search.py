@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from ablate.cli import main
+from ablate.wings.search.documents import TrialRecord, search_folder
 from store import Store
-from store.documents import TrialRecord
 from tests.guides.guide import ROOT, files_of
 
 GUIDE = "search.md"
@@ -79,7 +79,7 @@ def test_from_a_space_to_the_next_scale(
     assert "Search: trials at the cost of 10 whole ones, and 6 runs" in planned and "Undertrained" not in planned
     _interrupted_and_shared(first)
     assert set(json.loads(said(first))["trials"]) <= {"finished", "pruned"}
-    folder = Store("runs").search("small", "cpu")
+    folder = search_folder(Store("runs"), "small", "cpu")
     trials = folder.read().trials  # type: ignore[union-attr]
     assert 9 < cost(trials) <= 10 + 1e-6
     assert trials[0].settings["d_model"] == 16 and trials[0].settings["train.lr"] == 0.01  # the base

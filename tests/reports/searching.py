@@ -8,9 +8,10 @@ from typing import Any
 
 import optuna
 
+from ablate.wings.search.documents import Distribution, Range, SearchBase, SearchDocument, TrialRecord, search_folder
 from ablate.wings.search.search_document import distribution_of
 from store import Store
-from store.documents import Distribution, Range, SearchBase, SearchDocument, SpentBudget, TrialRecord
+from store.documents import SpentBudget
 
 RATE = Distribution(name="FloatDistribution", attributes=Range(low=1e-3, high=1e-1, step=None, log=True))
 
@@ -62,7 +63,7 @@ def trials_of(study: optuna.Study) -> list[TrialRecord]:
 
 def write_search(root: Path, name: str) -> Path:
     """The folder of a search with two trials."""
-    folder = Store(root).search(name, "cpu")
+    folder = search_folder(Store(root), name, "cpu")
     trials: Sequence[TrialRecord] = (_trial(0, 1e-2, 2.4), _trial(1, 3e-2, 2.5))
     folder.write(search_of(trials, ["train.lr"], name=name, sampler="random"))
     return folder.path

@@ -12,6 +12,7 @@ import optuna
 import pytest
 
 import reports
+from ablate.wings.search.documents import search_folder
 from ablate.wings.serve.site import render_other
 from reports.judge.findings.study_summary import StudySummary
 from reports.page.html.page import render_page
@@ -299,7 +300,7 @@ def test_the_first_screen_of_a_ladder_and_of_a_search(browser: playwright.Browse
     ladder = StudyOf(arms, smaller={"small": ("size", smaller)}, question="Does it hold at another size?")
     search = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
     search.optimize(lambda trial: (trial.suggest_float("train.lr", 1e-3, 1e-1, log=True) - draw.random()) ** 2, 12)
-    folder = Store(tmp_path).search("small", "cpu")
+    folder = search_folder(Store(tmp_path), "small", "cpu")
     folder.write(search_of(trials_of(search), ["train.lr"], name="small", sampler="random"))
     pages = reports.render(ladder.write(tmp_path)), render_other(folder.path)
     for page, first in zip(pages, ("table.ranked", ".drawing"), strict=True):

@@ -10,8 +10,9 @@ import torch
 import zoo
 from zoo.attend import attention_backend
 from zoo.conformance.checks import documents
+from zoo.conformance.shrink import shrunk
 from zoo.conformance.subject import CheckSubject
-from zoo.presets import names, preset, shrunk
+from zoo.presets import names, preset
 
 APART: list[dict[str, Any]] = [
     *({"block.mixer.position": kind} for kind in ("nope", "learned", "sinusoidal", "alibi", "t5", "xpos")),

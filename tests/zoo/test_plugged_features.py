@@ -12,7 +12,7 @@ import torch
 from pydantic import create_model
 
 import zoo
-from ablate.plugins import place_of
+from ablate.wings.plugins.plugin_files import place_of
 from zoo.block_features import BlockFeature
 from zoo.block_spec import BlockSpec
 from zoo.conformance.combinations import random_model, random_tokens

@@ -11,6 +11,7 @@ import torch
 import zoo
 from zoo import presets
 from zoo.conformance.combinations import given_to, random_tokens
+from zoo.conformance.shrink import shrunk
 from zoo.presets import Preset
 from zoo.settings.edits import expand
 
@@ -77,7 +78,7 @@ def test_a_model_of_which_too_little_is_public_cannot_be_built() -> None:
 
 @every_preset
 def test_a_shrunk_preset_has_the_same_parts(name: str) -> None:
-    full, small = zoo.load(name), presets.shrunk(name)
+    full, small = zoo.load(name), shrunk(name)
     assert _kinds(small) == _kinds(full)
     assert zoo.cost(small).params < 1_000_000
     assert small.n_layers <= 8
@@ -97,7 +98,7 @@ def _kinds(spec: zoo.ModelSpec) -> set[Any]:
 @every_preset
 def test_a_shrunk_preset_learns(name: str) -> None:
     """16 steps on one batch: the loss falls. T5's, whose logits are scaled by 1/√D, falls slowest."""
-    spec = presets.shrunk(name)
+    spec = shrunk(name)
     model, tokens, given = zoo.build(spec).train(), random_tokens(spec, 2, 17), given_to(spec, 2, 16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=True)
     losses = []
@@ -128,7 +129,7 @@ def started(spec: zoo.ModelSpec) -> zoo.Decoder:
 @pytest.mark.parametrize("chunks", [pytest.param([1] * 15, marks=pytest.mark.slow), [11, 1, 3]], ids=str)
 def test_a_shrunk_preset_decodes_as_it_reads(name: str, chunks: list[int]) -> None:
     """Beyond the window of 8, where there is one."""
-    spec = presets.shrunk(name)
+    spec = shrunk(name)
     model, tokens, given = started(spec).eval(), random_tokens(spec, 2, 15), given_to(spec, 2, 15, prefix=1)
     cache = model.new_cache(batch=2, capacity=15)
     with torch.no_grad():
@@ -139,13 +140,13 @@ def test_a_shrunk_preset_decodes_as_it_reads(name: str, chunks: list[int]) -> No
 
 
 def test_shrinking_keeps_ratios() -> None:
-    small = presets.shrunk("command_a")
+    small = shrunk("command_a")
     assert (small.d_model, small.n_layers, small.pattern) == (64, 2, ("block", "far"))
     local, far = small.layers
     assert (local.mixer.window, far.mixer.window, far.mixer.position.kind) == (8, None, "nope")
     assert (local.mixer.heads, local.mixer.kv_heads, local.mixer.head_dim) == (4, 2, 16)
     assert local.ffn.d_ff == 3 * 64
-    palm = presets.shrunk("palm").layers[0]
+    palm = shrunk("palm").layers[0]
     assert (palm.mixer.kv_heads, palm.topology, palm.ffn.d_ff) == (1, "parallel", 4 * 64)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import zoo
+from zoo.conformance.shrink import shrink
 from zoo.features.chunks import Chunks
-from zoo.shrink import shrink
 
 FAMILIES = {
     "bloom": "bloom",

@@ -17,12 +17,12 @@ import zoo
 from tests.zoo.worked_out import rows_and_opening
 from zoo.conformance.combinations import given_to, random_tokens
 from zoo.conformance.matrix import combine
+from zoo.conformance.shrink import shrink
 from zoo.init import ExpertLinear, Linear, roles
 from zoo.norms import Norm
 from zoo.norms.partial_rmsnorm import PartialRMSNorm
 from zoo.presets import names as preset_names
 from zoo.presets import preset
-from zoo.shrink import shrink
 
 NATS = 0.1
 BYTES = torch.tensor(list(inspect.getsource(textwrap).encode()))

@@ -19,7 +19,6 @@ from zoo.errors import SpecError, did_you_mean
 from zoo.settings.axis import Spec
 from zoo.settings.edits import SpecJson, merge
 from zoo.settings.origin import Origin
-from zoo.shrink import shrink
 from zoo.spec import ModelSpec, parse
 
 
@@ -132,8 +131,3 @@ def load(name: str, **edits: Any) -> ModelSpec:
     """A preset with edits by path: `load("llama3", **{"d_model": 256, "block.mixer.kv_heads": 2})`."""
     model = preset(name).model
     return parse(merge(model, edits)).from_preset(Origin(name, model))
-
-
-def shrunk(name: str) -> ModelSpec:
-    """A preset at a size that trains in seconds: the same parts in the same order, fewer and narrower."""
-    return shrink(load(name))

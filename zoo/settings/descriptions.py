@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import linecache
 import re
@@ -11,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import pairwise
-from types import ModuleType
 
 from pydantic import BaseModel
 
@@ -32,21 +30,6 @@ def descriptions(cls: type[BaseModel]) -> Mapping[str, str]:
         if issubclass(owner, BaseModel) and owner is not BaseModel:
             found |= _own(owner)
     return {name: text for name, text in found.items() if name in cls.model_fields}  # drops class variables
-
-
-def description_of(module: ModuleType, name: str) -> str:
-    """The docstring below a module's assignment to `name`, following imports of it; empty if there is none."""
-    body = ast.parse("".join(linecache.getlines(module.__file__ or ""))).body
-    for node, below in pairwise([*body, ast.Pass()]):
-        match node, below:
-            case ast.ImportFrom(module=str(origin), names=names), _ if name in [alias.name for alias in names]:
-                return description_of(importlib.import_module(origin), name)
-            case (
-                (ast.AnnAssign(target=ast.Name(id=own)) | ast.Assign(targets=[ast.Name(id=own)])),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ) if own == name:
-                return " ".join(text.split())
-    return ""
 
 
 def _own(cls: type[BaseModel]) -> dict[str, str]:

@@ -48,7 +48,7 @@ class Fact(Enum):
 
 @dataclass(frozen=True)
 class MaxInTests:
-    """Upper bound of the setting in shrunk models (`zoo.shrink`), which train in seconds."""
+    """Upper bound of the setting in shrunk models, which train in seconds."""
 
     number: int
 

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from ablate.running.request import left_behind
-from store import answers, checksum, jsonfile, stamps
+from ablate.wings.archive.whole_folders import WholeFolders, stamp
+from evals.harness import answers
+from store import checksum, stamps
 from store.documents.study import UNJUDGED
 from store.extensions import modules_of
-from store.files import StoreError
-from store.folders import DataFolder, SearchFolder, StudyFolder
+from store.files import StoreError, read_regular
+from store.folders import DataFolder, StudyFolder
 from store.paths import FOLDERS
 from store.seals import SealedLog
-from store.stamps import WholeFolders, stamp
 from store.store import Store
 
 OF_A_RUN = ("run.json", "result.json", "metrics.ndjson", "state.pt")
@@ -41,6 +42,15 @@ def run_folders(store: Store) -> list[str]:
 
 def corpora(store: Store) -> list[str]:
     return sorted(path.name for path in store.data_dir.glob("[!.]*") if path.is_dir())
+
+
+def is_bound(path: Path) -> bool:
+    """Whether a document states its checksum and its path. One of an earlier version may lack either.
+
+    Raises OSError if it cannot be read, or is not a regular file.
+    """
+    found = checksum.unsealed_json(read_regular(path))
+    return found.is_sealed and found.place is not None
 
 
 class Check:
@@ -73,7 +83,7 @@ class Check:
             yield from self._unless_known(known, digest, self._of_run(digest))
         for path in sorted(store.root.glob("studies/[!.]*/")):
             yield from self._guarded(self._of_study(StudyFolder(path)))
-        for search in map(SearchFolder, sorted(store.root.glob("searches/[!.]*/"))):
+        for search in (each for wing in modules_of(f"{PLACE}.searches") for each in wing.every_folder(store)):
             yield from self._of_search(search)
         for digest in corpora(store):
             yield from self._unless_known(known, f"data/{digest}", self._of_corpus(digest))
@@ -188,7 +198,7 @@ class Check:
         elif judged is None and study.report_path.exists() and self._judges(study):
             self.unchecked["report.html without judged.json, the record of its judgement in the ledger"] += 1
 
-    def _of_search(self, search: SearchFolder) -> Iterator[str]:
+    def _of_search(self, search: Any) -> Iterator[str]:
         if search.report_path.exists() and not search.exists:
             yield f"{search.document_path} is gone: run the search again"
         yield from self._document(search.document_path, "remove it, and run the search again", search.read)
@@ -240,7 +250,7 @@ class Check:
     def _note_unbound(self, path: Path) -> None:
         """Count a file that lacks its checksum or its path. Unreadable files are reported by their readers."""
         with suppress(OSError):
-            if not jsonfile.is_bound(path):
+            if not is_bound(path):
                 # leave out the digest of a request
                 kind = f"{path.name.partition('-')[0]}-*.json" if "-" in path.name else path.name
                 self.unchecked[f"{kind} without its checksum or its path in the store"] += 1

@@ -8,6 +8,7 @@ merged into one ledger. Archives have no pages: they are rendered again.
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass, field
 from math import isclose
 from pathlib import Path
@@ -18,7 +19,7 @@ from ablate.wings.archive.archive_file import PackDocument
 from ablate.wings.archive.file_checks import Check, run_folders
 from store.documents import MergedRecord, ResultDocument, StudyDocument
 from store.documents.claims import checksum_of
-from store.files import StoreError, move
+from store.files import StoreError, replacing, sync_tree
 from store.folders import StudyFolder
 from store.paths import NAME
 from store.store import Store
@@ -196,3 +197,14 @@ def _merge_study(source: StudyFolder, store: Store, found: Merge) -> None:
     if judged:
         store.keep_judged(study.name, study.scale)
     found.studies.append(study)
+
+
+def move(source: Path, target: Path) -> None:
+    """Move a file or a folder atomically to a free path."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        sync_tree(source)
+        source.rename(target)  # fails if another process was quicker
+        return
+    with replacing(target) as temporary:
+        shutil.move(source, temporary)

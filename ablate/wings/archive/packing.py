@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from ablate.api.named import named_folder, named_run, study_name
+from ablate.api.named import named_folder, study_name
 from ablate.machine.environment import project_version
 from ablate.planning.identity import digest_of_seed, recomputed, settings_of
 from ablate.readable import now
@@ -22,8 +22,9 @@ from ablate.wings.archive import archive_file as archive
 from ablate.wings.archive.archive_file import PackDocument
 from ablate.wings.archive.file_checks import PLACE, PREFIX
 from ablate.wings.archive.joining import verify
+from ablate.wings.named.runs import named_run
 from reports.judge.findings.judging import share_runs
-from store import SearchFolder, Store, StoreError, StudyFolder, checksum, jsonfile
+from store import Store, StoreError, StudyFolder, checksum, jsonfile
 from store.documents import MergedRecord, RunDocument, StudyDocument
 from store.errors import ArgumentError
 from store.extensions import modules_of
@@ -113,7 +114,7 @@ def _chosen(names: Iterable[str | Path], scale: str | None, store: Store) -> tup
             digests.append(named_run(name, store.root, Store.runs)[1])
             continue
         folder = named_folder(name, scale, store.root)
-        if SearchFolder(folder).exists:
+        if not StudyFolder(folder).exists:
             raise StoreError(f"{name} is a search, whose trials cannot be packed: name the study that it wrote")
         folders.append(StudyFolder(folder))
     return folders, digests

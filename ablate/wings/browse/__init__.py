@@ -6,8 +6,8 @@ from ablate.wings import Wing
 
 WING = Wing(
     commands=("list", "status", "logs", "ledger"),
-    needs=("ablate/wings/results",),
+    needs=("ablate/wings/named", "ablate/wings/results"),
     groups={"list": "look", "status": "look", "logs": "look", "ledger": "look"},
     folded={"logs": ("report", "--log"), "ledger": ("report", "--ledger"), "status": ("list", "--running")},
-    face={"browsing": ("Runs", "open"), "logs": ("logs",)},
+    face={"browsing": ("Runs", "logs", "open")},
 )

@@ -1,17 +1,21 @@
-"""`ablate.open`: browse the runs, studies and searches of a store."""
+"""`ablate.open` and `ablate.logs`: browse the runs, studies and searches of a store."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from ablate.running.runlog import DONE
 from ablate.wings.browse.history import RULES, Rule, history, ledger_frame
 from store import Store, StoreError
-from store.documents import JsonObject, SearchDocument, StudyDocument
+from store.documents import JsonObject, StudyDocument
 from store.errors import ArgumentError
 from store.extensions import modules_of
+from store.files import check_regular
 from zoo.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -61,9 +65,8 @@ class Runs:
     @property
     def searches(self) -> pl.DataFrame:
         """A row for each search: name, scale, question, and number of trials and of those best or on the front."""
-        readers = [wing.search_found for wing in modules_of("ablate.open")]
-        found = [read(folder.path) for read in readers for folder in self.store.searches()]
-        return pl.DataFrame(map(_search_row, found), schema=SEARCHES)
+        rows = [row for wing in modules_of("ablate.open") for row in wing.search_rows(self.store)]
+        return pl.DataFrame(rows, schema=SEARCHES)
 
     @property
     def runs(self) -> pl.DataFrame:
@@ -132,8 +135,8 @@ class Runs:
             >>> runs = ablate.open("runs")
             >>> runs.model(runs.runs["digest"][0]).spec
         """
-        from ablate.api.named import find_run  # noqa: PLC0415 (only a model needs torch)
         from ablate.training.trained import trained_model  # noqa: PLC0415 (as above)
+        from ablate.wings.named.runs import find_run  # noqa: PLC0415 (only a model needs torch)
 
         store, found = find_run(run, self.store.root)
         model: zoo.Decoder = trained_model(store, found.digest).eval()
@@ -184,9 +187,43 @@ def open(store: str | Path = "runs") -> Runs:
     return Runs(Store(store))
 
 
-def _search_row(document: SearchDocument) -> JsonObject:
-    return {
-        **document.model_dump(include={"name", "scale", "question", "created"}),
-        "trials": len(document.trials),
-        "best": sum(trial.best for trial in document.trials),
-    }
+LOOK_SECONDS = 0.2
+
+
+def logs(run: str | Path, *, store: str | Path = "runs", follow: bool = False) -> Iterator[str]:
+    """Read the log of a run, whatever the engine: what was done, when and where, with warnings and tracebacks.
+
+    Args:
+        run: the digest of a run in the store, or the beginning of one, or its place in a study (`my_study/swiglu`, for
+            the first seed; `my_study/swiglu/2`), or its folder.
+        store: the store's folder; not needed if `run` is a folder.
+        follow: keep yielding new lines until the run is done.
+
+    Returns:
+        The log's lines, without line ends.
+
+    Raises:
+        StoreError: there is no such run, or no worker has started on it.
+
+    Example:
+        >>> print(*ablate.logs("3f2a"), sep="\\n")
+    """
+    from ablate.wings.named.runs import named_run  # noqa: PLC0415 (loads torch)
+
+    place, digest = named_run(run, store, Store.logged)
+    return _lines(place.log_path(digest), follow)
+
+
+def _lines(path: Path, follow: bool) -> Iterator[str]:
+    rest, over = "", False
+    check_regular(path)
+    with path.open(encoding="utf-8", errors="replace") as log:
+        while True:
+            *lines, rest = (rest + log.read()).split("\n")
+            yield from lines
+            over = lines[-1].endswith(f" {DONE}") if lines else over
+            if over or not follow:
+                break
+            time.sleep(LOOK_SECONDS)
+    if rest:
+        yield rest

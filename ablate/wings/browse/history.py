@@ -7,13 +7,83 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
+import numpy as np
 import polars as pl
+import scipy  # loads its submodules on first use
 
 from reports.judge.findings.judging import difference_claim, joined, judgements, questions
-from reports.judge.statistics.ledger import Decision, LedgerClaim, corrected, lord, rounds, saffron
+from reports.judge.statistics.estimates import Floats
+from reports.judge.statistics.ledger import LedgerClaim, corrected, rounds
 from reports.judge.verdicts import ALPHA
 from store.documents import LedgerRecord, LedgerTest
 from store.result_columns import Schema
+
+# False-discovery rate of a campaign: an open-ended sequence of proposals tested one after another. Pure.
+#
+# The t-th p-value is a discovery if p_t ≤ α_t, and α_t depends on the past alone. Each discovery earns new level:
+#
+#     LORD++     α_t = W₀·γ_t + (α − W₀)·γ_{t−τ₁} + α·Σ_{j≥2} γ_{t−τ_j}
+#     SAFFRON    α_t = min(λ, (1 − λ)·[W₀·γ_{t−C₀} + (α − W₀)·γ_{t−τ₁−C₁} + α·Σ_{j≥2} γ_{t−τ_j−C_j}])
+#
+# τ_j is the time of the j-th discovery, Σ γ = 1, and C_j counts the candidates, p ≤ λ, after τ_j and before t. SAFFRON
+# pays only for p-values above λ, so it finds more where many proposals are good. Ramdas et al. 2017 (arXiv:1710.00499)
+# and 2018 (arXiv:1802.09098); γ and W₀ as in the R package onlineFDR.
+#
+# FDR ≤ α at every time, for p-values that are independent under the null; p-values that are valid given the past give
+# the same bound on E[false discoveries] / E[discoveries]. Proposals that share a baseline's runs are positively
+# correlated, which the proofs do not cover (Fisher 2021, arXiv:2110.08161, has conditions under which they would).
+# Simulated, 300 proposals of which 0 to 50 % are good, two-sided tests at a power of 94 % each:
+#
+#                          FDR, own runs    FDR, one baseline on 20 seeds    power, own runs
+#     LORD++               ≤ 1 %            ≤ 1 %                            26 to 70 %
+#     SAFFRON              3 to 4 %         4 to 6 %                         40 to 91 %
+#
+# LORD++ suits campaigns against one set of baseline runs, SAFFRON proposals with baseline runs of their own.
+
+CANDIDATE = 0.5
+"""λ of SAFFRON."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The level at which a p-value was tested, and whether it is a discovery."""
+
+    level: float
+    discovery: bool
+
+
+def lord(p_values: Sequence[float], alpha: float = ALPHA) -> tuple[Decision, ...]:
+    """LORD++, W₀ = α/10, γ_t ∝ ln(max(t, 2)) / (t·e^√ln t) (Javanmard and Montanari 2018)."""
+    t = np.arange(1, len(p_values) + 1, dtype=np.float64)
+    spending = 0.07720838 * np.log(np.maximum(t, 2)) / (t * np.exp(np.sqrt(np.log(t))))
+    return _invest(p_values, alpha, alpha / 10, spending)
+
+
+def saffron(p_values: Sequence[float], alpha: float = ALPHA) -> tuple[Decision, ...]:
+    """SAFFRON, λ = ½, W₀ = α/2, γ_t ∝ t^(−1.6)."""
+    t = np.arange(1, len(p_values) + 1, dtype=np.float64)
+    return _invest(p_values, alpha, alpha / 2, t**-1.6 / scipy.special.zeta(1.6), CANDIDATE)
+
+
+def _invest(
+    p_values: Sequence[float], alpha: float, wealth: float, spending: Floats, candidate: float = 0.0
+) -> tuple[Decision, ...]:
+    """Both rules: t − τ_j − C_j is 1 + the number of non-candidates since τ_j, so only non-candidates advance the
+    clock.
+
+    `levels[k]` is the level at clock k; a discovery adds its own spending from the current clock on.
+    """
+    levels, clock, found = (1 - candidate) * wealth * spending, 0, []
+    reward = alpha - wealth
+    for p in p_values:
+        level = min(float(levels[clock]), candidate or 1.0)
+        found.append(Decision(level, p <= level))
+        clock += p > candidate
+        if p <= level:
+            levels[clock:] += (1 - candidate) * reward * spending[: len(levels) - clock]
+            reward = alpha
+    return tuple(found)
+
 
 Rule = Literal["lord", "saffron"]
 RULES: tuple[str, ...] = get_args(Rule)

@@ -7,7 +7,7 @@ from ablate.wings import Wing
 WING = Wing(
     commands=("judge", "mcp"),
     groups={"judge": "run", "mcp": "run"},
-    needs=("ablate/wings/compare",),
-    adds={"ablate.check": "campaign_log"},
+    needs=("ablate/wings/browse", "ablate/wings/compare"),
+    adds={"ablate.check": "campaign_log", "store.documents": "campaign_log"},
     face={"judging": ("Judgement", "judge")},
 )

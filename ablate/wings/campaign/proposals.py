@@ -1,7 +1,7 @@
 """Decisions on proposals to change a base: each has its own seeds, and a level that depends on earlier proposals.
 
 The one-sided p-value tests the null that the change is no better. The change is a discovery, and kept, if p ≤ α_t of
-SAFFRON (`judge.statistics.online_fdr`): of all changes kept in a campaign, at most a share α is expected to be no
+SAFFRON (`browse.history`): of all changes kept in a campaign, at most a share α is expected to be no
 improvement. Base and change train on seeds that no other proposal used, so p-values are independent, which the rule
 needs.
 
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ablate.wings.browse.history import saffron
 from ablate.wings.campaign.campaign_log import Decision, ProposalRecord, ProposalTest
 from ablate.wings.compare.losses import ArmLosses, judge
 from reports.judge.findings.noise import StudyNoise, study_noise
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.statistics.ledger import saffron
 from store.documents import JsonObject, StudyArm
 
 FALSE_DISCOVERIES = 0.1

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from ablate.wings import Wing
 
-WING = Wing(commands=("zoo",), groups={"zoo": "ask"}, needs=("zoo/conformance",))
+WING = Wing(commands=("zoo",), groups={"zoo": "ask"}, needs=("ablate/wings/plugins", "zoo/conformance"))

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, get_args, get_origin
 
-from ablate.plugins import check_groups
 from ablate.study.arms import SOURCES
 from ablate.training.spec import PARTS, TrainSpec
 from ablate.wings.catalogue.model_table import Row
 from ablate.wings.catalogue.published import preset_row
+from ablate.wings.plugins.plugin_files import check_groups
 from evals.evaluations import evaluations
 from zoo.block_spec import BlockSpec
 from zoo.decode import BeamSearch, Sampling, Speculation, beam_search, generate, lookahead, speculate

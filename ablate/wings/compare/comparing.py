@@ -14,9 +14,8 @@ from pydantic import JsonValue
 
 from ablate.wings.compare.budgets import arms_of, judged_compute, largest, with_budgets
 from ablate.wings.compare.logs_of_others import ended, is_pattern, read_logs
-from ablate.wings.compare.loss_metrics import facing, notes_on
 from ablate.wings.compare.loss_table import BUDGETS, LossTable, read_table
-from ablate.wings.compare.losses import ArmContrast, ArmLosses, judge, noise_of, smallest_detectable
+from ablate.wings.compare.losses import ArmContrast, ArmLosses, facing, judge, noise_of, notes_on, smallest_detectable
 from reports.judge.verdicts import ALPHA, looks
 from reports.page.wording.arm_names import listed_seeds
 from store.documents import JsonObject

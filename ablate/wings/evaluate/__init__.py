@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from ablate.wings import Wing
 
-WING = Wing(commands=("eval",), face={"evaluating": ("Scores", "evaluate")})
+WING = Wing(commands=("eval",), needs=("ablate/wings/named",), face={"evaluating": ("Scores", "evaluate")})

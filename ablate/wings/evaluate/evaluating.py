@@ -10,7 +10,6 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from ablate.api.named import find_run
 from ablate.data import Corpus, MadeCorpus, open_corpus
 from ablate.machine.environment import own_threads
 from ablate.machine.numerics import restored
@@ -21,6 +20,7 @@ from ablate.running.progress import Wanted, open_counts
 from ablate.running.request import Request
 from ablate.study.complaints import complaints
 from ablate.wings.evaluate.asking import named, section
+from ablate.wings.named.runs import find_run
 from evals.found import skipped_lines
 from evals.spec import EvalSpec, EvaluationError
 from store import Store, StoreError

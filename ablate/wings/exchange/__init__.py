@@ -6,7 +6,7 @@ from ablate.wings import Wing
 
 WING = Wing(
     commands=("import", "export"),
-    needs=("ablate/wings/evaluate", "ablate/wings/serve", "ablate/wings/starts"),
+    needs=("ablate/wings/evaluate", "ablate/wings/named", "ablate/wings/serve", "ablate/wings/starts"),
     face={"importing": ("Imported", "import_model"), "exporting": ("export",)},
     adds={"ablate.evaluate": "import_request", "ablate.pages": "imports_shown"},
 )

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from ablate.api.named import end_token, find_run
 from ablate.training.session import initial_model
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_model
 from ablate.wings.exchange.model_card import read_card
+from ablate.wings.named.runs import end_token, find_run
 from ablate.wings.starts.lora import LoraSpec, saved_adapters
 from evals.reading.passes import obstacle
 from store import Store, StoreError, write_text

@@ -21,9 +21,10 @@ from torch.nn import functional as F
 
 import zoo
 from ablate.wings.foretell.rivals import rivals
+from ablate.wings.foretell.this_machine import peak_growth
 from evals.costs import peaks
 from evals.costs.clock import quartiles, seconds_of
-from evals.costs.memory import keep_freed_memory, peak_growth
+from evals.costs.memory import keep_freed_memory
 from evals.costs.peaks import copy_bytes_per_second
 from evals.reading.passes import evaluating
 from store.documents import JsonObject

@@ -19,11 +19,11 @@ import torch
 
 import zoo
 from ablate.wings.foretell.roofline import PredictedPhase, predict
+from ablate.wings.foretell.this_machine import rate, this_device
 from evals.costs.clock import quartiles
 from evals.costs.devices import Device
-from evals.costs.machine import this_device
 from evals.costs.peaks import use_fast_float32
-from evals.costs.point import Point, rate
+from evals.costs.point import Point
 from evals.reading.passes import evaluating
 from zoo.model import Decoder
 from zoo.settings.edits import Edits

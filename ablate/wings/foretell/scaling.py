@@ -29,9 +29,9 @@ from ablate.wings.foretell.scaleup import (
     fit_document,
     prediction_document,
 )
+from ablate.wings.foretell.this_machine import this_device
 from evals.costs.devices import THIS, Device, DeviceError
 from evals.costs.devices import device as device_named
-from evals.costs.machine import this_device
 from store.documents import JsonObject
 from store.errors import ArgumentError
 from zoo.errors import SpecError

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from ablate.wings import Wing
 
-WING = Wing(commands=("generate",), face={"generating": ("Generated", "generate")})
+WING = Wing(commands=("generate",), needs=("ablate/wings/named",), face={"generating": ("Generated", "generate")})

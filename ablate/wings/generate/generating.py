@@ -11,11 +11,11 @@ import torch
 from tokenizers import Tokenizer
 
 import zoo
-from ablate.api.named import end_token, find_run
 from ablate.training.execution import Count
 from ablate.training.objectives._holes import Filling, FillsHoles, HolesError
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import conventions_of, trained_model, trained_tokenizer
+from ablate.wings.named.runs import end_token, find_run
 from evals.conventions import Conventions
 from evals.costs.memory import is_out_of_memory
 from evals.evaluations._decoding import GenerationRequest, decode

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ablate.wings.results.outcomes import is_near
+from ablate.wings.results.document import is_near
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.sentences import listed, prefixed
 from reports.judge.verdicts import Verdict

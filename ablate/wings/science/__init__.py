@@ -6,7 +6,7 @@ from ablate.wings import Wing
 
 WING = Wing(
     commands=("register", "atlas", "claims", "replicate"),
-    needs=("ablate/wings/catalogue", "ablate/wings/results"),
+    needs=("ablate/wings/catalogue", "ablate/wings/plugins", "ablate/wings/results"),
     groups={"claims": "ask", "replicate": "run", "atlas": "look"},
     folded={"register": ("plan", "--register")},
     face={

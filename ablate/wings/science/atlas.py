@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.plugins import check_groups
 from ablate.study.written import RESULTS, SHIPPED, read_study, shipped
 from ablate.wings.catalogue.model_table import published_model, text
 from ablate.wings.catalogue.parts import Plain
 from ablate.wings.catalogue.shipped import catalogue
+from ablate.wings.plugins.plugin_files import check_groups
 from ablate.wings.results.document import RecordedResult
 from ablate.wings.results.recorded import read
 from ablate.wings.science.claim_spec import ClaimSpec
@@ -21,9 +23,8 @@ from ablate.wings.science.readme import tables_file
 from ablate.wings.science.recording import results_of_store
 from ablate.wings.science.site import atlas_pages, report_paths
 from ablate.wings.science.sources import CatalogueEntry, Sources, StatedStudy, VariantSetting
-from store import Store
+from store import Store, write_text
 from store.errors import ArgumentError
-from store.files import write_texts
 
 if TYPE_CHECKING:
     from ablate.wings.catalogue.catalogue import CataloguedPart
@@ -139,3 +140,16 @@ def _entry(axis: str, part: CataloguedPart) -> CatalogueEntry:
             shown = "null" if default is None else text(default) or "[]"
         settings.append(VariantSetting(key, shown, found["doc"]))
     return CatalogueEntry(axis, part["name"], part["documentation"], tuple(settings))
+
+
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Write texts after checking every path, so that a mistaken path leaves nothing written."""
+    for path in texts:
+        # The path may be that of a folder, or lie below a file.
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        above = next(folder for folder in path.absolute().parents if folder.exists())
+        if not above.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
+    for path, content in texts.items():
+        write_text(path, content)

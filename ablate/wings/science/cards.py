@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ablate.wings.catalogue.parts import parts_of
-from ablate.wings.results.document import RecordedArm, RecordedInterval, RecordedResult
-from ablate.wings.results.outcomes import distance, outcome_at
+from ablate.wings.results.document import RecordedArm, RecordedInterval, RecordedResult, distance, outcome_at
 from ablate.wings.results.recorded import size_and_length
 from ablate.wings.science.sources import StatedStudy, year_of
-from ablate.wings.science.statements import size, statement
+from ablate.wings.science.stated import size, statement
 from ablate.wings.science.topics import topics_of
 from reports.judge.reading.inputs import Inputs
 from reports.judge.verdicts import Outcome

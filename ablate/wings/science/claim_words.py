@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ablate.wings.results.outcomes import NEAR
+from ablate.wings.results.document import NEAR
 from ablate.wings.science.judging_claims import JudgedClaim
-from ablate.wings.science.statements import origin, statement
+from ablate.wings.science.stated import origin, statement
 from reports.judge.statistics.estimates import Estimate
 from reports.page.wording import words
 from store.documents.claims import COSTS, LOSS

@@ -1,4 +1,4 @@
-"""Counts kept signs in a recorded result, with many arms at several sizes.
+"""Sentences to read beside the answer of a recorded result, and counts of kept signs, of many arms at several sizes.
 
     python -m ablate.wings.science.counting_signs studies/results/small_predicts_large@cpu.json \
         > ablate/wings/results/kept_signs.json
@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Iterator
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
-from ablate.wings.results import recorded
+from ablate.wings.results import kept_signs, recorded
 from ablate.wings.results.document import RecordedArm, RecordedEffect, RecordedResult
 from ablate.wings.results.kept_signs import GROUPS, Conditions, Group, Growth, KeptSign, KeptSigns, kept_sign
 from ablate.wings.science import result_files
@@ -55,6 +56,26 @@ def of_result(result: RecordedResult) -> dict[str, KeptSign]:
     rows: tuple[RecordedArm | RecordedEffect, ...] = (*result.arms, *result.effects)
     found = {row.name: kept_sign(row.verdict, row.difference.mean if row.difference else None, at) for row in rows}
     return {name: kept for name, kept in found.items() if kept}
+
+
+def caveats(result: RecordedResult, names: Collection[str] = ()) -> list[str]:
+    """Caveats of the result. names: if given, without those of other arms."""
+    return [str(each) for each in result.caveats if not names or each.arm is None or each.arm in names]
+
+
+def signs(result: RecordedResult, names: Collection[str] = ()) -> str:
+    """Sentence on how often settled differences like the result's kept their sign in larger models. names: if given,
+    only of these arms."""
+    found = of_result(result)
+    return kept_signs.sentence({name: kept for name, kept in found.items() if not names or name in names})
+
+
+def beside(result: RecordedResult) -> Iterator[str]:
+    """Caveats, kept signs with their limits, qualifiers and notes."""
+    kept = of_result(result)
+    yield from caveats(result)
+    yield from filter(None, [f"{kept_signs.sentence(kept)} {kept_signs.limits(kept.values())}".strip()])
+    yield from (*result.qualifiers, *result.notes)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from ablate.wings.results import kept_signs
-from ablate.wings.results.document import RecordedResult, sharing_baselines
-from ablate.wings.results.outcomes import NEAR
-from ablate.wings.science.beside import caveats
+from ablate.wings.results.document import NEAR, RecordedResult, sharing_baselines
 from ablate.wings.science.cards import SAID, Card, cards
-from ablate.wings.science.counting_signs import of_result
+from ablate.wings.science.counting_signs import caveats, of_result
 from ablate.wings.science.forest import said
 from ablate.wings.science.site import by_topic, counts
 from ablate.wings.science.sources import Sources

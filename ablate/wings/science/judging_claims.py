@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ablate.wings.results.outcomes import distance, outcome_at
+from ablate.wings.results.document import distance, outcome_at
 from ablate.wings.science.evidence import ClaimEvidence, evidence
-from ablate.wings.science.statements import size
+from ablate.wings.science.stated import size
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import why_withheld
 from reports.judge.sentences import Prose

@@ -17,9 +17,8 @@ from statistics import fmean
 from ablate.wings.results import kept_signs
 from ablate.wings.results.document import RecordedArm, RecordedResult
 from ablate.wings.results.recorded import size_of
-from ablate.wings.science.beside import caveats
 from ablate.wings.science.cards import conditions_of
-from ablate.wings.science.counting_signs import of_result
+from ablate.wings.science.counting_signs import caveats, of_result
 from ablate.wings.science.forest import said
 from reports.page.wording.reference_words import pair_note
 from reports.page.wording.table import NONE

@@ -13,20 +13,72 @@ from typing import Any, get_args
 from markupsafe import Markup
 
 from ablate.wings.catalogue import model_table
-from ablate.wings.results.document import RecordedResult
-from ablate.wings.results.outcomes import NEAR
-from ablate.wings.science.beside import beside, caveats, signs
+from ablate.wings.catalogue.model_table import PublishedModel
+from ablate.wings.results.document import NEAR, RecordedResult
 from ablate.wings.science.cards import SAID, STANDINGS, Card, cards, conditions_of
+from ablate.wings.science.counting_signs import beside, caveats, signs
 from ablate.wings.science.forest import forest
 from ablate.wings.science.handbook_claim import Answer, Grade, HandbookClaim, Literature
 from ablate.wings.science.result_pages import ranked_result
 from ablate.wings.science.sections.claims import MARKS
-from ablate.wings.science.sources import ARXIV, Sources, year_of
+from ablate.wings.science.sources import ARXIV, CatalogueEntry, Sources, year_of
 from ablate.wings.science.topics import SEVERAL, TOPICS, home
-from ablate.wings.science.variants import by_axis, variant_pages, variants_in
 from reports.judge.sentences import prefixed_range
 from reports.page.html.ranked import RING, SHAPES
 from reports.page.html.templating import coded, render_plain, source
+
+AXES = {
+    "norm_placement": "residuals",
+    "sparsity": "sparsities",
+    "scaling": "positions.scalings",
+    "position": "positions",
+}
+"""Axes of settings whose axis is not the setting's plural."""
+NORMS = ("qk_norm", "v_norm", "embedding_norm")
+"""Further settings whose values are norms."""
+PLAIN = "parts"
+"""The axis of parts that have settings but no variants."""
+
+
+@dataclass(frozen=True)
+class VariantPage:
+    """A catalogue entry with its cards and models."""
+
+    entry: CatalogueEntry
+    cards: tuple[Card, ...]
+    models: tuple[PublishedModel, ...]
+
+
+def variant_pages(
+    catalogue: Sequence[CatalogueEntry], cards: Sequence[Card], models: Sequence[PublishedModel]
+) -> tuple[VariantPage, ...]:
+    by_card = {card.key: variants_in(card.parts) for card in cards}
+    by_model = {model.name: variants_in(model.parts) for model in models}
+    return tuple(
+        VariantPage(
+            entry,
+            tuple(card for card in cards if (entry.axis, entry.name) in by_card[card.key]),
+            tuple(model for model in models if (entry.axis, entry.name) in by_model[model.name]),
+        )
+        for entry in catalogue
+    )
+
+
+def variants_in(parts: frozenset[str]) -> frozenset[tuple[str, str]]:
+    """(axis, name) of parts: `mixer=mla` → (mixers, mla), `canon` → (parts, canon)."""
+    found = set()
+    for setting, _, kind in (part.partition("=") for part in parts):
+        axis = "norms" if setting in NORMS else AXES.get(setting, f"{setting}s")
+        found.add((axis, kind) if kind else (PLAIN, setting))
+    return frozenset(found)
+
+
+def by_axis(pages: Sequence[VariantPage]) -> Mapping[str, list[VariantPage]]:
+    found: dict[str, list[VariantPage]] = {}
+    for page in pages:
+        found.setdefault(page.entry.axis, []).append(page)
+    return found
+
 
 OWN = Path(__file__).parent / "templates"
 STYLES = ("atlas.css",)

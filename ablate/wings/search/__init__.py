@@ -18,7 +18,10 @@ WING = Wing(
         "ablate.study.rung_reader": "asked",
         "ablate.planning.checks": "asked",
         "ablate.running.study_plan": "asked",
+        "ablate.api.named": "documents",
+        "ablate.check.searches": "documents",
         "ablate.open": "pages",
         "ablate.pages": "pages",
+        "store.documents": "documents",
     },
 )

@@ -10,10 +10,10 @@ from dataclasses import replace
 import optuna
 
 from ablate.study.tune_spec import FINE
+from ablate.wings.search.documents import Confirmed
 from ablate.wings.search.ranking import Values, best_first, fronts
 from ablate.wings.search.search_space import SEARCH, edit_of, number_at
 from ablate.wings.search.trial_runner import Job, StudyTrialRunner
-from store.documents import Confirmed
 from store.documents.study import UNJUDGED
 from store.documents.tuning import RATE
 

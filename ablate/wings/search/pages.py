@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from ablate.wings.search.documents import SearchDocument, SearchFolder, searches
 from ablate.wings.search.shown.search_summary import SearchSummary, read_search
 from ablate.wings.serve.site import IndexEntry, StorePages, described, link_to
-from store import SearchFolder, Store, StoreError
-from store.documents import SearchDocument
+from store import Store, StoreError
+from store.documents import JsonObject
 from store.errors import ReportError
 
 
@@ -19,10 +21,10 @@ class SearchPages(StorePages):
         self._served: dict[SearchFolder, tuple[SearchSummary, str]] = {}
 
     def entries(self, store: Store) -> list[IndexEntry]:
-        return [_entry(store, folder) for folder in store.searches()]
+        return [_entry(store, folder) for folder in searches(store)]
 
     def write(self, store: Store) -> None:
-        for folder, entry in zip(store.searches(), self.entries(store), strict=True):
+        for folder, entry in zip(searches(store), self.entries(store), strict=True):
             if not entry.error:
                 self.write_one(folder.path)
 
@@ -32,7 +34,7 @@ class SearchPages(StorePages):
         return render(folder) if SearchFolder(folder).exists else None
 
     def page(self, store: Store, path: str) -> str | None:
-        folder = next((each for each in store.searches() if link_to(store, each.report_path) == path), None)
+        folder = next((each for each in searches(store) if link_to(store, each.report_path) == path), None)
         if folder is None:
             return None
         try:
@@ -67,3 +69,13 @@ def _entry(store: Store, folder: SearchFolder) -> IndexEntry:
 def search_found(folder: Path) -> SearchDocument:
     """A search's document, with scores on fresh seeds and the best trials by these scores, if there are any."""
     return read_search(folder, curves=False).document
+
+
+def search_rows(store: Store) -> Iterator[JsonObject]:
+    """A row for each search: name, scale, question, and number of trials and of those best or on the front."""
+    for document in (search_found(folder.path) for folder in searches(store)):
+        best = sum(trial.best for trial in document.trials)
+        yield document.model_dump(include={"name", "scale", "question", "created"}) | {
+            "trials": len(document.trials),
+            "best": best,
+        }

@@ -17,14 +17,20 @@ from ablate.planning.study_document import spent_budget
 from ablate.readable import now
 from ablate.wings.search.asking import BEYOND, IMPORTED, counts_of_illegal, representatives, seeds_of
 from ablate.wings.search.controls import BASE_RATE, base_at, confirmation, confirmed
+from ablate.wings.search.documents import (
+    Distribution,
+    SearchBase,
+    SearchDocument,
+    SearchFolder,
+    TrialRecord,
+    TrialState,
+    finite,
+)
 from ablate.wings.search.history import base_on_axes
 from ablate.wings.search.ranking import best_first, fronts
 from ablate.wings.search.samplers import chosen_sampler, ended
 from ablate.wings.search.search_spec import NOT_OF_A_SCORE, SearchSpec
 from ablate.wings.search.trial_runner import IllegalError, StudyTrialRunner
-from store import SearchFolder
-from store.documents import Distribution, SearchBase, SearchDocument, TrialRecord, TrialState
-from store.documents.search import finite
 from zoo.settings.identity import digest_of, identity_of
 
 TrialScores = Sequence[Mapping[int, tuple[float, ...]]]

@@ -30,6 +30,7 @@ from ablate.training.execution import Count
 from ablate.wings.promoting import refuse_edited
 from ablate.wings.search.asking import IMPORTED, cost_of
 from ablate.wings.search.controls import BASE_RATE, confirmation, tuned_rate
+from ablate.wings.search.documents import SearchDocument, search_folder
 from ablate.wings.search.history import base_params, begin
 from ablate.wings.search.pages import search_found
 from ablate.wings.search.promotion import promote as write_promoted
@@ -54,7 +55,7 @@ from ablate.wings.search.space_check import check_space
 from ablate.wings.search.storage import Owner, opened_storage
 from ablate.wings.search.trial_runner import Job, StudyTrialRunner
 from reports.judge.sentences import listed
-from store.documents import JsonObject, SearchDocument
+from store.documents import JsonObject
 from store.documents.tuning import RATE
 
 NOTHING_TO_PROMOTE = "nothing is promoted: no scored trial differs from the base in more than its learning rate"
@@ -192,7 +193,7 @@ class _StudySearch:
         self.failures: list[str] = []
         self.is_in_journal = True
         self._kept = 0.0
-        self.folder = self.store.search(study.name, study.scale)
+        self.folder = search_folder(self.store, study.name, study.scale)
         refuse_namesake(study, self.folder.read(), self.store)
         if promote:
             refuse_edited(promoted_path(study))

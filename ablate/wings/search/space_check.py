@@ -7,13 +7,12 @@ from collections import Counter
 import numpy as np
 
 from ablate.study.complaints import StudyError
-from ablate.wings.search.drafts import quantity
 from ablate.wings.search.repair import repaired
 from ablate.wings.search.search_constraints import COSTS
 from ablate.wings.search.search_constraints import MEASURED as LIMITED
 from ablate.wings.search.search_space import Params, number_at
 from ablate.wings.search.search_spec import DIRECTIONS, MEASURED, OF_CACHES
-from ablate.wings.search.trial_runner import StudyTrialRunner
+from ablate.wings.search.trial_runner import StudyTrialRunner, quantity
 from evals.costs.spec import NO_CACHE
 from zoo.errors import did_you_mean
 from zoo.settings.edits import flatten

@@ -25,8 +25,9 @@ from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBSt
 from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import TrialState
 
+from ablate.wings.search.documents import SearchFolder
 from ablate.wings.search.samplers import MissingPackageError, need
-from store import AblateError, SearchFolder
+from store import AblateError
 from store.files import check_regular, held
 from store.seals import Chain
 

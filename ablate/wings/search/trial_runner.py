@@ -7,20 +7,62 @@ import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
-from ablate.planning.plan import ArmPlan, Plan
+from ablate.planning.plan import ArmPlan, Plan, training_cost
 from ablate.running.request import Request
 from ablate.study.arms import Arm
 from ablate.study.complaints import StudyError
 from ablate.study.study import Study
-from ablate.wings.search.drafts import Draft, quantity
+from ablate.training.spec import TrainSpec
+from ablate.wings.search.search_constraints import CACHE, rule
 from ablate.wings.search.search_constraints import MEASURED as LIMITED
-from ablate.wings.search.search_constraints import rule
-from ablate.wings.search.search_space import Params, SearchSpace
+from ablate.wings.search.search_space import Params, SearchSpace, number_at
 from ablate.wings.search.search_spec import DIRECTIONS, MEASURED, SearchSpec
 from store import Store
 from store.documents import MeasureDocument, ResultDocument, RunDocument, SpeedPoint
+from zoo.costs import Cost
+from zoo.spec import ModelSpec
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An arm before planning. widths: row widths that training cycles through."""
+
+    arm: Arm
+    vocabulary: int
+    widths: tuple[int, ...]
+
+    @cached_property
+    def spec(self) -> ModelSpec:
+        given = "vocab_size" in self.arm.edits
+        return self.arm.model if given else self.arm.model.edit({"vocab_size": self.vocabulary})
+
+    @property
+    def train(self) -> TrainSpec:
+        return self.arm.train
+
+    @cached_property
+    def cost(self) -> Cost:
+        return training_cost(self.train, self.spec, self.widths)
+
+
+def quantity(model: ArmPlan | Draft, name: str) -> float | None:
+    """A cost of a model, or the number at a path of its settings; None if there is none. An encoder's KV cache takes
+    0 bytes."""
+    match name:
+        case "parameters":
+            return float(model.cost.params)
+        case "parameters_embedding":
+            return float(model.cost.params_embedding)
+        case "flops_per_token":
+            return float(model.cost.flops_per_token)
+        case "kv_bytes_per_token":
+            return model.cost.cache_bytes(1, model.train.context, model.train.dtype) / model.train.context
+    if match := CACHE.fullmatch(name):
+        return float(model.cost.cache_bytes(1, int(match[1]), model.train.dtype))
+    return number_at(model.spec, model.train, name)
+
 
 PRUNING_DELAY = 0.2
 """Share of a run during which no trial is pruned."""

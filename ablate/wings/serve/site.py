@@ -21,7 +21,7 @@ from reports.page.html.templating import render
 from reports.page.sections import summarise_documents
 from reports.page.wording import answers, tables, words
 from store import Store, StoreError, StudyFolder, write_text
-from store.documents import SearchDocument, StudyDocument
+from store.documents import Document
 from store.errors import ReportError
 from store.extensions import modules_of
 
@@ -173,15 +173,9 @@ def entry_of(
     )
 
 
-def described(entry: IndexEntry, document: StudyDocument | SearchDocument) -> IndexEntry:
-    """The entry with the document's name, scale, question and date."""
-    return replace(
-        entry,
-        name=document.name,
-        scale=document.scale,
-        question=document.question,
-        created=document.created,
-    )
+def described(entry: IndexEntry, document: Document) -> IndexEntry:
+    """The entry with the name, scale, question and date of a study's or a search's document."""
+    return replace(entry, **document.model_dump(include={"name", "scale", "question", "created"}))
 
 
 def link_to(store: Store, page: Path) -> str:

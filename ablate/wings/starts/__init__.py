@@ -5,7 +5,7 @@ from __future__ import annotations
 from ablate.wings import Wing
 
 WING = Wing(
-    needs=("zoo/conversion",),
+    needs=("evals/harness", "zoo/conversion"),
     face={"checkpoints": ("CheckpointError",)},
     adds={
         "ablate.study.sources": "keys",
@@ -15,5 +15,6 @@ WING = Wing(
         "ablate.running.corpora": "asked",
         "ablate.training.parts": "lora",
         "ablate.training.session": "training",
+        "ablate.training.trained": "checkpoints",
     },
 )

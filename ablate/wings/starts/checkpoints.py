@@ -19,7 +19,8 @@ from store.documents import JsonObject
 from zoo.checkpoint import read_json
 
 if TYPE_CHECKING:
-    from evals.conventions import Bos, Published
+    from evals.conventions import Bos
+    from evals.harness.published import Published
     from zoo.model import Decoder
 
 WEIGHTS = (
@@ -156,13 +157,11 @@ class Checkpoint:
     def _read_as_published(self, bos: Bos) -> Published | None:
         if not self.published:
             return None
-        from evals.conventions import Published  # noqa: PLC0415 (slow to load)
-
         with TemporaryDirectory() as folder:
             for path in self.published:
                 shutil.copyfile(path, Path(folder) / path.name)
             try:
-                return Published.read(Path(folder), bos)
+                return published(Path(folder), bos)
             except ValueError:
                 return None
 
@@ -249,3 +248,10 @@ def _end_of_text(folder: Path) -> str | None:
     token: Any = settings.get("eos_token")
     found = token.get("content") if isinstance(token, dict) else token
     return found if isinstance(found, str) else None
+
+
+def published(folder: Path, bos: Bos) -> Published:
+    """Conventions of the model whose tokenizer's files are in a folder. Raises ValueError if they cannot be read."""
+    from evals.harness.published import Published  # noqa: PLC0415 (slow to load)
+
+    return Published.read(folder, bos)

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from ablate.wings import Wing
 
-WING = Wing(adds={"ablate.tracking": ""})
+WING = Wing(adds={"ablate.running.trackers": "_following", "ablate.tracking": ""})

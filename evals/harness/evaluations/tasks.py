@@ -21,9 +21,12 @@ class TasksSpec(TaskSelection, EvaluationSpec):
     imports: ClassVar[tuple[str, ...]] = ("evals.harness.evaluate",)
 
     def run(self, subject: Subject, data: HeldOutText) -> Found:
+        from evals.harness.answers import bind  # noqa: PLC0415
         from evals.harness.evaluate import evaluate_tasks  # noqa: PLC0415 (lm-eval is slow to load)
         from evals.harness.lm import ZooLM  # noqa: PLC0415
 
+        if subject.answers is not None:
+            bind(subject.answers, subject.sums)
         lm = ZooLM(
             subject.model,
             data.conventions,

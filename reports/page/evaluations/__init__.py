@@ -13,9 +13,8 @@ import polars as pl
 
 from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.keys import KEYS
-from reports.page.sections import Section, sections
-from reports.page.wording import words
-from store.documents import EvalsDocument, JsonObject, JsonScalar
+from reports.page.sections import Section
+from store.documents import JsonObject, JsonScalar
 from store.documents import Section as Stored
 from store.result_columns import Row, Schema
 
@@ -55,34 +54,3 @@ class EvaluationSection(Section):
     def printed(cls, table: Stored) -> str:
         """Text that the command line prints below the scores."""
         return ""
-
-
-def twins() -> dict[str, type[EvaluationSection]]:
-    """The sections of evaluations by name."""
-    return {name: each for name, each in sections().items() if issubclass(each, EvaluationSection)}
-
-
-def lines(document: EvalsDocument) -> list[tuple[str, ...]]:
-    """Task, metric, value, standard error and chance of every score; the reason takes the value's place if there is
-    none."""
-    found: list[tuple[str, ...]] = [
-        (
-            task,
-            metric,
-            *("" if number is None else words.score(number) for number in (each.value, each.stderr, each.chance)),
-        )
-        for task, metrics in document.scores.items()
-        for metric, each in metrics.items()
-    ]
-    known = twins()
-    for name, table in document.sections.items():
-        for row in (row for row in table.rows if "reason" in row):
-            task, metric = known[name].missed(table.about, row) if name in known else (name, "")
-            found.append((task, metric, str(row["reason"]), "", ""))
-    return found
-
-
-def printed(document: EvalsDocument) -> str:
-    """Text that the command line prints below the scores, from all evaluations."""
-    known = twins()
-    return "".join(known[name].printed(table) for name, table in document.sections.items() if name in known)

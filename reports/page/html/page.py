@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from reports.judge.findings.next_steps import next_steps, promise
+from reports.judge.findings.next_steps import next_steps
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.outcomes import StudyProgress
 from reports.page.figures.base import Figure
@@ -117,7 +117,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
         markup={"Markdown": markdown(compact), "LaTeX": latex(compact)},
         source=source,
         small_print=title_words.small_print(summary),
-        steps=[(step, promise(step)) for step in next_steps(summary)],
+        steps=next_steps(summary),
         warnings=grouped(summary.warnings),
         terms=TERMS,
         progress=progress,

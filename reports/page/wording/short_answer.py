@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from reports.judge.findings.comparison import Judgement
-from reports.judge.findings.next_steps import next_steps, promise
+from reports.judge.findings.next_steps import next_steps
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import PILOT, UNDERTRAINED, UNLEARNT
 from reports.judge.reading.outcomes import FAILED
@@ -172,7 +172,7 @@ def _undecided(summary: StudySummary, unsettled: Sequence[Judgement], base: str)
         step = next((each for each in next_steps(summary) if each.seeds), None)
         takes = ""
         if step is not None and step.seconds is not None:
-            takes = f" ({promise(replace(step, chance=None)).partition(' of ')[0]})"
+            takes = f" ({replace(step, chance=None).promise().partition(' of ')[0]})"
         yield f": {step.seeds} fresh seeds would tell{takes}" if step is not None else ""
     yield _also(unsettled[1:], "undecided too")
 

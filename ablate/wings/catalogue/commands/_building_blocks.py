@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
+import linecache
 import re
 import textwrap
 from collections.abc import Iterator
 from enum import Enum
+from itertools import pairwise
+from types import ModuleType
 from typing import TypedDict
 
 from pydantic import BaseModel
 
 from ablate.commands import print_json
 from zoo import building_blocks
-from zoo.settings.descriptions import description_of
 
 
 class BuildingBlock(TypedDict):
@@ -96,3 +100,18 @@ def _written(value: object) -> str:
     if isinstance(value, frozenset):
         return ", ".join(sorted(str(each) for each in value))
     return re.sub(r"\b(?:[a-z_]+\.)+(?=\w)", "", repr(value))
+
+
+def description_of(module: ModuleType, name: str) -> str:
+    """The docstring below a module's assignment to `name`, following imports of it; empty if there is none."""
+    body = ast.parse("".join(linecache.getlines(module.__file__ or ""))).body
+    for node, below in pairwise([*body, ast.Pass()]):
+        match node, below:
+            case ast.ImportFrom(module=str(origin), names=names), _ if name in [alias.name for alias in names]:
+                return description_of(importlib.import_module(origin), name)
+            case (
+                (ast.AnnAssign(target=ast.Name(id=own)) | ast.Assign(targets=[ast.Name(id=own)])),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ) if own == name:
+                return " ".join(text.split())
+    return ""

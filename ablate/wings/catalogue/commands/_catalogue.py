@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import zoo
-from ablate.commands import OptionError, print_json, print_table
+from ablate.commands import DONE, SOME_FAILED, OptionError, print_json, print_table
+from ablate.readable import short
 from ablate.wings.catalogue.catalogue import (
     OF_ARMS,
     TAGS,
@@ -23,12 +27,71 @@ from ablate.wings.catalogue.catalogue import (
 from ablate.wings.catalogue.commands._building_blocks import names as building_blocks
 from ablate.wings.catalogue.commands._building_blocks import show_block
 from ablate.wings.catalogue.model_table import text
-from ablate.wings.catalogue.part_costs import HEADS, LAYERS, VOCABULARY, WIDTH, costs_of, costs_with, shown
 from ablate.wings.catalogue.published import preset_row
-from zoo.errors import did_you_mean
-from zoo.presets import Preset, names, preset, shrunk, sized_names
+from zoo.conformance.checking import CheckResult, check_variant, checkable, notes_on, options_of
+from zoo.conformance.shrink import shrunk
+from zoo.conformance.subject import NOT_APPLICABLE
+from zoo.errors import SpecError, did_you_mean
+from zoo.presets import Preset, names, preset, sized_names
 from zoo.settings.descriptions import descriptions
+from zoo.spec import ModelSpec
 from zoo.vocabulary import nearest
+
+CONTEXT, DTYPE = 4096, "bfloat16"
+LAYERS, WIDTH, HEADS, VOCABULARY = 8, 512, 8, 8192
+"""Sizes of the model in which a part's costs are shown: the preset `small`, enlarged."""
+PLACES = {
+    "mixers": "block.mixer",
+    "ffns": "block.ffn",
+    "norms": "block.norm",
+    "residuals": "block.norm_placement",
+    "positions": "block.mixer.position",
+    "sparsities": "block.mixer.sparsity",
+}
+"""Path of an axis's part in a model."""
+
+
+class DeclaredCosts(TypedDict):
+    """flops_per_token: of a forward pass. cache_bytes: for one row of `context` tokens in bfloat16."""
+
+    context: int
+    parameters: int
+    flops_per_token: float
+    cache_bytes: int
+
+
+def costs_of(spec: ModelSpec) -> DeclaredCosts:
+    """Declared costs of a model at a context of 4,096 tokens."""
+    found = zoo.cost(spec, CONTEXT)
+    return {
+        "context": CONTEXT,
+        "parameters": found.params,
+        "flops_per_token": found.flops_per_token_forward,
+        "cache_bytes": found.cache_bytes(1, CONTEXT, DTYPE),
+    }
+
+
+def costs_with(axis: str, kind: str) -> DeclaredCosts | None:
+    """Costs of a model of 8 layers and 512 features that has the part, all else as in the preset `small`.
+
+    None if the part needs settings or other parts that this model lacks.
+    """
+    if axis not in PLACES:
+        return None
+    sizes = {"d_model": WIDTH, "n_layers": LAYERS, "vocab_size": VOCABULARY, "block.mixer.heads": HEADS}
+    try:
+        return costs_of(zoo.load("small", **sizes).edit({PLACES[axis]: kind}))
+    except SpecError:
+        return None
+
+
+def shown(costs: DeclaredCosts) -> str:
+    """`29.4M parameters; at a context of 4,096 tokens 92.4M FLOPs a token forward and 67.1MB of cache (bfloat16)`."""
+    flops, cache = short(costs["flops_per_token"]), short(costs["cache_bytes"])
+    return (
+        f"{short(costs['parameters'])} parameters; at a context of {costs['context']:,} tokens {flops} FLOPs a token"
+        f" forward and {cache}B of cache ({DTYPE})"
+    )
 
 
 def show_one(name: str, small: bool, as_json: bool) -> int:
@@ -136,3 +199,49 @@ def _show_preset(chosen: Preset, small: bool, as_json: bool) -> int:
     YAML(typ="safe", pure=True).dump(document, stream)
     print(stream.getvalue(), end="")
     return 0
+
+
+SAID_WIDTH = 100
+"""Maximum width of a progress line, in characters: a model with dozens of choices has a long name."""
+
+
+def show_check(kind: str, as_json: bool, quick: bool) -> int:
+    if not options_of(kind):
+        near = did_you_mean(kind, checkable()) or ": see `ablate zoo` (a plug-in's? give --plugin FILE)"
+        raise OptionError(f"--check {kind}: there is no such part of a model{near}")
+    found = check_variant(kind, _say, quick)
+    failed = any(finding.failures for finding in found)
+    notes = [] if failed else notes_on(kind)
+    if as_json:
+        checks = [asdict(finding) for finding in found]
+        print_json({"variant": kind, "conforms": not failed, "checks": checks, "notes": notes})
+    else:
+        _print(found)
+        for note in notes:
+            print(f"note: {note}")
+    return SOME_FAILED if failed else DONE
+
+
+def _print(found: list[CheckResult]) -> None:
+    rows = [(each.check, each.property, _verdict(each)) for each in found]
+    print_table([("check", "property", "models"), *rows], text_columns=3)
+    failed: dict[tuple[str, str], list[str]] = {}
+    for each in found:
+        if each.failures:  # the first is the simplest model; `--json` has all
+            failed.setdefault(each.failures[0], []).append(each.check)
+    for (model, reason), checks in failed.items():
+        which = checks[0] if len(checks) == 1 else f"these {len(checks)} checks"
+        print(f"{which}: {reason}\n    in {model}")
+        if len(checks) > 1:
+            print(textwrap.indent(textwrap.fill(", ".join(checks), SAID_WIDTH), "    "))
+
+
+def _say(line: str) -> None:
+    print(textwrap.shorten(line, SAID_WIDTH, placeholder=" …"), file=sys.stderr, flush=True)
+
+
+def _verdict(finding: CheckResult) -> str:
+    if not finding.models:
+        return NOT_APPLICABLE if finding.tried else "not checked"
+    failed = len(finding.failures)
+    return f"fails in {failed} of {finding.models}" if failed else f"holds in all {finding.models}"

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     if options.quick and not options.check:
         raise OptionError("--quick needs --check VARIANT")
     if options.check:
-        from ablate.wings.catalogue.commands._conformance import show_check
+        from ablate.wings.catalogue.commands._catalogue import show_check
 
         return show_check(options.check, options.json, options.quick)
     if options.matrix:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ablate.commands import DONE, SOME_FAILED, add_json, add_store, given, print_json, print_table
@@ -17,6 +18,7 @@ from store.errors import ArgumentError
 
 if TYPE_CHECKING:
     from ablate import Scores
+    from store.documents import EvalsDocument
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,12 +44,31 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show(found: Scores) -> None:
-    """Print the results of an evaluation."""
-    from reports.page.evaluations import lines, printed
+    """Print the results of an evaluation, and below them what sections of the page print of their tables."""
+    from reports.page.evaluations import EvaluationSection
+    from reports.page.sections import sections
 
-    if table := lines(found.found):
+    known = {name: each for name, each in sections().items() if issubclass(each, EvaluationSection)}
+    tables = found.found.sections.items()
+    lacking = [
+        (*(known[name].missed(table.about, row) if name in known else (name, "")), str(row["reason"]), "", "")
+        for name, table in tables
+        for row in table.rows
+        if "reason" in row
+    ]
+    if table := [*_lines(found.found), *lacking]:
         print_table([("task", "metric", "value", "± standard error", "chance"), *table])
-    print(printed(found.found), end="")
+    print("".join(known[name].printed(table) for name, table in tables if name in known), end="")
+
+
+def _lines(document: EvalsDocument) -> Iterator[tuple[str, ...]]:
+    """Task, metric, value, standard error and chance of every score."""
+    from reports.page.wording import words
+
+    for task, metrics in document.scores.items():
+        for metric, each in metrics.items():
+            numbers = (each.value, each.stderr, each.chance)
+            yield task, metric, *("" if number is None else words.score(number) for number in numbers)
 
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:

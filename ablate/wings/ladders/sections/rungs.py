@@ -10,8 +10,8 @@ from typing import ClassVar, Self
 import polars as pl
 
 from ablate.wings.ladders import law_words, rung_words
+from ablate.wings.ladders.law_words import Worth, study_worth
 from ablate.wings.ladders.rungs import Change, Gap, changes, gaps
-from ablate.wings.ladders.worth import Worth, study_worth
 from ablate.wings.results.document import RecordedRung, interval, range_of
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import REPEATED

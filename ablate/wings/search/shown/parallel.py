@@ -11,11 +11,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from ablate.wings.search.documents import TrialRecord
 from ablate.wings.search.shown.search_summary import NO_TRIAL
 from ablate.wings.search.shown.setting_axes import SettingAxis, score_axis
 from reports.page.figures.base import short
 from reports.page.figures.drawing import BASE, BASE_MARK, GRID, PALETTE, Attributes, Drawing, blank
-from store.documents import TrialRecord
 
 AXIS_PIXELS = 104
 """Width in pixels that an axis needs; a narrower screen scrolls."""

@@ -13,6 +13,7 @@ import optuna
 import plotly.graph_objects as go
 from optuna.study import StudyDirection
 
+from ablate.wings.search.documents import TrialRecord
 from ablate.wings.search.shown.parallel import parallel
 from ablate.wings.search.shown.search_summary import SearchSummary
 from ablate.wings.search.shown.search_tables import closing_table, objective_title
@@ -21,7 +22,6 @@ from reports.page.figures.base import Figure
 from reports.page.figures.drawing import BASE, BASE_MARK, GRID, PALETTE, Attributes, Drawing, blank, label
 from reports.page.wording.arm_names import setting_name
 from reports.page.wording.table import Table
-from store.documents import TrialRecord
 
 FEWEST = 3
 """Fewest scored trials for a figure."""

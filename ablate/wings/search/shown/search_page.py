@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ablate.wings.search.documents import SearchFolder, TrialRecord
 from ablate.wings.search.shown import search_tables, search_words
 from ablate.wings.search.shown.search_figures import draw_search
 from ablate.wings.search.shown.search_summary import SearchSummary, read_search
@@ -11,8 +12,7 @@ from reports.page.figures.drawing import CONFIG
 from reports.page.html.page import drawn
 from reports.page.html.templating import FIGURES
 from reports.page.html.templating import render as render_template
-from store import SearchFolder
-from store.documents import JsonObject, TrialRecord
+from store.documents import JsonObject
 
 
 def render(folder: Path) -> Path:

@@ -13,11 +13,11 @@ from pathlib import Path
 import polars as pl
 from scipy import special  # scipy.stats takes seconds to load
 
+from ablate.wings.search.documents import SearchDocument, SearchFolder, TrialRecord
 from ablate.wings.search.shown.selection_bias import FreshScore, confirmed_scores, fresh_scores
 from ablate.wings.search.shown.standings import SearchStanding, standings
 from reports.judge.statistics.estimates import Estimate
-from store import SearchFolder, Store
-from store.documents import SearchDocument, TrialRecord
+from store import Store
 from store.documents.study import UNJUDGED
 from store.errors import ReportError
 

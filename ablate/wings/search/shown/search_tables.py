@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ablate.wings.search.documents import TrialRecord
 from ablate.wings.search.shown.search_summary import SearchSummary
 from ablate.wings.search.shown.selection_bias import DECLARED, FreshScore
 from ablate.wings.search.shown.standings import SearchStanding
 from reports.page.wording import words
 from reports.page.wording.arm_names import setting_name
 from reports.page.wording.table import NONE, Columns, Table
-from store.documents import TrialRecord
 
 TITLES = {
     "loss": "loss (nats per token)",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ablate.wings.search.documents import Range, TrialRecord
 from ablate.wings.search.shown.search_summary import Gap, SearchSummary
 from ablate.wings.search.shown.search_tables import setting_text, signed, titles_of
 from ablate.wings.search.shown.selection_bias import DECLARED, selection_bias
 from reports.judge.sentences import listed
 from reports.page.wording import words
-from store.documents import Range, TrialRecord
 
 MOST_SETTINGS = 4
 """Most settings of a trial that the headline lists; the table has them all."""

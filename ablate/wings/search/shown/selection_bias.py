@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ablate.wings.search.documents import SearchDocument
 from reports.judge.reading.collect import collect
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.units import judging
 from reports.judge.statistics.estimates import Estimate, estimate
 from reports.page.sections.costs import Costs
 from store import Store
-from store.documents import SearchDocument
 
 DECLARED = ("parameters", "flops_per_token", "kv_bytes_per_token")
 """Objectives that depend on the model alone, not on the seed."""

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ablate.wings.search.documents import Choices, TrialRecord
 from ablate.wings.search.shown.search_summary import NO_TRIAL
 from ablate.wings.search.shown.search_tables import setting_text, titles_of
 from reports.page.figures.base import short
 from reports.page.figures.drawing import BASE, BASE_MARK, PALETTE, Attributes, Drawing, blank, label
-from store.documents import Choices, TrialRecord
 
 MOST_TICKS = 5
 LONGEST_TICK = 12

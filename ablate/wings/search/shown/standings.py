@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special  # scipy.stats takes seconds to load
 
+from ablate.wings.search.documents import SearchDocument
 from ablate.wings.search.shown.selection_bias import FreshScore
 from reports.judge.statistics.estimates import Floats
-from store.documents import SearchDocument
 
 LEVEL = 0.05
 

@@ -126,11 +126,12 @@ def test_a_merge_that_is_killed_can_be_repeated(
 ) -> None:
     """Whatever was taken over by then is whole: four runs and a text's description are moved, the study is written."""
     here, whole, left = tmp_path / "runs", tmp_path / "whole", iter(range(moves))
+    move = joining.move
 
     def moved(source: Path, target: Path) -> None:
         if next(left, None) is None:
             raise KeyboardInterrupt
-        files.move(source, target)
+        move(source, target)
 
     def written(folder: StudyFolder, study: StudyDocument) -> None:
         if next(left, None) is None:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import ablate
+from ablate.wings.archive.whole_folders import WholeFolders, stamp
 from store import Store, stamps
 from store.documents import ItemLoss, MetricsRecord
 from store.run_files import RunFiles
-from store.stamps import TICK_NS, WholeFolders, checked_name, stamp
+from store.stamps import TICK_NS, checked_name
 from tests.documents import result_of, run_of
 
 RUNS = ("aa", "bb", "cc")

@@ -8,9 +8,9 @@ import pytest
 
 import zoo
 from ablate.wings.foretell.roofline import PredictedPhase, predict
+from ablate.wings.foretell.this_machine import this_device
 from evals.costs import devices
 from evals.costs.devices import Device, DeviceError, device
-from evals.costs.machine import this_device
 from evals.costs.peaks import copy_bytes_per_second
 from zoo.costs_decoding import decode_cost
 

@@ -20,7 +20,7 @@ from ablate.study.written import RESULTS
 from ablate.wings.catalogue.model_table import COLUMNS
 from ablate.wings.results.document import RecordedClaim, RecordedInterval, RecordedResult
 from ablate.wings.science import result_files
-from ablate.wings.science.atlas import gathered, known_sources, study_files
+from ablate.wings.science.atlas import gathered, known_sources, study_files, write_texts
 from ablate.wings.science.cards import Card, cards
 from ablate.wings.science.findings import MOST_WORDS, findings, findings_files, picture, words_in
 from ablate.wings.science.forest import axis_over, forest, ratio_ticks
@@ -28,16 +28,14 @@ from ablate.wings.science.handbook_claim import HandbookClaim
 from ablate.wings.science.readme import tables_file, with_tables
 from ablate.wings.science.recording import result_of
 from ablate.wings.science.result_pages import ranked_result
-from ablate.wings.science.site import atlas_pages
+from ablate.wings.science.site import atlas_pages, variants_in
 from ablate.wings.science.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
 from ablate.wings.science.topics import SEVERAL, home, topics_of
-from ablate.wings.science.variants import variants_in
 from reports.page.html.ranking import ranked
 from reports.page.sections import summarise_study as summarise
 from reports.page.wording import short_answer
 from store.documents import StudyClaim
 from store.errors import ReportError
-from store.files import write_texts
 from tests.reports.browsing import no_chromium, visit, wait_until
 from tests.reports.factory import Arm, StudyOf
 from tests.test_imports import ROOT

@@ -15,9 +15,9 @@ from ablate.cli import main
 from ablate.study.reading import load_study
 from ablate.study.written import RESULTS
 from ablate.wings.results import kept_signs, recorded
+from ablate.wings.results.document import outcome_at
 from ablate.wings.results.kept_signs import Conditions, Group, Growth, KeptSigns, kept_sign
-from ablate.wings.results.outcomes import outcome_at
-from ablate.wings.science import beside, result_files
+from ablate.wings.science import counting_signs, result_files
 from ablate.wings.science.atlas import gathered, known_sources, study_files
 from ablate.wings.science.cards import cards
 from ablate.wings.science.claim_spec import ClaimSpec
@@ -186,7 +186,7 @@ def test_the_page_the_terminal_and_json_say_how_often_such_a_difference_kept_its
         **{"parameters_before": 25_000, "parameters_after": 1e6},
     }
     written = result_of(folder)
-    assert said in beside.signs(written) and beside.signs(written, ["near"]) == ""
+    assert said in counting_signs.signs(written) and counting_signs.signs(written, ["near"]) == ""
 
 
 def test_the_table_of_the_guide_is_that_of_the_counts() -> None:
@@ -228,7 +228,7 @@ def test_caveats_travel_from_the_study_to_every_place(tmp_path: Path, capsys: py
     for path in ("index.html", f"results/{read.name}.html"):
         assert "Short runs." in made[path] and "Caveat (double): Of one depth." in made[path]
     assert "Caveat: Short runs. Caveat (double): Of one depth." in findings(cards([read], ()), [read], "x.svg")
-    assert beside.caveats(read, ["pre"]) == ["Caveat: Short runs."], "beside a claim about pre, none of double"
+    assert counting_signs.caveats(read, ["pre"]) == ["Caveat: Short runs."], "beside a claim about pre, none of double"
 
     file.write_text(
         file.read_text(encoding="utf-8").replace("arm: double, text", "arm: duoble, text"), encoding="utf-8"

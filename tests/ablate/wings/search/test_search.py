@@ -19,6 +19,7 @@ from ablate.planning.make_plan import make_plan
 from ablate.running.request import Request
 from ablate.study.study import StudyError
 from ablate.wings.search.asking import counts_of_illegal
+from ablate.wings.search.documents import SearchFolder
 from ablate.wings.search.history import base_params
 from ablate.wings.search.ranking import best_first, fronts
 from ablate.wings.search.samplers import ended, make_pruner
@@ -28,7 +29,7 @@ from ablate.wings.search.search_spec import Fidelity
 from ablate.wings.search.space_check import check_space
 from ablate.wings.search.storage import Owner, open_storage
 from ablate.wings.search.trial_runner import Job, StudyTrialRunner
-from store import SearchFolder, Store
+from store import Store
 from tests.ablate.known import NUMBERS, Instant, Known, bowl, search, spec_of, study_of
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ablate.wings.search.documents import SearchBase, TrialRecord, search_folder
 from ablate.wings.search.pages import search_found
 from ablate.wings.search.shown import search_words
 from ablate.wings.search.shown.search_summary import SearchSummary, read_search
 from ablate.wings.search.shown.search_tables import closing_table
 from store import Store
-from store.documents import SearchBase, TrialRecord
 from tests.documents import run_of
 from tests.reports.factory import JUDGING_EXCESS, Arm, StudyOf
 from tests.reports.searching import RATE, search_of
@@ -69,7 +69,7 @@ def written(root: Path, promoted: tuple[str, ...], trials: tuple[TrialRecord, ..
         (digest,) = each.runs
         store.write_run(run_of(digest, seed=1000 + (each.repeats is not None), model={"of": f"trial_{first}"}))
     store.write_run(run_of("99cd00", seed=1000, model={"of": "base"}))
-    folder = store.search("small", "cpu")
+    folder = search_folder(store, "small", "cpu")
     changes = {"name": "small", "objectives": TWO, "base": base, **changes}
     folder.write(search_of(trials, ["train.lr"], **changes))
     return folder.path
@@ -123,6 +123,6 @@ def test_a_frame_and_the_index_have_the_same_best(tmp_path: Path) -> None:
 
 
 def test_of_a_smoke_search_no_trial_is_the_best(tmp_path: Path) -> None:
-    folder = Store(tmp_path).search("small", "smoke")
+    folder = search_folder(Store(tmp_path), "small", "smoke")
     folder.write(search_of(TRIALS, ["train.lr"], name="small", scale="smoke", objectives=TWO))
     assert not any(each.best for each in search_found(folder.path).trials)

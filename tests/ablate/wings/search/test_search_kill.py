@@ -21,8 +21,9 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from ablate.cli import main
+from ablate.wings.search.documents import SearchFolder
 from ablate.wings.search.storage import open_storage
-from store import SearchFolder, Store
+from store import Store
 from tests.ablate.servers import grpc_proxy, postgresql
 from tests.ablate.toy import toy_study
 

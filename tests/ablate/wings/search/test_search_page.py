@@ -8,6 +8,15 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from ablate.wings.search.documents import (
+    Choices,
+    Confirmed,
+    Distribution,
+    Range,
+    SearchBase,
+    TrialRecord,
+    search_folder,
+)
 from ablate.wings.search.shown import search_words
 from ablate.wings.search.shown.parallel import parallel
 from ablate.wings.search.shown.search_figures import draw_search, front_figure
@@ -17,7 +26,6 @@ from ablate.wings.search.shown.search_tables import closing_table, trials_table
 from ablate.wings.search.shown.setting_axes import setting_axes
 from ablate.wings.serve.site import render_other
 from store import Store
-from store.documents import Choices, Confirmed, Distribution, Range, SearchBase, TrialRecord
 from tests.documents import metrics_of, result_of, run_of
 from tests.reports.browsing import data_of, no_chromium, playwright, visit, wait_until
 from tests.reports.searching import RATE, search_of
@@ -160,7 +168,7 @@ def stored(tmp_path: Path) -> Path:
         if number:
             store.write_result(result_of(digest))
     trials = [trial.model_copy(update={"runs": (f"{trial.number:02d}ab00",)}) for trial in found.trials]
-    folder = store.search("small", "cpu")
+    folder = search_folder(store, "small", "cpu")
     folder.write(found.document.model_copy(update={"name": "small", "trials": tuple(trials)}))
     return folder.path
 
@@ -235,7 +243,7 @@ def test_ten_axes_fit_a_screen(browser: playwright.Browser, tmp_path: Path) -> N
     repeat = one.model_copy(update={"number": 12, "repeats": 0, "best": False, "imported": False})
     fresh = tuple(Confirmed.of(arm, (), [(2.41,), (2.4,), (2.42,)]) for arm in ("base", "trial_0"))
     base = SearchBase(name="base", runs=(), values=(2.5,))
-    folder = Store(tmp_path).search("ten", "cpu")
+    folder = search_folder(Store(tmp_path), "ten", "cpu")
     folder.write(search_of([one, repeat], TEN, name="ten", base=base, confirmed=fresh))
     found = visit(browser, render(folder.path), 1280)
     table = "document.querySelector('table.trials')"
@@ -250,7 +258,7 @@ def test_the_headline_compares_the_best_with_the_base_on_fresh_seeds(tmp_path: P
         trials = [each.model_copy(update={"values": each.values[:1]}) for each in search().trials if each.values]
         of_base = Confirmed.of("standard", ("b",), [(2.50,), (2.52,), (2.48,)])
         of_best = Confirmed.of("trial_0", ("a",), [(score,) for score in fresh])
-        folder = Store(tmp_path).search("small", "cpu")
+        folder = search_folder(Store(tmp_path), "small", "cpu")
         changes = {"objectives": {"loss": way}, "base": SearchBase(name="standard", runs=("c",), values=(2.55,))}
         folder.write(search_of(trials, ["train.lr"], name="small", confirmed=(of_base, of_best), **changes))
         return search_words.headline(read_search(folder.path))

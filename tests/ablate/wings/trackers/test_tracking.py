@@ -13,6 +13,7 @@ import pytest
 
 import ablate
 from ablate import tracking
+from ablate.wings.trackers._following import Trackers
 from store import Store
 from tests.documents import run_of
 
@@ -62,7 +63,7 @@ def test_a_tracker_that_fails_is_left_out_and_said_once(
 def test_a_tracker_that_is_not_installed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     said: list[str] = []
-    trackers = tracking.Trackers(Store(tmp_path), ["tensorboard"], said.append)
+    trackers = Trackers(Store(tmp_path), ["tensorboard"], said.append)
     trackers.begin("study", "cpu", "arm", run_of("0123456789abcdef"))
     assert len(said) == 1 and said[0].endswith("pip install tensorboard")
     assert said[0].startswith("tracker tensorboard failed and is no longer used: ModuleNotFoundError")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.judge.statistics.ledger import Decision, lord, saffron
+from ablate.wings.browse.history import Decision, lord, saffron
 
 Rule = Callable[[Sequence[float]], tuple[Decision, ...]]
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias, get_args
+from typing import get_args
 
 import numpy as np
 import polars as pl
@@ -23,21 +23,13 @@ from store import checksum
 from store.documents.result import Ended, Outcome
 from store.files import check_regular, replacing
 from store.result_columns import RUN, Schema
-from store.stamps import TICK_NS, clock, file_stamp, index_path
+from store.stamps import TICK_NS, clock, index_path
+from store.tables import RESULTS, Stamps, stamps
 
 LEAST_NEW = 1000
 """Least number of new rows for writing an index: reading fewer files takes no longer than writing."""
 LEAST_SHARE = 1 / 8
 """Least ratio of new rows to those of the index, for writing it."""
-
-Stamps: TypeAlias = NDArray[np.int64]
-"""Inode, size, mtime and ctime of one or several files of each run: (runs, 4 · files)."""
-
-
-def stamps(root: Path, names: Sequence[str], source: str) -> Stamps:
-    """Current stamps of this file in each of these folders."""
-    place = os.fspath(root)
-    return np.array([file_stamp(f"{place}/{name}/{source}") for name in names], dtype=np.int64).reshape(-1, 4)
 
 
 class Index:
@@ -120,16 +112,11 @@ class Index:
         return found if found.schema == self.schema else nothing
 
 
-def results_index(root: Path) -> Index:
-    """Index of results, with columns from `run.json`."""
-    return Index(root, "results", ("result.json", "run.json"), RUN)
-
-
 class KnownOutcomes:
     """Indexed outcomes of ended runs, by folder name. A half-written result has none."""
 
     def __init__(self, root: Path) -> None:
-        known = results_index(root).known.filter(pl.col("status").is_in(get_args(Ended)))
+        known = Index(root, "results", RESULTS, RUN).known.filter(pl.col("status").is_in(get_args(Ended)))
         self._rows = {name: row for row, name in enumerate(known["name"].to_list())}
         self._stamps = known["stamp"].to_numpy()[:, :4].tolist() if known.height else []
         self._statuses, self._losses = known["status"].to_list(), known["loss"].to_list()

@@ -19,9 +19,9 @@ import zoo
 from ablate.cli import main
 from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.study_document import study_document
-from ablate.plugins import FOLDERS, check_groups, place_of
 from ablate.study.complaints import StudyError
 from ablate.study.reading import load_study
+from ablate.wings.plugins.plugin_files import FOLDERS, check_groups, place_of
 from ablate.wings.prepare.schema import study_schema
 from store.extensions import added_to
 from tests.ablate.toy import plan_toy, toy_study
@@ -31,7 +31,7 @@ from zoo.errors import PluginError
 from zoo.settings import registry
 from zoo.settings.axis import variants
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 EXAMPLE = ROOT / "examples" / "plugin_package"
 NORM = (EXAMPLE / "ablate_example" / "meannorm.py").read_text(encoding="utf-8")
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from store import Store, StoreError, index, jsonfile, seals, stamps
+from ablate.wings.index import index
+from ablate.wings.index.index import KnownOutcomes
+from store import Store, StoreError, jsonfile, seals, stamps
 from store.documents import ItemLoss
-from store.index import KnownOutcomes
 from store.stamps import index_path
 from store.tables import LOSSES, METRICS, RunTables
 from tests.ablate.full_store import write_every_index
@@ -102,6 +103,12 @@ def test_tables_have_what_the_files_say(indexed: Path) -> None:
         lines = [path.read_text().splitlines() if path.exists() else [] for path in texts]
         records = [json.loads(line) for each in lines for line in each]
         assert found[name] == ([{each: of.get(each) for each in columns} for of in records], list(map(len, lines)))
+
+
+def test_without_indexes_tables_are_the_same(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = said(indexed)
+    monkeypatch.setattr("store.tables.modules_of", lambda place: [])
+    assert said(indexed) == found
 
 
 def test_files_that_an_index_knows_are_not_opened(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

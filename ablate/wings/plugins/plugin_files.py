@@ -4,8 +4,10 @@ its first import (see `zoo.settings.registry`)."""
 
 from __future__ import annotations
 
+import argparse
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from store.errors import ArgumentError
@@ -29,6 +31,21 @@ NAMED = ("kind", "source")
 """Fields whose `Literal` is a variant's name. Other plug-ins are named after their file."""
 MARKS = {"begin": "ablate.tracking", "build": "ablate.running.engines", "PROBE": "ablate.training.probes"}
 """Folders without a base class, by the name that each of their plug-ins defines."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        metavar="FILE",
+        help="a Python file with your own variant, data source, …: see docs/plugins.md (may be repeated)",
+    )
+
+
+def prepare(words: Sequence[str]) -> None:
+    """Load the plug-ins of a command line, on which its options may depend; all options are checked later."""
+    paths = [word.removeprefix("--plugin=") for word in words if word.startswith("--plugin=")]
+    plug_in(*paths, *(after for word, after in pairwise(words) if word == "--plugin"))
 
 
 def plug_in(*paths: str | Path) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 import reports
 from ablate.api.result import StudyResult
 from ablate.cli import main
-from reports.judge.findings.next_steps import NextStep, next_steps, promise, step_words
+from reports.judge.findings.next_steps import NextStep, next_steps
 from store import Store
 from store.documents.study import ScaleForecast
 from store.documents.tuning import StudyPass, StudyRates, StudyTrial, StudyTuning
@@ -242,7 +242,7 @@ def test_longer_runs_take_as_much_longer_and_are_tuned_again(tmp_path: Path) -> 
     tuned = replace(summary, study=summary.study.model_copy(update={"tuning": tuple(tuning)}))
     (again,) = next_steps(tuned)
     assert again.seconds == pytest.approx(4 * (runs + 2 * (6 + 3) * runs / 10))
-    assert "of training and tuning" in step_words(again)
+    assert "of training and tuning" in again.words()
 
 
 def test_a_report_has_every_key_that_a_run_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,7 +256,7 @@ def test_a_report_has_every_key_that_a_run_prints(tmp_path: Path, capsys: pytest
 def test_a_chance_is_that_of_a_difference_which_is_there(tmp_path: Path) -> None:
     step = next_steps(reports.summarise(OPEN.write(tmp_path)))[0]
     assert step.reason.startswith("detect a difference of 0.02 nats, if there is one: ")
-    assert step_words(step).endswith("80 % chance)")
+    assert step.words().endswith("80 % chance)")
 
 
 def test_where_there_is_no_larger_scale_training_is_longer(tmp_path: Path) -> None:
@@ -288,9 +288,11 @@ def test_another_scale_is_asked_without_the_leave_to_judge_a_pilot(tmp_path: Pat
 
 def test_page_and_terminal_say_what_a_step_takes_or_how_to_ask() -> None:
     known, unknown = NextStep("ablate run x", "see", 90.0, 0.8), NextStep("ablate run x --scale gpu-hour", "see")
-    assert promise(known) == "about 2 minutes of training, one run after another, 80 % chance"
-    assert promise(known, at_once=2) == "about 1 minute of training, 80 % chance"
-    assert promise(NextStep("ablate run x", "see", 9000.0, tunes=True), 1).startswith(
-        "about 2.5 hours of training and tuning"
+    assert known.promise() == "about 2 minutes of training, one run after another, 80 % chance"
+    assert known.promise(at_once=2) == "about 1 minute of training, 80 % chance"
+    assert (
+        NextStep("ablate run x", "see", 9000.0, tunes=True)
+        .promise(1)
+        .startswith("about 2.5 hours of training and tuning")
     )
-    assert promise(unknown) == "ablate plan estimates the time"
+    assert unknown.promise() == "ablate plan estimates the time"
