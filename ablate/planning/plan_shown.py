@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from pydantic_core import to_jsonable_python
 
 from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.known_rates import NO_STARTS, Starts
-from ablate.planning.memory import MemoryNeed, memory_text
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.study_document import NO_CORPORA, Corpora, epochs, study_arm, study_rates
 from ablate.study.study import Study
@@ -24,9 +22,8 @@ from store.extensions import modules_of
 from zoo.settings.edits import expand
 from zoo.settings.explain import yaml
 
-MemoryNeeds = Mapping[str | None, Mapping[str, MemoryNeed]]
-"""Memory needs, keyed by rung (None without a ladder) and arm."""
-NOT_FORESEEN: MemoryNeeds = MappingProxyType({})
+Foretold = Callable[[Plan, ArmPlan], JsonObject]
+"""A rung's plan and an arm of it → further fields of the arm."""
 
 PLANNED = {"data", "cache_bytes", "identity", "runs"}
 """Fields of an arm that `ablate plan --json` omits."""
@@ -37,7 +34,7 @@ def plan_json(
     speed: Speed | None = None,
     done: Mapping[str, bool] | None = None,
     corpora: Corpora = NO_CORPORA,
-    needs: MemoryNeeds = NOT_FORESEEN,
+    foretold: Foretold = lambda rung, arm: {},
 ) -> JsonObject:
     """The document of `ablate plan --json`; `runs` are those of all rungs of a ladder, `arms` those of the last.
 
@@ -47,7 +44,7 @@ def plan_json(
     `references` are null for other arms.
     """
 
-    def planned(arm: ArmPlan, need: MemoryNeed | None) -> JsonObject:
+    def planned(rung: Plan, arm: ArmPlan) -> JsonObject:
         text = corpora.get(arm.identity.digest)
         return {
             **study_arm(arm).model_dump(exclude=PLANNED),
@@ -58,14 +55,11 @@ def plan_json(
             "references": dict(text.references) if text else None,
             "estimated_seconds": _seconds(arm, speed),
             "matched": arm.matched,
-            "peak_memory_bytes": need.peak_memory_bytes if need else None,
-            "microbatch": need.microbatch if need else None,
-            "attention": need.attention if need else None,
+            **foretold(rung, arm),
         }
 
     def all_planned(rung: RungStudy) -> Iterator[JsonObject]:
-        of_rung = needs.get(rung.plan.study.rung, {})
-        return (planned(arm, of_rung.get(arm.name)) for arm in rung.plan.arms)
+        return (planned(rung.plan, arm) for arm in rung.plan.arms)
 
     study = outcome.plan.study
     return {
@@ -99,23 +93,21 @@ def plan_rows(
     plan: Plan,
     speed: Speed | None = None,
     corpora: Corpora = NO_CORPORA,
-    needs: Mapping[str, MemoryNeed] | None = None,
+    cells: Callable[[Plan, ArmPlan], Mapping[str, str]] = lambda plan, arm: {},
 ) -> list[tuple[str, ...]]:
     """Rows of the plan's table, header first: one per arm, differences from the baseline in per cent.
 
-    Edits made by matching have a column if there are any, memory needs if they are given. Parameters are those
-    without embeddings and head, and tokens per parameter are of these, with the earlier training of an arm that starts
-    from another.
+    Edits made by matching have a column if there are any. Parameters are those without embeddings and head, and tokens
+    per parameter are of these, with the earlier training of an arm that starts from another. cells: texts
+    of an arm in further columns.
     """
     columns = ["arm", "parameters", "total", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
     solved = ["adjusted to match"] * any(arm.matching for arm in plan.arms)
-    traced = ["peak memory", "attention"] * (needs is not None)
     context = " to ".join(f"{each:,}" for each in sorted({arm.train.context for arm in plan.arms}))
-    rows = [(*columns, "FLOPs", f"KV bytes/token at {context}", "seconds/run", *traced, *solved)]
+    rows = [(*columns, "FLOPs", f"KV bytes/token at {context}", "seconds/run", *cells(plan, plan.arms[0]), *solved)]
     for arm in plan.arms:
         estimate, passes = _seconds(arm, speed), epochs(arm, corpora)
         edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
-        need = (needs or {}).get(arm.name)
         time = "" if estimate is None else f"{estimate:,.0f}" if estimate >= 10 else f"{estimate:.2g}"
         rows.append(
             (
@@ -130,7 +122,7 @@ def plan_rows(
                 f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 "–" if arm.kv_bytes_per_token is None else f"{arm.kv_bytes_per_token:,.0f}",
                 time and time + _percent(arm.differs.get("seconds", 0.0)),
-                *([memory_text(need), (need.attention if need else None) or "–"] if traced else []),
+                *cells(plan, arm).values(),
                 *([edits] * len(solved)),
             )
         )

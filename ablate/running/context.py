@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ablate.data import DataError, prepare
-from ablate.machine.apart import near
-from ablate.machine.gpus import alike_gpus, unlike_gpus
+from ablate.machine.gpus import unlike_gpus
 from ablate.machine.numerics import Numerics, enforce, unused_gpu
 from ablate.machine.recent import recently
 from ablate.planning.durations import speed_for
 from ablate.planning.make_plan import identifying
-from ablate.planning.memory import Room
 from ablate.planning.plan import Plan
 from ablate.planning.planner import Planner
 from ablate.running.calibration import Calibration
@@ -25,7 +23,6 @@ from ablate.running.request import Request
 from ablate.running.study_plan import StudyPlan
 from ablate.study.study import Study
 from ablate.tracking import check
-from evals.costs.machine import room_bytes
 from evals.costs.peaks import relative_error
 from store import Store
 from store.documents import RunDocument
@@ -80,8 +77,6 @@ class RunContext:
         foreseen = planner.foreseen()
         outcome = foreseen.outcome
         numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
-        on_gpu = self.device == "cuda"
-        free = near(self.device, room_bytes, self.device, [gpu.number for gpu in alike_gpus()])
         return StudyPlan(
             outcome=outcome,
             tuned=foreseen.tuned,
@@ -92,7 +87,6 @@ class RunContext:
             store=self.store,
             asked=asked,
             execution=self.options,
-            room=Room(free, self.options.workers_per_gpu if on_gpu else self.engine.at_once, free=on_gpu),
             at_once=self.engine.at_once,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import JsonValue
 
@@ -14,7 +14,6 @@ from ablate.planning.checks import Export, export_lines, exports
 from ablate.planning.durations import Duration, busy_line, duration
 from ablate.planning.foresight import Detection
 from ablate.planning.known_rates import Starts
-from ablate.planning.memory import MemoryNeed, Room, needs, surely_fits, warnings
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.plan_shown import (
     brought_lines,
@@ -53,7 +52,6 @@ class StudyPlan:
         done: whether the store has a run's result, by digest.
         asked: the study as it was read, tuning included.
         execution: the options of execution.
-        room: the memory that concurrent runs share.
         at_once: the number of concurrent runs.
     """
 
@@ -66,7 +64,6 @@ class StudyPlan:
     store: Store
     asked: Study
     execution: Options
-    room: Room
     at_once: int
 
     @property
@@ -85,7 +82,8 @@ class StudyPlan:
         memory of a run."""
         from ablate.planning.plan_frames import frame_of_arms  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
-        return frame_of_arms(self.outcome, self.speed, self.needs)
+        kinds = {name: kind for each in self._forecasts for name, kind in each.fields.items()}
+        return frame_of_arms(self.outcome, self.speed, self._foretold, kinds)
 
     @cached_property
     def runs(self) -> pl.DataFrame:
@@ -121,7 +119,7 @@ class StudyPlan:
 
     def document(self) -> JsonObject:
         """JSON form, for `ablate plan --json`."""
-        planned = plan_json(self.outcome, self.speed, done=self.done, corpora=self.corpora, needs=self.needs)
+        planned = plan_json(self.outcome, self.speed, done=self.done, corpora=self.corpora, foretold=self._foretold)
         rates = study_rates(self.asked).model_dump()
         exported: JsonObject = {
             arm: {"model_type": each.model_type, "reason": each.reason or None} for arm, each in self.exports.items()
@@ -169,18 +167,12 @@ class StudyPlan:
         Args:
             details: also show the peak memory of a run, which is shown anyway if a run may not fit.
         """
-        plans = [rung.plan for rung in self.outcome.rungs]
-        needs = self.needs if details or self._memory_matters else {}
-        return [
-            (plan.study.rung, plan_rows(plan, self.speed, corpora=self.corpora, needs=needs.get(plan.study.rung)))
-            for plan in plans
-        ]
 
-    @cached_property
-    def _memory_matters(self) -> bool:
-        """Whether a run may not fit in memory, or options that save memory are set."""
-        cut = self.execution.microbatch is not None or self.execution.recompute
-        return cut or not all(surely_fits(arm, self.room) for rung in self.outcome.rungs for arm in rung.plan.arms)
+        def cells(plan: Plan, arm: ArmPlan) -> dict[str, str]:
+            return {key: text for each in self._forecasts for key, text in each.cells(plan, arm, details).items()}
+
+        plans = [rung.plan for rung in self.outcome.rungs]
+        return [(plan.study.rung, plan_rows(plan, self.speed, self.corpora, cells)) for plan in plans]
 
     def notes(self, details: bool = False) -> list[str]:
         """Lines below the tables: the matched quantities, the tuning, and the number of runs.
@@ -193,8 +185,8 @@ class StudyPlan:
         notes += receipt(self.asked)
         notes += length_lines(self.outcome.plan, self.corpora)
         notes += self.refusals
-        for rung in self.outcome.rungs if self._memory_matters else ():
-            notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)
+        for each in self._forecasts:
+            notes += each.remarks()
         notes += export_lines(self.exports if details else {})
         if self.study.is_search_alone:
             at_once = self.execution.speed_up(self.at_once)
@@ -256,10 +248,13 @@ class StudyPlan:
         return [phase for phase, wanted in phases.items() if wanted and not self.done[digest]]
 
     @cached_property
-    def needs(self) -> dict[str | None, dict[str, MemoryNeed]]:
-        """Memory needs by rung (None without a ladder) and arm. Takes about a second for each arm."""
-        plans = [rung.plan for rung in self.outcome.rungs]
-        return {plan.study.rung: needs(plan, self.execution, self.room) for plan in plans}
+    def _forecasts(self) -> list[Any]:
+        """What wings foretell of the arms' runs."""
+        return [wing.forecasts(self) for wing in modules_of(f"{__name__}.arms")]
+
+    def _foretold(self, rung: Plan, arm: ArmPlan) -> JsonObject:
+        """Fields of an arm that are foretold."""
+        return {key: value for each in self._forecasts for key, value in each.foretold(rung, arm).items()}
 
     @cached_property
     def corpora(self) -> Corpora:

@@ -22,7 +22,7 @@ from torch._inductor.decomposition import select_decomp_table
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.training.memory import learner_of, whole_batch
+from ablate.wings.foretell.step_memory import learner_of, whole_batch
 from ablate.training.optimizers import muon
 from ablate.training.spec import TrainSpec
 from ablate.wings.foretell import operators, step_work

@@ -14,7 +14,6 @@ import ablate
 from ablate.cli import main
 from ablate.machine.gpus import unlike_gpus
 from ablate.machine.numerics import enforce
-from ablate.planning.memory import MemoryNeed, Room, warnings
 from ablate.running import phases
 from ablate.running.context import open_context
 from ablate.running.engines import EngineError, load
@@ -22,13 +21,14 @@ from ablate.running.engines.local import Pool
 from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.training.execution import Execution
+from ablate.wings.foretell.memory_needs import MemoryNeed, Room, warnings
 from evals.costs.devices import device, names, published_flops_per_second
 from evals.costs.machine import room_bytes
 from evals.costs.memory import CONTEXT_BYTES, take_share
 from evals.costs.peaks import peak_flops_per_second
 from evals.costs.sensors import watched
 from store import Store
-from tests.ablate.test_memory import toy_study
+from tests.ablate.toy import toy_study
 from tests.pretended_cuda.cards import pretend
 
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
