@@ -14,13 +14,14 @@ from ablate.planning.study_document import NO_CORPORA, Corpora, epochs, study_ar
 from ablate.study.study import Study
 from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
 from ablate.training.execution import Execution
-from ablate.training.refusals import refusal
+from ablate.training.spec import TrainSpec
 from evals.costs.machine import Speed
-from store.documents import JsonObject
+from store.documents import JsonObject, RunDocument
 from store.documents.tuning import trials, untuned
 from store.extensions import modules_of
 from zoo.settings.edits import expand
 from zoo.settings.explain import yaml
+from zoo.spec import ModelSpec
 
 Foretold = Callable[[Plan, ArmPlan], JsonObject]
 """A rung's plan and an arm of it → further fields of the arm."""
@@ -140,6 +141,16 @@ def refusal_lines(arms: Iterable[ArmPlan], execution: Execution) -> Iterator[str
         reason = refusal(arm.runs[0].identity, arm.train, arm.spec, execution)
         if reason is not None:
             yield f"arm {arm.name}: {reason}"
+
+
+def refusal(run: RunDocument, train: TrainSpec, model: ModelSpec, execution: Execution) -> str | None:
+    """Why a run cannot be executed with these settings; None if it can. train, model: the run's own."""
+    if isinstance(execution.microbatch, int) and model.couples_rows is not None:
+        return f"`--microbatch {execution.microbatch}`: a batch cannot be split: {model.couples_rows}"
+    if execution.devices == 1:
+        return None
+    reasons = [wing.refusal(run, train, model, execution) for wing in modules_of("ablate.training.accumulation")]
+    return reasons[0] if reasons else "`--devices`: this installation trains a run on one device"
 
 
 def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[str]:
