@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from pydantic_core import to_jsonable_python
 
-from ablate.planning.campaign import CampaignOutcome, RungStudy
-from ablate.planning.known_rates import NO_STARTS, Starts
+from ablate.planning.campaign import CampaignOutcome, RungStudy, Starts
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.study_document import NO_CORPORA, Corpora, epochs, study_arm, study_rates
 from ablate.study.study import Study
-from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
+from ablate.study.tune_spec import TuneSpec
 from ablate.training.execution import Execution
 from ablate.training.spec import TrainSpec
 from evals.costs.machine import Speed
 from store.documents import JsonObject, RunDocument
-from store.documents.tuning import trials, untuned
+from store.documents.tuning import untuned
 from store.extensions import modules_of
 from zoo.settings.edits import expand
 from zoo.settings.explain import yaml
@@ -25,6 +24,9 @@ from zoo.spec import ModelSpec
 
 Foretold = Callable[[Plan, ArmPlan], JsonObject]
 """A rung's plan and an arm of it → further fields of the arm."""
+
+TUNING = f"{__name__}.tuning"
+"""Place of what says how arms will be tuned."""
 
 PLANNED = {"data", "cache_bytes", "identity", "runs"}
 """Fields of an arm that `ablate plan --json` omits."""
@@ -153,7 +155,7 @@ def refusal(run: RunDocument, train: TrainSpec, model: ModelSpec, execution: Exe
     return reasons[0] if reasons else "`--devices`: this installation trains a run on one device"
 
 
-def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[str]:
+def remarks(study: Study, tuned: bool, starts: Starts = MappingProxyType({})) -> Iterator[str]:
     """Remarks below a plan's table: those of wings, valid but probably unintended settings, tuning,
     and seeds whose number depends on results."""
     for each in modules_of(__name__):
@@ -163,44 +165,15 @@ def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[s
     if study.carried is not None or (tune is None and len(study.arms) > 1):
         yield untuned(study_rates(study))
     elif tune is not None and not tuned:
-        noun = "rates" if tune.is_rate_alone else "settings"
-        planned = tune.passes[-1:] if starts else tune.passes
-        passes = [trials([_settings(tune, each, starts)], noun, len(each.seeds), each.fraction) for each in planned]
-        unsure = " or not clearly better than its neighbours" if tune.is_rate_alone else ""
-        more = f", more where the best is at an edge{unsure}" if tune.is_grid and tune.extend else ""
-        yield f"first, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
-        if starts:
-            yield f"tuning begins around known rates: {'; '.join(_start_texts(starts))}"
-        for name in dict.fromkeys(name for arm in study.arms for name in arm.sources):
-            yield f"{name}, on which other arms depend, is tuned before them and trained in full for each tuning seed"
+        for each in modules_of(TUNING):
+            yield from each.remarks(study, starts)
     if auto := study.auto_seeds:
         yield f"seeds: from {auto.start} to {auto.cap}, as many as every arm needs for a verdict"
 
 
-def _start_texts(starts: Starts) -> Iterator[str]:
-    """`pre 0.024, post 0.024 (the best of pre), from norms@cpu in this store` for each source: the middle rates."""
-    by_source: dict[str, list[str]] = {}
-    for arm, start in starts.items():
-        middle = f"{arm} {sorted(start.rates)[len(start.rates) // 2]:g}"
-        text = middle if arm == start.arm else f"{middle} (the best of {start.arm})"
-        by_source.setdefault(start.source, []).append(text)
-    for source, texts in by_source.items():
-        yield f"{', '.join(texts)}, from {source}"
-
-
-def tuning_runs(tune: TuneSpec, starts: Starts = NO_STARTS) -> float:
+def tuning_runs(tune: TuneSpec, starts: Starts = MappingProxyType({})) -> float:
     """Cost of an arm's tuning in full-length runs, as far as known in advance."""
-    passes = tune.passes[-1:] if starts else tune.passes
-    return sum(_settings(tune, each, starts) * len(each.seeds) * each.fraction for each in passes)
-
-
-def _settings(tune: TuneSpec, at: Pass, starts: Starts) -> int:
-    """Number of settings that a pass tries."""
-    if starts or (tune.is_grid and at != tune.passes[0]):
-        return len(FINE)
-    if tune.space is None:
-        return len(COARSE)
-    return math.prod(len(axis.ends) for axis in tune.space.values()) if tune.is_grid else tune.count
+    return float(sum(wing.tuning_runs(tune, starts) for wing in modules_of(TUNING)))
 
 
 def _percent(difference: float) -> str:

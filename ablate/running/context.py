@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ablate.data import DataError, prepare
 from ablate.machine.gpus import unlike_gpus
 from ablate.machine.numerics import Numerics, enforce, unused_gpu
 from ablate.machine.recent import recently
+from ablate.planning.campaign import Planner
 from ablate.planning.durations import speed_for
 from ablate.planning.make_plan import identifying
-from ablate.planning.plan import Plan
-from ablate.planning.planner import Planner
-from ablate.running.calibration import Calibration
+from ablate.planning.plan import Clock, Plan
 from ablate.running.engines import Engine, load
 from ablate.running.following import Progress
 from ablate.running.options import Options
@@ -26,7 +24,7 @@ from ablate.tracking import check
 from evals.costs.peaks import relative_error
 from store import Store
 from store.documents import RunDocument
-from store.errors import ArgumentError
+from store.extensions import modules_of
 
 
 @dataclass(frozen=True)
@@ -56,20 +54,14 @@ class RunContext:
         identify = identifying(study, self.store.data_dir, unread=unread)
         return Planner(study, self.store, numerics, identify, self._clock(study))
 
-    def _clock(self, study: Study) -> Calibration | None:
-        """Clock for budgets in seconds, which prepares the corpus if it has to measure; None for other budgets."""
+    def _clock(self, study: Study) -> Clock | None:
+        """Clock for budgets in seconds; None for other budgets."""
         if all(rung.budget.seconds is None for rung in (*study.smaller, study)):
             return None
-        if self.options.devices > 1:
-            raise ArgumentError("devices", "must be 1 for a budget in seconds, as steps are timed on one device")
-
-        def corpus() -> Path:
-            try:
-                return prepare(study.data, self.store.data_dir, study.folder).directory
-            except DataError as error:
-                raise study.error("data", str(error)) from error
-
-        return Calibration(self.store, self.engine, corpus, say=teller(self.progress))
+        for wing in modules_of(__name__):
+            found: Clock = wing.clock(self, study)
+            return found
+        raise study.error("budget.seconds", "this installation measures no step times: give another budget")
 
     def plan(self, asked: Study) -> StudyPlan:
         """Plan a study for this device and engine, given the results in the store."""

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import JsonValue
 
-from ablate.planning.campaign import CampaignOutcome
+from ablate.planning.campaign import CampaignOutcome, Starts
 from ablate.planning.checks import Export, export_lines, exports
 from ablate.planning.durations import Duration, busy_line, duration
 from ablate.planning.foresight import Detection
-from ablate.planning.known_rates import Starts
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.plan_shown import (
     brought_lines,

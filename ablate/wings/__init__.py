@@ -18,12 +18,16 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.commands.plan.known` | what is known: `plan_json(study)` and `remarks(study)`, below all else |
 | `ablate.commands.report` | what else it writes: `OPTION`, `configure`, `wanted`, `run` |
 | `ablate.planning.campaign` | `refuse_unlike(rungs, plan)`, which raises StudyError for rungs that cannot be compared |
+| `ablate.planning.campaign.tuned` | `tuned(rungs, plan, losses, stalls_above, starts)`: stages before the comparison |
 | `ablate.planning.checks` | `check(study)`, which raises StudyError for sections that exclude each other |
 | `ablate.planning.durations` | `shared_seconds(plans, missing, store, speed)` that training takes less |
 | `ablate.planning.make_plan` | `with_sources(study, arms)`, and models read in training: `read_beside(study, arms)` |
 | `ablate.planning.plan_shown` | `plan_json(plan)`, fields of a plan, and `remarks(study)` below its table |
+| `ablate.planning.plan_shown.tuning` | `remarks(study, starts)` and `tuning_runs(tune, starts)`, in full runs |
+| `ablate.planning.campaign.starts` | `search_starts(study, plan, store, keep)`: where searches for rates begin |
 | `ablate.planning.prospects` | `standings(arm)`: baselines of like size, as `LikelyStanding` |
 | `ablate.planning.study_document` | `fields(study, document)` to add to a study's document |
+| `ablate.running.context` | `clock(context, study)`: step times, for budgets in seconds |
 | `ablate.running.corpora` | models from elsewhere: `prepare_sources(study, store)`, and a `receipt(study)` in lines |
 | `ablate.running.engines` | engines, one per file |
 | `ablate.running.phases` | what runs have in common: `begin(store, request)`, `copies`, `end` |

@@ -15,8 +15,7 @@ from ablate.running.child_process import ChildProcess, start
 from ablate.running.engines import Engine, EngineError, Event
 from ablate.running.engines._polling import Polling, how_it_ended
 from ablate.running.options import Options
-from ablate.running.rehearsal import Rehearsal, Timed
-from ablate.running.rehearsing import rehearse
+from ablate.running.rehearsal import Rehearsal, Timed, rehearse
 from ablate.running.request import Request, scratch
 from store import Store, processes
 from store.claims import Watch
