@@ -30,6 +30,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.running.context` | `clock(context, study)`: step times, for budgets in seconds |
 | `ablate.running.corpora` | models from elsewhere: `prepare_sources(study, store)`, and a `receipt(study)` in lines |
 | `ablate.running.engines` | engines, one per file |
+| `ablate.running.forkserver` | `Programs(work, unused).run(request, path)`: the status of a worker, if it forks it |
 | `ablate.running.phases` | what runs have in common: `begin(store, request)`, `copies`, `end` |
 | `ablate.running.request` | `with_kin(requests, runs)`: requests that name such runs |
 | `ablate.running.stages` | `completed(document, study, folder, before, had_result)`: a study's document |
