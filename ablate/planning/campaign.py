@@ -149,17 +149,13 @@ def needed(plans: Iterable[Plan]) -> tuple[Plan, ...]:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """The outcome that the results in a store lead to. If tuning is unfinished, arms have the settings of the study
-    itself."""
+    """The outcome that the results in a store lead to. tuning: up to the first stage without all results, and without
+    runs of arms that others depend on. starts: on the last rung. See `ablate.running.study_plan.StudyPlan`."""
 
     outcome: CampaignOutcome
     tuned: bool = True
-    """Whether all tuning is done."""
     tuning: tuple[tuple[ArmPlan, bool], ...] = ()
-    """Runs of an unfinished tuning, up to the first stage without all results: (arm tried, whether the run has a
-    result). Runs of arms that others depend on are left out."""
     starts: Starts = field(default_factory=dict)
-    """Where the searches of an unfinished tuning begin, on the last rung."""
 
 
 @dataclass(frozen=True)

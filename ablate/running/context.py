@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ablate.machine.gpus import unlike_gpus
-from ablate.machine.numerics import Numerics, enforce, unused_gpu
+from ablate.machine.numerics import Numerics, enforce, unlike_gpus, unused_gpu
 from ablate.machine.recent import recently
 from ablate.planning.campaign import Planner
 from ablate.planning.durations import speed_for
@@ -70,10 +69,7 @@ class RunContext:
         outcome = foreseen.outcome
         numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
         return StudyPlan(
-            outcome=outcome,
-            tuned=foreseen.tuned,
-            tuning=foreseen.tuning,
-            starts=foreseen.starts,
+            **vars(foreseen),
             speed=speed_for([rung.plan for rung in outcome.rungs], numerics),
             done={run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs},
             store=self.store,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import JsonValue
 
-from ablate.planning.campaign import CampaignOutcome, Starts
-from ablate.planning.checks import Export, export_lines, exports
+from ablate.planning.campaign import Foreseen
 from ablate.planning.durations import Duration, busy_line, duration
 from ablate.planning.foresight import Detection
 from ablate.planning.plan import ArmPlan, Plan
@@ -36,9 +35,12 @@ from store.extensions import modules_of
 if TYPE_CHECKING:
     import polars as pl
 
+EXPORTS = f"{__name__}.exports"
+"""Place of what says how arms could be exported."""
 
-@dataclass(frozen=True)
-class StudyPlan:
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlan(Foreseen):
     """A study's planned arms and runs. In a notebook it displays as the table of its arms.
 
     Attributes:
@@ -54,10 +56,6 @@ class StudyPlan:
         at_once: the number of concurrent runs.
     """
 
-    outcome: CampaignOutcome
-    tuned: bool
-    tuning: tuple[tuple[ArmPlan, bool], ...]
-    starts: Starts
     speed: Speed
     done: dict[str, bool]
     store: Store
@@ -120,13 +118,10 @@ class StudyPlan:
         """JSON form, for `ablate plan --json`."""
         planned = plan_json(self.outcome, self.speed, done=self.done, corpora=self.corpora, foretold=self._foretold)
         rates = study_rates(self.asked).model_dump()
-        exported: JsonObject = {
-            arm: {"model_type": each.model_type, "reason": each.reason or None} for arm, each in self.exports.items()
-        }
         arms: list[JsonValue] = [
             {
                 **arm,
-                "export": exported.get(str(arm["name"])),
+                "export": self.exports.get(str(arm["name"])),
                 "detectable": None if arm["name"] == self.study.baseline else self.detectable,
             }
             for arm in cast(list[JsonObject], planned["arms"])
@@ -155,10 +150,10 @@ class StudyPlan:
         return [line for rung in self.outcome.rungs for line in refusal_lines(rung.plan.arms, self.execution)]
 
     @cached_property
-    def exports(self) -> dict[str, Export]:
+    def exports(self) -> dict[str, JsonObject]:
         """The transformers architecture that `ablate.export` would write for each arm; empty if transformers is not
         installed. Takes seconds, to load transformers."""
-        return exports(self.planned)
+        return {arm: each for wing in modules_of(EXPORTS) for arm, each in wing.exports(self.planned).items()}
 
     def tables(self, details: bool = False) -> list[tuple[str | None, list[tuple[str, ...]]]]:
         """A table of text for each rung, the header first, with the rung's name; None without a ladder.
@@ -186,7 +181,8 @@ class StudyPlan:
         notes += self.refusals
         for each in self._forecasts:
             notes += each.remarks()
-        notes += export_lines(self.exports if details else {})
+        for wing in modules_of(EXPORTS) if details else ():
+            notes += wing.lines(self.exports)
         if self.study.is_search_alone:
             at_once = self.execution.speed_up(self.at_once)
             for wing in modules_of(__name__):

@@ -59,9 +59,6 @@ class ProcessGroup:
         """What saves and loads the optimizer's state, unsharded."""
         return optimizer
 
-    def begin(self) -> None:
-        """Train from the whole model's weights, which are loaded now."""
-
     def together(self, stretches: Stretches, done: int, steps: int, scored: Callable[[int], bool]) -> Stretches:
         """The stretches from step `done` to `steps`. The whole model has its weights after those that end with a save,
         or with a step that is scored."""

@@ -135,7 +135,6 @@ class Session:
         if average is not None:
             self._saved["average"] = average
         self.place = load_state(store, self.digest, self._saved)
-        group.begin()
         self._copies: Mapping[int, Path] = {}
         if identity.start is not None and self.place.start_loss is None:
             # Trained weights start at a low loss, which training may exceed for a while: divergence is judged by ln V.

@@ -13,6 +13,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 |---|---|
 | `ablate.api.running` | what `run --promote` writes: `refuse_promotion(study, path)`, `promote(study, summary, path)` |
 | `ablate.running.study_plan` | `plan_lines(study, base, speed, at_once)` on what is planned besides the arms |
+| `ablate.running.study_plan.exports` | `exports(arms)`, and `lines(exports)` on them |
 | `ablate.running.study_plan.arms` | `forecasts(plan)` of arms' runs: `fields`, `foretold`, `cells`, `remarks` |
 | `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
 | `ablate.commands.plan.known` | what is known: `plan_json(study)` and `remarks(study)`, below all else |

@@ -140,7 +140,7 @@ class Sharded(DataParallel):
         return self._state
 
     @torch.no_grad()
-    def begin(self) -> None:
+    def _spread(self) -> None:
         """Copy this process's shards from the whole model, which is the same in all processes."""
         for part, full in self._pairs():
             part.to_local().copy_(distribute_tensor(full, part.device_mesh, part.placements).to_local())
@@ -148,6 +148,7 @@ class Sharded(DataParallel):
 
     def together(self, stretches: Stretches, done: int, steps: int, scored: Callable[[int], bool]) -> Stretches:
         """The stretches, with shards gathered in all processes after the same steps, and for good after the last."""
+        self._spread()
         with closing(stretches):
             if done < steps:
                 self._release()

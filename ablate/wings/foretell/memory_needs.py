@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from ablate.machine.apart import near
-from ablate.machine.gpus import alike_gpus
-from ablate.machine.numerics import Numerics
+from ablate.machine.numerics import Numerics, alike_gpus
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.study_plan import StudyPlan
 from ablate.training.accumulation import largest_divisor
@@ -101,16 +100,24 @@ class MemoryForecasts:
 
     def remarks(self) -> Iterator[str]:
         """A line for each arm that does not fit, with a remedy."""
-        for rung in self.plan.outcome.rungs if self._matters else ():
-            needs = {arm.name: self._needed(rung.plan, arm) for arm in rung.plan.arms}
-            yield from warnings(rung.plan, needs, self.plan.execution, self.room)
+        room, execution = self.room, self.plan.execution
+        for plan, arm in self._arms if self._matters else ():
+            need = self._needed(plan, arm)
+            if not need.fits(room):
+                shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
+                there = f"{_gib(room.bytes)} free" if room.free else _gib(room.bytes)
+                excess = f"it needs about {_gib(need.peak_memory_bytes or 0)} of {there}{shared}"
+                yield f"arm {arm.name} does not fit: {excess}{_remedy(plan, arm, execution, room)}"
+
+    @property
+    def _arms(self) -> Iterator[tuple[Plan, ArmPlan]]:
+        return ((rung.plan, arm) for rung in self.plan.outcome.rungs for arm in rung.plan.arms)
 
     @cached_property
     def _matters(self) -> bool:
         """Whether a run may not fit in memory, or options that save memory are set."""
         cut = self.plan.execution.microbatch is not None or self.plan.execution.recompute
-        arms = (arm for rung in self.plan.outcome.rungs for arm in rung.plan.arms)
-        return cut or not all(surely_fits(arm, self.room) for arm in arms)
+        return cut or not all(surely_fits(arm, self.room) for _, arm in self._arms)
 
     def _needed(self, rung: Plan, arm: ArmPlan) -> MemoryNeed:
         return needed(rung, arm, self.plan.execution, self.room)
@@ -147,17 +154,6 @@ def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> MemoryN
     width = max(plan.study.data.widths(arm.train.context))
     found = foreseen(arm.spec, arm.train, numerics, width=width, rows=rows, recompute=recompute)
     return MemoryNeed(found.peak_memory_bytes, rows, attention=found.attention)
-
-
-def warnings(plan: Plan, found: dict[str, MemoryNeed], execution: Execution, room: Room) -> Iterator[str]:
-    """A line for each arm that does not fit, with a remedy."""
-    for arm in plan.arms:
-        need = found[arm.name]
-        if not need.fits(room):
-            shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
-            there = f"{_gib(room.bytes)} free" if room.free else _gib(room.bytes)
-            excess = f"it needs about {_gib(need.peak_memory_bytes or 0)} of {there}{shared}"
-            yield f"arm {arm.name} does not fit: {excess}{_remedy(plan, arm, execution, room)}"
 
 
 def _remedy(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> str:
