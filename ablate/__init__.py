@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ablate.api.result import StudyResult, Verdict
     from ablate.api.running import run
     from ablate.running.engines import EngineError
-    from ablate.running.rehearsing import CalibrationError
+    from ablate.running.rehearsal import CalibrationError
     from ablate.running.stages import Failure
     from ablate.running.study_plan import StudyPlan
     from ablate.study.complaints import Problem, StudyError
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AblateError": "store",
     "ArgumentError": "store.errors",
-    "CalibrationError": "ablate.running.rehearsing",
+    "CalibrationError": "ablate.running.rehearsal",
     "DataError": "store.errors",
     "EngineError": "ablate.running.engines",
     "Failure": "ablate.running.stages",

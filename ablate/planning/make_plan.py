@@ -40,7 +40,7 @@ def make_plan(
         matmul: float32 matmul precision, part of a run's identity. None: "high" on CUDA, "medium" on a CPU.
         gpu: name of the GPU, part of a run's identity; None if unknown.
         identify: returns the identity of a corpus; None reads and hashes the corpus.
-        clock: returns step times (see `ablate.running.calibration`); called only if the budget is in seconds.
+        clock: returns step times; called only if the budget is in seconds.
 
     Raises:
         StudyError: the corpus cannot be read, the budget or the context does not fit, or parameters cannot be matched.

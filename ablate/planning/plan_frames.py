@@ -7,17 +7,14 @@ from collections.abc import Mapping
 import polars as pl
 
 from ablate.planning.campaign import CampaignOutcome
-from ablate.planning.memory import MemoryNeed
+from ablate.planning.plan_shown import Foretold
 from evals.costs.machine import Speed
-
-_TEXTS, _WHOLE = ("rung", "axis", "attention"), ("peak_memory_bytes", "microbatch")
-"""Columns that may be null in every row, so that their types cannot be inferred."""
 
 
 def frame_of_arms(
-    outcome: CampaignOutcome, speed: Speed, needs: Mapping[str | None, Mapping[str, MemoryNeed]]
+    outcome: CampaignOutcome, speed: Speed, foretold: Foretold, kinds: Mapping[str, type]
 ) -> pl.DataFrame:
-    """A row for each arm of each rung. needs: memory by rung and arm."""
+    """A row for each arm of each rung. kinds: types of the fields that are foretold."""
     rows = [
         {
             "arm": arm.name,
@@ -32,21 +29,17 @@ def frame_of_arms(
             "flops": float(arm.flops),
             "kv_bytes_per_token": arm.kv_bytes_per_token,
             "seconds": arm.estimated_seconds(speed),
-            "peak_memory_bytes": needs[rung.plan.study.rung][arm.name].peak_memory_bytes,
-            "microbatch": needs[rung.plan.study.rung][arm.name].microbatch,
-            "attention": needs[rung.plan.study.rung][arm.name].attention,
+            **foretold(rung.plan, arm),
             "runs": len(arm.runs),
             **{f"{name}_differs_percent": differs for name, differs in arm.differs.items()},
         }
         for rung in outcome.rungs
         for arm in rung.plan.arms
     ]
-    kinds = {
-        **dict.fromkeys(_TEXTS, pl.String),
-        **dict.fromkeys(_WHOLE, pl.Int64),
-        "kv_bytes_per_token": pl.Float64,
-    }
-    return pl.DataFrame(rows, schema_overrides=kinds)
+    # Columns that may be null in every row, so that their types cannot be inferred.
+    nullable = {"rung": str, "axis": str, "kv_bytes_per_token": float, **kinds}
+    types = {str: pl.String, int: pl.Int64, float: pl.Float64}
+    return pl.DataFrame(rows, schema_overrides={name: types[kind] for name, kind in nullable.items()})
 
 
 def frame_of_runs(outcome: CampaignOutcome, done: Mapping[str, bool]) -> pl.DataFrame:

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from pydantic_core import to_jsonable_python
 
-from ablate.planning.campaign import CampaignOutcome, RungStudy
-from ablate.planning.known_rates import NO_STARTS, Starts
-from ablate.planning.memory import MemoryNeed, memory_text
+from ablate.planning.campaign import CampaignOutcome, RungStudy, Starts
 from ablate.planning.plan import UTILISATION, ArmPlan, Plan
 from ablate.planning.study_document import NO_CORPORA, Corpora, epochs, study_arm, study_rates
 from ablate.study.study import Study
-from ablate.study.tune_spec import COARSE, FINE, Pass, TuneSpec
+from ablate.study.tune_spec import TuneSpec
 from ablate.training.execution import Execution
-from ablate.training.refusals import refusal
+from ablate.training.spec import TrainSpec
 from evals.costs.machine import Speed
-from store.documents import JsonObject
-from store.documents.tuning import trials, untuned
+from store.documents import JsonObject, RunDocument
+from store.documents.tuning import untuned
 from store.extensions import modules_of
 from zoo.settings.edits import expand
 from zoo.settings.explain import yaml
+from zoo.spec import ModelSpec
 
-MemoryNeeds = Mapping[str | None, Mapping[str, MemoryNeed]]
-"""Memory needs, keyed by rung (None without a ladder) and arm."""
-NOT_FORESEEN: MemoryNeeds = MappingProxyType({})
+Foretold = Callable[[Plan, ArmPlan], JsonObject]
+"""A rung's plan and an arm of it → further fields of the arm."""
+
+TUNING = f"{__name__}.tuning"
+"""Place of what says how arms will be tuned."""
 
 PLANNED = {"data", "cache_bytes", "identity", "runs"}
 """Fields of an arm that `ablate plan --json` omits."""
@@ -37,7 +37,7 @@ def plan_json(
     speed: Speed | None = None,
     done: Mapping[str, bool] | None = None,
     corpora: Corpora = NO_CORPORA,
-    needs: MemoryNeeds = NOT_FORESEEN,
+    foretold: Foretold = lambda rung, arm: {},
 ) -> JsonObject:
     """The document of `ablate plan --json`; `runs` are those of all rungs of a ladder, `arms` those of the last.
 
@@ -47,7 +47,7 @@ def plan_json(
     `references` are null for other arms.
     """
 
-    def planned(arm: ArmPlan, need: MemoryNeed | None) -> JsonObject:
+    def planned(rung: Plan, arm: ArmPlan) -> JsonObject:
         text = corpora.get(arm.identity.digest)
         return {
             **study_arm(arm).model_dump(exclude=PLANNED),
@@ -58,14 +58,11 @@ def plan_json(
             "references": dict(text.references) if text else None,
             "estimated_seconds": _seconds(arm, speed),
             "matched": arm.matched,
-            "peak_memory_bytes": need.peak_memory_bytes if need else None,
-            "microbatch": need.microbatch if need else None,
-            "attention": need.attention if need else None,
+            **foretold(rung, arm),
         }
 
     def all_planned(rung: RungStudy) -> Iterator[JsonObject]:
-        of_rung = needs.get(rung.plan.study.rung, {})
-        return (planned(arm, of_rung.get(arm.name)) for arm in rung.plan.arms)
+        return (planned(rung.plan, arm) for arm in rung.plan.arms)
 
     study = outcome.plan.study
     return {
@@ -99,23 +96,21 @@ def plan_rows(
     plan: Plan,
     speed: Speed | None = None,
     corpora: Corpora = NO_CORPORA,
-    needs: Mapping[str, MemoryNeed] | None = None,
+    cells: Callable[[Plan, ArmPlan], Mapping[str, str]] = lambda plan, arm: {},
 ) -> list[tuple[str, ...]]:
     """Rows of the plan's table, header first: one per arm, differences from the baseline in per cent.
 
-    Edits made by matching have a column if there are any, memory needs if they are given. Parameters are those
-    without embeddings and head, and tokens per parameter are of these, with the earlier training of an arm that starts
-    from another.
+    Edits made by matching have a column if there are any. Parameters are those without embeddings and head, and tokens
+    per parameter are of these, with the earlier training of an arm that starts from another. cells: texts
+    of an arm in further columns.
     """
     columns = ["arm", "parameters", "total", "FLOP/token", "steps", "tokens", "tokens/parameter", "epochs"]
     solved = ["adjusted to match"] * any(arm.matching for arm in plan.arms)
-    traced = ["peak memory", "attention"] * (needs is not None)
     context = " to ".join(f"{each:,}" for each in sorted({arm.train.context for arm in plan.arms}))
-    rows = [(*columns, "FLOPs", f"KV bytes/token at {context}", "seconds/run", *traced, *solved)]
+    rows = [(*columns, "FLOPs", f"KV bytes/token at {context}", "seconds/run", *cells(plan, plan.arms[0]), *solved)]
     for arm in plan.arms:
         estimate, passes = _seconds(arm, speed), epochs(arm, corpora)
         edits = ", ".join(f"{path}={value}" for path, value in arm.matching.items())
-        need = (needs or {}).get(arm.name)
         time = "" if estimate is None else f"{estimate:,.0f}" if estimate >= 10 else f"{estimate:.2g}"
         rows.append(
             (
@@ -130,7 +125,7 @@ def plan_rows(
                 f"{arm.flops:.3g}{_percent(arm.differs['flops'])}",
                 "–" if arm.kv_bytes_per_token is None else f"{arm.kv_bytes_per_token:,.0f}",
                 time and time + _percent(arm.differs.get("seconds", 0.0)),
-                *([memory_text(need), (need.attention if need else None) or "–"] if traced else []),
+                *cells(plan, arm).values(),
                 *([edits] * len(solved)),
             )
         )
@@ -150,7 +145,17 @@ def refusal_lines(arms: Iterable[ArmPlan], execution: Execution) -> Iterator[str
             yield f"arm {arm.name}: {reason}"
 
 
-def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[str]:
+def refusal(run: RunDocument, train: TrainSpec, model: ModelSpec, execution: Execution) -> str | None:
+    """Why a run cannot be executed with these settings; None if it can. train, model: the run's own."""
+    if isinstance(execution.microbatch, int) and model.couples_rows is not None:
+        return f"`--microbatch {execution.microbatch}`: a batch cannot be split: {model.couples_rows}"
+    if execution.devices == 1:
+        return None
+    reasons = [wing.refusal(run, train, model, execution) for wing in modules_of("ablate.training.accumulation")]
+    return reasons[0] if reasons else "`--devices`: this installation trains a run on one device"
+
+
+def remarks(study: Study, tuned: bool, starts: Starts = MappingProxyType({})) -> Iterator[str]:
     """Remarks below a plan's table: those of wings, valid but probably unintended settings, tuning,
     and seeds whose number depends on results."""
     for each in modules_of(__name__):
@@ -160,44 +165,15 @@ def remarks(study: Study, tuned: bool, starts: Starts = NO_STARTS) -> Iterator[s
     if study.carried is not None or (tune is None and len(study.arms) > 1):
         yield untuned(study_rates(study))
     elif tune is not None and not tuned:
-        noun = "rates" if tune.is_rate_alone else "settings"
-        planned = tune.passes[-1:] if starts else tune.passes
-        passes = [trials([_settings(tune, each, starts)], noun, len(each.seeds), each.fraction) for each in planned]
-        unsure = " or not clearly better than its neighbours" if tune.is_rate_alone else ""
-        more = f", more where the best is at an edge{unsure}" if tune.is_grid and tune.extend else ""
-        yield f"first, every arm tunes {', '.join(tune.paths)}: {', then '.join(passes)}{more}"
-        if starts:
-            yield f"tuning begins around known rates: {'; '.join(_start_texts(starts))}"
-        for name in dict.fromkeys(name for arm in study.arms for name in arm.sources):
-            yield f"{name}, on which other arms depend, is tuned before them and trained in full for each tuning seed"
+        for each in modules_of(TUNING):
+            yield from each.remarks(study, starts)
     if auto := study.auto_seeds:
         yield f"seeds: from {auto.start} to {auto.cap}, as many as every arm needs for a verdict"
 
 
-def _start_texts(starts: Starts) -> Iterator[str]:
-    """`pre 0.024, post 0.024 (the best of pre), from norms@cpu in this store` for each source: the middle rates."""
-    by_source: dict[str, list[str]] = {}
-    for arm, start in starts.items():
-        middle = f"{arm} {sorted(start.rates)[len(start.rates) // 2]:g}"
-        text = middle if arm == start.arm else f"{middle} (the best of {start.arm})"
-        by_source.setdefault(start.source, []).append(text)
-    for source, texts in by_source.items():
-        yield f"{', '.join(texts)}, from {source}"
-
-
-def tuning_runs(tune: TuneSpec, starts: Starts = NO_STARTS) -> float:
+def tuning_runs(tune: TuneSpec, starts: Starts = MappingProxyType({})) -> float:
     """Cost of an arm's tuning in full-length runs, as far as known in advance."""
-    passes = tune.passes[-1:] if starts else tune.passes
-    return sum(_settings(tune, each, starts) * len(each.seeds) * each.fraction for each in passes)
-
-
-def _settings(tune: TuneSpec, at: Pass, starts: Starts) -> int:
-    """Number of settings that a pass tries."""
-    if starts or (tune.is_grid and at != tune.passes[0]):
-        return len(FINE)
-    if tune.space is None:
-        return len(COARSE)
-    return math.prod(len(axis.ends) for axis in tune.space.values()) if tune.is_grid else tune.count
+    return float(sum(wing.tuning_runs(tune, starts) for wing in modules_of(TUNING)))
 
 
 def _percent(difference: float) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 
 from pydantic_core import to_jsonable_python
 
-from ablate.planning.campaign import CampaignOutcome, Tuning, TuningPass
+from ablate.planning.campaign import CampaignOutcome
 from ablate.planning.foresight import is_pilot
 from ablate.planning.identity import run_identity, without_rate
 from ablate.planning.plan import ArmPlan, Plan
@@ -26,12 +25,9 @@ from store.documents import (
     StudyContrast,
     StudyDocument,
     StudyObjective,
-    StudyPass,
     StudyRates,
     StudyRun,
     StudyRung,
-    StudyTrial,
-    StudyTuning,
     TextMeta,
 )
 from store.documents.length import undertrained
@@ -78,13 +74,13 @@ def study_document(outcome: CampaignOutcome, created: datetime | None = None) ->
         evals=plan.evals_digest,
         looks=outcome.looks,
         rates=study_rates(study),
-        tuning=tuple(map(study_tuning, outcome.rungs[-1].tunings)),
+        tuning=outcome.rungs[-1].tunings,
         ladder=tuple(
             StudyRung(
                 name=str(rung.plan.study.rung),
                 axis=rung.axis,
                 arms=tuple(study_arm(arm) for arm in rung.plan.arms),
-                tuning=tuple(map(study_tuning, rung.tunings)),
+                tuning=rung.tunings,
             )
             for rung in outcome.rungs
             if len(outcome.rungs) > 1
@@ -97,35 +93,6 @@ def study_document(outcome: CampaignOutcome, created: datetime | None = None) ->
 
 def spent_budget(budget: Budget) -> SpentBudget:
     return SpentBudget(**budget.model_dump(include=set(SpentBudget.model_fields)))
-
-
-def study_tuning(tuning: Tuning) -> StudyTuning:
-    """An arm's tuning in the study's document."""
-    *coarse, last = tuning.passes
-    found = last.tuned
-    return StudyTuning(
-        arm=tuning.arm,
-        chosen=to_jsonable_python(found.chosen),
-        edges=found.edges,
-        curve=found.curve,
-        reason=found.reason,
-        fraction=last.fraction,
-        trials=_of_pass(last),
-        coarse=tuple(StudyPass(fraction=each.fraction, trials=_of_pass(each)) for each in coarse),
-        start=tuning.start,
-    )
-
-
-def _of_pass(found: TuningPass) -> tuple[StudyTrial, ...]:
-    return tuple(
-        StudyTrial(
-            settings=to_jsonable_python(trial.settings),
-            losses=tuple(loss if math.isfinite(loss) else None for loss in trial.losses),
-            runs=runs,
-            stalled=trial.stalled,
-        )
-        for trial, runs in zip(found.tuned.trials, found.runs, strict=True)
-    )
 
 
 def study_rates(study: Study) -> StudyRates:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, NamedTuple
 
 from ablate.machine.environment import environment_of_worker, worker_command
@@ -80,3 +80,19 @@ def end_with_parent() -> None:
         os._exit(ENDED_BY_REQUEST)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def forked(work: Callable[[str], int], path: str, *unused: int) -> int:
+    """Exit status of `work(path)` in a forked process; negative: the signal that ended it. unused: file descriptors
+    that it closes."""
+    child = os.fork()
+    if child == 0:
+        for each in unused:
+            os.close(each)
+        os._exit(work(path))
+    return exit_status(child)
+
+
+def exit_status(child: int) -> int:
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)

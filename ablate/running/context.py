@@ -6,17 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ablate.data import DataError, prepare
-from ablate.machine.apart import near
-from ablate.machine.gpus import alike_gpus, unlike_gpus
-from ablate.machine.numerics import Numerics, enforce, unused_gpu
+from ablate.machine.numerics import Numerics, enforce, unlike_gpus, unused_gpu
 from ablate.machine.recent import recently
+from ablate.planning.campaign import Planner
 from ablate.planning.durations import speed_for
 from ablate.planning.make_plan import identifying
-from ablate.planning.memory import Room
-from ablate.planning.plan import Plan
-from ablate.planning.planner import Planner
-from ablate.running.calibration import Calibration
+from ablate.planning.plan import Clock, Plan
 from ablate.running.engines import Engine, load
 from ablate.running.following import Progress
 from ablate.running.options import Options
@@ -24,7 +19,6 @@ from ablate.running.progress import Wanted, open_progress, teller
 from ablate.running.request import Request
 from ablate.running.study_plan import StudyPlan
 from ablate.study.study import Study
-from evals.costs.machine import room_bytes
 from evals.costs.peaks import relative_error
 from store import Store
 from store.documents import RunDocument
@@ -59,20 +53,14 @@ class RunContext:
         identify = identifying(study, self.store.data_dir, unread=unread)
         return Planner(study, self.store, numerics, identify, self._clock(study))
 
-    def _clock(self, study: Study) -> Calibration | None:
-        """Clock for budgets in seconds, which prepares the corpus if it has to measure; None for other budgets."""
+    def _clock(self, study: Study) -> Clock | None:
+        """Clock for budgets in seconds; None for other budgets."""
         if all(rung.budget.seconds is None for rung in (*study.smaller, study)):
             return None
-        if self.options.devices > 1:
-            raise ArgumentError("devices", "must be 1 for a budget in seconds, as steps are timed on one device")
-
-        def corpus() -> Path:
-            try:
-                return prepare(study.data, self.store.data_dir, study.folder).directory
-            except DataError as error:
-                raise study.error("data", str(error)) from error
-
-        return Calibration(self.store, self.engine, corpus, say=teller(self.progress))
+        for wing in modules_of(__name__):
+            found: Clock = wing.clock(self, study)
+            return found
+        raise study.error("budget.seconds", "this installation measures no step times: give another budget")
 
     def plan(self, asked: Study) -> StudyPlan:
         """Plan a study for this device and engine, given the results in the store."""
@@ -80,19 +68,13 @@ class RunContext:
         foreseen = planner.foreseen()
         outcome = foreseen.outcome
         numerics = Numerics(**outcome.plan.runs[0].identity.numerics.model_dump())
-        on_gpu = self.device == "cuda"
-        free = near(self.device, room_bytes, self.device, [gpu.number for gpu in alike_gpus()])
         return StudyPlan(
-            outcome=outcome,
-            tuned=foreseen.tuned,
-            tuning=foreseen.tuning,
-            starts=foreseen.starts,
+            **vars(foreseen),
             speed=speed_for([rung.plan for rung in outcome.rungs], numerics),
             done={run.digest: planner.loss(run.digest) is not None for rung in outcome.rungs for run in rung.plan.runs},
             store=self.store,
             asked=asked,
             execution=self.options,
-            room=Room(free, self.options.workers_per_gpu if on_gpu else self.engine.at_once, free=on_gpu),
             at_once=self.engine.at_once,
         )
 

@@ -13,9 +13,8 @@ from functools import cached_property
 
 from ablate.planning.plan import ArmPlan, Plan, Workload
 from ablate.readable import now
-from ablate.running.calibration import ENDLESS
 from ablate.running.engines import Engine
-from ablate.running.rehearsal import Rehearsal, Rehearsed
+from ablate.running.rehearsal import ENDLESS, Rehearsal, Rehearsed
 from ablate.training.execution import Execution
 from evals.costs.alternation import Effort, Pace
 from evals.costs.spec import DRAWN, JUDGED, PROCESSES

@@ -5,7 +5,7 @@ Loading torch and lm-eval takes seconds, forking takes milliseconds, and each ru
 server reads paths of requests from standard input, one at a time, and answers each on file descriptor N with the
 worker's exit status (negative: the signal that ended it). Server and worker end when standard input closes.
 
-Workers of runs with a compiled program are forked from a process that has loaded it (`program_server`).
+Wings may have processes that fork some of the workers.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ import torch._dynamo  # noqa: F401
 
 import ablate.running.phases  # noqa: F401
 from ablate.running import worker
-from ablate.running.child_process import answers_to
-from ablate.running.program_server import Programs, forked, has_program
+from ablate.running.child_process import answers_to, forked
 from ablate.running.request import Request
 from evals.evaluations import load_imports
+from store.extensions import modules_of
 
 
 def main(answers: IO[str]) -> None:
     load_imports()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent to the whole group: the worker ends, and we wait for it
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end if nobody reads the answers
+    servers = [wing.Programs(_work, answers.fileno()) for wing in modules_of("ablate.running.forkserver")]
     gc.freeze()  # a worker's garbage collection would scan, and so copy, the loaded modules: 0.25 s each
-    programs = Programs(_work, answers.fileno())
     while path := sys.stdin.readline().rstrip("\n"):
         request = Request.read(Path(path))
-        status = programs.run(request, path) if has_program(request) else forked(_work, path, answers.fileno())
-        print(status, file=answers)
+        statuses = (each.run(request, path) for each in servers)
+        status = next((status for status in statuses if status is not None), None)
+        print(forked(_work, path, answers.fileno()) if status is None else status, file=answers)
     os._exit(0)  # an orderly teardown of the loaded modules takes seconds
 
 

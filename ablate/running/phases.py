@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from ablate.data import Corpus, open_corpus
@@ -16,8 +17,8 @@ from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics, enforce_as
 from ablate.planning.plan import training_cost
 from ablate.readable import instant, now
-from ablate.running.process_group import process_group_of
 from ablate.running.request import Request
+from ablate.training.accumulation import ALONE, ProcessGroup
 from ablate.training.result import model_flop_utilisation, summarise_metrics
 from ablate.training.session import Session, TrainOutcome
 from ablate.training.spec import TrainSpec
@@ -121,7 +122,7 @@ def train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
         wing.begin(store, request)
     copies = {step: path for wing in wings for step, path in wing.copies(store, request).items()}
     with (
-        process_group_of(request) as group,
+        _group_of(request) as group,
         peak_memory(device) as memory,
         waiting() as waited,
         watched(device) as sensors,
@@ -137,6 +138,15 @@ def train(request: Request, numerics: Numerics, stop: StopSignal) -> None:
     store.drop_state(request.digest)
     for wing in wings:
         wing.end(store, request)
+
+
+def _group_of(request: Request) -> AbstractContextManager[ProcessGroup]:
+    """The processes that train a run, this one among them."""
+    if request.execution.devices == 1:
+        return nullcontext(ALONE)
+    (wing,) = modules_of("ablate.training.accumulation")  # without one, such runs are refused
+    group: AbstractContextManager[ProcessGroup] = wing.process_group_of(request)
+    return group
 
 
 def _result(

@@ -1,6 +1,6 @@
-"""One process that times arms against each other: `python -m ablate.running.rehearsal N request.json`.
+"""Processes that time arms against each other, one of them: `python -m ablate.running.rehearsal N request.json`.
 
-Writes `ready` to file descriptor N once its libraries are loaded, and waits for a line on standard input. Then it
+It writes `ready` to file descriptor N once its libraries are loaded, and waits for a line on standard input. Then it
 measures, and answers with a `CostProcess` as one line of JSON.
 
 Each process builds the models in a random order of its own: a model's place in memory depends on when it was built, and
@@ -13,15 +13,20 @@ import gc
 import importlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import chain
+from math import ceil
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import zoo
 from ablate.data import open_corpus
+from ablate.machine.environment import describe
 from ablate.machine.numerics import Numerics, enforce
-from ablate.running.child_process import answers_to, end_with_parent
+from ablate.running.child_process import ChildProcess, answers_to, end_with_parent, start
+from ablate.running.request import scratch
 from ablate.training.compiling import GraphBreakError, one_graph
 from ablate.training.execution import DEFAULT, Execution
 from ablate.training.session import Session
@@ -29,10 +34,13 @@ from ablate.training.spec import timeless
 from evals.costs.alternation import TURN_SECONDS, Effort, TakeTurn, alternate, serving
 from evals.costs.memory import keep_freed_memory
 from evals.costs.sensors import watched
-from evals.costs.spec import MeasureSpec
-from store import Store
+from evals.costs.spec import PROCESSES, MeasureSpec
+from store import AblateError, Store
 from store.documents import CostPoint, CostProcess, Environment, JsonObject, Part, RunDocument
 from zoo.model import Decoder
+
+ENDLESS = 10**9
+"""Number of steps in the identity of a run that is only timed."""
 
 
 class Rehearsed(Part):
@@ -180,6 +188,71 @@ def _training_turn(session: Session) -> TakeTurn:
         return sum(1 / step.tokens_per_second for step in counted) / len(counted)
 
     return turn
+
+
+# Timing arms in several such processes.
+
+FEWEST = 3
+"""Minimum number of processes if they measure concurrently, as runs will train."""
+
+
+class CalibrationError(AblateError):
+    """Speeds could not be measured, for the reason in the message."""
+
+
+def rehearse(request: Rehearsal, places: Sequence[Mapping[str, str]], *, alone: bool) -> Timed:
+    """Measure in several processes, each with its own order of models. Raises CalibrationError.
+
+    places: environment variables of each process that may run concurrently. alone: run `PROCESSES` processes one after
+    another in the first place.
+    """
+    waves = [places[:1]] * PROCESSES if alone else [places] * ceil(FEWEST / len(places))
+    found: list[CostProcess] = []
+    with scratch() as folder, _processes(folder, request, [*chain.from_iterable(waves)]) as processes:
+        for process in processes:
+            process.expect()  # wait until its libraries are loaded: loading would disturb the others
+        waiting = iter(processes)
+        for wave in waves:
+            working = [next(waiting) for _ in wave]
+            for process in working:
+                process.child.ask("go")
+            found += [CostProcess.model_validate_json(process.expect()) for process in working]
+    device = request.arms[0].identity.numerics.device
+    return Timed(processes=tuple(found), environment=describe(device, threads=1))
+
+
+@contextmanager
+def _processes(folder: Path, request: Rehearsal, places: Sequence[Mapping[str, str]]) -> Iterator[list[_Process]]:
+    """One rehearsal process in each place. They end with the block, however it ends."""
+    processes: list[_Process] = []
+    try:
+        for number, variables in enumerate(places):
+            path, log = folder / f"{number}.json", folder / f"{number}.log"
+            own = request.model_copy(update={"order": request.order + number})
+            path.write_text(own.to_json(), encoding="utf-8")
+            with log.open("wb") as output:
+                child = start("ablate.running.rehearsal", str(path), variables=variables, output=output)
+            processes.append(_Process(child, log))
+        yield processes
+    finally:
+        for process in processes:
+            process.child.kill()
+
+
+class _Process(NamedTuple):
+    """A rehearsal process, which waits for a line to begin, and its log file."""
+
+    child: ChildProcess
+    log: Path
+
+    def expect(self) -> str:
+        """The next line of the process's answers. Raises CalibrationError if the process ends without one."""
+        line = self.child.answers.readline().decode()
+        if not line.endswith("\n"):
+            words = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+            last = next((line for line in reversed(words) if line.strip()), "its process exited without a result")
+            raise CalibrationError(f"speeds could not be measured: {last}")
+        return line
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from ablate.running.corpora import prepare_corpora, prepare_references, prepare_
 from ablate.running.costing import Costing
 from ablate.running.engines import Event
 from ablate.running.following import Progress
-from ablate.running.rehearsing import CalibrationError
+from ablate.running.rehearsal import CalibrationError
 from ablate.running.request import Request, phases_after
 from ablate.study.reading import load_study
 from ablate.study.study import Study

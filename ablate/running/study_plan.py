@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import JsonValue
 
-from ablate.planning.campaign import CampaignOutcome
-from ablate.planning.checks import Export, export_lines, exports
+from ablate.planning.campaign import Foreseen
 from ablate.planning.durations import Duration, busy_line, duration
 from ablate.planning.foresight import Detection
-from ablate.planning.known_rates import Starts
-from ablate.planning.memory import MemoryNeed, Room, needs, surely_fits, warnings
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.planning.plan_shown import (
     brought_lines,
@@ -38,9 +35,12 @@ from store.extensions import modules_of
 if TYPE_CHECKING:
     import polars as pl
 
+EXPORTS = f"{__name__}.exports"
+"""Place of what says how arms could be exported."""
 
-@dataclass(frozen=True)
-class StudyPlan:
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlan(Foreseen):
     """A study's planned arms and runs. In a notebook it displays as the table of its arms.
 
     Attributes:
@@ -53,20 +53,14 @@ class StudyPlan:
         done: whether the store has a run's result, by digest.
         asked: the study as it was read, tuning included.
         execution: the options of execution.
-        room: the memory that concurrent runs share.
         at_once: the number of concurrent runs.
     """
 
-    outcome: CampaignOutcome
-    tuned: bool
-    tuning: tuple[tuple[ArmPlan, bool], ...]
-    starts: Starts
     speed: Speed
     done: dict[str, bool]
     store: Store
     asked: Study
     execution: Options
-    room: Room
     at_once: int
 
     @property
@@ -85,7 +79,8 @@ class StudyPlan:
         memory of a run."""
         from ablate.planning.plan_frames import frame_of_arms  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
-        return frame_of_arms(self.outcome, self.speed, self.needs)
+        kinds = {name: kind for each in self._forecasts for name, kind in each.fields.items()}
+        return frame_of_arms(self.outcome, self.speed, self._foretold, kinds)
 
     @cached_property
     def runs(self) -> pl.DataFrame:
@@ -121,15 +116,12 @@ class StudyPlan:
 
     def document(self) -> JsonObject:
         """JSON form, for `ablate plan --json`."""
-        planned = plan_json(self.outcome, self.speed, done=self.done, corpora=self.corpora, needs=self.needs)
+        planned = plan_json(self.outcome, self.speed, done=self.done, corpora=self.corpora, foretold=self._foretold)
         rates = study_rates(self.asked).model_dump()
-        exported: JsonObject = {
-            arm: {"model_type": each.model_type, "reason": each.reason or None} for arm, each in self.exports.items()
-        }
         arms: list[JsonValue] = [
             {
                 **arm,
-                "export": exported.get(str(arm["name"])),
+                "export": self.exports.get(str(arm["name"])),
                 "detectable": None if arm["name"] == self.study.baseline else self.detectable,
             }
             for arm in cast(list[JsonObject], planned["arms"])
@@ -158,10 +150,10 @@ class StudyPlan:
         return [line for rung in self.outcome.rungs for line in refusal_lines(rung.plan.arms, self.execution)]
 
     @cached_property
-    def exports(self) -> dict[str, Export]:
+    def exports(self) -> dict[str, JsonObject]:
         """The transformers architecture that `ablate.export` would write for each arm; empty if transformers is not
         installed. Takes seconds, to load transformers."""
-        return exports(self.planned)
+        return {arm: each for wing in modules_of(EXPORTS) for arm, each in wing.exports(self.planned).items()}
 
     def tables(self, details: bool = False) -> list[tuple[str | None, list[tuple[str, ...]]]]:
         """A table of text for each rung, the header first, with the rung's name; None without a ladder.
@@ -169,18 +161,12 @@ class StudyPlan:
         Args:
             details: also show the peak memory of a run, which is shown anyway if a run may not fit.
         """
-        plans = [rung.plan for rung in self.outcome.rungs]
-        needs = self.needs if details or self._memory_matters else {}
-        return [
-            (plan.study.rung, plan_rows(plan, self.speed, corpora=self.corpora, needs=needs.get(plan.study.rung)))
-            for plan in plans
-        ]
 
-    @cached_property
-    def _memory_matters(self) -> bool:
-        """Whether a run may not fit in memory, or options that save memory are set."""
-        cut = self.execution.microbatch is not None or self.execution.recompute
-        return cut or not all(surely_fits(arm, self.room) for rung in self.outcome.rungs for arm in rung.plan.arms)
+        def cells(plan: Plan, arm: ArmPlan) -> dict[str, str]:
+            return {key: text for each in self._forecasts for key, text in each.cells(plan, arm, details).items()}
+
+        plans = [rung.plan for rung in self.outcome.rungs]
+        return [(plan.study.rung, plan_rows(plan, self.speed, self.corpora, cells)) for plan in plans]
 
     def notes(self, details: bool = False) -> list[str]:
         """Lines below the tables: the matched quantities, the tuning, and the number of runs.
@@ -193,9 +179,10 @@ class StudyPlan:
         notes += receipt(self.asked)
         notes += length_lines(self.outcome.plan, self.corpora)
         notes += self.refusals
-        for rung in self.outcome.rungs if self._memory_matters else ():
-            notes += warnings(rung.plan, self.needs[rung.plan.study.rung], self.execution, self.room)
-        notes += export_lines(self.exports if details else {})
+        for each in self._forecasts:
+            notes += each.remarks()
+        for wing in modules_of(EXPORTS) if details else ():
+            notes += wing.lines(self.exports)
         if self.study.is_search_alone:
             at_once = self.execution.speed_up(self.at_once)
             for wing in modules_of(__name__):
@@ -256,10 +243,13 @@ class StudyPlan:
         return [phase for phase, wanted in phases.items() if wanted and not self.done[digest]]
 
     @cached_property
-    def needs(self) -> dict[str | None, dict[str, MemoryNeed]]:
-        """Memory needs by rung (None without a ladder) and arm. Takes about a second for each arm."""
-        plans = [rung.plan for rung in self.outcome.rungs]
-        return {plan.study.rung: needs(plan, self.execution, self.room) for plan in plans}
+    def _forecasts(self) -> list[Any]:
+        """What wings foretell of the arms' runs."""
+        return [wing.forecasts(self) for wing in modules_of(f"{__name__}.arms")]
+
+    def _foretold(self, rung: Plan, arm: ArmPlan) -> JsonObject:
+        """Fields of an arm that are foretold."""
+        return {key: value for each in self._forecasts for key, value in each.foretold(rung, arm).items()}
 
     @cached_property
     def corpora(self) -> Corpora:

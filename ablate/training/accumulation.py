@@ -2,31 +2,78 @@
 
     L(batch) = Σ_parts L(part),   each part's sums divided by the whole batch's number of scored targets
 
-so that parts with different numbers of scored targets have the weights that they have in the whole.
+so that parts with different numbers of scored targets have the weights that they have in the whole. Parts may also be
+computed by several processes, of which this has the case of one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ablate.training.batch import Batch, Loss
 from ablate.training.execution import Microbatch
-from ablate.training.process_group import ALONE, ProcessGroup
+from ablate.training.optimizers import Updates
+from ablate.training.trained import HasState
 from evals.costs.memory import is_out_of_memory
 from store import AblateError
 from zoo.loss import BatchShare
+from zoo.model import Decoder
 
+Stretches = Generator[list[Any]]
+"""Training steps, in the stretches of `ablate.training.loop`."""
 LOG = logging.getLogger(__name__)
 
 
 class MicrobatchError(AblateError):
     """The model cannot be trained on parts of a batch."""
+
+
+class ProcessGroup:
+    """The processes that train one run together: here, this one alone. A larger group overrides the methods."""
+
+    rank, size = 0, 1
+
+    def share(self, rows: int) -> slice:
+        """This process's rows of a batch."""
+        return slice(0, rows)
+
+    def add_up(self, tensors: Sequence[Tensor]) -> None:
+        """Replace these tensors, of one dtype, by their sums over the group, except for shards, which are sums."""
+
+    def whole(self, tensor: Tensor) -> Tensor:
+        """The whole of a tensor of which each process may have a shard."""
+        return tensor
+
+    def trained(self, model: Decoder) -> Decoder:
+        """The model that this process trains: the whole one, or its shards."""
+        return model
+
+    def state_of(self, optimizer: Updates) -> HasState:
+        """What saves and loads the optimizer's state, unsharded."""
+        return optimizer
+
+    def together(self, stretches: Stretches, done: int, steps: int, scored: Callable[[int], bool]) -> Stretches:
+        """The stretches from step `done` to `steps`. The whole model has its weights after those that end with a save,
+        or with a step that is scored."""
+        return stretches
+
+    def decides_to_save(self, is_due: Callable[[], bool]) -> bool:
+        """Whether to end a stretch with this step since all processes have to take part in saving its state."""
+        return False
+
+    def saves(self, is_due: bool) -> bool:
+        """Whether to save the state after this stretch."""
+        return is_due
+
+
+ALONE = ProcessGroup()
 
 
 @dataclass

@@ -17,7 +17,6 @@ from torch import Tensor
 from ablate.machine.environment import user_cache
 from ablate.training.batch import Loss
 from store import AblateError
-from zoo.attend import executed_backends, note
 from zoo.kernels.compiling import distinct_code, hold_constants
 
 if TYPE_CHECKING:  # it loads torch's compiler
@@ -32,22 +31,23 @@ class GraphBreakError(AblateError):
 
 
 @dataclass
-class SharedCode:
-    """Code that the models compiled in a `sharing` block share. copies: the copy of each compiled function. backends:
-    attention backends in the programs, which are recorded only while a program is compiled. breaks: where programs of
-    several graphs are first interrupted."""
+class ModelCode:
+    """The code from which a model is compiled: a copy of its own. breaks: where its programs of several graphs are
+    first interrupted."""
 
-    copies: dict[FunctionType, FunctionType] = field(default_factory=dict)
-    backends: set[str] = field(default_factory=set)
     breaks: list[str] = field(default_factory=list)
 
     def of(self, function: FunctionType) -> FunctionType:
-        """The copy of the function that models share."""
-        return self.copies.setdefault(function, distinct_code(function))
+        """The copy of a function to compile."""
+        return distinct_code(function)
+
+    def told(self, program: Loss) -> Loss:
+        """The program, with what else it has to tell."""
+        return program
 
 
-_SHARED: list[SharedCode] = []
-"""Code of the open `sharing` blocks; the innermost block's is the last."""
+SHARED: list[ModelCode] = []
+"""Code that all models are compiled from, of open blocks; the innermost block's is the last."""
 _STRICT: list[None] = []
 """An entry for each open `one_graph` block."""
 
@@ -57,8 +57,8 @@ def compiled(loss: Loss, backend: str = "inductor") -> Loss:
 
     Compiled code is cached for other runs in the user's cache folder, unless TORCHINDUCTOR_CACHE_DIR names another.
     Torch allows eight compilations per code object, and then silently runs uncompiled. Models of one class share code
-    objects, so each gets a copy, and reaching the limit raises `torch._dynamo.exc.FailOnRecompileLimitHit`. Only inside
-    `sharing` do models use one copy.
+    objects, so each gets a copy, unless code is `SHARED`, and reaching the limit raises
+    `torch._dynamo.exc.FailOnRecompileLimitHit`.
 
     Where the compiler interrupts the graph, the log has a warning with the place; inside `one_graph` the program raises
     GraphBreakError instead.
@@ -66,13 +66,10 @@ def compiled(loss: Loss, backend: str = "inductor") -> Loss:
     hold_constants()
     os.environ.setdefault(CACHE, str(user_cache("inductor")))
     torch._dynamo.config.fail_on_recompile_limit_hit = True
-    method = cast(MethodType, loss)
-    shared, function = _SHARED[-1] if _SHARED else None, cast(FunctionType, method.__func__)
-    own = MethodType(shared.of(function) if shared else distinct_code(function), method.__self__)
+    method, code = cast(MethodType, loss), SHARED[-1] if SHARED else ModelCode()
+    own = MethodType(code.of(cast(FunctionType, method.__func__)), method.__self__)
     program = cast(Loss, torch.compile(own, dynamic=False, backend=backend))
-    breaks = shared.breaks if shared else []
-    told = _watched(program, breaks, one_graph=bool(_STRICT))
-    return told if shared is None else _noting(told, shared)
+    return code.told(_watched(program, code.breaks, one_graph=bool(_STRICT)))
 
 
 def _watched(program: Loss, breaks: list[str], *, one_graph: bool) -> Loss:
@@ -126,34 +123,3 @@ def one_graph() -> Iterator[None]:
         yield
     finally:
         _STRICT.pop()
-
-
-@contextmanager
-def sharing() -> Iterator[SharedCode]:
-    """Inside the block, let models that are compiled share a program where torch finds that it fits: of two models of
-    one spec, the second uses the program of the first, as long as the first exists. Guards of torch.compile compare
-    shapes, settings and numerics, and compile again if any differs.
-
-    The backward pass is compiled with the forward pass, because a process that forks others must not run one: torch's
-    threads for it would be missing in the fork.
-    """
-    shared = SharedCode()
-    _SHARED.append(shared)
-    try:
-        at_once = torch._functorch.config.patch(force_non_lazy_backward_lowering=True)
-        with at_once, executed_backends(training=True) as shared.backends:
-            yield shared
-    finally:
-        _SHARED.pop()
-
-
-def _noting(program: Loss, shared: SharedCode) -> Loss:
-    """The program, which records the attention backends in it at each pass, as an uncompiled model does."""
-
-    def loss(*tensors: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
-        found = program(*tensors, **given)
-        for name in tuple(shared.backends):
-            note(name, gradient=True)
-        return found
-
-    return loss

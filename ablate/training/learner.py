@@ -16,7 +16,6 @@ from ablate.training.accumulation import Accumulation
 from ablate.training.average import WeightAverage
 from ablate.training.batch import Batch, Loss
 from ablate.training.optimizers import Updates
-from ablate.training.process_group import full_tensor_of, is_sharded
 from ablate.training.spec import TrainSpec
 from evals.costs.memory import forget
 
@@ -69,7 +68,7 @@ class Learner:
                 self.optimizer.step()
                 self.after_update()
                 self.optimizer.zero_grad(set_to_none=True)
-                learnt = StepOutput(nats, full_tensor_of(norm))
+                learnt = StepOutput(nats, self.accumulation.group.whole(norm))
             if self.average is not None:
                 self.average.update(step)
         return learnt
@@ -94,10 +93,10 @@ class Learner:
             forget(self.numerics.device)
 
     def _summed(self, nats: Tensor) -> Tensor:
-        """Sum nats, counts and unsharded gradients over the group, and return the nats. A separate function, so that
+        """Sum nats, counts and gradients over the group, and return the nats. A separate function, so that
         its tensors are freed before a step starts over."""
         gradients, group = _gradients_of(self._moved()), self.accumulation.group
-        group.add_up([nats, *(each for each in gradients if not is_sharded(each))])
+        group.add_up([nats, *gradients])
         group.add_up(self.counts)
         return nats
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.training.accumulation import Accumulation
+from ablate.training.accumulation import ALONE, Accumulation, ProcessGroup
 from ablate.training.average import ScoredWeights, WeightAverage
 from ablate.training.batch import Loss
 from ablate.training.compiling import compiled
@@ -26,10 +26,8 @@ from ablate.training.loop import TrainingStep, train
 from ablate.training.optim import build_optimizer
 from ablate.training.probes import ProbeSpec
 from ablate.training.probing import Prober
-from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError, Sharded
 from ablate.training.profiling import StepTrace, attention_text
 from ablate.training.reader import TrainingData, TrainingReader
-from ablate.training.refusals import refusal
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.trained import HasState, TrainingProgress, load_state, save_state
@@ -108,11 +106,7 @@ class Session:
             if stack is not None:
                 stack.recompute = execution.recompute
         self.group = group
-        reason = refusal(identity, self.spec, self.model.spec, execution)
-        if execution.shard and reason is not None:
-            raise ProcessGroupError(reason)
-        self.sharded = Sharded(self.model, numerics.device, group) if execution.shard else None
-        subject = self.sharded.model if self.sharded else self.model
+        subject = group.trained(self.model)
         self.addition = self.spec.part.build(self.model, self.seed) if self.spec.part else None
         part, spec = self.addition or subject, self.model.spec
         optimizer = build_optimizer(part, zoo.roles(part), self.spec, spec.d_model, spec.n_layers)
@@ -135,18 +129,13 @@ class Session:
         self.prober = self._prober(identity.probes)
         self._began = self._rested = time.perf_counter()
         self._save_at = self._began + self.checkpoint_seconds
-        state = self.sharded.state_of(optimizer) if self.sharded else optimizer
-        self._saved: dict[str, HasState] = {"model": self.model, "optimizer": state}
+        self._saved: dict[str, HasState] = {"model": self.model, "optimizer": group.state_of(optimizer)}
         if self.addition is not None:
             self._saved["adapters"] = self.addition
         if average is not None:
             self._saved["average"] = average
         self.place = load_state(store, self.digest, self._saved)
-        if self.sharded is not None:
-            self.sharded.spread()
         self._copies: Mapping[int, Path] = {}
-        self._saves = False
-        """Whether sharded state is gathered and saved after this step."""
         if identity.start is not None and self.place.start_loss is None:
             # Trained weights start at a low loss, which training may exceed for a while: divergence is judged by ln V.
             self.place.start_loss = self.place.start_validation_loss = math.log(self.model.spec.vocab_size)
@@ -196,29 +185,13 @@ class Session:
             watcher=self.prober,
             trace=trace,
         )
-        return stretches if self.sharded is None else self._gathered(stretches, self.sharded)
-
-    def _gathered(self, stretches: Generator[list[TrainingStep]], sharded: Sharded) -> Generator[list[TrainingStep]]:
-        """The stretches, with shards gathered before validation and saving, in all processes after the same steps, and
-        for good after the last step."""
-        with closing(stretches):
-            if self.place.step < self.steps:
-                sharded.release()
-            for steps in stretches:
-                if self._saves or self._validation_is_due(steps[-1].step):
-                    sharded.gather(with_state=self._saves)
-                yield steps
-                self._saves = False
-                if steps[-1].step < self.steps:
-                    sharded.release()
+        return self.group.together(stretches, self.place.step, self.steps, self._validation_is_due)
 
     def _rests(self, step: int) -> bool:
         """Whether to pause after this step: to save, to validate, or since `rest_seconds` have passed."""
-        if self.sharded is not None:
-            due = self.stop() or time.perf_counter() >= self._save_at
-            self._saves = self.group.broadcast_from_rank0(due)
+        saves = self.group.decides_to_save(lambda: self.stop() or time.perf_counter() >= self._save_at)
         tired = time.perf_counter() - self._rested >= self.rest_seconds
-        return self._saves or tired or step in self._copies or self._validation_is_due(step)
+        return saves or tired or step in self._copies or self._validation_is_due(step)
 
     def _note(self, steps: list[TrainingStep], watch: DivergenceWatch) -> str | None:
         """Log a stretch, up to the step at which the run has diverged; the reason if it has."""
@@ -259,7 +232,7 @@ class Session:
 
     def _save_when_due(self) -> None:
         stop, now = self.stop(), time.perf_counter()
-        due = self._saves if self.sharded is not None else stop or now >= self._save_at
+        due = self.group.saves(stop or now >= self._save_at)
         if due:
             self._save()
             saved = time.perf_counter()

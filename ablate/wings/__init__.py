@@ -14,18 +14,25 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.cli` | options of every command: `configure(parser)`, and `prepare(words)` before all others are known |
 | `ablate.api.running` | what `run --promote` writes: `refuse_promotion(study, path)`, `promote(study, summary, path)` |
 | `ablate.running.study_plan` | `plan_lines(study, base, speed, at_once)` on what is planned besides the arms |
+| `ablate.running.study_plan.exports` | `exports(arms)`, and `lines(exports)` on them |
+| `ablate.running.study_plan.arms` | `forecasts(plan)` of arms' runs: `fields`, `foretold`, `cells`, `remarks` |
 | `ablate.commands.plan` | another kind of plan: `configure`, `wanted`, `run` |
 | `ablate.commands.plan.known` | what is known: `plan_json(study)` and `remarks(study)`, below all else |
 | `ablate.commands.report` | what else it writes: `OPTION`, `configure`, `wanted`, `run` |
 | `ablate.planning.campaign` | `refuse_unlike(rungs, plan)`, which raises StudyError for rungs that cannot be compared |
+| `ablate.planning.campaign.tuned` | `tuned(rungs, plan, losses, stalls_above, starts)`: stages before the comparison |
 | `ablate.planning.checks` | `check(study)`, which raises StudyError for sections that exclude each other |
 | `ablate.planning.durations` | `shared_seconds(plans, missing, store, speed)` that training takes less |
 | `ablate.planning.make_plan` | `with_sources(study, arms)`, and models read in training: `read_beside(study, arms)` |
 | `ablate.planning.plan_shown` | `plan_json(plan)`, fields of a plan, and `remarks(study)` below its table |
+| `ablate.planning.plan_shown.tuning` | `remarks(study, starts)` and `tuning_runs(tune, starts)`, in full runs |
+| `ablate.planning.campaign.starts` | `search_starts(study, plan, store, keep)`: where searches for rates begin |
 | `ablate.planning.prospects` | `standings(arm)`: baselines of like size, as `LikelyStanding` |
 | `ablate.planning.study_document` | `fields(study, document)` to add to a study's document |
+| `ablate.running.context` | `clock(context, study)`: step times, for budgets in seconds |
 | `ablate.running.corpora` | models from elsewhere: `prepare_sources(study, store)`, and a `receipt(study)` in lines |
 | `ablate.running.engines` | engines, one per file |
+| `ablate.running.forkserver` | `Programs(work, unused).run(request, path)`: the status of a worker, if it forks it |
 | `ablate.running.phases` | what runs have in common: `begin(store, request)`, `copies`, `end` |
 | `ablate.running.request` | `with_kin(requests, runs)`: requests that name such runs |
 | `ablate.running.stages` | `completed(document, study, folder, before, had_result)`: a study's document |
@@ -35,6 +42,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.study.scales` | `rungs(places)`: smaller studies of the same question, with problems |
 | `ablate.study.sections` | `KEYS`: a spec whose fields are more keys of a study |
 | `ablate.study.sources` | models from elsewhere: `SOURCES` by section of an arm, `BASES` by key of `base` |
+| `ablate.training.accumulation` | runs by several processes: `process_group_of(request)`, `refusal(run, …)` |
 | `ablate.training.parts` | `PARTS`: settings of training that add weights to frozen ones |
 | `ablate.training.session` | `initial_model(store, run, start)`, `taught(store, teacher, loss, device)` |
 | `ablate.running.trackers` | `Trackers`, which follow the runs of a study, and `check(names)` of these |

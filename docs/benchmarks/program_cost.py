@@ -20,10 +20,11 @@ import ablate.running.phases  # noqa: F401 (what a worker has loaded)
 import zoo
 from ablate.machine.numerics import enforce
 from ablate.training.batch import Batch
-from ablate.training.compiling import compiled, sharing
+from ablate.training.compiling import compiled
 from ablate.training.learner import Learner
 from ablate.training.optim import build_optimizer
 from ablate.training.spec import TrainSpec
+from ablate.wings.execution.program_server import sharing
 
 STEPS, ROUNDS = 200, 5
 TRAIN = TrainSpec(context=128, batch=6, lr=1e-2)

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ablate.planning.campaign import propose
-from ablate.planning.grid import rate_losses
-from ablate.planning.trials import Tuned
 from ablate.study.space import Space
 from ablate.study.tune_spec import BELOW, FINE, TuneSpec, rates_alone, rates_around, rates_times
+from ablate.wings.tuning.grid import rate_losses
+from ablate.wings.tuning.trials import Tuned
+from ablate.wings.tuning.tuning import propose
 from reports.judge.noise import Noise
 from reports.judge.noise.curve import RateCurve
 from store.documents.tuning import RATE

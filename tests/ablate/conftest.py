@@ -17,7 +17,7 @@ import zoo
 from ablate.cli import main
 from ablate.data.corpus import HeldOutRows
 from ablate.machine.numerics import enforce
-from ablate.running import rehearsing
+from ablate.running import rehearsal
 from ablate.training.spec import TrainSpec
 from evals.costs import peaks
 from evals.costs.peaks import peak_flops_per_second
@@ -60,7 +60,7 @@ def _speed_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _speeds_in_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arms are timed against each other in five: each takes seconds to start, and two show all that several do."""
-    monkeypatch.setattr(rehearsing, "PROCESSES", 2)
+    monkeypatch.setattr(rehearsal, "PROCESSES", 2)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ablate.data import DataIdentity
-from ablate.planning.campaign import CampaignOutcome, Stage, UnfinishedError, campaign
+from ablate.planning.campaign import CampaignOutcome, Stage, campaign
 from ablate.planning.identity import RunPlan
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan
@@ -17,6 +17,7 @@ from ablate.planning.plan_shown import remarks
 from ablate.planning.study_document import study_document
 from ablate.study.reading import load_study
 from ablate.study.study import Study, StudyError
+from ablate.wings.tuning.tuning import UnfinishedError
 from reports.page.wording.rate_words import carried_lines
 from store.documents.tuning import RATE
 
@@ -380,7 +381,7 @@ def test_a_space_in_which_an_arm_finds_nothing_is_an_error_of_the_study(
     text = STUDY.replace("d_model: 8", "d_model: 32")
     heads, width = "block.mixer.heads: {range: [8, 16], step: 8}", "d_model: {range: [20, 28], step: 8}"
     tune = f"tune: {{space: {{{heads}, {width}}}, trials: 2}}\n"
-    monkeypatch.setattr("ablate.planning.trials.MOST_ILLEGAL", 50)
+    monkeypatch.setattr("ablate.wings.tuning.trials.MOST_ILLEGAL", 50)
     with pytest.raises(StudyError, match=r"study.yaml:8:\d+: tune.space: none of 50 settings .* \(in arm pre\)"):
         gone_through(tmp_path, tuning(tune, text), lambda _: 1.0)
 

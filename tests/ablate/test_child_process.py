@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ablate.running.engines.local import Pool
-from ablate.running.rehearsal import Rehearsal, Rehearsed
-from ablate.running.rehearsing import CalibrationError, rehearse
+from ablate.running.rehearsal import CalibrationError, Rehearsal, Rehearsed, rehearse
 from ablate.running.request import Request
 from evals.costs.alternation import Effort, Pace
 from tests.ablate.conftest import identity_of

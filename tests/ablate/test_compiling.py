@@ -18,9 +18,10 @@ import zoo
 from ablate.running import rehearsal
 from ablate.running.rehearsal import Rehearsal, Rehearsed
 from ablate.training import compiling
-from ablate.training.compiling import GraphBreakError, compiled, one_graph, sharing
+from ablate.training.compiling import GraphBreakError, compiled, one_graph
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
+from ablate.wings.execution.program_server import sharing
 from evals.costs.alternation import Effort, Pace
 from store import Store
 from tests.ablate.conftest import metrics_without_clock

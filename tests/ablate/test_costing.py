@@ -151,7 +151,7 @@ def test_identical_arms_are_seldom_called_different(
 ) -> None:
     """Twenty studies of five arms that compute the same, each in three processes, alone and beside busy programs: there
     a study has no speeds, or speeds that are seldom wrong."""
-    monkeypatch.setattr("ablate.running.rehearsing.PROCESSES", 3)
+    monkeypatch.setattr("ablate.running.rehearsal.PROCESSES", 3)
     path = study.with_name("identical.yaml")
     path.write_text(IDENTICAL, encoding="utf-8")
     given = {"store": tmp_path, "scale": "cpu", "engine": "inprocess", "progress": False}

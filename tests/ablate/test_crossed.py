@@ -15,14 +15,15 @@ import torch
 import ablate
 import zoo
 from ablate.machine.numerics import enforce
+from ablate.planning.plan_shown import refusal
 from ablate.study.reading import load_study
 from ablate.study.scales import shipped_scales
+from ablate.training.accumulation import ALONE
 from ablate.training.compiling import compiled, one_graph
 from ablate.training.execution import Execution
-from ablate.training.process_group import ALONE, ProcessGroup
-from ablate.training.refusals import refusal
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
+from ablate.wings.execution.data_parallel import DataParallel
 from store import Store
 from store.documents import RunDocument, RunProbes, RunTeacher
 from tests.ablate.conftest import TinyCorpus, identity_of
@@ -115,7 +116,7 @@ def graphs_of(
     monkeypatch.setattr("ablate.wings.starts.training.source_model", lambda *_: zoo.build(model, seed=1))
     with torch._dynamo.config.patch(fail_on_recompile_limit_hit=False), one_graph():
         numerics = enforce("cpu", "bfloat16")
-        group = ProcessGroup(0, 2) if execution.devices > 1 else ALONE
+        group = DataParallel(0, 2) if execution.devices > 1 else ALONE
         session = Session(store, run, TinyCorpus(), numerics, execution, group=group)
         if group is ALONE:
             assert sum(len(steps) for steps in session.rehearse()) == STEPS

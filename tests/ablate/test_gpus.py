@@ -12,23 +12,22 @@ import torch
 
 import ablate
 from ablate.cli import main
-from ablate.machine.gpus import unlike_gpus
-from ablate.machine.numerics import enforce
-from ablate.planning.memory import MemoryNeed, Room, warnings
+from ablate.machine.numerics import enforce, unlike_gpus
 from ablate.running import phases
 from ablate.running.context import open_context
 from ablate.running.engines import EngineError, load
 from ablate.running.engines.local import Pool
 from ablate.running.options import Options
 from ablate.running.request import Request
-from ablate.training.execution import Execution
+from ablate.wings.foretell import memory_needs
+from ablate.wings.foretell.memory_needs import MemoryForecasts, MemoryNeed, Room
 from evals.costs.devices import device, names, published_flops_per_second
 from evals.costs.machine import room_bytes
 from evals.costs.memory import CONTEXT_BYTES, take_share
 from evals.costs.peaks import peak_flops_per_second
 from evals.costs.sensors import watched
 from store import Store
-from tests.ablate.test_memory import toy_study
+from tests.ablate.toy import toy_study
 from tests.pretended_cuda.cards import pretend
 
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
@@ -66,14 +65,16 @@ def test_room_is_what_others_leave_of_the_fullest_gpu(monkeypatch: pytest.Monkey
     assert room_bytes("cuda", [0, 1]) == 20
 
 
-def test_an_arm_that_exceeds_what_is_free_is_said_not_to_fit(tmp_path: Path) -> None:
+def test_an_arm_that_exceeds_what_is_free_is_said_not_to_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = ablate.plan(
-        toy_study(tmp_path, "{wide: {d_model: 48}}"), store=tmp_path / "runs", device="cpu", progress=False
+        toy_study(tmp_path, "{wide: {d_model: 48}}"),
+        store=tmp_path / "runs",
+        device="cpu",
+        microbatch=1,
+        progress=False,
     )
-    room = Room(2**30, runs=2, free=True)
-    line, _ = warnings(
-        plan.outcome.plan, {arm.name: MemoryNeed(2**30) for arm in plan.outcome.plan.arms}, Execution(), room
-    )
+    monkeypatch.setattr(memory_needs, "needed", lambda *_: MemoryNeed(2**30))
+    line, _ = MemoryForecasts(plan, Room(2**30, runs=2, free=True)).remarks()
     assert "it needs about 1 GiB of 1 GiB free, shared by 2 runs at once" in line
 
 

@@ -14,7 +14,7 @@ from ablate.api.study_argument import refuse_code
 from ablate.cli import main
 from ablate.planning.identity import request_digest
 from ablate.running.engines import Event
-from ablate.running.rehearsing import CalibrationError
+from ablate.running.rehearsal import CalibrationError
 from ablate.study.complaints import StudyError
 from ablate.study.reading import load_study
 from ablate.training.trained import trained_model
@@ -265,7 +265,7 @@ def test_step_times_that_cannot_be_measured_are_one_message(study, tmp_path, cap
     def unmeasurable(*_):
         raise CalibrationError("the time of a training step could not be measured: no luck")
 
-    monkeypatch.setattr("ablate.running.calibration.Calibration.__call__", unmeasurable)
+    monkeypatch.setattr("ablate.wings.sizing.calibration.Calibration.__call__", unmeasurable)
     status, _, err = ablate(capsys, "run", study, "--store", tmp_path / "runs", "--set", "budget={seconds: 1}")
     assert (status, err) == (2, "ablate: the time of a training step could not be measured: no luck\n")
 

@@ -13,10 +13,9 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.planning.campaign import Tuning, TuningPass, propose
-from ablate.planning.study_document import study_tuning
-from ablate.planning.trials import Tuned
 from ablate.study.tune_spec import FINE, TuneSpec, rates_around
+from ablate.wings.tuning.trials import Tuned
+from ablate.wings.tuning.tuning import TuningPass, propose, study_tuning
 from reports.judge.findings.noise import StudyNoise, study_noise
 from reports.judge.findings.verdicts import compare, decide
 from reports.judge.noise.difference import NOTHING
@@ -94,7 +93,7 @@ def tune(
     coarse = tried(draw, curve, 2 * alone, SPEC.space_around(1e-2), by_seed[:1])
     fine = tried(draw, curve, alone, rates_around(coarse.chosen[RATE], FINE), by_seed)
     passes = (TuningPass(share, each, (("r",),) * len(each.trials)) for share, each in ((0.25, coarse), (1.0, fine)))
-    return study_tuning(Tuning(name, tuple(passes)))
+    return study_tuning(name, list(passes))
 
 
 def judged(

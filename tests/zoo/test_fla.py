@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.training.memory import foreseen
 from ablate.training.spec import TrainSpec
+from ablate.wings.foretell.step_memory import foreseen
 from tests.zoo.slow import layer_of, random_stream
 from zoo.attend import executed_backends
 from zoo.kernels.fla import ScanKernels, can_scan, kernels_in_use, scan_kernels, use_fla

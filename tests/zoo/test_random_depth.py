@@ -12,8 +12,8 @@ from scipy import integrate, stats
 import zoo
 from ablate.machine.numerics import Numerics
 from ablate.training.learner import seed_step
-from ablate.training.memory import foreseen
 from ablate.training.spec import TrainSpec
+from ablate.wings.foretell.step_memory import foreseen
 from zoo.conformance import checks
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.conformance.counting import counted

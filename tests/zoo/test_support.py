@@ -10,8 +10,8 @@ import pytest
 from pydantic import Field, ValidationError
 
 import zoo.features
+from ablate.planning.plan_shown import refusal
 from ablate.training.execution import Execution
-from ablate.training.refusals import refusal
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals
 from ablate.wings.starts.lora import LoraSpec, check_lora

@@ -9,8 +9,7 @@ from ablate.machine.environment import device_name
 from ablate.running.engines import Engine, Event
 from ablate.running.engines.local import device_here
 from ablate.running.options import Options
-from ablate.running.rehearsal import Rehearsal, Timed
-from ablate.running.rehearsing import rehearse
+from ablate.running.rehearsal import Rehearsal, Timed, rehearse
 from ablate.running.request import Request
 from ablate.running.worker import carry_out
 from ablate.training.stop import StopSignal

@@ -9,14 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ablate.machine.environment import SINGLE_THREADED, cores, device_name
-from ablate.machine.gpus import alike_gpus, unlike_gpus
-from ablate.machine.numerics import pick_device
+from ablate.machine.numerics import alike_gpus, pick_device, unlike_gpus
 from ablate.running.child_process import ChildProcess, start
 from ablate.running.engines import Engine, EngineError, Event
 from ablate.running.engines._polling import Polling, how_it_ended
 from ablate.running.options import Options
-from ablate.running.rehearsal import Rehearsal, Timed
-from ablate.running.rehearsing import rehearse
+from ablate.running.rehearsal import Rehearsal, Timed, rehearse
 from ablate.running.request import Request, scratch
 from store import Store, processes
 from store.claims import Watch

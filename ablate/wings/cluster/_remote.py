@@ -152,8 +152,7 @@ def time_on_node(request: str, beside: int, alone: bool) -> str:
 
     request: a `Rehearsal`, as JSON. beside: number of concurrent processes, unless `alone`.
     """
-    from ablate.running.rehearsal import Rehearsal  # noqa: PLC0415 (loads torch, needed only here)
-    from ablate.running.rehearsing import rehearse  # noqa: PLC0415 (as above)
+    from ablate.running.rehearsal import Rehearsal, rehearse  # noqa: PLC0415 (loads torch, needed only here)
 
     found = Rehearsal.model_validate_json(request)
     places = [variables_of(found.arms[0].identity.numerics.device)] * beside

@@ -25,8 +25,7 @@ from ablate.machine.numerics import pick_device
 from ablate.running.engines import Engine, EngineError
 from ablate.running.engines._polling import Polling
 from ablate.running.options import Options
-from ablate.running.rehearsal import Rehearsal, Timed
-from ablate.running.rehearsing import CalibrationError
+from ablate.running.rehearsal import CalibrationError, Rehearsal, Timed
 from ablate.running.request import Request
 from ablate.training.stop import ENDED_BY_REQUEST
 from ablate.wings.cluster._remote import Attempt, Attempts, SubmittedRun, time_on_node

@@ -8,5 +8,9 @@ WING = Wing(
     commands=("import", "export"),
     needs=("ablate/wings/evaluate", "ablate/wings/named", "ablate/wings/serve", "ablate/wings/starts"),
     face={"importing": ("Imported", "import_model"), "exporting": ("export",)},
-    adds={"ablate.evaluate": "import_request", "ablate.pages": "imports_shown"},
+    adds={
+        "ablate.evaluate": "import_request",
+        "ablate.pages": "imports_shown",
+        "ablate.running.study_plan.exports": "predicted",
+    },
 )

@@ -1,4 +1,4 @@
-"""Costs of what is not at hand: a study on another device or at full size, and benchmarks beside other libraries."""
+"""Costs of what is not at hand: memory of runs, studies on other devices or at full size, benchmarks beside others."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ WING = Wing(
         "foretelling": ("Foretold", "plan_on"),
         "scaling": ("Fits", "ScaleUp", "fit", "scale_up"),
     },
-    adds={"ablate.commands.plan": "commands._plan_elsewhere"},
+    adds={"ablate.commands.plan": "commands._plan_elsewhere", "ablate.running.study_plan.arms": "memory_needs"},
 )

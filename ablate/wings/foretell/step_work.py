@@ -19,10 +19,10 @@ from torch._subclasses.fake_tensor import (
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.training.memory import BeforeUpdate, Live, learner_of, whole_batch
 from ablate.training.spec import TrainSpec
 from ablate.wings.foretell.fusion import as_compiled
 from ablate.wings.foretell.operators import Kernel, Work, as_issued, counted
+from ablate.wings.foretell.step_memory import BeforeUpdate, Live, learner_of, whole_batch
 from zoo.attend import executed_backends
 from zoo.spec import ModelSpec
 

@@ -14,11 +14,11 @@ import torch
 
 import ablate
 from ablate.machine import environment
-from ablate.running import program_server
-from ablate.running.program_server import MOST, Programs, has_program, program_of
 from ablate.running.request import Request
 from ablate.training.compiling import compiled
 from ablate.training.execution import Execution
+from ablate.wings.execution import program_server
+from ablate.wings.execution.program_server import MOST, Programs, has_program, program_of
 from store import Store
 from tests.documents import result_of
 

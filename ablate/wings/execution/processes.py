@@ -1,5 +1,5 @@
 """A run on several devices of one machine. Rank 0 is the run's worker, which alone logs, validates, saves and stops.
-`python -m ablate.running.process_group N request.json RANK MEETING` is any other rank.
+`python -m ablate.wings.execution.processes N request.json RANK MEETING` is any other rank.
 
 The worker monitors the other processes: if one dies, the rest would wait half an hour for its gradients (with gloo
 before the rendezvous, with NCCL at any time).
@@ -16,15 +16,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import zoo
 from ablate.data import open_corpus
 from ablate.machine.numerics import enforce_as
 from ablate.running.child_process import ChildProcess, answers_to, end_with_parent, start
 from ablate.running.request import Request, scratch
-from ablate.training.process_group import ALONE, ProcessGroup, ProcessGroupError, joined
+from ablate.training.accumulation import ProcessGroup
+from ablate.training.execution import Execution
 from ablate.training.session import Session
+from ablate.training.spec import PARTS, TrainSpec
 from ablate.training.stop import ASKING
+from ablate.wings.execution.data_parallel import ProcessGroupError, joined
 from evals.costs.memory import is_out_of_memory
 from store import Store
+from store.documents import RunDocument
+from zoo.compatibility.support import unsupported
+from zoo.compatibility.traits import Operation
+from zoo.spec import ModelSpec
 
 LOOK_SECONDS = 0.5
 """Seconds between two checks of the other processes."""
@@ -35,11 +43,13 @@ READY = b"ready\n"
 
 @contextmanager
 def process_group_of(request: Request) -> Iterator[ProcessGroup]:
-    """Process group of a run, with this process as rank 0. The other processes end with the block, however it ends."""
-    size = request.execution.devices
-    if size == 1:
-        yield ALONE
-        return
+    """Process group of a run, with this process as rank 0. The other processes end with the block, however it ends.
+
+    Raises ProcessGroupError if the run cannot be trained so.
+    """
+    size, train, model = request.execution.devices, TrainSpec.of(request.identity), zoo.parse(request.identity.model)
+    if reason := refusal(request.identity, train, model, request.execution):
+        raise ProcessGroupError(reason)
     with scratch() as folder:
         path, meeting = folder / "request.json", folder / "meeting"
         path.write_text(request.to_json(), encoding="utf-8")
@@ -51,7 +61,8 @@ def process_group_of(request: Request) -> Iterator[ProcessGroup]:
                 if other.answers.readline() != READY:
                     other.process.wait()
                     raise ProcessGroupError(_death(others) or "a process of the run ended before it began")
-            with joined(meeting, 0, size, request.identity.numerics.device) as group, _explained(others):
+            device, shard = request.identity.numerics.device, request.execution.shard
+            with joined(meeting, 0, size, device, shard=shard) as group, _explained(others):
                 yield group
         finally:
             over.set()
@@ -94,11 +105,35 @@ def _start(rank: int, request: Path, meeting: Path) -> ChildProcess:
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     own = gpus[rank] if rank < len(gpus) else str(rank)
     return start(
-        "ablate.running.process_group",
+        "ablate.wings.execution.processes",
         *(str(request), str(rank), str(meeting)),
         variables={"CUDA_VISIBLE_DEVICES": own},
         new_session=True,  # signals that ask the worker to end must not reach the others
     )
+
+
+def refusal(run: RunDocument, train: TrainSpec, model: ModelSpec, execution: Execution) -> str | None:
+    """Why a run cannot be trained on several devices with these settings; None if it can."""
+    option, devices = f"`--devices {execution.devices}`", execution.devices
+    if model.couples_rows is not None:
+        return f"{option}: a batch cannot be split: {model.couples_rows}"
+    if train.batch % devices:
+        return f"{option}: a batch of {train.batch} rows cannot be split evenly across {devices} devices"
+    return _unsharded(run, train, model) if execution.shard else None
+
+
+def _unsharded(run: RunDocument, train: TrainSpec, model: ModelSpec) -> str | None:
+    unfit = {
+        **{f"`train.{name}`": getattr(train, name) is not None for name in PARTS},
+        "`train.average`": train.average is not None,
+        "`train.compile` (add `--set train.compile=false`)": train.compile,
+        "a teacher": run.teacher is not None,
+        "probes": run.probes is not None,
+        f"the optimizer {train.optimizer.kind}": train.optimizer.kind != "adamw",
+        **{str(part): True for part in unsupported(model, Operation.SHARDING)},
+    }
+    found = next((name for name, is_there in unfit.items() if is_there), None)
+    return None if found is None else f"`--shard` does not support {found}"
 
 
 def main(arguments: list[str]) -> int:
@@ -108,7 +143,8 @@ def main(arguments: list[str]) -> int:
     answers, request, rank = answers_to(arguments[0]), Request.read(Path(arguments[1])), int(arguments[2])
     answers.write(READY.decode())
     unwatched, wanted = request.identity.model_copy(update={"probes": None}), request.identity.numerics
-    with joined(Path(arguments[3]), rank, request.execution.devices, wanted.device) as group:
+    size, shard = request.execution.devices, request.execution.shard
+    with joined(Path(arguments[3]), rank, size, wanted.device, shard=shard) as group:
         corpus, numerics = open_corpus(Path(request.corpus)), enforce_as(wanted, request.threads)
         session = Session(Store(request.store), unwatched, corpus, numerics, request.execution, group=group)
         for _ in session.rehearse():

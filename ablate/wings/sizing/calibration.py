@@ -21,23 +21,25 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import NamedTuple
 
+from ablate.data import DataError, prepare
 from ablate.planning.identity import canonical_model
 from ablate.planning.plan import StepTime, Workload
 from ablate.readable import now
+from ablate.running.context import RunContext
 from ablate.running.engines import Engine
-from ablate.running.rehearsal import Rehearsal, Rehearsed, Timed
-from ablate.running.rehearsing import CalibrationError
+from ablate.running.progress import teller
+from ablate.running.rehearsal import ENDLESS, CalibrationError, Rehearsal, Rehearsed, Timed
+from ablate.study.study import Study
 from ablate.training.spec import timeless
 from evals.costs.alternation import Effort, Pace
 from evals.costs.clock import quartiles
 from store import Store
 from store.documents import CalibrationDocument, CostProcess, JsonObject, RunData, RunDocument
+from store.errors import ArgumentError
 from zoo.settings.identity import digest_of
 
 UNSTEADY = 0.05
 """Standard error of ln(step time) above which a warning is given."""
-ENDLESS = 10**9
-"""Number of steps in the identity of a run that is only timed."""
 PACE = Pace(seconds=1.0, rounds=6)
 """Time and rounds of each model in each process."""
 
@@ -132,6 +134,20 @@ class Calibration:
             environment=found.environment,
             measured=now(),
         )
+
+
+def clock(context: RunContext, study: Study) -> Calibration:
+    """The clock of a study, which prepares its corpus if it has to measure."""
+    if context.options.devices > 1:
+        raise ArgumentError("devices", "must be 1 for a budget in seconds, as steps are timed on one device")
+
+    def corpus() -> Path:
+        try:
+            return prepare(study.data, context.store.data_dir, study.folder).directory
+        except DataError as error:
+            raise study.error("data", str(error)) from error
+
+    return Calibration(context.store, context.engine, corpus, say=teller(context.progress))
 
 
 def _identity(digest: str, workload: Workload, corpus: str) -> RunDocument:

@@ -13,18 +13,26 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from types import FunctionType
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
 
 from ablate.data import open_corpus
 from ablate.machine.numerics import enforce_as
+from ablate.running.child_process import exit_status, forked
 from ablate.running.request import Request
-from ablate.training.compiling import sharing
+from ablate.training.batch import Loss
+from ablate.training.compiling import SHARED, ModelCode
 from ablate.training.session import Session
 from ablate.training.spec import timeless
 from store import Store
+from zoo.attend import executed_backends, note
 
 Work = Callable[[str], int]
 """Path of a request → exit status of carrying it out."""
@@ -59,22 +67,6 @@ def load(request: Request) -> Session:
     return session
 
 
-def forked(work: Work, path: str, *unused: int) -> int:
-    """Exit status of `work(path)` in a forked process; negative: the signal that ended it. unused: file descriptors
-    that it closes."""
-    child = os.fork()
-    if child == 0:
-        for each in unused:
-            os.close(each)
-        os._exit(work(path))
-    return _exit_status(child)
-
-
-def _exit_status(child: int) -> int:
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status)
-
-
 class Programs:
     """The processes that have loaded programs, by program; the one used last is the last.
 
@@ -86,8 +78,10 @@ class Programs:
         self._work, self._unused = work, unused
         self._servers: dict[str, ProgramServer] = {}
 
-    def run(self, request: Request, path: str) -> int:
-        """Exit status of a worker on the request at this path."""
+    def run(self, request: Request, path: str) -> int | None:
+        """Exit status of a worker on the request at this path; None for a run without a program to share."""
+        if not has_program(request):
+            return None
         program = program_of(request)
         server = self._servers.pop(program, None) or self._started(request)
         status = server.run(path)
@@ -129,7 +123,7 @@ class ProgramServer:
         os.kill(self.pid, signal.SIGKILL)  # if it died by itself, it is a zombie, and keeps its status
         self._answers.close()
         self._connection.close()
-        return _exit_status(self.pid)
+        return exit_status(self.pid)
 
 
 def _serve(connection: socket.socket, first: Request, work: Work) -> NoReturn:
@@ -146,3 +140,49 @@ def _serve(connection: socket.socket, first: Request, work: Work) -> NoReturn:
             print(forked(work, path.rstrip("\n"), connection.fileno()), file=asked)
         del session  # held until here: its model's program ends with it
     os._exit(0)
+
+
+# Code that models share.
+
+
+@dataclass
+class SharedCode(ModelCode):
+    """Code that the models compiled in a `sharing` block share. copies: the copy of each compiled function. backends:
+    attention backends in the programs, which are recorded only while a program is compiled."""
+
+    copies: dict[FunctionType, FunctionType] = field(default_factory=dict)
+    backends: set[str] = field(default_factory=set)
+
+    def of(self, function: FunctionType) -> FunctionType:
+        """The copy of the function that models share."""
+        return self.copies.setdefault(function, super().of(function))
+
+    def told(self, program: Loss) -> Loss:
+        """The program, which records the attention backends in it at each pass, as an uncompiled model does."""
+
+        def loss(*tensors: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
+            found = program(*tensors, **given)
+            for name in tuple(self.backends):
+                note(name, gradient=True)
+            return found
+
+        return loss
+
+
+@contextmanager
+def sharing() -> Iterator[SharedCode]:
+    """Inside the block, let models that are compiled share a program where torch finds that it fits: of two models of
+    one spec, the second uses the program of the first, as long as the first exists. Guards of torch.compile compare
+    shapes, settings and numerics, and compile again if any differs.
+
+    The backward pass is compiled with the forward pass, because a process that forks others must not run one: torch's
+    threads for it would be missing in the fork.
+    """
+    shared = SharedCode()
+    SHARED.append(shared)
+    try:
+        at_once = torch._functorch.config.patch(force_non_lazy_backward_lowering=True)
+        with at_once, executed_backends(training=True) as shared.backends:
+            yield shared
+    finally:
+        SHARED.pop()

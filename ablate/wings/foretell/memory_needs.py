@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import ClassVar
 
-from ablate.machine.numerics import Numerics
+from ablate.machine.apart import near
+from ablate.machine.numerics import Numerics, alike_gpus
 from ablate.planning.plan import ArmPlan, Plan
+from ablate.running.study_plan import StudyPlan
 from ablate.training.accumulation import largest_divisor
 from ablate.training.execution import Execution
-from ablate.training.memory import PROCESS_BYTES, foreseen
+from ablate.wings.foretell.step_memory import PROCESS_BYTES, foreseen
+from evals.costs.machine import room_bytes
+from store.documents import JsonObject
 from zoo.costs import Cost
 
 
@@ -26,6 +32,14 @@ class Room:
     @property
     def each(self) -> int:
         return self.bytes // self.runs
+
+    @classmethod
+    def of(cls, plan: StudyPlan) -> Room:
+        """The memory that concurrent runs of a plan share."""
+        device = plan.outcome.plan.runs[0].identity.numerics.device
+        on_gpu = device == "cuda"
+        free = near(device, room_bytes, device, [gpu.number for gpu in alike_gpus()])
+        return cls(free, plan.execution.workers_per_gpu if on_gpu else plan.at_once, free=on_gpu)
 
 
 @dataclass(frozen=True)
@@ -64,12 +78,57 @@ def most_bytes(cost: Cost, tokens: int) -> float:
     return PROCESS_BYTES + weights + activations
 
 
-def needs(plan: Plan, execution: Execution, room: Room) -> dict[str, MemoryNeed]:
-    """Memory needs by arm. `microbatch: auto` halves until an arm fits, as training does when memory runs out."""
-    return {arm.name: _need(plan, arm, execution, room) for arm in plan.arms}
+@dataclass(frozen=True)
+class MemoryForecasts:
+    """Forecasts for the arms of a plan, each of which takes about a second."""
+
+    plan: StudyPlan
+    room: Room
+    fields: ClassVar = {"peak_memory_bytes": int, "microbatch": int, "attention": str}
+    """Types of an arm's fields."""
+
+    def foretold(self, rung: Plan, arm: ArmPlan) -> JsonObject:
+        """Fields of an arm in the plan's JSON and frame."""
+        return asdict(self._needed(rung, arm))
+
+    def cells(self, rung: Plan, arm: ArmPlan, details: bool) -> dict[str, str]:
+        """Columns of the plan's table: only with `details`, or if memory matters."""
+        if not details and not self._matters:
+            return {}
+        need = self._needed(rung, arm)
+        return {"peak memory": _text(need), "attention": need.attention or "–"}
+
+    def remarks(self) -> Iterator[str]:
+        """A line for each arm that does not fit, with a remedy."""
+        room, execution = self.room, self.plan.execution
+        for plan, arm in self._arms if self._matters else ():
+            need = self._needed(plan, arm)
+            if not need.fits(room):
+                shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
+                there = f"{_gib(room.bytes)} free" if room.free else _gib(room.bytes)
+                excess = f"it needs about {_gib(need.peak_memory_bytes or 0)} of {there}{shared}"
+                yield f"arm {arm.name} does not fit: {excess}{_remedy(plan, arm, execution, room)}"
+
+    @property
+    def _arms(self) -> Iterator[tuple[Plan, ArmPlan]]:
+        return ((rung.plan, arm) for rung in self.plan.outcome.rungs for arm in rung.plan.arms)
+
+    @cached_property
+    def _matters(self) -> bool:
+        """Whether a run may not fit in memory, or options that save memory are set."""
+        cut = self.plan.execution.microbatch is not None or self.plan.execution.recompute
+        return cut or not all(surely_fits(arm, self.room) for _, arm in self._arms)
+
+    def _needed(self, rung: Plan, arm: ArmPlan) -> MemoryNeed:
+        return needed(rung, arm, self.plan.execution, self.room)
 
 
-def _need(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> MemoryNeed:
+def forecasts(plan: StudyPlan) -> MemoryForecasts:
+    return MemoryForecasts(plan, Room.of(plan))
+
+
+def needed(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> MemoryNeed:
+    """Memory need of an arm. `microbatch: auto` halves until it fits, as training does when memory runs out."""
     couples = arm.spec.couples_rows
     if isinstance(execution.microbatch, int):
         if couples is not None:
@@ -97,20 +156,9 @@ def _cut(plan: Plan, arm: ArmPlan, rows: int | None, recompute: bool) -> MemoryN
     return MemoryNeed(found.peak_memory_bytes, rows, attention=found.attention)
 
 
-def warnings(plan: Plan, found: dict[str, MemoryNeed], execution: Execution, room: Room) -> Iterator[str]:
-    """A line for each arm that does not fit, with a remedy."""
-    for arm in plan.arms:
-        need = found[arm.name]
-        if not need.fits(room):
-            shared = f", shared by {room.runs} runs at once" if room.runs > 1 else ""
-            there = f"{_gib(room.bytes)} free" if room.free else _gib(room.bytes)
-            excess = f"it needs about {_gib(need.peak_memory_bytes or 0)} of {there}{shared}"
-            yield f"arm {arm.name} does not fit: {excess}{_remedy(plan, arm, execution, room)}"
-
-
 def _remedy(plan: Plan, arm: ArmPlan, execution: Execution, room: Room) -> str:
     for settings, words in _ways(execution, arm.spec.couples_rows is None):
-        need = _need(plan, arm, settings, room)
+        need = needed(plan, arm, settings, room)
         if need.fits(room):
             return f"; with {words} it needs about {_gib(need.peak_memory_bytes or 0)}"
     return "; try fewer workers or a smaller batch" if room.runs > 1 else "; try a smaller batch or model"
@@ -127,9 +175,9 @@ def _ways(execution: Execution, can_cut: bool) -> Iterable[tuple[Execution, str]
             yield execution.model_copy(update=both), "--microbatch auto --recompute"
 
 
-def memory_text(need: MemoryNeed | None) -> str:
+def _text(need: MemoryNeed) -> str:
     """`1.2 GiB`, or `1.2 GiB, 16 rows at a time`."""
-    if need is None or need.peak_memory_bytes is None:
+    if need.peak_memory_bytes is None:
         return "–"
     rows = "" if need.microbatch is None else f", {need.microbatch} rows at a time"
     return f"{need.peak_memory_bytes / 2**30:.2g} GiB{rows}"

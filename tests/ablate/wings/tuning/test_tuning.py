@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ablate.planning.campaign import propose
-from ablate.planning.trials import IllegalSpaceError, Settings, Tuned
 from ablate.study.tune_spec import TuneSpec
+from ablate.wings.tuning.trials import IllegalSpaceError, Settings, Tuned
+from ablate.wings.tuning.tuning import propose
 from store.documents.tuning import RATE
 
 Loss = Callable[[Settings], float]

@@ -11,13 +11,13 @@ import pytest
 
 from ablate.data import DataIdentity
 from ablate.planning.campaign import CampaignOutcome, campaign
-from ablate.planning.known_rates import KnownRatesError, search_starts
 from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan
 from ablate.planning.plan_shown import remarks, tuning_runs
 from ablate.planning.study_document import study_document
 from ablate.study.reading import load_study
 from ablate.study.study import Study
+from ablate.wings.tuning.known_rates import KnownRatesError, search_starts
 from store import Store
 from store.documents import RunDocument, StudyDocument
 from store.documents.tuning import RATE

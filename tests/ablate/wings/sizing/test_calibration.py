@@ -18,12 +18,11 @@ from ablate.machine.environment import describe
 from ablate.machine.numerics import enforce
 from ablate.planning.identity import digest_of
 from ablate.planning.plan import Workload
-from ablate.running.calibration import Calibration
 from ablate.running.engines.local import Pool
-from ablate.running.rehearsal import Rehearsal, Timed
-from ablate.running.rehearsing import CalibrationError
+from ablate.running.rehearsal import CalibrationError, Rehearsal, Timed
 from ablate.study.reading import load_study
 from ablate.training.spec import TrainSpec
+from ablate.wings.sizing.calibration import Calibration
 from evals.costs.alternation import Pace
 from store import Store
 from store.documents import CostPoint, CostProcess, RunNumerics
@@ -194,7 +193,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any
 def test_a_real_measurement_is_kept_and_gives_plan_and_run_their_steps(
     timed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ablate.running.calibration.PACE", QUICK)
+    monkeypatch.setattr("ablate.wings.sizing.calibration.PACE", QUICK)
     store = Store(tmp_path / "runs")
     given = (timed, "--store", store.root, "--device", "cpu", "--scale", "cpu")
     plan, err = command(capsys, "plan", *given, "--workers", 2)
@@ -243,7 +242,7 @@ def _numerics() -> RunNumerics:
 
 @pytest.mark.slow
 def test_a_measurement_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ablate.running.rehearsing.FEWEST", 1)
+    monkeypatch.setattr("ablate.running.rehearsal.FEWEST", 1)
     said: list[str] = []
     clock = calibration(tmp_path, corpus=lambda: tmp_path / "nothing", said=said)
     with pytest.raises(CalibrationError, match=r"could not be measured: .*has no prepared corpus"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -25,9 +25,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-import zoo
+from ablate.training.accumulation import ProcessGroup, Stretches
 from ablate.training.optimizers import StateDict, Updates
 from store import AblateError
+from zoo.model import Decoder
 
 BUCKET_BYTES = 32 * 2**20
 """Bytes of gradients that are summed at a time."""
@@ -40,11 +41,11 @@ class ProcessGroupError(AblateError):
 
 
 @dataclass(eq=False)
-class ProcessGroup:
+class DataParallel(ProcessGroup):
     """A group of `size` processes, of which this is number `rank`."""
 
-    rank: int = 0
-    size: int = 1
+    rank: int
+    size: int
     _agreed: bool = False
     """Whether all are known to have gradients of the same shapes."""
 
@@ -57,9 +58,7 @@ class ProcessGroup:
         return slice(self.rank * own, (self.rank + 1) * own)
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Replace these tensors, of one dtype, by their sums over the group. Raises ProcessGroupError."""
-        if self.size == 1:
-            return
+        tensors = [tensor for tensor in tensors if not isinstance(tensor, DTensor)]
         if not self._agreed:
             # Sums over different weights would be silently wrong. Checked only once, since the check takes time.
             shapes = [tuple(tensor.shape) for tensor in tensors]
@@ -74,26 +73,6 @@ class ProcessGroup:
             for tensor, total in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
                 tensor.copy_(total.view_as(tensor))
 
-    def broadcast_from_rank0(self, said: bool) -> bool:
-        """Broadcast a value from rank 0 between hosts, without waiting for a device."""
-        answer = torch.tensor([float(said)])
-        dist.broadcast(answer, 0)
-        return bool(answer.item())
-
-
-ALONE = ProcessGroup()
-
-
-def is_sharded(tensor: Tensor) -> bool:
-    """Whether this process has only a shard of it (torch's DTensor, which is slow to import)."""
-    return hasattr(tensor, "full_tensor")
-
-
-def full_tensor_of(tensor: Tensor) -> Tensor:
-    """Gather a sharded tensor, a collective operation; any other tensor unchanged."""
-    put_together: Callable[[], Tensor] = getattr(tensor, "full_tensor", lambda: tensor)
-    return put_together()
-
 
 def buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     bucket: list[Tensor] = []
@@ -107,13 +86,13 @@ def buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
-def joined(meeting: Path, rank: int, size: int, device: str) -> Iterator[ProcessGroup]:
+def joined(meeting: Path, rank: int, size: int, device: str, *, shard: bool = False) -> Iterator[ProcessGroup]:
     """A process group on one machine, initialised through the file `meeting`, which no other group may use."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the machine's own name may not resolve
     backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend, init_method=f"file://{meeting}", rank=rank, world_size=size, timeout=PATIENCE)
     try:
-        yield ProcessGroup(rank, size)
+        yield Sharded(rank, size) if shard else DataParallel(rank, size)
     finally:
         dist.destroy_process_group()
 
@@ -128,64 +107,97 @@ def joined(meeting: Path, rank: int, size: int, device: str) -> Iterator[Process
 # Rank 0 validates and saves with the whole weights, which it has in memory only then.
 
 
-class Sharded:
-    """A sharded model. `model` has this process's shards and is trained, `whole` is the model as given. During training
-    `whole` has no weights in memory, except at rank 0 between `gather` and `release`."""
+class Sharded(DataParallel):
+    """A group that trains a sharded model. `model` has this process's shards and is trained, `full` is the model as
+    given. During training `full` has no weights in memory, except at rank 0 between `_gather` and `_release`."""
 
-    def __init__(self, whole: zoo.Decoder, device: str, group: ProcessGroup) -> None:
-        self.whole, self.model, self._is_first = whole, copy.deepcopy(whole), group.rank == 0
-        mesh = init_device_mesh(device, (group.size,))
+    full: Decoder
+    model: Decoder
+    _state: ShardedState
+    _saves = False
+    """Whether the state is gathered and saved after this step."""
+
+    def whole(self, tensor: Tensor) -> Tensor:
+        return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+    def trained(self, model: Decoder) -> Decoder:
+        self.full, self.model = model, copy.deepcopy(model)
+        mesh = init_device_mesh(next(model.parameters()).device.type, (self.size,))
         for stack in (self.model, self.model.encoder):
             for block in stack.blocks if stack is not None else ():
                 fully_shard(block, mesh=mesh)
         fully_shard(self.model, mesh=mesh)
         for module in self.model.modules():
             if isinstance(module, FSDPModule):
-                # sum gradients, without averaging: see `ablate.training.process_group`
+                # sum gradients, without averaging: see the top of this file
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)  # gloo has no other reduction
         register_fsdp_forward_method(self.model, "loss")
-        self.model.train()
-
-    @torch.no_grad()
-    def spread(self) -> None:
-        """Copy this process's shards from the whole model, which is the same in all processes."""
-        for part, whole in self._pairs():
-            part.to_local().copy_(distribute_tensor(whole, part.device_mesh, part.placements).to_local())
-        self._copy_buffers(self.whole, self.model)
+        return self.model.train()
 
     def state_of(self, optimizer: Updates) -> ShardedState:
-        """The state of the shards' optimizer, which is gathered with them."""
         self._state = ShardedState(optimizer)
         return self._state
 
     @torch.no_grad()
-    def gather(self, with_state: bool) -> None:
+    def _spread(self) -> None:
+        """Copy this process's shards from the whole model, which is the same in all processes."""
+        for part, full in self._pairs():
+            part.to_local().copy_(distribute_tensor(full, part.device_mesh, part.placements).to_local())
+        self._copy_buffers(self.full, self.model)
+
+    def together(self, stretches: Stretches, done: int, steps: int, scored: Callable[[int], bool]) -> Stretches:
+        """The stretches, with shards gathered in all processes after the same steps, and for good after the last."""
+        self._spread()
+        with closing(stretches):
+            if done < steps:
+                self._release()
+            for stretch in stretches:
+                done = stretch[-1].step
+                if self._saves or scored(done):
+                    self._gather(with_state=self._saves)
+                yield stretch
+                self._saves = False
+                if done < steps:
+                    self._release()
+
+    def decides_to_save(self, is_due: Callable[[], bool]) -> bool:
+        """Broadcast the decision of rank 0 between hosts, without waiting for a device."""
+        answer = torch.tensor([float(is_due())])
+        dist.broadcast(answer, 0)
+        self._saves = bool(answer.item())
+        return self._saves
+
+    def saves(self, is_due: bool) -> bool:
+        return self._saves
+
+    @torch.no_grad()
+    def _gather(self, with_state: bool) -> None:
         """Gather the weights into rank 0's whole model, and the optimizer's state if asked: a collective operation."""
         if with_state:
             self._state.gather()
-        for part, whole in self._pairs():
-            found, storage = part.full_tensor(), whole.untyped_storage()
-            if self._is_first:
-                end = int(whole.storage_offset()) * whole.itemsize + found.nbytes
-                storage.resize_(max(storage.nbytes(), end))  # `release` freed it
-                whole.copy_(found)
-        self._copy_buffers(self.model, self.whole)
+        for part, full in self._pairs():
+            found, storage = part.full_tensor(), full.untyped_storage()
+            if self.rank == 0:
+                end = int(full.storage_offset()) * full.itemsize + found.nbytes
+                storage.resize_(max(storage.nbytes(), end))  # `_release` freed it
+                full.copy_(found)
+        self._copy_buffers(self.model, self.full)
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """Free the memory of the whole model's weights, which stay the same parameters, tied ones tied."""
-        for _, whole in self._pairs():
-            whole.untyped_storage().resize_(0)
+        for _, full in self._pairs():
+            full.untyped_storage().resize_(0)
 
-    def _copy_buffers(self, source: zoo.Decoder, target: zoo.Decoder) -> None:
+    def _copy_buffers(self, source: Decoder, target: Decoder) -> None:
         for found, into in zip(source.buffers(), target.buffers(), strict=True):
             into.copy_(found)
 
     def _pairs(self) -> Iterator[tuple[DTensor, Tensor]]:
-        for part, whole in zip(self.model.parameters(), self.whole.parameters(), strict=True):
+        for part, full in zip(self.model.parameters(), self.full.parameters(), strict=True):
             if not isinstance(part.data, DTensor):
                 raise ProcessGroupError("a weight is not sharded (no DTensor)")
-            yield part.data, whole.data
+            yield part.data, full.data
 
 
 class ShardedState:
@@ -201,7 +213,9 @@ class ShardedState:
         self._whole = {
             **state,
             "state": {
-                at: {name: full_tensor_of(value) for name, value in found.items()}
+                at: {
+                    name: value.full_tensor() if isinstance(value, DTensor) else value for name, value in found.items()
+                }
                 for at, found in state["state"].items()
             },
         }

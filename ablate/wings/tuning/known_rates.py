@@ -9,11 +9,11 @@ In both cases the range is extended while the best rate lies at its edge.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
+from ablate.planning.campaign import Starts
 from ablate.planning.identity import run_identity, without_rate
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.study.study import Study
@@ -29,10 +29,6 @@ LIKE = 2.0
 """Sizes, lengths and batches are alike within this factor: the best rate then moves less than the rates tried span."""
 UNLIKE = ("lr", "batch", "context", "compile", "dtype", "validate_every")
 """Training settings that like arms may differ in."""
-
-Starts = Mapping[str, SearchStart]
-"""Starts by arm: of every arm of a study, or of none."""
-NO_STARTS: Starts = MappingProxyType({})
 
 
 class KnownRatesError(AblateError):

@@ -8,7 +8,9 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from ablate.planning.trials import (
+from ablate.study.space import Categorical, Space
+from ablate.study.tune_spec import TuneSpec
+from ablate.wings.tuning.trials import (
     NUDGE,
     Batches,
     Legal,
@@ -21,8 +23,6 @@ from ablate.planning.trials import (
     best,
     trials_of,
 )
-from ablate.study.space import Categorical, Space
-from ablate.study.tune_spec import TuneSpec
 from store.documents.tuning import RATE, is_number
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,14 @@ from torch._C._profiler import _EventType
 import ablate
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.planning.memory import Room, most_bytes
 from ablate.planning.plan import training_cost
 from ablate.training.accumulation import Accumulation
 from ablate.training.batch import Batch
 from ablate.training.learner import Learner
-from ablate.training.memory import HEAP, PROCESS_BYTES, StepForecast, foreseen
 from ablate.training.optim import build_optimizer
 from ablate.training.spec import TrainSpec
+from ablate.wings.foretell.memory_needs import Room, most_bytes
+from ablate.wings.foretell.step_memory import HEAP, PROCESS_BYTES, StepForecast, foreseen
 from tests.ablate.toy import toy_study
 from zoo.attend import executed_backends
 from zoo.conformance.matrix import AxisOption, axes, combine
@@ -115,22 +114,23 @@ def test_what_surely_fits_needs_less_than_the_arithmetic_says(option: AxisOption
 
 
 @pytest.fixture
-def planned(tmp_path: Path) -> Any:
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     study = toy_study(tmp_path, "{wide: {d_model: 48}}")
     sets = {"train.batch": 32, "budget.tokens": 1e4}
-    where = {"store": tmp_path / "runs", "workers": 2, "progress": False, "device": "cpu"}
+    where: dict[str, Any] = {"store": tmp_path / "runs", "workers": 2, "progress": False, "device": "cpu"}
 
     def plan(room: Room | None = None, **settings: Any) -> ablate.StudyPlan:
-        found = ablate.plan(study, sets=sets, **where, **settings)
-        return replace(found, room=room or found.room)
+        if room is not None:
+            monkeypatch.setattr("ablate.wings.foretell.memory_needs.Room.of", lambda _: room)
+        return ablate.plan(study, sets=sets, **where, **settings)
 
     return plan
 
 
 def test_the_plan_fits_arms_into_memory(planned: Any) -> None:
     """Two runs at once; the wide arm needs more than half of the memory unless its batch is cut."""
-    needs = planned().needs[None]
-    room = Room(needs["base"].peak_memory_bytes + needs["wide"].peak_memory_bytes, runs=2)
+    base, wide = planned().document()["arms"]
+    room = Room(base["peak_memory_bytes"] + wide["peak_memory_bytes"], runs=2)
 
     lines = [line for line in planned(room).notes() if line.startswith("arm ")]
     assert [line.split(":")[0] for line in lines] == ["arm wide does not fit"]

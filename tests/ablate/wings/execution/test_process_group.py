@@ -23,12 +23,19 @@ from ablate.machine.numerics import Numerics
 from ablate.running.engines import EngineError, load
 from ablate.running.engines.local import Pool
 from ablate.running.options import Options
-from ablate.running.process_group import process_group_of
 from ablate.running.request import Request
-from ablate.training.accumulation import MicrobatchError
+from ablate.training.accumulation import ALONE, MicrobatchError, ProcessGroup
 from ablate.training.execution import Execution
-from ablate.training.process_group import BUCKET_BYTES, ProcessGroup, ProcessGroupError, buckets, joined
 from ablate.training.session import Session
+from ablate.wings.execution.data_parallel import (
+    BUCKET_BYTES,
+    DataParallel,
+    ProcessGroupError,
+    Sharded,
+    buckets,
+    joined,
+)
+from ablate.wings.execution.processes import process_group_of
 from store import Store
 from store.documents import RunDocument
 from tests.ablate.conftest import TinyCorpus, identity_of
@@ -57,17 +64,18 @@ def beside(
     store: Store, run: RunDocument, numerics: Numerics, meeting: Path, **execution: Any
 ) -> Iterator[ProcessGroup]:
     """The first of two processes; the second, a copy of this one, trains beside it."""
+    shard = execution.get("shard", False)
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            with joined(meeting, 1, 2, "cpu") as group:
+            with joined(meeting, 1, 2, "cpu", shard=shard) as group:
                 for _ in session(store, run, numerics, group, **execution).rehearse():
                     pass
             status = 0
         finally:
             os._exit(status)
-    with joined(meeting, 0, 2, "cpu") as group:
+    with joined(meeting, 0, 2, "cpu", shard=shard) as group:
         yield group
     assert os.waitpid(child, 0)[1] == 0
 
@@ -80,7 +88,7 @@ def test_two_processes_take_the_steps_of_one(
     """Eight steps of AdamW, the gradient clipped, and the biases of routers moved by the loads of both."""
     run = identity_of(steps=8, model=model)
     alone, both = Store(tmp_path / "alone"), Store(tmp_path / "both")
-    session(alone, run, numerics, ProcessGroup()).run()
+    session(alone, run, numerics, ALONE).run()
     with beside(both, run, numerics, tmp_path / "meeting", **execution) as group:
         found = session(both, run, numerics, group, **execution)
         found.run()
@@ -119,7 +127,7 @@ def test_a_run_that_ended_before_it_was_scored_is_scored_by_two(
     """One process saves after the last step, and is killed; two go on, with nothing left to train."""
     monkeypatch.setattr("ablate.training.session.SAVING", 1e9)
     run, store = identity_of(steps=4), Store(tmp_path)
-    alone = session(store, run, numerics, ProcessGroup(), checkpoint_seconds=0.0).run()
+    alone = session(store, run, numerics, ALONE, checkpoint_seconds=0.0).run()
     with beside(store, run, numerics, tmp_path / "meeting", shard=True) as group:
         found = session(store, run, numerics, group, shard=True)
         assert found.place.step == 4
@@ -128,8 +136,8 @@ def test_a_run_that_ended_before_it_was_scored_is_scored_by_two(
 
 def own_share(session: Session) -> float:
     """Share of all trained numbers that this process holds."""
-    assert session.sharded is not None
-    parts = [parameter.data.to_local().numel() for parameter in session.sharded.model.parameters()]
+    assert isinstance(session.group, Sharded)
+    parts = [parameter.data.to_local().numel() for parameter in session.group.model.parameters()]
     return sum(parts) / sum(parameter.numel() for parameter in session.model.parameters())
 
 
@@ -144,11 +152,13 @@ def own_share(session: Session) -> float:
         ),
     ],
 )
-def test_what_cannot_be_shared_out_is_refused(
-    tmp_path: Path, numerics: Numerics, train: dict[str, Any], reason: str
-) -> None:
-    with pytest.raises(ProcessGroupError, match=reason):
-        session(Store(tmp_path), identity_of(**train), numerics, ProcessGroup(0, 2), shard=True)
+def test_what_cannot_be_shared_out_is_refused(request_of_two: Request, train: dict[str, Any], reason: str) -> None:
+    sharded = {"identity": identity_of(**train), "execution": Execution(devices=2, shard=True)}
+    with (
+        pytest.raises(ProcessGroupError, match=reason),
+        process_group_of(request_of_two.model_copy(update=sharded)),
+    ):
+        pass
 
 
 def test_weights_are_shared_out_among_several_devices(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,10 +175,10 @@ def test_buckets_hold_all_tensors_once() -> None:
 
 def test_what_cannot_be_shared_is_refused(tmp_path: Path, numerics: Numerics) -> None:
     with pytest.raises(ProcessGroupError, match="a batch of 4 rows cannot be split evenly across 3 devices"):
-        ProcessGroup(0, 3).share(4)
+        DataParallel(0, 3).share(4)
     run = identity_of(model=MIXTURE)
     with pytest.raises(MicrobatchError, match="a batch cannot be split"):
-        session(Store(tmp_path), run, numerics, ProcessGroup(0, 2))
+        session(Store(tmp_path), run, numerics, DataParallel(0, 2))
 
 
 def test_a_worker_has_as_many_gpus_as_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +243,7 @@ def _others(store: Path) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it ended meanwhile
             words = (folder / "cmdline").read_text().split("\0")
-            if "ablate.running.process_group" in words and str(store) in Path(words[-4]).read_text():
+            if "ablate.wings.execution.processes" in words and str(store) in Path(words[-4]).read_text():
                 found.append(int(folder.name))
     return found
 
@@ -262,7 +272,7 @@ def test_a_process_that_ends_before_the_team_meets_is_named(
 def test_a_process_that_waits_for_a_dead_one_is_ended(request_of_two: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first process of two waits to meet the second, which has just died, and would do so for half an hour."""
     other(monkeypatch, "echo ready > /dev/fd/$0; exit 4")
-    monkeypatch.setattr("ablate.running.process_group.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("ablate.wings.execution.processes.GRACE_SECONDS", 0.2)
     child = os.fork()
     if child == 0:
         with process_group_of(request_of_two):
@@ -276,7 +286,7 @@ def test_an_error_of_the_first_process_is_not_put_on_the_others(
     request_of_two: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other(monkeypatch, "echo ready > /dev/fd/$0; exec sleep 60")
-    monkeypatch.setattr("ablate.running.process_group.joined", lambda *_: nullcontext(ProcessGroup(0, 2)))
+    monkeypatch.setattr("ablate.wings.execution.processes.joined", lambda *_, **__: nullcontext(DataParallel(0, 2)))
     with pytest.raises(RuntimeError, match="my own"), process_group_of(request_of_two):
         raise RuntimeError("my own")
 
