@@ -14,13 +14,13 @@ from zoo.hf import _folder, _proof
 from zoo.hf._version import transformers_module
 
 KNOWN = """
-    audioflamingo3 deepseek_vl deepseek_vl_hybrid exaone4_5 fast_vlm fun_asr_nano fuyu gemma3 gemma3n gemma4
-    gemma4_unified glm4v glm4v_moe glm_ocr glmasr got_ocr2 granite_speech granite_speech_plus hunyuan_vl
-    hyperclovax_vision_v2 idefics2 idefics3 internvl janus kimi_k25 lfm2_vl lighton_ocr llama4 llava llava_next
-    llava_next_video llava_onevision minicpm_ocr minicpmv4_6 minicpmv4_7 mistral3 moss_transcribe_diarize
-    musicflamingo nemo_speechlm nemotron_h_omni ovis2 perception_lm pp_chart2table qianfan_ocr qwen2_5_vl
-    qwen2_audio qwen2_vl qwen3_5 qwen3_5_moe qwen3_asr qwen3_vl qwen3_vl_moe smolvlm vibevoice vibevoice_asr
-    video_llama_3 video_llava vipllava voxtral
+    audioflamingo3 cosmos3_omni deepseek_vl deepseek_vl_hybrid exaone4_5 fast_vlm fun_asr_nano fuyu gemma3 gemma3n
+    gemma4 gemma4_unified glm46v glm4v glm4v_moe glm_ocr glmasr glmga got_ocr2 granite_speech granite_speech_plus
+    hunyuan_vl hyperclovax_vision_v2 idefics2 idefics3 internvl janus kimi_k25 lfm2_vl lighton_ocr llama4 llava
+    llava_next llava_next_video llava_onevision minicpm_ocr minicpmv4_6 minicpmv4_7 mistral3
+    moss_transcribe_diarize musicflamingo nemo_speechlm nemotron_h_omni ovis2 perception_lm pp_chart2table
+    qianfan_ocr qwen2_5_vl qwen2_audio qwen2_vl qwen3_5 qwen3_5_moe qwen3_asr qwen3_vl qwen3_vl_moe smolvlm
+    vibevoice vibevoice_asr video_llama_3 video_llava vipllava voxtral
 """
 PROVEN = frozenset(KNOWN.split())
 """`model_type`s that compute, on text, the logits of the language model inside them."""
