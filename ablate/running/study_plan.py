@@ -79,7 +79,7 @@ class StudyPlan(Foreseen):
         memory of a run."""
         from ablate.planning.plan_frames import frame_of_arms  # noqa: PLC0415 (takes long, and a terminal shows no frame)
 
-        kinds = {name: kind for each in self._forecasts for name, kind in each.fields.items()}
+        kinds = {name: kind for each in self.forecasts for name, kind in each.fields.items()}
         return frame_of_arms(self.outcome, self.speed, self._foretold, kinds)
 
     @cached_property
@@ -163,7 +163,7 @@ class StudyPlan(Foreseen):
         """
 
         def cells(plan: Plan, arm: ArmPlan) -> dict[str, str]:
-            return {key: text for each in self._forecasts for key, text in each.cells(plan, arm, details).items()}
+            return {key: text for each in self.forecasts for key, text in each.cells(plan, arm, details).items()}
 
         plans = [rung.plan for rung in self.outcome.rungs]
         return [(plan.study.rung, plan_rows(plan, self.speed, self.corpora, cells)) for plan in plans]
@@ -179,7 +179,7 @@ class StudyPlan(Foreseen):
         notes += receipt(self.asked)
         notes += length_lines(self.outcome.plan, self.corpora)
         notes += self.refusals
-        for each in self._forecasts:
+        for each in self.forecasts:
             notes += each.remarks()
         for wing in modules_of(EXPORTS) if details else ():
             notes += wing.lines(self.exports)
@@ -243,13 +243,13 @@ class StudyPlan(Foreseen):
         return [phase for phase, wanted in phases.items() if wanted and not self.done[digest]]
 
     @cached_property
-    def _forecasts(self) -> list[Any]:
+    def forecasts(self) -> list[Any]:
         """What wings foretell of the arms' runs."""
         return [wing.forecasts(self) for wing in modules_of(f"{__name__}.arms")]
 
     def _foretold(self, rung: Plan, arm: ArmPlan) -> JsonObject:
         """Fields of an arm that are foretold."""
-        return {key: value for each in self._forecasts for key, value in each.foretold(rung, arm).items()}
+        return {key: value for each in self.forecasts for key, value in each.foretold(rung, arm).items()}
 
     @cached_property
     def corpora(self) -> Corpora:

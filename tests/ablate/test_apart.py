@@ -59,5 +59,6 @@ def test_a_plan_for_a_gpu_computes_nothing_on_it_here(monkeypatch: pytest.Monkey
     sets = {"data": {"source": "stdlib", "tokenizer": "bytes"}, "base.n_layers": 1, "base.d_model": 32}
     sets |= {"base.block.mixer.heads": 2, "train.batch": 2, "train.context": 32}
     found = ablate.plan("norm_placement", scale="gpu-minutes", sets=sets, store=tmp_path / "runs", progress=False)
-    assert found.room.bytes == 10**12 and "room_bytes" in called
+    (foretold,) = found.forecasts
+    assert foretold.room.bytes == 10**12 and "room_bytes" in called
     assert not torch.cuda.is_initialized()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
@@ -84,6 +84,7 @@ class MemoryForecasts:
 
     plan: StudyPlan
     room: Room
+    _known: dict[tuple[str | None, str], MemoryNeed] = field(default_factory=dict)
     fields: ClassVar = {"peak_memory_bytes": int, "microbatch": int, "attention": str}
     """Types of an arm's fields."""
 
@@ -120,7 +121,10 @@ class MemoryForecasts:
         return cut or not all(surely_fits(arm, self.room) for _, arm in self._arms)
 
     def _needed(self, rung: Plan, arm: ArmPlan) -> MemoryNeed:
-        return needed(rung, arm, self.plan.execution, self.room)
+        place = rung.study.rung, arm.name
+        if place not in self._known:
+            self._known[place] = needed(rung, arm, self.plan.execution, self.room)
+        return self._known[place]
 
 
 def forecasts(plan: StudyPlan) -> MemoryForecasts:
