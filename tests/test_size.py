@@ -6,7 +6,7 @@ import pytest
 
 from tools.size import sizes
 
-MOST = {"core": (41_420, 328), "all": (105_420, 884)}
+MOST = {"core": (41_200, 326), "all": (105_400, 884)}
 """Lines and files on 30 November 2026; the goal is a core of 40,000 lines. Lower them when something is deleted."""
 
 
