@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ablate.data import DataError, DataIdentity, DataSource, UnreachableError, identify, vocabulary
 from ablate.planning.checks import check, evaluated
 from ablate.planning.identity import RunPlan, canonical_model, digest_of_seed
-from ablate.planning.matching import Matched, match_parameters
 from ablate.planning.plan import ArmPlan, Clock, Plan, StepTime, Workload, in_flops, steps_of, training_cost
 from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
@@ -22,6 +22,14 @@ from zoo.settings.registry import versions_of
 from zoo.spec import ModelSpec
 
 Identify = Callable[[DataSource], DataIdentity]
+
+
+class Matched(NamedTuple):
+    """An arm's model after matching, and the edit that matching added to the arm's own; empty if none was needed."""
+
+    arm: Arm
+    spec: ModelSpec
+    matching: dict[str, int]
 
 
 def make_plan(
@@ -51,7 +59,7 @@ def make_plan(
     matmul = matmul or ("high" if device == "cuda" else "medium")
     identities = [identify(arm.data) for arm in study.arms]
     specs = [_with_vocabulary(study, arm, data) for arm, data in zip(study.arms, identities, strict=True)]
-    matched = match_parameters(study, specs)
+    matched = _matched(study, specs)
     study = in_flops(study, matched[0].arm.train, matched[0].spec)
     work = [
         Workload(
@@ -99,6 +107,15 @@ def identifying(study: Study, root: Path | None = None, *, unread: bool = False)
             raise study.error("data", str(error)) from error
 
     return identity_of
+
+
+def _matched(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
+    """The arms, with parameters matched if the budget asks for it."""
+    if (match := study.budget.parameters) is None:
+        return [Matched(arm, spec, {}) for arm, spec in zip(study.arms, specs, strict=True)]
+    for wing in modules_of(f"{__name__}.matched"):
+        return list(wing.match_parameters(study, specs, match))
+    raise study.error("budget.parameters", "this installation matches no parameters")
 
 
 def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:

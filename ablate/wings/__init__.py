@@ -24,6 +24,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.planning.checks` | `check(study)`, which raises StudyError for sections that exclude each other |
 | `ablate.planning.durations` | `shared_seconds(plans, missing, store, speed)` that training takes less |
 | `ablate.planning.make_plan` | `with_sources(study, arms)`, and models read in training: `read_beside(study, arms)` |
+| `ablate.planning.make_plan.matched` | `match_parameters(study, specs, match)` of arms to the baseline's |
 | `ablate.planning.plan_shown` | `plan_json(plan)`, fields of a plan, and `remarks(study)` below its table |
 | `ablate.planning.plan_shown.tuning` | `remarks(study, starts)` and `tuning_runs(tune, starts)`, in full runs |
 | `ablate.planning.campaign.starts` | `search_starts(study, plan, store, keep)`: where searches for rates begin |

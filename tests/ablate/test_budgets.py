@@ -14,7 +14,6 @@ import zoo
 from ablate.data import DataIdentity
 from ablate.planning.campaign import CampaignOutcome, RungStudy
 from ablate.planning.make_plan import make_plan
-from ablate.planning.matching import MatchError, nearest, solve
 from ablate.planning.plan import Plan, StepTime, Workload
 from ablate.planning.plan_shown import matched_line, plan_json, plan_rows
 from ablate.planning.study_document import study_document
@@ -22,6 +21,7 @@ from ablate.study.budget_spec import ParameterMatch
 from ablate.study.reading import load_study
 from ablate.study.study import StudyError
 from ablate.wings.prepare.schema import study_schema
+from ablate.wings.sizing.matching import MatchError, nearest, solve
 from evals.costs.machine import Speed
 from store.documents import SpentBudget
 from zoo.errors import SpecError

@@ -1,4 +1,4 @@
-"""Time as a budget: studies that fit a number of minutes, and the measured steps that a budget in seconds pays for."""
+"""Sizes and times that fit: arms of equal parameters, budgets in seconds, studies of so many minutes."""
 
 from __future__ import annotations
 
@@ -6,5 +6,9 @@ from ablate.wings import Wing
 
 WING = Wing(
     face={"sizing": ("Sized", "size")},
-    adds={"ablate.commands.plan": "commands._plan_minutes", "ablate.running.context": "calibration"},
+    adds={
+        "ablate.commands.plan": "commands._plan_minutes",
+        "ablate.planning.make_plan.matched": "matching",
+        "ablate.running.context": "calibration",
+    },
 )

@@ -15,7 +15,7 @@ from ablate.data.sources import TextSource
 from ablate.data.tokenizers._loaded import LoadedTokenizer
 from ablate.data.tokenizers.bytes import BytesTokenizer, byte_tokenizer
 from ablate.planning.identity import RunPlan, with_source
-from ablate.planning.matching import Matched
+from ablate.planning.make_plan import Matched
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.study.arms import TRAIN, Arm, ArmBuilder
 from ablate.study.complaints import Problem

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 
+from ablate.planning.make_plan import Matched
 from ablate.study.arms import Arm
 from ablate.study.budget_spec import ParameterMatch
 from ablate.study.study import Study, StudyError
@@ -33,17 +33,8 @@ class MatchError(ValueError):
     """No value of a knob matches the parameters. The message is a predicate whose subject is the knob."""
 
 
-@dataclass(frozen=True)
-class Matched:
-    """An arm's model after matching, and the edit that matching added to the arm's own; empty if none was needed."""
-
-    arm: Arm
-    spec: ModelSpec
-    matching: dict[str, int]
-
-
-def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
-    """Match the parameters of every arm to the baseline's, if the budget asks for it. specs: those of the arms.
+def match_parameters(study: Study, specs: Sequence[ModelSpec], match: ParameterMatch) -> list[Matched]:
+    """Match the parameters of every arm to the baseline's. specs: those of the arms.
 
     An arm that starts from trained weights keeps its shape.
 
@@ -52,13 +43,9 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
     Raises:
         StudyError: an arm lacks the knob, sets or tunes it, no legal value matches, or two arms become the same.
     """
-    match = study.budget.parameters
-    arms = list(zip(study.arms, specs, strict=True))
-    if match is None:
-        return [Matched(arm, spec, {}) for arm, spec in arms]
     target = parameters(cost(specs[0]), match)
     matched = [Matched(study.arms[0], specs[0], {})]
-    for arm, spec in arms[1:]:
+    for arm, spec in zip(study.arms[1:], specs[1:], strict=True):
         if any(source.gives_weights for source in arm.given.values()):
             matched.append(Matched(arm, spec, {}))
             continue
