@@ -117,7 +117,7 @@ ELSEWHERE = {
     r"docs/sharing\.md: ablate compare": "tests/ablate/wings/compare/test_pooling.py",
     r"docs/sharing\.md: ablate register": "tests/ablate/wings/science/test_registering.py",
     r"docs/sharing\.md: ablate replicate": "tests/ablate/wings/science/test_replicating.py",
-    r"docs/benchmarks/memory_cpu\.md: ablate (plan|run) memory\.yaml": "tests/ablate/test_memory.py",
+    r"docs/benchmarks/memory_cpu\.md: ablate (plan|run) memory\.yaml": "tests/ablate/wings/foretell/test_memory.py",
     r"docs/benchmarks/\w+\.md: ablate bench": "tests/ablate/wings/foretell/test_bench.py",
     r"docs/benchmarks/gpu\.md: docs/benchmarks/first_gpu\.sh": "tests/ablate/test_first_gpu.py",
     r"docs/benchmarks/gpu\.md: (docs/benchmarks/quarter_hour\.sh|ablate merge)": "tests/ablate/test_quarter_hour.py",
