@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import shutil
+import time
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +46,8 @@ def visit(browser: Any, path: Path, width: int = 1280, scheme: str = "light") ->
 
 def wait_until(page: Any, condition: str) -> None:
     """Poll from outside: the page's policy forbids the eval that Playwright's own waiting uses."""
-    for _ in range(200):
+    until = time.monotonic() + 60  # on a busy machine, a page takes long to draw
+    while time.monotonic() < until:
         if page.evaluate(condition):
             return
         page.wait_for_timeout(50)
