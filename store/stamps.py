@@ -27,7 +27,7 @@ def checked_name() -> str:
 
 
 def index_path(root: Path, kind: str) -> Path:
-    """The file in which this machine keeps an index of a store ."""
+    """The file in which this machine keeps an index of a store."""
     return root / f"index-{kind}-{_machine_name()}.arrow"
 
 

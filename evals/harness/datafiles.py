@@ -21,6 +21,7 @@ import huggingface_hub
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from datasets import Dataset
+from datasets.exceptions import DatasetsError
 
 from evals.harness.catalogue import TaskConfig
 from evals.harness.selection import DATA_SUFFIXES
@@ -116,8 +117,8 @@ def _content(path: Path) -> bytes:
 
 
 def _check_files(path: str, given: Any) -> None:
-    """Raise TaskDataError for files that `datasets` would wait for, and for JSON nested so deeply that its reader would
-    overflow the stack. given: names or patterns of files, or of each split. Other mistakes are left to `datasets`."""
+    """Raise TaskDataError for files that `datasets` would wait for, and for JSON at which its reader would crash; other
+    mistakes are left to it. given: names or patterns of files, or of each split."""
     parts = given.values() if isinstance(given, Mapping) else [given or ()]
     texts = ([part] if isinstance(part, str) else part for part in parts if isinstance(part, str | list))
     names = [name for part in texts for name in part]
@@ -125,12 +126,20 @@ def _check_files(path: str, given: Any) -> None:
     for file in (each for each in found if not each.is_dir()):
         try:
             check_regular(file)
-            text = _content(file).decode(errors="replace") if path == "json" else ""
-            for each in (text, *text.split("\n")):
-                with suppress(ValueError):
-                    json.loads(each)
+            if path == "json":
+                _check_json(_content(file).decode(errors="replace"))
         except (OSError, ValueError, EOFError, RecursionError, zlib.error) as error:
             raise TaskDataError(f"{file} cannot be read: {error}") from error
+
+
+def _check_json(text: str) -> None:
+    """Raise RecursionError for deep nesting and ValueError for a row that is null: Arrow's reader crashes at either."""
+    for each in (text, *text.split("\n")):
+        rows: Any = None
+        with suppress(ValueError):
+            rows = json.loads(each)
+        if each.lstrip("\ufeff\t\r [").startswith("null") or (isinstance(rows, list) and None in rows):
+            raise ValueError("a row is null")
 
 
 def _objects(text: str) -> Dataset:
@@ -166,11 +175,16 @@ def from_hub(config: TaskConfig, fetch: str) -> Any:
             what = path if name is None else f"{path} ({name})"
             reason = f"the data set {what} is not in the cache, and the hub cannot be reached"
             raise TaskDataError(f"{reason}. On a machine with a network, run: {fetch}") from error
-    except OSError as error:
+    except (OSError, DatasetsError) as error:
         raise TaskDataError(_why(path, error)) from error
     try:
         return _loaded(path, name, **options)
-    except (OSError, ValueError, RuntimeError) as error:  # a RuntimeError: loading scripts of data sets are not run
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+        DatasetsError,
+    ) as error:  # a RuntimeError: loading scripts of data sets are not run
         raise TaskDataError(_why(path, error)) from error
 
 
@@ -190,7 +204,8 @@ def _spare_cache() -> TemporaryDirectory[str]:
 
 
 def _why(path: str, error: Exception) -> str:
-    return f"the data set {path} cannot be loaded: {first_line(error)}"
+    cause = error.__cause__ if isinstance(error, DatasetsError) and isinstance(error.__cause__, Exception) else error
+    return f"the data set {path} cannot be loaded: {first_line(cause)}"
 
 
 def first_line(error: Exception) -> str:

@@ -376,3 +376,24 @@ def test_real_paradigms_and_real_text(
     assert len(document.groups["blimp"].tasks) == 33
     assert document.scores["blimp"]["acc"].items == 66
     assert (document.scores["wikitext"]["bits_per_byte"].stderr or 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("null", "a row is null"),
+        ("\ufeffnull", "a row is null"),
+        ("null{}", "a row is null"),
+        ('[null, {"a": 1}]', "a row is null"),
+        ('{"a": 1}\nnull\n', "a row is null"),
+        ("[" * 100_000, "recursion"),
+        ('{"a": 1}\n2\n', "JSON parse error"),
+    ],
+)
+def test_json_that_would_crash_its_reader_is_refused_by_name(tmp_path: Path, rows: str, said: str) -> None:
+    """Arrow's reader takes null for a row, whose columns it then looks up at address zero."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text(rows)
+    kwargs = {"data_files": {"test": str(file)}, "cache_dir": str(tmp_path / "cache")}
+    with pytest.raises(datafiles.TaskDataError, match=said):
+        datafiles.from_hub({"dataset_path": "json", "dataset_kwargs": kwargs}, "ablate data")
