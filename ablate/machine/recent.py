@@ -64,7 +64,8 @@ def _keep(name: str, figure: Figure) -> None:
     figures = {**_taken(), name: figure}
     with suppress(OSError):  # a home that is read-only or full: the next command measures again
         path().parent.mkdir(parents=True, exist_ok=True)
-        write_text(path(), json.dumps({"machine": machine(), "figures": figures}, indent=1, ensure_ascii=False) + "\n")
+        # As ASCII: the machine's variables may hold bytes that are no text.
+        write_text(path(), json.dumps({"machine": machine(), "figures": figures}, indent=1) + "\n")
 
 
 def read() -> dict[str, float]:

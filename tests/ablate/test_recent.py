@@ -31,6 +31,14 @@ def measured(name: str, value: float = 1.0) -> bool:
     return bool(calls)
 
 
+def test_figures_are_kept_whatever_bytes_the_machines_variables_hold(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(recent.FOLDER, str(tmp_path))
+    monkeypatch.setenv("MKL_NUM_THREADS", "1\udcff")  # a byte that is no UTF-8, as Python reads it
+    assert [measured("a"), measured("a")] == [True, False]
+
+
 def test_a_figure_is_measured_once_an_hour(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [measured("a"), measured("a"), measured("b", 2.0), measured("a")] == [True, False, True, False]
     assert recent.read() == {"a": 1.0, "b": 2.0}
