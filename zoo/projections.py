@@ -2,7 +2,7 @@
 
 A small model's pass spends much of its time on issuing operations, so one product for queries, keys and values is
 faster than three. The weights stay parameters of their own: each use concatenates them, and autograd splits the
-gradient. In decoding, concatenating would take longer than the product of one token.
+gradient. In decoding, concatenating would take longer than the products of a few tokens.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ pass keeps all."""
 def project_all(x: Tensor, *layers: Linear) -> tuple[Tensor, ...]:
     """`[layer(x) for layer in layers]` to within rounding. x: (…, in) → (…, out) each.
 
-    Layers are called one by one for a single position, and if anything else acts on one of them: a hook, an adapter in
-    its place, a quantised or sharded weight.
+    Layers are called one by one if anything else acts on one of them, such as a hook, an adapter in its place, a
+    quantised or sharded weight; and, without gradients, for fewer tokens than they have inputs.
     """
     whole = joint_product(x, layers)
     if whole is None:
@@ -38,7 +38,8 @@ def project_all(x: Tensor, *layers: Linear) -> tuple[Tensor, ...]:
 
 def joint_product(x: Tensor, layers: Sequence[Linear]) -> Tensor | None:
     """Outputs of the layers side by side, (…, Σ out); None if they must be called one by one, as in `project_all`."""
-    if x.shape[-2] == 1 or x.numel() > MOST_INPUTS or not (parameters := _plain_parameters(layers)):
+    few = not torch.is_grad_enabled() and x.numel() < x.shape[-1] ** 2
+    if few or x.numel() > MOST_INPUTS or not (parameters := _plain_parameters(layers)):
         return None
     weights: list[Tensor] = [weight for weight, _ in parameters]
     biases: list[Tensor] = [bias for _, bias in parameters if bias is not None]
