@@ -17,9 +17,12 @@ from lm_eval.evaluator import evaluate as lm_evaluate
 
 from evals.evaluations._decoding import UnsupportedGenerationError
 from evals.harness import lm as adapter
-from evals.harness.lm import ZooLM
+from evals.harness.lm import UnreadableTextError, ZooLM
 from evals.harness.loading import Loaded, failure_of
 from evals.harness.selection import TaskSelection
+
+OF_A_TASK = (UnsupportedGenerationError, UnreadableTextError)
+"""Errors that a task causes in the model's adapter."""
 
 
 def results_of(loaded: Loaded, lm: ZooLM, spec: TaskSelection) -> Any:
@@ -41,7 +44,7 @@ def results_of(loaded: Loaded, lm: ZooLM, spec: TaskSelection) -> Any:
             except Exception as error:
                 if not _is_a_tasks(error):
                     raise
-                known = isinstance(error, UnsupportedGenerationError)
+                known = isinstance(error, OF_A_TASK)
                 loaded.skip(name, str(error) if known else failure_of(error))
         with seeded(lm.seed):
             return _evaluate(lm, loaded, spec) if loaded.tasks else None
@@ -61,7 +64,7 @@ def _evaluate(lm: ZooLM, loaded: Loaded, spec: TaskSelection) -> Any:
 
 def _is_a_tasks(error: Exception) -> bool:
     """Whether a task caused an error, rather than the model adapter or the machine."""
-    if isinstance(error, UnsupportedGenerationError):
+    if isinstance(error, OF_A_TASK):
         return True
     if isinstance(error, MemoryError):
         return False

@@ -40,6 +40,17 @@ class Window:
     scored: int
 
 
+class UnreadableTextError(ValueError):
+    """A task asks about something else than text. The message says what it is."""
+
+
+def _check_texts(requests: Sequence[Any]) -> None:
+    """Raise UnreadableTextError unless what is asked about is text, beside the settings of generation."""
+    for each in (each for request in requests for each in request.args):
+        if not isinstance(each, str | dict):
+            raise UnreadableTextError(f"a {type(each).__name__} is where a text belongs")
+
+
 class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     """Scores and continues text with a causal model.
 
@@ -116,6 +127,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[Any]:
         """[(Σ log p(token | preceding tokens) over the continuation, whether each token is the likeliest)]."""
+        _check_texts(requests)
         return list(super().loglikelihood(requests, disable_tqdm=disable_tqdm))
 
     def loglikelihood_rolling(
@@ -125,6 +137,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
     ) -> list[float]:
         """[log p(text)]. Each token is scored once, in windows that share no scored token; the text's first token is
         scored after `conventions.first`."""
+        _check_texts(requests)
         first, tokens = self.conventions.first, self.conventions.rolling
         encoded: list[Encoded] = [(("", text), [first], tokens(text)) for (text,) in (r.args for r in requests)]
         return [total for total, _ in self._loglikelihood_tokens(encoded)]
@@ -223,6 +236,7 @@ class ZooLM(TemplateLM):  # type: ignore[misc]  # lm_eval has no types
         """Continuation of each prompt, without the stop sequence that ended it. Raises UnsupportedGenerationError."""
         if problem := self.conventions.generation_problem():
             raise UnsupportedGenerationError(f"{problem}, which is not supported")
+        _check_texts(requests)
         known = self.conventions
         prompts = []
         for place, (text, settings) in enumerate(request.args for request in requests):

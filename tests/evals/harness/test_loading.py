@@ -236,6 +236,23 @@ def test_data_without_the_fields_or_for_no_task_are_said(
         load_tasks(TasksSpec(tasks=("heldout_pairs",), data={"blimp": str(place)}), [])
 
 
+@pytest.mark.parametrize("kind", ["loglikelihood_rolling", "loglikelihood"])
+def test_a_task_that_asks_about_a_list_is_skipped_by_name(
+    model: Decoder, byte_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """lm-eval reads what a template gives as Python, so that `[]` is a list. The other task is scored."""
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text(json.dumps({"text": []}))
+    task = OWN.format(folder=tmp_path).replace("loglikelihood_rolling", kind)
+    Path("own.yaml").write_text(task)
+    Path("good.jsonl").write_text(ROWS)
+    found = run(
+        model, byte_tokenizer, tasks=("own", "wikitext"), include=(".",), data={"wikitext": "good.jsonl"}
+    ).document
+    assert "a list is where a text belongs" in found.skipped["own"], found.skipped
+    assert list(found.scores) == ["wikitext"]
+
+
 ROWS = '{"page": "a"}\n{"page": "b"}\n'
 ANSWERS = 'output_type: loglikelihood_rolling\ndoc_to_text: ""\ndoc_to_target: "{{page}}"\n'
 UNREADABLE = {
