@@ -118,7 +118,8 @@ def _report(result: ablate.StudyResult) -> Path:
 
 def _draw(pages: dict[str, Path]) -> None:
     """Check each page, and save a picture of its first screen."""
-    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
+    names = ("chromium-headless-shell", "chromium", "google-chrome")
+    browser_path = next(filter(None, map(shutil.which, names)), None)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         for name, path in pages.items():

@@ -11,9 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 RESULTS = Path(__file__).parents[3] / "studies" / "results"
-PLAINLY_UNLIKE = {"cosine_attention", "mqar", "norm_estimates", "optimizers", "qk_norm_lr", "swa_recall"}
-"""Studies of tasks that some seeds solve, of a norm of three features, of an optimizer far from the others, and of
-rates above the best."""
+PLAINLY_UNLIKE = {
+    "cosine_attention", "deep_norms", "mqar", "norm_estimates", "optimizers", "qk_norm_lr", "swa_recall",
+}  # fmt: skip
+"""Studies of tasks that some seeds solve, of placements of norms that hardly train, of a norm of three features, of an
+optimizer far from the others, and of rates above the best."""
 Losses = NDArray[np.float64]
 
 
