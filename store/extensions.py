@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 DECLARATIONS = "ablate.wings"
 """Module that adds whatever ships when it is imported."""
@@ -29,3 +30,8 @@ def added_to(place: str) -> tuple[str, ...]:
 def modules_of(place: str) -> list[ModuleType]:
     """Imported modules that were added to a place."""
     return list(map(importlib.import_module, added_to(place)))
+
+
+def module_of(place: str) -> Any:
+    """The imported module that was added to a place which takes one; None if none was."""
+    return next(map(importlib.import_module, added_to(place)), None)

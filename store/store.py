@@ -25,7 +25,7 @@ from store.documents import (
 )
 from store.documents.result import Outcome
 from store.documents.shell import store_option
-from store.extensions import modules_of
+from store.extensions import module_of
 from store.files import StoreError
 from store.folders import StudyFolder
 from store.logs import LogFile
@@ -133,7 +133,8 @@ class Store(RunFiles):
     @cached_property
     def _known_outcomes(self) -> Any:
         """Outcomes by digest from an index that a wing keeps; None if there is none."""
-        return next((known for wing in modules_of(__name__) if (known := wing.known_outcomes(self.root))), None)
+        wing = module_of(__name__)
+        return None if wing is None else wing.known_outcomes(self.root)
 
     # Step times, imported models, runs of other stores
 

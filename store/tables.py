@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from store.documents import ItemLoss, MetricsRecord
-from store.extensions import modules_of
+from store.extensions import module_of
 from store.logs import columns_of
 from store.result_columns import RUN, TYPES, Schema, result_row
 from store.stamps import file_stamp
@@ -89,11 +89,11 @@ class RunTables:
         self, kind: str, sources: Sequence[str], columns: Schema, read: Callable[[Sequence[str]], pl.DataFrame]
     ) -> pl.DataFrame:
         """These columns of each run. sources: the files of a run that `read` reads them from."""
-        for wing in modules_of(__name__):
-            now = np.hstack([self._stamps(source) for source in sources])
-            found: pl.DataFrame = wing.Index(self._store.root, kind, sources, columns).rows(self._names, now, read)
-            return found
-        return read(self._names).select(list(columns)).cast(pl.Schema(columns))
+        if (wing := module_of(__name__)) is None:
+            return read(self._names).select(list(columns)).cast(pl.Schema(columns))
+        now = np.hstack([self._stamps(source) for source in sources])
+        found: pl.DataFrame = wing.Index(self._store.root, kind, sources, columns).rows(self._names, now, read)
+        return found
 
     def _row(self, name: str) -> dict[str, object]:
         run, result = self._store.read_run(name), self._store.read_result(name)

@@ -19,7 +19,7 @@ from ablate.training.objectives.next_token import NextToken
 from reports.judge.verdicts import looks
 from store import Store
 from store.documents import SearchStart, StudyLook, StudyTuning, TextMeta
-from store.extensions import modules_of
+from store.extensions import module_of, modules_of
 
 Starts = Mapping[str, SearchStart]
 """Where the searches for arms' learning rates begin, by arm; empty if at grids."""
@@ -133,10 +133,10 @@ def _tuned(
     """The rungs with their arms tuned, as far as the study asks for it."""
     if not any(rung.tune for rung in rungs):
         return [(rung, ()) for rung in rungs]
-    for wing in modules_of(f"{__name__}.tuned"):
-        tried: Sequence[Tried] = yield from wing.tuned(rungs, plan, losses, stalls_above, starts)
-        return tried
-    raise rungs[-1].error("tune", "this installation tunes nothing: write `off`")
+    if (wing := module_of(f"{__name__}.tuned")) is None:
+        raise rungs[-1].error("tune", "this installation tunes nothing: write `off`")
+    tried: Sequence[Tried] = yield from wing.tuned(rungs, plan, losses, stalls_above, starts)
+    return tried
 
 
 def needed(plans: Iterable[Plan]) -> tuple[Plan, ...]:
@@ -181,10 +181,8 @@ class Planner:
 
     def starts(self, study: Study, plan: Plan) -> Starts:
         """Where the searches for the learning rates of a study's arms begin."""
-        for wing in modules_of(f"{__name__}.starts"):
-            found: Starts = wing.search_starts(study, plan, self.store, keep=self.keeps_starts)
-            return found
-        return {}
+        wing = module_of(f"{__name__}.starts")
+        return {} if wing is None else wing.search_starts(study, plan, self.store, keep=self.keeps_starts)
 
     def stalls_above(self, arm: ArmPlan) -> float:
         """The loss above which a run of the arm has stalled, near the unigram loss; infinite unless the arm learns

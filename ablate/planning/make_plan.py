@@ -14,7 +14,7 @@ from ablate.study.arms import Arm
 from ablate.study.study import Study, StudyError
 from ablate.training.transfer import depth_refusals, refusals
 from store.documents import RunData, RunDocument, RunNumerics, RunProbes
-from store.extensions import modules_of
+from store.extensions import module_of, modules_of
 from zoo.costs import Cost
 from zoo.errors import SpecError
 from zoo.settings.edits import flatten
@@ -113,9 +113,9 @@ def _matched(study: Study, specs: Sequence[ModelSpec]) -> list[Matched]:
     """The arms, with parameters matched if the budget asks for it."""
     if (match := study.budget.parameters) is None:
         return [Matched(arm, spec, {}) for arm, spec in zip(study.arms, specs, strict=True)]
-    for wing in modules_of(f"{__name__}.matched"):
-        return list(wing.match_parameters(study, specs, match))
-    raise study.error("budget.parameters", "this installation matches no parameters")
+    if (wing := module_of(f"{__name__}.matched")) is None:
+        raise study.error("budget.parameters", "this installation matches no parameters")
+    return list(wing.match_parameters(study, specs, match))
 
 
 def _with_vocabulary(study: Study, arm: Arm, data: DataIdentity) -> ModelSpec:

@@ -17,7 +17,7 @@ from ablate.training.spec import TrainSpec
 from evals.costs.machine import Speed
 from store.documents import JsonObject, RunDocument
 from store.documents.tuning import untuned
-from store.extensions import modules_of
+from store.extensions import module_of, modules_of
 from zoo.settings.edits import expand
 from zoo.settings.explain import yaml
 from zoo.spec import ModelSpec
@@ -151,8 +151,9 @@ def refusal(run: RunDocument, train: TrainSpec, model: ModelSpec, execution: Exe
         return f"`--microbatch {execution.microbatch}`: a batch cannot be split: {model.couples_rows}"
     if execution.devices == 1:
         return None
-    reasons = [wing.refusal(run, train, model, execution) for wing in modules_of("ablate.training.accumulation")]
-    return reasons[0] if reasons else "`--devices`: this installation trains a run on one device"
+    if (wing := module_of("ablate.training.accumulation")) is None:
+        return "`--devices`: this installation trains a run on one device"
+    return wing.refusal(run, train, model, execution)  # type: ignore[no-any-return]
 
 
 def remarks(study: Study, tuned: bool, starts: Starts = MappingProxyType({})) -> Iterator[str]:

@@ -23,7 +23,7 @@ from evals.costs.peaks import relative_error
 from store import Store
 from store.documents import RunDocument
 from store.errors import ArgumentError
-from store.extensions import modules_of
+from store.extensions import module_of
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class RunContext:
         """Clock for budgets in seconds; None for other budgets."""
         if all(rung.budget.seconds is None for rung in (*study.smaller, study)):
             return None
-        for wing in modules_of(__name__):
-            found: Clock = wing.clock(self, study)
-            return found
-        raise study.error("budget.seconds", "this installation measures no step times: give another budget")
+        if (wing := module_of(__name__)) is None:
+            raise study.error("budget.seconds", "this installation measures no step times: give another budget")
+        found: Clock = wing.clock(self, study)
+        return found
 
     def plan(self, asked: Study) -> StudyPlan:
         """Plan a study for this device and engine, given the results in the store."""
@@ -97,10 +97,10 @@ def open_context(
     store: str | Path, options: Mapping[str, object], progress: Wanted = False, trackers: Sequence[str] = ()
 ) -> RunContext:
     """Build a context. Raises ArgumentError, and EngineError for an engine that does not exist."""
-    following = modules_of("ablate.running.trackers")
-    for wing in following:
-        wing.check(trackers)
-    if trackers and not following:
+    following = module_of("ablate.running.trackers")
+    if following is not None:
+        following.check(trackers)
+    elif trackers:
         raise ArgumentError("tracker", "nothing that logs runs to trackers is installed", trackers[0])
     chosen = Options.of(options)
     engine = load(chosen)

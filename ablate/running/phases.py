@@ -43,7 +43,7 @@ from store.claims import FolderClaim
 from store.documents import ResultDocument
 from store.documents.claim import Count
 from store.documents.result import SharedSteps
-from store.extensions import modules_of
+from store.extensions import module_of, modules_of
 from zoo.errors import PluginError
 from zoo.settings.registry import changed
 
@@ -144,7 +144,7 @@ def _group_of(request: Request) -> AbstractContextManager[ProcessGroup]:
     """The processes that train a run, this one among them."""
     if request.execution.devices == 1:
         return nullcontext(ALONE)
-    (wing,) = modules_of("ablate.training.accumulation")  # without one, such runs are refused
+    wing = module_of("ablate.training.accumulation")  # without one, such runs are refused
     group: AbstractContextManager[ProcessGroup] = wing.process_group_of(request)
     return group
 

@@ -32,7 +32,7 @@ from evals.found import skipped_lines
 from store import AblateError, Store
 from store.documents import JsonObject, RunDocument, StudyDocument
 from store.documents.study import ScaleForecast
-from store.extensions import modules_of
+from store.extensions import module_of, modules_of
 from store.store import Status
 
 
@@ -232,10 +232,10 @@ class StudyRunner:
                     )
 
     def _following(self, progress: Progress) -> AbstractContextManager[Any]:
-        """What logs runs to trackers, of a wing; None without it."""
-        for wing in modules_of("ablate.running.trackers"):
-            return closing(wing.Trackers(self.store, list(self.context.trackers), progress.say))
-        return nullcontext()
+        """Trackers that log the runs, of a wing; None without it."""
+        if (wing := module_of("ablate.running.trackers")) is None:
+            return nullcontext()
+        return closing(wing.Trackers(self.store, list(self.context.trackers), progress.say))
 
     def _track(self, trackers: Any, event: Event | None, identities: Mapping[str, RunDocument]) -> None:
         """Report events of runs that are trained to the trackers."""

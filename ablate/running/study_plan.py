@@ -244,7 +244,7 @@ class StudyPlan(Foreseen):
 
     @cached_property
     def forecasts(self) -> list[Any]:
-        """What wings foretell of the arms' runs."""
+        """Forecasts of wings for the arms' runs."""
         return [wing.forecasts(self) for wing in modules_of(f"{__name__}.arms")]
 
     def _foretold(self, rung: Plan, arm: ArmPlan) -> JsonObject:

@@ -56,7 +56,7 @@ class ProcessGroup:
         return model
 
     def state_of(self, optimizer: Updates) -> HasState:
-        """What saves and loads the optimizer's state, unsharded."""
+        """The object that saves and loads the optimizer's state, unsharded."""
         return optimizer
 
     def together(self, stretches: Stretches, done: int, steps: int, scored: Callable[[int], bool]) -> Stretches:

@@ -34,7 +34,7 @@ from ablate.training.trained import HasState, TrainingProgress, load_state, save
 from ablate.training.validation import HeldOutScores, Validation, validation_is_due
 from store import Store, StoreError
 from store.documents import MetricsRecord, RunDocument, RunProbes
-from store.extensions import modules_of
+from store.extensions import module_of
 from zoo.adapting import after_update, counts_of
 from zoo.attend import executed_backends
 
@@ -69,10 +69,10 @@ def initial_model(store: Store, identity: RunDocument) -> zoo.Decoder:
 
 def _with_sources(run: RunDocument) -> ModuleType:
     """The module that trains runs that need other models. Raises StoreError if there is none."""
-    for wing in modules_of(__name__):
-        return wing
-    needs = "starts from another model" if run.start else "is taught by another model"
-    raise StoreError(f"run {run.digest} {needs}, which this installation does not support")
+    if (wing := module_of(__name__)) is None:
+        needs = "starts from another model" if run.start else "is taught by another model"
+        raise StoreError(f"run {run.digest} {needs}, which this installation does not support")
+    return wing  # type: ignore[no-any-return]
 
 
 class Session:

@@ -23,7 +23,7 @@ from evals.conventions import Bos, Conventions, TrainedConventions
 from evals.costs.memory import is_out_of_memory
 from store import Store, StoreError, checksum, replacing, stamps, tokenizer_in
 from store.documents import RunDocument
-from store.extensions import modules_of
+from store.extensions import module_of
 from zoo.model import Decoder
 
 # Resumable state: all that an interrupted run needs to end bit for bit like an uninterrupted one.
@@ -150,10 +150,10 @@ def conventions_of(store: Store, run: RunDocument, eos: int, bos: Bos = "auto") 
     published = published_tokenizer(store, run)
     if not published:
         return TrainedConventions(trained_tokenizer(store, run.digest), eos, bos)
-    for wing in modules_of(__name__):
-        found: Conventions = wing.published(published, bos)
-        return found
-    raise StoreError(f"{run.digest}: what reads as models from elsewhere do is not installed")
+    if (wing := module_of(__name__)) is None:
+        raise StoreError(f"{run.digest}: what reads as models from elsewhere do is not installed")
+    found: Conventions = wing.published(published, bos)
+    return found
 
 
 def trained_model(store: Store, digest: str, device: str = "cpu") -> Any:

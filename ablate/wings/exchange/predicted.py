@@ -11,9 +11,8 @@ from store.documents import JsonObject
 
 
 def exports(arms: Sequence[ArmPlan]) -> dict[str, JsonObject]:
-    """By arm, the model_type of transformers (`ablate` if the arm needs our own modeling file, null if it cannot be
-    exported), and the reason why no family of transformers expresses the arm. Empty if transformers is not installed.
-    The first call takes seconds to load it."""
+    """Exports by arm: the model_type of transformers (`ablate` with our own modeling file, or null), and the reason why no
+    family fits. Empty if transformers is not installed. The first call takes seconds to load it."""
     if find_spec("transformers") is None:
         return {}
     from zoo.hf import REMOTE, native  # noqa: PLC0415 (slow to load)
