@@ -11,8 +11,8 @@ from store.documents import JsonObject
 
 
 def exports(arms: Sequence[ArmPlan]) -> dict[str, JsonObject]:
-    """Exports by arm: the model_type of transformers (`ablate` with our own modeling file, or null), and the reason why no
-    family fits. Empty if transformers is not installed. The first call takes seconds to load it."""
+    """Exports by arm: the model_type of transformers (`ablate` with our own modeling file, or null), and why no family
+    fits. Empty if transformers is not installed. The first call takes seconds to load it."""
     if find_spec("transformers") is None:
         return {}
     from zoo.hf import REMOTE, native  # noqa: PLC0415 (slow to load)
