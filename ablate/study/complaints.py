@@ -89,7 +89,8 @@ def _choice(details: ErrorDetails, path: tuple[str, ...]) -> tuple[tuple[str, ..
     tag, given = "source" if path[-1:] == ("data",) else "kind", details["input"]
     if details["type"] == "union_tag_not_found":
         words = [given] if isinstance(given, str) else given if isinstance(given, list | tuple) else []
-        return path, f"needs the key {tag}{_as_data(words) if tag == 'source' else ''}"
+        needs = "needs" if isinstance(given, Mapping) else "must be a map with"
+        return path, f"{needs} the key {tag}{_as_data(words) if tag == 'source' else ''}"
     word, known = details["ctx"]["tag"], re.findall(r"'([^']*)'", details["ctx"]["expected_tags"])
     inside = (tag,) if isinstance(given, Mapping) else ()
     if tag == "source" and (remedy := _as_data([word])):

@@ -203,7 +203,7 @@ CASES = {
     "a pattern as data": (HEAD + "data: @my/*.txt\n", 'write `data: {source: files, paths: ["my/*.txt"]}`'),
     "paths as data": (
         HEAD + "data: @[a.txt, b.txt]\n",
-        "needs the key source: write `data: {source: files, paths: [a.txt, b.txt]}`",
+        "must be a map with the key source: write `data: {source: files, paths: [a.txt, b.txt]}`",
     ),
     "tokens as data": (HEAD + "data: @t.bin\n", "write `data: {source: tokens, paths: [t.bin]}`"),
     "a dataset as data": (
@@ -239,6 +239,7 @@ CASES = {
     ),
     "files without paths": (HEAD + "data: @{source: files}\n", "data.paths: is missing"),
     "no source": (HEAD + "data: @{tokenizer: bytes}\n", "data: needs the key source"),
+    "null as data": (HEAD + "data: @null\n", "data: must be a map with the key source"),
     # values out of range
     "no margin": (HEAD + "margin: @0\n", "margin: must be greater than 0, not 0"),
     "negative budget": (HEAD.replace("1e12", "@-1"), "budget.flops: must be greater than 0, not -1"),
