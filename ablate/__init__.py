@@ -71,8 +71,8 @@ if TYPE_CHECKING:
     from ablate.wings.prepare.schema import study_schema as study_schema
     from ablate.wings.prepare.starting import new as new
     from ablate.wings.science.atlas import atlas as atlas
+    from ablate.wings.science.handbook import HandbookClaim as HandbookClaim
     from ablate.wings.science.handbook import claims as claims
-    from ablate.wings.science.handbook_claim import HandbookClaim as HandbookClaim
     from ablate.wings.science.recording import record_result as record_result
     from ablate.wings.science.registering import Registration as Registration
     from ablate.wings.science.registering import register as register

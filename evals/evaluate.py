@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from evals.counting import counting
-from evals.found import Found
+from evals.found import Found, counting
 from evals.spec import EvalSettings
 from evals.subject import Data, Subject
 from store.documents import EvalsDocument, SampleRecord, Section

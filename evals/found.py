@@ -1,11 +1,15 @@
-"""Result of an evaluation. No torch."""
+"""DOC"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from store.documents import JsonObject, JsonScalar, SampleRecord, Score, TaskGroup
+from store.documents.run import Count
 
 Scores = Mapping[str, Mapping[str, Score]]
 """Scores by task and metric."""
@@ -38,3 +42,44 @@ def skipped_lines(skipped: Mapping[str, str], groups: Mapping[str, TaskGroup]) -
             yield f"{name}: {len(missing)} of {size} tasks are skipped; {missing[0]}: {left[missing[0]]}"
             left = {task: reason for task, reason in left.items() if task not in missing}
     yield from (f"{task} is skipped: {reason}" for task, reason in left.items())
+
+
+Listener = Callable[[Count], None]
+Item = TypeVar("Item")
+
+_LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
+_WHAT: ContextVar[str] = ContextVar("what", default="items")
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Send `listener` every count in the block; existing listeners still get them."""
+    token = _LISTENERS.set((*_LISTENERS.get(), listener))
+    try:
+        yield
+    finally:
+        _LISTENERS.reset(token)
+
+
+@contextmanager
+def counting(what: str) -> Iterator[None]:
+    """Name the items that are counted in the block."""
+    token = _WHAT.set(what)
+    try:
+        yield
+    finally:
+        _WHAT.reset(token)
+
+
+def count(done: int, total: int) -> None:
+    """Report that `done` of `total` items are done."""
+    found = Count(what=_WHAT.get(), done=done, total=total)
+    for listener in _LISTENERS.get():
+        listener(found)
+
+
+def counted(items: Sequence[Item]) -> Iterator[Item]:
+    """Yield each item, and report it as done when the next one is requested."""
+    for number, item in enumerate(items, 1):
+        yield item
+        count(number, len(items))

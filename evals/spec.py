@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, PositiveInt, create_model
 
-from evals.conditions import Conditions
 from evals.conventions import Bos
 from evals.evaluations import EvaluationSpec, evaluations
 from evals.option import Option, rows
-from evals.subject import HeldOutText
+from evals.subject import Conditions, HeldOutText
 from zoo.settings.axis import Spec, is_off
 
 EMPTY: tuple[Any, ...] = (None, (), {})

@@ -71,16 +71,16 @@ def contrasts(summary: StudySummary) -> list[str]:
 
 def rates(summary: StudySummary) -> str:
     """Sentence on the source of the arms' learning rates: `Rates as written, not tuned.`"""
-    from reports.page.wording import rate_words  # noqa: PLC0415 (keeps the import cheap)
+    from reports.page.wording import training_words  # noqa: PLC0415 (keeps the import cheap)
 
-    return rate_words.line(summary.study)
+    return training_words.line(summary.study)
 
 
 def notes(summary: StudySummary) -> list[str]:
     """Lines that the table and the headline leave out; for a run without verdicts, only where its baseline stands among
     simple models and why it has no speeds."""
-    from reports.page.wording import answers, cost_words, method_words, reference_words  # noqa: PLC0415
-    from reports.page.wording.title_words import small_print  # noqa: PLC0415
+    from reports.page.wording import answers, arm_words, cost_words, method_words  # noqa: PLC0415
+    from reports.page.wording.finding_words import small_print  # noqa: PLC0415
     from store.documents.study import UNJUDGED  # noqa: PLC0415 (keeps the import cheap)
 
     found = []
@@ -95,7 +95,7 @@ def notes(summary: StudySummary) -> list[str]:
             method_words.detectable(summary),
             method_words.look(summary),
         ]
-    return list(filter(None, [reference_words.baseline_line(summary), *found, cost_words.unmeasured(summary)]))
+    return list(filter(None, [arm_words.baseline_line(summary), *found, cost_words.unmeasured(summary)]))
 
 
 def withheld(summary: StudySummary) -> list[str]:
@@ -125,7 +125,6 @@ def figures_of(summary: StudySummary) -> dict[str, go.Figure]:
 def open_arms(study_dir: Path | str) -> tuple[str, ...]:
     """Arms that more seeds could settle, decided on the validation part alone; verdicts compare the test part."""
     from reports.judge.findings import summary  # noqa: PLC0415 (keeps the import cheap)
-    from reports.judge.reading.collect import collect  # noqa: PLC0415
-    from reports.judge.reading.units import judging  # noqa: PLC0415
+    from reports.judge.reading.collect import collect, judging  # noqa: PLC0415
 
     return summary.open_arms(summary.summarise(judging(collect(study_dir))))

@@ -30,7 +30,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from store import processes
-from store.documents.claim import ClaimRecord, Count
+from store.documents.run import ClaimRecord, Count
 from store.files import StoreError, fenced, read_regular
 
 PLACE = "claim"

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from store import checksum, jsonfile
-from store.documents.sums import CheckedDocument, FileStamp, SumsDocument
+from store.documents.data import CheckedDocument, FileStamp, SumsDocument
 from store.files import StoreError, check_regular
 
 TICK_NS = 2 * 10**9

@@ -22,7 +22,7 @@ from ablate.wings.results import recorded
 from ablate.wings.results.document import RecordedResult
 from ablate.wings.science import result_files
 from ablate.wings.science.recording import with_references
-from reports.judge.reading.references import TextReferences
+from reports.judge.reading.documents import TextReferences
 from store import Store
 
 

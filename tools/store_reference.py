@@ -20,22 +20,13 @@ from store.extensions import modules_of
 
 MODULES = (
     "run",
-    "records",
     "result",
     "measure",
-    "evals",
     "study",
     "study_arm",
     "tuning",
     "claims",
-    "costs",
-    "design",
-    "ledger",
     "data",
-    "references",
-    "sums",
-    "calibration",
-    "claim",
 )
 """Modules of `store.documents`."""
 INTRODUCTION = """# Stored documents

@@ -14,12 +14,10 @@ import torch
 from torch import Tensor
 
 from zoo.attending import backends, fused, plain
-from zoo.attending.needs import Backend, Needs
 from zoo.attending.plain import entropies, largest_scores, weights_of
-from zoo.attending.visible import Scoring, Visible
-from zoo.kernels.compiling import constant
+from zoo.attending.visible import Backend, Needs, Scoring, Visible
+from zoo.kernels.compiling import attention, constant, device_type
 from zoo.kernels.precision import as_autocast_has_it, at_default_precision, computed_in
-from zoo.kernels.tracing import attention, device_type
 from zoo.settings.registry import member, members
 
 _others = ((name, member(backends.__name__, name)) for name in members(backends.__name__))

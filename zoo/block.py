@@ -15,8 +15,7 @@ from zoo.block_features.depth_routing import DepthRouter
 from zoo.block_features.stochastic_depth import StochasticDepth
 from zoo.block_spec import BlockSpec
 from zoo.caching.cache import LayerCache, kept_by
-from zoo.caching.chunks import ChunkCache
-from zoo.caching.parts import PartsCache, begin_pass
+from zoo.caching.parts import ChunkCache, PartsCache, begin_pass
 from zoo.caching.states import StateCache
 from zoo.init import ExpertLinear, Linear
 from zoo.residuals import Branch, ResidualLayer

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from zoo.errors import SpecError
 from zoo.model import Decoder
-from zoo.settings.origin import TokenizerFiles
+from zoo.settings.identity import TokenizerFiles
 from zoo.spec import ModelSpec, parse
 
 MOST_BYTES = 10_000_000

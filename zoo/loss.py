@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from zoo.kernels.tracing import device_type, is_compiling
+from zoo.kernels.compiling import device_type, is_compiling
 
 # Knowledge distillation: a teacher's distribution over each next token as a target, in addition to the text (Hinton et
 # al. 2015, arXiv:1503.02531).

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zoo.init import Linear
-from zoo.kernels.tracing import is_fake
+from zoo.kernels.compiling import is_fake
 
 MOST_WEIGHTS = 2**20
 """Most weights that are concatenated: products of larger matrices take so long that issuing them hardly counts."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from zoo.kernels.tracing import is_fake
+from zoo.kernels.compiling import is_fake
 from zoo.loss import IGNORED
 from zoo.site import Given
 

@@ -13,7 +13,7 @@ from reports.judge.findings.study_summary import ArmSummary, EffectSummary, Stud
 from reports.judge.reading.collect import RUNS
 from reports.judge.statistics.estimates import Estimate
 from reports.page.wording.summary_json import documents
-from store.result_columns import Schema
+from store.tables import Schema
 
 INTERVALS = ("loss", "bits_per_byte", "accuracy", "excess", "peak_memory_bytes")
 """Means over seeds that have columns for their bounds, too."""

@@ -2,8 +2,7 @@
 
 from ablate.data.corpora import AnyCorpus, identify, open_corpus, prepare, vocabulary
 from ablate.data.corpus import Corpus
-from ablate.data.identity import DataIdentity
-from ablate.data.made import MadeCorpus, MadeSource
+from ablate.data.identity import DataIdentity, MadeCorpus, MadeSource
 from ablate.data.sources import DataSource, DataSpec, Progress, parse
 from store.errors import DataError, UnreachableError
 

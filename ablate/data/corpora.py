@@ -10,14 +10,12 @@ from typing import TypeAlias
 
 import tokenizers
 
-from ablate.data.corpus import Corpus
-from ablate.data.identity import DataIdentity, identify_text, split_of
-from ablate.data.made import MadeCorpus, MadeSource
+from ablate.data.corpus import Corpus, SplitWriter
+from ablate.data.identity import DataIdentity, MadeCorpus, MadeSource, identify_text, split_of
 from ablate.data.references import reference_losses
 from ablate.data.sources import BEGINNING, DataSource, Progress, TextSource, parse
 from ablate.data.splitting import SPLITS, Survey, TextDocument, documents, pieces, survey
 from ablate.data.tokenizers._encoder import Encoder
-from ablate.data.writing import SplitWriter
 from store import DataFolder
 from store.documents import PerSplit, TakenText, TextMeta
 from store.errors import DataError

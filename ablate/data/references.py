@@ -19,11 +19,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ablate.data.corpus import Corpus
-from ablate.data.writing import SplitWriter
+from ablate.data.corpus import Corpus, SplitWriter
 from store import DataFolder
 from store.documents import PerSplit, ReferenceLosses, References, ReferencesDocument
-from store.documents.references import COUNTED, counted_tokens
+from store.documents.data import COUNTED, counted_tokens
 
 # n-gram models of a text: probabilities that they give to held-out tokens. numpy only.
 #

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ablate.data.made import MadeSource
+from ablate.data.identity import MadeSource
 from ablate.study.study import Study
 from ablate.training.objectives.next_token import NextToken
-from evals.conditions import Conditions
 from evals.costs.spec import NO_CACHE
 from evals.evaluations import evaluations
 from evals.spec import EvalSpec, EvaluationError, is_default
-from evals.subject import HeldOutText, SyntheticTask
+from evals.subject import Conditions, HeldOutText, SyntheticTask
 from store.extensions import modules_of
-from zoo.lengths import too_short
-from zoo.spec import ModelSpec
+from zoo.spec import ModelSpec, too_short
 
 
 def check(study: Study) -> None:

@@ -9,10 +9,10 @@ from ablate.readable import clock
 from ablate.study.tune_spec import TuneSpec
 from reports.judge.noise import Noise
 from store import Store
-from store.documents.length import STEPS, TOKENS_PER_PARAMETER, wanting
 from store.documents.shell import budget_option, fresh_seeds
 from store.documents.study import UNJUDGED
-from store.like_runs import Likeness, like_tables
+from store.documents.study_arm import STEPS, TOKENS_PER_PARAMETER, wanting
+from store.store import Likeness, like_tables
 from zoo.costs import cost
 from zoo.errors import SpecError
 

@@ -151,7 +151,7 @@ def refusal(run: RunDocument, train: TrainSpec, model: ModelSpec, execution: Exe
         return f"`--microbatch {execution.microbatch}`: a batch cannot be split: {model.couples_rows}"
     if execution.devices == 1:
         return None
-    if (wing := module_of("ablate.training.accumulation")) is None:
+    if (wing := module_of("ablate.training.batch")) is None:
         return "`--devices`: this installation trains a run on one device"
     return wing.refusal(run, train, model, execution)  # type: ignore[no-any-return]
 

@@ -18,10 +18,10 @@ from ablate.study.study import Study
 from reports.judge.sentences import prefixed
 from store import Store
 from store.documents import JsonObject, References, StudyDocument, TextMeta
-from store.documents.references import counted_tokens
+from store.documents.data import counted_tokens
 from store.documents.study import UNJUDGED
 from store.extensions import modules_of
-from store.like_runs import ALIKE, STUDIES_READ
+from store.store import ALIKE, STUDIES_READ
 
 # Where a study's losses will probably stand among n-gram models of its text, from results of like size.
 

@@ -12,8 +12,8 @@ from ablate.planning.campaign import CampaignOutcome
 from ablate.planning.foresight import is_pilot
 from ablate.planning.identity import run_identity, without_rate
 from ablate.planning.plan import ArmPlan, Plan
-from ablate.study.budget_spec import Budget
 from ablate.study.reading import next_scale
+from ablate.study.sections import Budget
 from ablate.study.study import Study
 from ablate.training.objectives.next_token import NextToken
 from evals.costs.timed_passes import convention
@@ -30,7 +30,7 @@ from store.documents import (
     StudyRung,
     TextMeta,
 )
-from store.documents.length import undertrained
+from store.documents.study_arm import undertrained
 from store.documents.tuning import RATE
 from store.extensions import modules_of
 from zoo.settings.identity import digest_of

@@ -16,7 +16,7 @@ from ablate.running.request import Request
 from store import Store
 from store.claims import Watch
 from store.documents import MetricsRecord, ReferenceLosses, TextMeta
-from store.documents.length import STEPS
+from store.documents.study_arm import STEPS
 
 OVERTIME = 0.1
 """A current run's estimated remaining time is at least this share of its time so far."""

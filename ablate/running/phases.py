@@ -18,7 +18,7 @@ from ablate.machine.numerics import Numerics, enforce_as
 from ablate.planning.plan import training_cost
 from ablate.readable import instant, now
 from ablate.running.request import Request
-from ablate.training.accumulation import ALONE, ProcessGroup
+from ablate.training.batch import ALONE, ProcessGroup
 from ablate.training.result import model_flop_utilisation, summarise_metrics
 from ablate.training.session import Session, TrainOutcome
 from ablate.training.spec import TrainSpec
@@ -26,23 +26,22 @@ from ablate.training.stop import Interrupted, StopSignal
 from ablate.training.trained import conventions_of, keep_trained, trained_model, trained_tokenizer
 from evals.conventions import Bos
 from evals.costs import speed
-from evals.costs.clock import Waiting, waiting
+from evals.costs.clock import Sensors, Waiting, waiting, watched
 from evals.costs.devices import published_flops_per_second
 from evals.costs.memory import PeakMemory, forget, peak_memory, take_share
 from evals.costs.peaks import recent_peak_flops_per_second
-from evals.costs.sensors import Sensors, watched
 from evals.costs.spec import MeasureSpec
-from evals.counting import listening
 from evals.evaluate import evaluate_all
 from evals.evaluations import load_imports
+from evals.found import listening
 from evals.reading.windows import Text
 from evals.spec import EvalSpec
 from evals.subject import HeldOutText, Subject, SyntheticTask
 from store import Store, checksum, stamps
 from store.claims import FolderClaim
 from store.documents import ResultDocument
-from store.documents.claim import Count
 from store.documents.result import SharedSteps
+from store.documents.run import Count
 from store.extensions import module_of, modules_of
 from zoo.errors import PluginError
 from zoo.settings.registry import changed
@@ -144,7 +143,7 @@ def _group_of(request: Request) -> AbstractContextManager[ProcessGroup]:
     """The processes that train a run, this one among them."""
     if request.execution.devices == 1:
         return nullcontext(ALONE)
-    wing = module_of("ablate.training.accumulation")  # without one, such runs are refused
+    wing = module_of("ablate.training.batch")  # without one, such runs are refused
     group: AbstractContextManager[ProcessGroup] = wing.process_group_of(request)
     return group
 

@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ablate.running.following import Progress
-from evals.counting import listening
+from evals.found import listening
 from store import Store
-from store.documents.claim import Count
+from store.documents.run import Count
 from store.terminal import raw, visible
 
 # Plain lines, for files and other programs.

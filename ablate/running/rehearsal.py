@@ -32,8 +32,8 @@ from ablate.training.execution import DEFAULT, Execution
 from ablate.training.session import Session
 from ablate.training.spec import timeless
 from evals.costs.alternation import TURN_SECONDS, Effort, TakeTurn, alternate, serving
+from evals.costs.clock import watched
 from evals.costs.memory import keep_freed_memory
-from evals.costs.sensors import watched
 from evals.costs.spec import PROCESSES, MeasureSpec
 from store import AblateError, Store
 from store.documents import CostPoint, CostProcess, Environment, JsonObject, Part, RunDocument

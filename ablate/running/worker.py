@@ -2,6 +2,8 @@
 
 Exit status: 0 if all requested documents are in the store, 1 if an exception was written to the run's error.txt, 143 if
 the worker was asked to end (SIGTERM) and has saved its state.
+
+A run's log is `log.txt` in its folder for every engine. `ablate logs` prints it.
 """
 
 from __future__ import annotations
@@ -11,14 +13,51 @@ import os
 import socket
 import sys
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ablate.running.child_process import end_with_parent
 from ablate.running.request import Request
-from ablate.running.runlog import DONE, logged, redirect_output
 from ablate.training.stop import ENDED_BY_REQUEST, Interrupted, StopSignal
 from store import LostClaimError, Store
+
+PROJECT_LOG = logging.getLogger("ablate")
+DONE = "done"
+"""Last line of the log, after the time, once a run's phases are complete."""
+
+
+class _LogFile(logging.FileHandler):
+    """Log file that drops records on a full disk, instead of printing a traceback for each."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (its name in logging)
+        """Drop the record. Files that results depend on raise their own errors when the disk is full."""
+
+
+@contextmanager
+def logged(store: Store, digest: str) -> Iterator[None]:
+    """Append log records of this project's modules in the block to the log of a run."""
+    handler, level = _LogFile(store.log_path(digest), encoding="utf-8"), PROJECT_LOG.level
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    PROJECT_LOG.addHandler(handler)
+    PROJECT_LOG.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        PROJECT_LOG.removeHandler(handler)
+        PROJECT_LOG.setLevel(level)
+        with suppress(OSError):  # a full disk, as in `_LogFile`
+            handler.close()
+
+
+def redirect_output(store: Store, digest: str) -> None:
+    """Append this process's output to the log of a run, by file descriptor, so that native libraries' is included."""
+    path = store.log_path(digest)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+
 
 LOG = logging.getLogger("ablate.running.worker")  # not __name__, which is __main__ in a worker process
 

@@ -9,7 +9,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from ablate.data.sources import DataSource
 from ablate.data.sources.stdlib import StdlibSource
-from ablate.study.arm_problems import caveat_problems, optimizer_problems, seed_problems, tuning_problems
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
 from ablate.study.complaints import Problem, StudyError, complaints
 from ablate.study.layering import together
@@ -17,7 +16,7 @@ from ablate.study.layers import Layer, Origins, Target
 from ablate.study.scales import NAMING, Layers
 from ablate.study.sections import DEFAULT_TRAIN, StudySections
 from ablate.study.sources import base_kinds
-from ablate.study.study import Study
+from ablate.study.study import Study, caveat_problems, optimizer_problems, seed_problems, tuning_problems
 from ablate.study.tune_spec import TuneSpec
 from ablate.study.yamlfile import StudyMap
 from ablate.training.spec import TrainSpec

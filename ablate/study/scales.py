@@ -14,10 +14,9 @@ from importlib import resources
 from typing import Any
 
 from ablate.data.sources import TextSource
-from ablate.study.budget_spec import ABSOLUTE
 from ablate.study.complaints import Problem
 from ablate.study.layers import Layer
-from ablate.study.sections import StudySections
+from ablate.study.sections import ABSOLUTE, StudySections
 from ablate.study.sources import base_kinds
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument, parse_yaml

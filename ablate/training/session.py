@@ -15,23 +15,19 @@ from typing import Literal
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.training.accumulation import ALONE, Accumulation, ProcessGroup
 from ablate.training.average import ScoredWeights, WeightAverage
-from ablate.training.batch import Loss
+from ablate.training.batch import ALONE, Accumulation, Loss, ProcessGroup
 from ablate.training.compiling import compiled
 from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import DEFAULT, Execution
-from ablate.training.learner import Learner
-from ablate.training.loop import TrainingStep, train
+from ablate.training.loop import Learner, TrainingStep, train
+from ablate.training.observing import Prober, StepTrace, attention_text
 from ablate.training.optim import build_optimizer
 from ablate.training.probes import ProbeSpec
-from ablate.training.probing import Prober
-from ablate.training.profiling import StepTrace, attention_text
-from ablate.training.reader import TrainingData, TrainingReader
+from ablate.training.reader import HeldOutScores, TrainingData, TrainingReader, Validation, validation_is_due
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.trained import HasState, TrainingProgress, load_state, save_state
-from ablate.training.validation import HeldOutScores, Validation, validation_is_due
 from store import Store, StoreError
 from store.documents import MetricsRecord, RunDocument, RunProbes
 from store.extensions import module_of

@@ -21,7 +21,7 @@ import zoo
 from ablate.machine.numerics import enforce
 from ablate.training.batch import Batch
 from ablate.training.compiling import compiled
-from ablate.training.learner import Learner
+from ablate.training.loop import Learner
 from ablate.training.optim import build_optimizer
 from ablate.training.spec import TrainSpec
 from ablate.wings.execution.program_server import sharing

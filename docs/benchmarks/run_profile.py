@@ -21,10 +21,9 @@ from ablate.running import phases
 from ablate.running.context import open_context
 from ablate.study.reading import load_study
 from ablate.training import session
-from ablate.training.learner import Learner
-from ablate.training.reader import TrainingReader
+from ablate.training.loop import Learner
+from ablate.training.reader import TrainingReader, Validation
 from ablate.training.stop import StopSignal
-from ablate.training.validation import Validation
 from store import Store
 
 seconds: dict[str, float] = {}

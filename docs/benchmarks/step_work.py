@@ -25,10 +25,10 @@ from ablate.machine.numerics import Numerics
 from ablate.training.optimizers import muon
 from ablate.training.spec import TrainSpec
 from ablate.wings.foretell import operators, step_work
-from ablate.wings.foretell.fusion import as_compiled
 from ablate.wings.foretell.operators import Kernel, Operators, Work, as_issued
 from ablate.wings.foretell.roofline import step_seconds
 from ablate.wings.foretell.step_memory import learner_of, whole_batch
+from ablate.wings.foretell.step_work import as_compiled
 from evals.costs.devices import device
 from tests.evals.costs.compiler_count import UPDATE_BYTES, Counted, counting, partition
 from zoo.spec import ModelSpec

@@ -24,7 +24,7 @@ from urllib.request import urlopen
 import ablate
 from store import Store, checksum
 from store.documents import ItemLoss, MetricsRecord, RunDocument
-from store.documents.sums import SumsDocument
+from store.documents.data import SumsDocument
 from store.seals import Chain
 from tests.ablate.toy import toy_study
 from tests.documents import result_of

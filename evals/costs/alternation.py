@@ -19,7 +19,7 @@ from evals.costs.point import Phase, Point
 from evals.costs.spec import MeasureSpec
 from evals.reading.passes import evaluating
 from store.documents import CostPoint, Part
-from store.documents.costs import CROWDED, Work
+from store.documents.measure import CROWDED, Work
 from zoo.model import Decoder
 
 SETTLING_SECONDS = 0.01

@@ -1,16 +1,20 @@
-"""Timing on devices that run asynchronously."""
+"""DOC"""
 
 from __future__ import annotations
 
+import importlib.util
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from store.documents import Quartiles
+from store.documents import GpuState, Quartiles
 
 Clock = Callable[[], float]
 """Seconds since some moment: `time.perf_counter`, or `time.process_time`, which excludes time of other processes."""
@@ -69,3 +73,86 @@ def _counted() -> tuple[int, int] | None:
     except (OSError, ValueError):  # another system, or a kernel that does not count
         return None
     return worked, waited
+
+
+SAMPLE_SECONDS = 1.0
+"""Seconds between two samples: drivers average over about as long."""
+SLOWED_BY = {
+    0x04: "power limit",
+    0x08: "hardware slowdown",
+    0x20: "heat",
+    0x40: "heat, in hardware",
+    0x80: "power brake",
+}
+"""Bits of nvmlDeviceGetCurrentClocksThrottleReasons that lower the clock below what the work could use."""
+
+
+class Sample(NamedTuple):
+    """One sample of the sensors: MHz of the multiprocessors, watts, degrees Celsius, and what lowers the clock."""
+
+    clock_mhz: float
+    power_watts: float
+    celsius: float
+    slowed_by: tuple[str, ...]
+
+
+@dataclass
+class Sensors:
+    """Filled while the `with` block runs."""
+
+    samples: list[Sample] = field(default_factory=list)
+
+    @property
+    def state(self) -> GpuState | None:
+        """All samples together; None without samples."""
+        if not self.samples:
+            return None
+        clocks, powers, heat, _ = zip(*self.samples, strict=True)
+        slowed = Counter(reason for sample in self.samples for reason in sample.slowed_by)
+        return GpuState(
+            clock_mhz=quartiles(list(clocks)),
+            power_watts=quartiles(list(powers)),
+            celsius=max(heat),
+            slowed_by={reason: count / len(self.samples) for reason, count in sorted(slowed.items())},
+            samples=len(self.samples),
+        )
+
+
+@contextmanager
+def watched(device: torch.device | str) -> Iterator[Sensors]:
+    """Read the sensors of the device inside the block, once a second. A CPU has none."""
+    found, over = Sensors(), threading.Event()
+    read = _reader() if torch.device(device).type == "cuda" else None
+    if read is None:
+        yield found
+        return
+
+    def look() -> None:
+        while not over.wait(SAMPLE_SECONDS) and (sample := read()) is not None:
+            found.samples.append(sample)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
+
+
+def _reader() -> Callable[[], Sample | None] | None:
+    """Function that samples the GPU of this process; None if the package is not installed."""
+    if importlib.util.find_spec("pynvml") is None:
+        return None
+    import pynvml  # noqa: PLC0415 (an extra)
+
+    def read() -> Sample | None:
+        try:
+            clock, power, heat = torch.cuda.clock_rate(), torch.cuda.power_draw() / 1000, torch.cuda.temperature()
+            handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+            reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+        except (pynvml.NVMLError, RuntimeError):  # a part of a GPU (MIG) has no sensors of its own
+            return None
+        return Sample(clock, power, heat, tuple(name for bit, name in SLOWED_BY.items() if reasons & bit))
+
+    return read

@@ -13,7 +13,7 @@ from evals.costs.memory import keep_freed_memory
 from evals.costs.peaks import copy_bytes_per_second
 from evals.costs.point import Phase, Point, Turn, Turns
 from evals.costs.spec import MeasureSpec
-from evals.counting import counted, counting
+from evals.found import counted, counting
 from evals.reading.passes import Batches, evaluating, obstacle
 from evals.reading.windows import (
     Floats,

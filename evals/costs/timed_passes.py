@@ -16,10 +16,9 @@ from zoo.caches import CacheKind
 from zoo.caching.cache import Cache, TokenCache
 from zoo.decode import compiled_step, roomy_cache
 from zoo.errors import SpecError, UnsupportedError
-from zoo.lengths import longest_context, longest_text
 from zoo.model import Decoder
 from zoo.site import Given
-from zoo.spec import ModelSpec
+from zoo.spec import ModelSpec, longest_context, longest_text
 
 # Inputs that make up a context, by kind of model, when speed is measured.
 

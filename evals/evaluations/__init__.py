@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from evals.conditions import Conditions, Need, causal_models
 from evals.found import Found
-from evals.subject import Data, HeldOutText, Subject
+from evals.subject import Conditions, Data, HeldOutText, Need, Subject, causal_models
 from zoo.settings.axis import Spec
 from zoo.settings.registry import member, members, only_class
 
@@ -27,7 +26,7 @@ class EvaluationSpec(Spec, ABC):
     reads: ClassVar[type[Data]] = HeldOutText
     """Kind of data on which models are evaluated."""
     needs: ClassVar[tuple[Need, ...]] = (causal_models,)
-    """Further requirements (see `evals.conditions`)."""
+    """Further requirements (see `evals.subject`)."""
     by_default: ClassVar[bool] = False
     """Whether all models with such data get this evaluation, unless a study says otherwise."""
     inline: ClassVar[bool] = False

@@ -8,8 +8,8 @@ from tokenizers import Tokenizer
 
 from evals.found import Found
 from evals.reading.windows import Text
-from zoo.lengths import longest_text
 from zoo.model import Decoder
+from zoo.spec import longest_text
 
 
 def starts_of(text: Text, length: int, wanted: int, seed: int) -> NDArray[np.int64]:

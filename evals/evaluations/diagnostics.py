@@ -15,18 +15,17 @@ import numpy as np
 import torch
 from pydantic import BeforeValidator, Field, PositiveInt
 
-from evals.conditions import Conditions
 from evals.evaluations import EvaluationSpec
 from evals.found import Found
 from evals.option import Option, named_numbers, once, whole
 from evals.reading.passes import Batches, evaluating
 from evals.reading.question import Question
 from evals.reading.windows import Floats
-from evals.subject import Data, Subject, SyntheticTask
+from evals.subject import Conditions, Data, Subject, SyntheticTask
 from store.documents import JsonObject, SampleRecord, Score
-from zoo.lengths import longest_text
 from zoo.loss import IGNORED
 from zoo.model import Decoder
+from zoo.spec import longest_text
 
 
 def _lists(given: Any) -> Any:

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveInt
 
-from evals.conditions import Need, causal_models, shared_tokenizer
 from evals.evaluations import EvaluationSpec
 from evals.found import Found
 from evals.reading.passes import Rows, check_causal
@@ -38,7 +37,7 @@ from evals.reading.windows import (
     stretches,
     unless_out_of_memory,
 )
-from evals.subject import HeldOutText, Subject
+from evals.subject import HeldOutText, Need, Subject, causal_models, shared_tokenizer
 from store.documents import JsonObject, JsonScalar, Score
 from zoo.model import Decoder
 

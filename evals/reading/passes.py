@@ -9,10 +9,9 @@ from typing import Literal, TypeVar
 import torch
 from torch import nn
 
-from evals.counting import count
-from zoo.lengths import depends_on_length
+from evals.found import count
 from zoo.model import Decoder
-from zoo.spec import ModelSpec
+from zoo.spec import ModelSpec, depends_on_length
 
 
 class NotCausalError(ValueError):

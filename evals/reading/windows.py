@@ -19,13 +19,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from evals.costs.memory import is_out_of_memory
-from evals.counting import counted
+from evals.found import counted
 from evals.reading.passes import Batches, Rows, evaluating
 from store.documents import JsonObject, JsonScalar, SampleRecord, Score
-from zoo.lengths import longest_text
 from zoo.loss import chunks_for
 from zoo.model import Decoder
 from zoo.settings.field_tags import MOST
+from zoo.spec import longest_text
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

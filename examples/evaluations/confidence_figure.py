@@ -9,9 +9,8 @@ from typing import ClassVar, Self
 import polars as pl
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected
-from reports.judge.reading.curves import Curve, over_seeds
-from reports.judge.reading.keys import Schema
+from reports.judge.reading.collected import Collected, Curve, over_seeds
+from reports.judge.reading.evaluations import Schema
 from reports.page.evaluations import EvaluationSection
 from reports.page.figures.base import Figure, band, line, mean_and_range
 from reports.page.figures.drawing import ArmStyle, blank

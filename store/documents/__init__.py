@@ -11,27 +11,36 @@ from store.documents._document import (
     Quartiles,
     Unit,
 )
-from store.documents.calibration import CalibrationDocument
-from store.documents.claims import RegistrationRecord, StudyClaim, StudyPublished, StudyPublishedRow, StudyRegistration
-from store.documents.costs import CostPoint, CostProcess, CostsDocument
+from store.documents.claims import (
+    JudgedDocument,
+    LedgerRecord,
+    LedgerTest,
+    RegistrationRecord,
+    StudyClaim,
+    StudyPublished,
+    StudyPublishedRow,
+    StudyRegistration,
+)
 from store.documents.data import (
     DataDocument,
     HeldOutPart,
     PerSplit,
     ReferenceLosses,
+    References,
+    ReferencesDocument,
     SyntheticMeta,
     TakenPart,
     TakenText,
     TextMeta,
     TextSplit,
 )
-from store.documents.design import StudyDesign, StudyEffect
-from store.documents.evals import EvalsDocument, SampleRecord, Score, Section, TaskGroup
-from store.documents.ledger import JudgedDocument, LedgerRecord, LedgerTest
-from store.documents.length import Length
 from store.documents.measure import (
     CacheLoss,
     CachePoint,
+    CalibrationDocument,
+    CostPoint,
+    CostProcess,
+    CostsDocument,
     DecodePoint,
     LossThroughCache,
     MeanNats,
@@ -41,10 +50,29 @@ from store.documents.measure import (
     PrefillPoint,
     SpeedPoint,
 )
-from store.documents.records import MergedRecord, MetricsRecord, ProbeRecord
-from store.documents.references import References, ReferencesDocument
-from store.documents.result import GradNorm, ItemLoss, LogSums, ResultDocument
-from store.documents.run import ImportDocument, RunData, RunDocument, RunNumerics, RunProbes, RunStart, RunTeacher
+from store.documents.result import (
+    EvalsDocument,
+    GradNorm,
+    ItemLoss,
+    LogSums,
+    ResultDocument,
+    SampleRecord,
+    Score,
+    Section,
+    TaskGroup,
+)
+from store.documents.run import (
+    ImportDocument,
+    MergedRecord,
+    MetricsRecord,
+    ProbeRecord,
+    RunData,
+    RunDocument,
+    RunNumerics,
+    RunProbes,
+    RunStart,
+    RunTeacher,
+)
 from store.documents.study import (
     Caveat,
     ParameterBudget,
@@ -55,7 +83,7 @@ from store.documents.study import (
     StudyObjective,
     StudyRung,
 )
-from store.documents.study_arm import CacheBytes, StudyArm, StudyRun
+from store.documents.study_arm import CacheBytes, Length, StudyArm, StudyDesign, StudyEffect, StudyRun
 from store.documents.tuning import (
     SearchStart,
     StartsDocument,

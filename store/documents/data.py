@@ -1,13 +1,32 @@
-"""`data/<digest>/meta.json`: a prepared corpus, with one model for text and one for synthetic tasks."""
+"""Prepared data: `data/<digest>/meta.json`, the reference losses of its text, and checksums of files.
+
+`meta.json` has one model for text and one for synthetic tasks. `references-<context>-<tokens>.json` beside it has the
+losses of simple models on the text that verdicts compare: a model that is worse than a bigram table has not learned
+which token follows which, so a difference between two such models says little about how they would train.
+
+`sums.json` and `checked-<machine>.json` have the checksums of the files of a corpus or a model, and the files verified
+by them.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field
 
-from store.documents._document import BitsPerByte, Document, JsonObject, NatsPerToken, Part, Unit, is_none
+from store.documents._document import (
+    BitsPerByte,
+    Bytes,
+    Document,
+    JsonObject,
+    NatsPerToken,
+    Part,
+    Tokens,
+    Unit,
+    is_none,
+)
 
 NEAR_UNIGRAM = 0.1
 """Margin in nats per token: a run whose loss exceeds the unigram loss minus this has stalled."""
@@ -197,3 +216,96 @@ class SyntheticMeta(DataDocument):
     """The task's name."""
     chance: Annotated[float, Unit("share")] | None = Field(default=None, exclude_if=is_none)
     """Accuracy of the best guess without solving the task, over all difficulties; null if there is none."""
+
+
+COUNTED = 20_000_000
+"""Most training tokens that a simple model counts: more would take minutes."""
+MODELS = ("unigram", "bigram", "kn3", "kn5", "gzip")
+
+
+class References(Part):
+    """Losses of simple models on the held-out tokens over which a run's final loss is the mean."""
+
+    tokens: Tokens
+    """Training tokens that the n-gram models count."""
+    unigram: NatsPerToken
+    """Frequencies of tokens, with add-one smoothing."""
+    bigram: NatsPerToken
+    """Bigram table, with Witten and Bell's smoothing (1991)."""
+    kn3: NatsPerToken
+    """Trigrams: interpolated Kneser–Ney, with one discount n₁ / (n₁ + 2n₂) for each order (Chen & Goodman 1999)."""
+    kn5: NatsPerToken
+    """5-grams, smoothed in the same way."""
+    gzip: NatsPerToken
+    """`gzip -9` of the test part's documents alone, at its bits per byte."""
+    bytes_per_token: Annotated[float, Unit("bytes/token")]
+    """Bytes of the held-out tokens, divided by their number."""
+
+    @property
+    def bits_per_byte(self) -> dict[str, float]:
+        """The losses in bits per byte, by model."""
+        return {name: getattr(self, name) / (self.bytes_per_token * math.log(2)) for name in MODELS}
+
+    def per_byte(self) -> Self:
+        """The same losses in nats per byte, beside losses of arms with different tokenizers."""
+        losses = {name: getattr(self, name) / self.bytes_per_token for name in MODELS}
+        return self.model_copy(update={**losses, "bytes_per_token": 1.0})
+
+    def is_below_bigrams(self, loss: float) -> bool:
+        """Whether a model with this loss predicts the text no better than the bigram table does."""
+        return loss >= self.bigram
+
+    def standing(self, loss: float) -> str:
+        """Where a loss stands among the n-gram models: `worse than bigrams`, `between bigrams and trigrams`, `between
+        trigrams and 5-grams`, `better than 5-grams`. On little text 5-grams may be worse than trigrams, so the models
+        named are the nearest on either side."""
+        if self.is_below_bigrams(loss):
+            return "worse than bigrams"
+        losses = {"bigrams": self.bigram, "trigrams": self.kn3, "5-grams": self.kn5}
+        beaten = min((name for name in losses if losses[name] > loss), key=losses.__getitem__)
+        ahead = max((name for name in losses if losses[name] <= loss), key=losses.__getitem__, default=None)
+        return f"between {beaten} and {ahead}" if ahead else f"better than {beaten}"
+
+
+class ReferencesDocument(Document):
+    """Losses of simple models for runs of one context and one number of training tokens."""
+
+    digest: str
+    """The name of the corpus's folder."""
+    context: Tokens
+    """Tokens in a window, on which the choice of held-out tokens depends."""
+    references: References
+    """The losses."""
+
+
+def counted_tokens(read: int | None, available: int) -> int:
+    """Number of training tokens that the n-gram models of a run count: those that it reads, to two significant digits,
+    so that arms of nearly equal length share their models; repetitions count once. read: None for all."""
+    most = min(available, COUNTED)
+    if read is None or read >= most:
+        return most
+    return min(most, int(float(f"{read:.2g}")))
+
+
+class SumsDocument(Document):
+    """`sums.json`: checksums of the other files of its folder, when they were written."""
+
+    sha256: dict[str, str]
+    """SHA-256 by the name of the file."""
+
+
+class FileStamp(Part):
+    """Metadata that shows, without reading a file, whether it has changed."""
+
+    bytes: Bytes
+    """Its size."""
+    modified: Annotated[int, Unit("ns since 1970")]
+    """Time of its last change (`st_ctime`), which no program can set."""
+
+
+class CheckedDocument(Document):
+    """`checked-<machine>.json`: the files that were verified on one machine. A file is read again once its stamp has
+    changed."""
+
+    files: dict[str, FileStamp]
+    """Stamps by the name of the file."""

@@ -1,15 +1,22 @@
-"""`run.json`: the identity of a run, everything that can change its numbers. Written first.
+"""`run.json`, the identity of a run, and the documents of its progress: its logs and its claim.
 
-`imports/<name>.json` names a model that was trained elsewhere, and the run that represents it.
+`run.json` has everything that can change a run's numbers, and is written first. `imports/<name>.json` names a model
+that was trained elsewhere, and the run that represents it.
+
+`metrics.ndjson` and `probes.ndjson` have a line for each logged step, and are cut back to the checkpoint when a run
+resumes; `merged.ndjson` is a log, too. Steps are 1-based; loss and weights of a step are those before its update.
+
+`claim/<token>.json` has one line on the process that works on a run, rewritten at every heartbeat.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from store.documents._document import Document, JsonObject, Part, Time, is_none
+from store.documents._document import Document, JsonObject, Part, Seconds, Time, Tokens, Unit, is_none
 from store.documents.data import HeldOutPart
 
 
@@ -132,3 +139,98 @@ class ImportDocument(Document):
     """Digest of the measurement request; absent if nothing was measured."""
     created: Time
     """Time of the import (ISO 8601)."""
+
+
+Logged: TypeAlias = Annotated[
+    float | None, BeforeValidator(lambda n: None if isinstance(n, float) and not math.isfinite(n) else n)
+]
+"""A number; null if it was not finite."""
+
+
+class MetricsRecord(Part):
+    """A training step, or a validation (at step 0 before training). Numbers that were not finite are null."""
+
+    step: int
+    """Steps taken so far."""
+    tokens: Tokens
+    """Training tokens so far."""
+    seconds: Seconds
+    """Time spent on training steps so far."""
+    loss: Annotated[Logged, Unit("nats per scored target")] = None
+    """Training loss of the step."""
+    lr: Logged = None
+    """Learning rate; every training step has one."""
+    grad_norm: Logged = None
+    """Norm of the gradient, before clipping."""
+    tokens_per_second: Annotated[Logged, Unit("tokens/s")] = None
+    """Speed of the step."""
+    validation_loss: Annotated[Logged, Unit("nats per scored target")] = None
+    """Loss on one row in eight of the judging part, at least 32 rows. The `loss` of `result.json` is over all of the
+    test part."""
+    bits_per_byte: Annotated[Logged, Unit("bits/byte")] = None
+    """The validation loss in bits per byte of text."""
+    accuracy: Annotated[Logged, Unit("share")] = None
+    """Share of targets that are the model's likeliest token, on a synthetic task."""
+
+
+class ProbeRecord(Part):
+    """One number that a probe read at one step."""
+
+    step: int
+    """The probed step; step 1 shows the initial weights."""
+    probe: str
+    """The probe's name."""
+    layer: int | None
+    """The layer; null for numbers of the whole model."""
+    name: str
+    """Name of the number within the probe."""
+    value: Logged
+    """The number; null if it was not finite."""
+
+
+class MergedRecord(Part):
+    """A run that was trained in another store and came from an archive. Append-only."""
+
+    at: Time
+    """Time of the merge (ISO 8601)."""
+    archive: str
+    """SHA-256 of the archive."""
+    run: str
+    """Digest of the run."""
+    finished: Time
+    """End of its training, from its result; differs if the same run is trained again here."""
+    weights: bool
+    """Whether the archive had its model."""
+
+
+class Count(Part):
+    """Progress of a part of a run: `tasks 120/400`."""
+
+    what: str
+    """Name of the units counted: an evaluation's items, or the parts of a measurement."""
+    done: Annotated[int, Field(ge=0)]
+    """Number done, of `total`."""
+    total: Annotated[int, Field(ge=1)]
+    """Total number."""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.done}/{self.total}"
+
+
+class ClaimRecord(Part):
+    """The process with exclusive write access to the folder around `claim/`, as long as its heartbeat goes on."""
+
+    token: str
+    """Unique identifier of the claim."""
+    host: tuple[str, str, str]
+    """The machine, its boot id, and its PID namespace."""
+    pid: Annotated[int, Field(ge=1)]
+    """Process id."""
+    started: str | None
+    """Start time of that process, so that a later process with the same id is not taken for it; null if unknown."""
+    beat_seconds: Annotated[Seconds, Field(le=60)]
+    """Interval between heartbeats."""
+    beat: int
+    """Number of heartbeats so far."""
+    count: Count | None = None
+    """Progress of its measurement or evaluation."""

@@ -23,9 +23,8 @@ from store.documents._document import (
     is_none,
 )
 from store.documents.claims import StudyClaim, StudyPublished, StudyRegistration
-from store.documents.design import StudyDesign
 from store.documents.shell import from_here, plugin_options
-from store.documents.study_arm import StudyArm
+from store.documents.study_arm import StudyArm, StudyDesign
 from store.documents.tuning import StudyRates, StudyTuning
 
 SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu-week", "gpu-ladder")

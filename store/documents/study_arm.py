@@ -1,10 +1,14 @@
-"""The arms of `study.json`: the plan of each, and its runs."""
+"""Arms and design of `study.json`: the plan of each arm, its runs, and the factorial design that has made them.
+
+A test tells whether a run trains long enough for its loss to reflect the architecture.
+"""
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, PositiveInt
 
@@ -21,7 +25,71 @@ from store.documents._document import (
     Unit,
     is_none,
 )
-from store.documents.length import Length
+
+TOKENS_PER_PARAMETER = 5
+"""Least tokens per parameter; about 20 are compute-optimal (Hoffmann et al. 2022, arXiv:2203.15556)."""
+STEPS = 500
+LIMITS = f"{TOKENS_PER_PARAMETER} tokens per parameter or {STEPS} steps"
+
+
+class Length(NamedTuple):
+    """Length of a model's training, including that of the arm that it started from."""
+
+    tokens: float
+    steps: float
+    parameters: int
+    """Parameters without the tables of tokens and positions, and without the head, tied to them or not."""
+    after_checkpoint: bool = False
+    """Whether it started from a checkpoint, whose training is not counted."""
+
+    @classmethod
+    def of(cls, tokens: int, steps: int, tokens_before: int, parameters: int, after_checkpoint: bool = False) -> Self:
+        """tokens_before: those of the arm that it starts from, counted in steps of this arm's size."""
+        whole = tokens_before + tokens
+        return cls(whole, steps * whole / tokens, parameters, after_checkpoint)
+
+    @property
+    def tokens_per_parameter(self) -> float:
+        return self.tokens / max(self.parameters, 1)
+
+    @property
+    def undertrained(self) -> bool:
+        return self.wanting > 1
+
+    @property
+    def shortfall(self) -> str:
+        """`3.2 of 5 tokens per parameter and 212 of 500 steps`: what it lacks to train for long enough."""
+        if self.after_checkpoint:
+            return ""
+        few = self.tokens_per_parameter < TOKENS_PER_PARAMETER
+        return " and ".join(
+            [f"{self.tokens_per_parameter:.2g} of {TOKENS_PER_PARAMETER} tokens per parameter"] * few
+            + [f"{self.steps:,.0f} of {STEPS} steps"] * (self.steps < STEPS)
+        )
+
+    @property
+    def wanting(self) -> float:
+        """Least factor by which its training should be longer; at most 1 if it trains long enough."""
+        if self.after_checkpoint:
+            return 0.0
+        return max(TOKENS_PER_PARAMETER / self.tokens_per_parameter, STEPS / self.steps)
+
+
+def wanting(lengths: Iterable[Length]) -> float:
+    """Least factor, rounded up to tenths, by which all should be longer for none to be undertrained."""
+    return math.ceil(10 * max(length.wanting for length in lengths)) / 10
+
+
+def undertrained(lengths: Mapping[str, Length]) -> str | None:
+    """A sentence that names the arms that train too briefly and what the worst of them lacks; None if every arm trains
+    long enough."""
+    short = {name: length for name, length in lengths.items() if length.undertrained}
+    if not short:
+        return None
+    who = "all arms" if len(short) == len(lengths) else ", ".join(short)
+    worst = max(short.values(), key=lambda length: length.wanting).shortfall
+    least = "" if len(short) == 1 else "as few as "
+    return f"Undertrained: {who}, with {least}{worst}; these losses reflect early training."
 
 
 class StudyRun(Part):
@@ -124,3 +192,38 @@ class StudyArm(Part):
 def all_undertrained(arms: Iterable[StudyArm]) -> bool:
     """Whether no arm trains long enough for a verdict."""
     return all(arm.length.undertrained for arm in arms)
+
+
+class StudyEffect(Part):
+    """An effect that a design estimates: the mean loss of half of its runs minus that of the other half."""
+
+    factors: tuple[str, ...]
+    """One factor for a main effect, two for their interaction."""
+    aliases: tuple[tuple[str, ...], ...]
+    """Other effects of at most two factors that the runs cannot tell from it. The estimate is the sum of both; their
+    difference if one has one factor and the other two."""
+    arms: tuple[str, ...]
+    """The half of the runs whose mean counts positive: for a main effect, those with the factor."""
+    identity: str
+    """Digest of everything but the seeds that determines the losses of these runs."""
+    other_identity: str
+    """The same digest for the other half."""
+
+    @property
+    def name(self) -> str:
+        """`gated × qk_norm`."""
+        return " × ".join(self.factors)
+
+
+class StudyDesign(Part):
+    """A two-level design, whose runs are the arms of the study; its first run, the baseline, has no factor."""
+
+    factors: tuple[str, ...]
+    """Names of the factors."""
+    resolution: int | None
+    """3: main effects are aliased with interactions of two factors; 4: only these interactions, with each other; null
+    if all combinations are trained."""
+    correction: Literal["holm", "benjamini_hochberg"]
+    """Correction of the effects' p-values for multiple tests."""
+    effects: tuple[StudyEffect, ...]
+    """Effects that are judged: every main effect, then the chosen interactions."""

@@ -18,8 +18,7 @@ import ablate
 import evals
 import zoo
 from ablate.data import DataIdentity
-from ablate.data.identity import split_of
-from ablate.data.made import MadeSource
+from ablate.data.identity import MadeSource, split_of
 from ablate.data.sources import DataSource, TextSource
 from ablate.planning.make_plan import make_plan
 from ablate.planning.study_document import study_arm

@@ -15,8 +15,7 @@ import pytest
 import torch
 
 import zoo
-from ablate.training.accumulation import Accumulation, MicrobatchError
-from ablate.training.batch import Batch
+from ablate.training.batch import Accumulation, Batch, MicrobatchError
 from ablate.training.execution import Execution
 from ablate.training.session import Session
 from store import Store
@@ -26,7 +25,7 @@ BALANCED = {"kind": "deepseek_moe", "d_ff": 8, "experts": 8, "top_k": 2, "bias_r
 LIMITED = """
 import resource, sys
 import torch
-from ablate.training.accumulation import Accumulation
+from ablate.training.batch import Accumulation
 from ablate.training.batch import Batch
 
 torch.set_num_threads(1)

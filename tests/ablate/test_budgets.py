@@ -17,8 +17,8 @@ from ablate.planning.make_plan import make_plan
 from ablate.planning.plan import Plan, StepTime, Workload
 from ablate.planning.plan_shown import matched_line, plan_json, plan_rows
 from ablate.planning.study_document import study_document
-from ablate.study.budget_spec import ParameterMatch
 from ablate.study.reading import load_study
+from ablate.study.sections import ParameterMatch
 from ablate.study.study import StudyError
 from ablate.wings.prepare.schema import study_schema
 from ablate.wings.sizing.matching import MatchError, nearest, solve

@@ -18,7 +18,7 @@ from ablate.planning.study_document import study_document
 from ablate.study.reading import load_study
 from ablate.study.study import Study, StudyError
 from ablate.wings.tuning.tuning import UnfinishedError
-from reports.page.wording.rate_words import carried_lines
+from reports.page.wording.training_words import carried_lines
 from store.documents.tuning import RATE
 
 DATA = DataIdentity("d" * 32, 257, "")

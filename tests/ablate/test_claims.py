@@ -22,7 +22,7 @@ import pytest
 from ablate.running.request import scratch
 from store import LockedError, LostClaimError, Store, claims, processes
 from store.claims import FolderClaim, Watch, claimed
-from store.documents.claim import ClaimRecord, Count
+from store.documents.run import ClaimRecord, Count
 from store.files import replacing
 from tests.documents import metrics_of, result_of
 

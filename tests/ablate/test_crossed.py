@@ -18,7 +18,7 @@ from ablate.machine.numerics import enforce
 from ablate.planning.plan_shown import refusal
 from ablate.study.reading import load_study
 from ablate.study.scales import shipped_scales
-from ablate.training.accumulation import ALONE
+from ablate.training.batch import ALONE
 from ablate.training.compiling import compiled, one_graph
 from ablate.training.execution import Execution
 from ablate.training.session import Session

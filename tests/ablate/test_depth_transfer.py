@@ -10,8 +10,7 @@ import torch
 
 import zoo
 from ablate.training.batch import Batch
-from ablate.training.learner import Learner
-from ablate.training.loop import train
+from ablate.training.loop import Learner, train
 from ablate.training.optim import build_optimizer, trained
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec

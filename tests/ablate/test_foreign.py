@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ablate.cli import main
-from ablate.running.runlog import logged
+from ablate.running.worker import logged
 from store import Store
 from tests.ablate.full_store import CHECKED_KINDS, Kind, files_by_kind
 

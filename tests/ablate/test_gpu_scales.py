@@ -21,7 +21,7 @@ from evals.costs.devices import device
 from tests.ablate.test_studies import BY_HEADS, ON_TASKS, SEARCHED, STUDIES
 from tests.ablate.test_studies import rungs_at as at
 from zoo.costs import Cost, cost
-from zoo.head import padded_size
+from zoo.model import padded_size
 
 FOLDER = Path(__file__).parents[2] / "studies"
 OWN_SIZES = ("screening", *SEARCHED)

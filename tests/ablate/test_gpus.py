@@ -21,11 +21,11 @@ from ablate.running.options import Options
 from ablate.running.request import Request
 from ablate.wings.foretell import memory_needs
 from ablate.wings.foretell.memory_needs import MemoryForecasts, MemoryNeed, Room
+from evals.costs.clock import watched
 from evals.costs.devices import device, names, published_flops_per_second
 from evals.costs.machine import room_bytes
 from evals.costs.memory import CONTEXT_BYTES, take_share
 from evals.costs.peaks import peak_flops_per_second
-from evals.costs.sensors import watched
 from store import Store
 from tests.ablate.toy import toy_study
 from tests.pretended_cuda.cards import pretend
@@ -163,7 +163,7 @@ SimpleSpec = sys.__spec__
 def test_sensors_are_read_while_work_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, [H100])
     monkeypatch.setitem(sys.modules, "pynvml", Driver(0, 4, 68, 4))
-    monkeypatch.setattr("evals.costs.sensors.SAMPLE_SECONDS", 0.005)
+    monkeypatch.setattr("evals.costs.clock.SAMPLE_SECONDS", 0.005)
     clocks = iter([1980, 1500, 1500, 1410, 99])
     monkeypatch.setattr(torch.cuda, "clock_rate", lambda: next(clocks))
     monkeypatch.setattr(torch.cuda, "power_draw", lambda: 650_000)
@@ -181,7 +181,7 @@ def test_sensors_are_read_while_work_goes_on(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.gpu
 def test_a_gpu_has_a_clock_and_a_power(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
-    monkeypatch.setattr("evals.costs.sensors.SAMPLE_SECONDS", 0.1)
+    monkeypatch.setattr("evals.costs.clock.SAMPLE_SECONDS", 0.1)
     with watched("cuda") as sensors:
         peak_flops_per_second("cuda", torch.bfloat16)
         time.sleep(0.3)
@@ -191,7 +191,7 @@ def test_a_gpu_has_a_clock_and_a_power(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_the_library_or_a_gpu_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evals.costs.sensors.SAMPLE_SECONDS", 0.001)
+    monkeypatch.setattr("evals.costs.clock.SAMPLE_SECONDS", 0.001)
     for where in ("cpu", "cuda"):
         with watched(where) as sensors:
             time.sleep(0.01)

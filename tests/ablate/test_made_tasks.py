@@ -20,7 +20,7 @@ from ablate.data.sources.grammar import GrammarSource
 from ablate.planning.make_plan import make_plan
 from ablate.study.reading import load_study
 from ablate.study.study import StudyError
-from reports.judge.reading.curves import CurvePoint
+from reports.judge.reading.collected import CurvePoint
 from reports.page.evaluations.diagnostics import AccuracyCurve, Rung, figure_of
 from reports.page.figures.drawing import ArmStyle
 from reports.page.sections import draw, summarise_study

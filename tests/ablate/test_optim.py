@@ -7,8 +7,7 @@ from torch import nn
 
 import zoo
 from ablate.training.batch import Batch
-from ablate.training.learner import Learner
-from ablate.training.loop import train
+from ablate.training.loop import Learner, train
 from ablate.training.optim import build_optimizer, trained
 from ablate.training.spec import TrainSpec
 

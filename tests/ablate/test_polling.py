@@ -15,7 +15,7 @@ from ablate.running.request import Request
 from ablate.training.stop import StopSignal
 from store import Store
 from store.claims import PLACE
-from store.documents.claim import ClaimRecord
+from store.documents.run import ClaimRecord
 from tests.ablate.conftest import identity_of
 
 

@@ -11,8 +11,8 @@ import torch
 
 import zoo
 from ablate.training.batch import Batch
+from ablate.training.observing import Prober
 from ablate.training.probes import ProbeSpec
-from ablate.training.probing import Prober
 from zoo.loss import IGNORED
 
 

@@ -13,13 +13,11 @@ import zoo
 from ablate.data.corpus import HeldOutRows
 from ablate.machine.numerics import enforce
 from ablate.training.batch import Batch
-from ablate.training.learner import Learner
-from ablate.training.loop import prefetch, train
+from ablate.training.loop import Learner, prefetch, train
 from ablate.training.optim import build_optimizer
-from ablate.training.reader import TrainingReader
+from ablate.training.reader import TrainingReader, accuracy, validate
 from ablate.training.session import Session
 from ablate.training.spec import TrainSpec
-from ablate.training.validation import accuracy, validate
 from store import Store
 from tests.ablate.conftest import TinyCorpus
 from tests.waits import no_waits

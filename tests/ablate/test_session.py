@@ -13,13 +13,11 @@ from ablate.machine.numerics import enforce
 from ablate.training.batch import Batch
 from ablate.training.divergence import DivergenceWatch, final_reason
 from ablate.training.execution import Execution
-from ablate.training.learner import seed_step
-from ablate.training.loop import TrainingStep
-from ablate.training.reader import HeldOut
+from ablate.training.loop import TrainingStep, seed_step
+from ablate.training.reader import HeldOut, bits_per_byte, validate
 from ablate.training.session import Session
 from ablate.training.stop import Interrupted
 from ablate.training.trained import TrainingProgress, keep_trained
-from ablate.training.validation import bits_per_byte, validate
 from store import Store, StoreError, checksum
 from store.documents import RunNumerics, RunStart
 from tests.ablate.conftest import metrics_without_clock

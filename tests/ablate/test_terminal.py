@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ablate.cli import main
 from ablate.commands import print_json, print_table
 from ablate.running.progress import open_counts
-from evals.counting import count, counting
+from evals.found import count, counting
 from store.terminal import visible, visible_streams
 
 OBEYED = "\x1b]0;title\x07\x1b[2J\r\x9b31m\u202e\u2066\x00\ud800"

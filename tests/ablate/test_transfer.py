@@ -7,8 +7,7 @@ import torch
 import zoo
 from ablate.machine.numerics import Numerics
 from ablate.training.batch import Batch
-from ablate.training.learner import Learner
-from ablate.training.loop import train
+from ablate.training.loop import Learner, train
 from ablate.training.optim import build_optimizer, trained, width_factors
 from ablate.training.spec import TrainSpec
 from ablate.training.transfer import refusals

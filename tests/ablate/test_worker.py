@@ -29,7 +29,7 @@ from ablate.training.execution import Execution
 from ablate.training.result import model_flop_utilisation, quartiles, summarise_metrics
 from store import Store, claims, processes
 from store.documents import GradNorm, Quartiles
-from store.documents.claim import Count
+from store.documents.run import Count
 from tests.ablate.toy import toy_study
 from tests.documents import measure_of, metrics_of, result_of, text_meta_of
 from tests.pretended_cuda.cards import pretend

@@ -20,7 +20,7 @@ from ablate.data.references import (
     spread,
     unigram_probabilities,
 )
-from store.documents.references import COUNTED, counted_tokens
+from store.documents.data import COUNTED, counted_tokens
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ import pytest
 
 import zoo
 from ablate.wings.evaluate import asking
-from evals.conditions import Conditions
 from evals.evaluations import evaluations
 from evals.spec import EvalSettings, EvalSpec, EvaluationError
-from evals.subject import HeldOutText, SyntheticTask
+from evals.subject import Conditions, HeldOutText, SyntheticTask
 
 CAUSAL = zoo.load("small")
 ENCODER = zoo.load("small", visible="all")

@@ -46,8 +46,8 @@ from store.documents import (
     StudyRung,
     StudyTuning,
 )
-from store.documents.costs import Work
-from store.documents.references import counted_tokens
+from store.documents.data import counted_tokens
+from store.documents.measure import Work
 from tests.documents import ENVIRONMENT, measure_of, quartiles, result_of, run_of, text_meta_of
 
 CONTEXTS = (64, 128, 256)

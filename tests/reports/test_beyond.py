@@ -14,14 +14,14 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.wings.designs.contrasts import EffectTest
+from ablate.wings.designs.factorial_effects import EffectTest
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.noise import study_noise
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.summary import open_arms
 from reports.judge.findings.verdicts import decide
 from reports.judge.noise.difference import UNBOUNDED
-from reports.page.wording import finding_words, method_words, rate_words
+from reports.page.wording import finding_words, method_words, training_words
 from reports.page.wording.summary_json import documents
 from reports.page.wording.table import LATEX
 from store import Store
@@ -110,10 +110,10 @@ def test_an_arm_that_trains_at_no_rate_may_be_anything_and_tells_nothing_of_nois
     assert finding_words.sentence(summary, summary.arms[2]).endswith(
         "nats, since post trained with none of the settings tried."
     )
-    assert rate_words.rates(summary.study).endswith("; post trained with none of those tried")
-    (warning,) = rate_words.warnings("post", summary.study.tuning[2])
+    assert training_words.rates(summary.study).endswith("; post trained with none of those tried")
+    (warning,) = training_words.warnings("post", summary.study.tuning[2])
     assert warning == "post: every seed diverged or stalled with all settings tried, so its best loss is unknown."
-    said = rate_words.taken("post", summary.study.tuning[2], None)
+    said = training_words.taken("post", summary.study.tuning[2], None)
     assert said.endswith(": no seed trained. The best tried at a quarter of the length: none, no seed trained.")
     assert warning in reports.render(path).read_text("utf-8")
 

@@ -8,7 +8,7 @@ from typing import Any
 import reports
 from reports.judge.findings.study_summary import StudySummary
 from reports.page.html.page import render_page
-from reports.page.wording import finding_words, input_words, tables
+from reports.page.wording import finding_words, tables, training_words
 from store import StudyFolder
 from store.documents import SpentBudget, StudyArm, StudyLook
 from tests.reports.factory import Arm, StudyOf, arm_documents
@@ -34,12 +34,12 @@ def with_matching(value: int) -> tuple[StudyArm, ...]:
 
 
 def test_matched_budgets_are_named_together(tmp_path: Path) -> None:
-    assert input_words.matched(summary_of(tmp_path / "a", matched="flops")) == "at equal FLOPs"
+    assert training_words.matched(summary_of(tmp_path / "a", matched="flops")) == "at equal FLOPs"
     assert (
-        input_words.matched(summary_of(tmp_path / "b", matched="flops and parameters"))
+        training_words.matched(summary_of(tmp_path / "b", matched="flops and parameters"))
         == "at equal FLOPs and parameters"
     )
-    said = input_words.matched(summary_of(tmp_path / "c", matched="seconds and non-embedding parameters"))
+    said = training_words.matched(summary_of(tmp_path / "c", matched="seconds and non-embedding parameters"))
     assert said == "at equal training time and non-embedding parameters"
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from reports.judge.reading.evaluations import EvaluatedRun
-from reports.judge.reading.keys import RunKey
+from reports.judge.reading.evaluations import EvaluatedRun, RunKey
 from reports.page.evaluations import EvaluationSection
 from reports.page.evaluations.samples import Samples
 from reports.page.evaluations.token_losses import TokenLosses, class_of

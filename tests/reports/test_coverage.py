@@ -21,8 +21,7 @@ from reports.judge.noise.power import detectable
 from reports.judge.scores import _over_items
 from reports.judge.statistics.costs import judge
 from reports.judge.statistics.crossed import crossed
-from reports.judge.statistics.estimates import Estimate, estimate, score_half_width
-from reports.judge.statistics.interval import detectable_effect
+from reports.judge.statistics.estimates import Estimate, detectable_effect, estimate, score_half_width
 from store.documents import StudyContrast
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_by_document import frame_of

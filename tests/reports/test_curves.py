@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 from reports.judge.reading.collect import collect
-from reports.judge.reading.collected import Collected
-from reports.judge.reading.curves import CurvePoint, average, lines_of, mean_curve
+from reports.judge.reading.collected import Collected, CurvePoint, average, lines_of, mean_curve
 from reports.page.sections._runs import clocks
 from tests.reports.factory import Arm, StudyOf
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from reports.judge.reading import evaluations
-from reports.judge.reading.evaluations import EvaluatedRun
-from reports.judge.reading.keys import RunKey
+from reports.judge.reading.evaluations import EvaluatedRun, RunKey
 from reports.page.evaluations.tasks import Tasks
 from store.documents import EvalsDocument, SampleRecord, TaskGroup
 

@@ -19,8 +19,8 @@ from reports.page.html.page import render_page
 from reports.page.html.ranked import Axis, Ranked
 from reports.page.html.ranking import ranked, render_cell
 from reports.page.wording import answers, finding_words, method_words
+from reports.page.wording.finding_words import small_print
 from reports.page.wording.short_answer import MOST_WORDS
-from reports.page.wording.title_words import small_print
 from store import Store, StudyFolder
 from store.documents import StudyClaim
 from tests.documents import text_meta_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import reports
 from reports.page.html.page import render_page
-from reports.page.wording import answers, arm_names
+from reports.page.wording import answers, arm_words
 from tests.reports.factory import HOSTILE, Arm, StudyOf
 
 LOSSES = [2.4, 2.41, 2.39]
@@ -24,7 +24,7 @@ def test_an_arm_is_what_it_has_beside_the_baseline(tmp_path: Path) -> None:
     assert base == "norm=rmsnorm"
     assert wide == "ffn=gelu(d_ff=4x), canon={}, train.lr=0.024"
     assert hostile == f"{HOSTILE}=[q, true, {HOSTILE * 9}]"
-    assert len(arm_names.short(hostile)) == arm_names.LONGEST
+    assert len(arm_words.short(hostile)) == arm_words.LONGEST
     page = render_page(summary)
     assert f">{wide}</span>" in page
     assert HOSTILE not in page

@@ -20,13 +20,12 @@ from ablate.wings.results import recorded
 from ablate.wings.results.document import RecordedResult
 from ablate.wings.science.atlas import gathered
 from ablate.wings.science.cards import cards
-from ablate.wings.science.findings import findings, picture, unclaimed
-from ablate.wings.science.readme import with_tables
+from ablate.wings.science.markdown import findings, picture, unclaimed, with_tables
 from ablate.wings.science.recording import with_references
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.references import text_references
-from reports.page.wording import answers, title_words
-from reports.page.wording.reference_words import AMONG, PAIR, baseline_line, pair_note, qualified, standing
+from reports.judge.reading.documents import text_references
+from reports.page.wording import answers, finding_words
+from reports.page.wording.arm_words import AMONG, PAIR, baseline_line, pair_note, qualified, standing
 from reports.page.wording.short_answer import MOST_WORDS
 from store import Store
 from store.documents import References, StudyObjective
@@ -92,7 +91,7 @@ def test_a_headline_of_arms_below_the_bigrams_begins_with_it(tmp_path: Path) -> 
     assert answers.headline(summary).startswith(f"{AMONG}pre is best: post is 0.106 nats (")
     assert answers.in_full(summary).startswith(AMONG)
     assert standing(summary, "pre") == standing(summary, "post") == "worse than bigrams"
-    assert " · baseline worse than bigrams · 5 seeds · " in title_words.source(summary)  # below an exported picture
+    assert " · baseline worse than bigrams · 5 seeds · " in finding_words.source(summary)  # below an exported picture
 
 
 def test_a_headline_names_a_baseline_below_the_bigrams_if_another_arm_is_above(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import reports
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.curves import CurvePoint
+from reports.judge.reading.collected import CurvePoint
 from reports.page.figures.base import Figure
 from reports.page.sections import galleries, summarise_study
 from reports.page.sections._probe_figures import SHOWN, ProbeCurves

@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.judge.statistics.estimates import (
-    combined_stderr,
-    estimate,
-    holm,
-    holm_by_name,
-    mean_interval,
-)
+from reports.judge.statistics.estimates import combined_stderr, estimate, holm, holm_by_name, mean_interval
 
 GENERATOR = np.random.default_rng(7)
 

@@ -21,7 +21,7 @@ from reports.judge.findings.verdicts import compare, decide
 from reports.judge.noise.difference import NOTHING
 from reports.judge.statistics.estimates import Floats
 from reports.judge.statistics.ledger import FIRST_SHARE
-from reports.page.wording import finding_words, rate_words
+from reports.page.wording import finding_words, training_words
 from store.documents import StudyTrial, StudyTuning
 from store.documents.tuning import RATE
 from tests.reports.factory import Arm, StudyOf
@@ -298,7 +298,7 @@ def test_a_tuning_run_that_stalled_is_named_and_adds_nothing_to_the_noise() -> N
     without, found = study_noise(arms, runs), study_noise([arms[0], with_one], runs)
     assert found.model == without.model and found.run == without.run
     np.testing.assert_array_equal(found.penalty("post").values, without.penalty("post").values)
-    assert "At train.lr 0.1, 1 of 2 seeds stalled." in rate_words.taken("post", with_one, None)
+    assert "At train.lr 0.1, 1 of 2 seeds stalled." in training_words.taken("post", with_one, None)
 
 
 def test_an_arm_judged_at_a_rate_that_was_not_tried_has_the_noise_of_its_best() -> None:

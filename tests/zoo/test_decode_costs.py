@@ -11,9 +11,9 @@ import torch
 import zoo
 from zoo.conformance.counting import counted
 from zoo.costs_decoding import decode_cost, prefill_cost
-from zoo.lengths import longest_text
 from zoo.mixers._linear import Stateful
 from zoo.settings.axis import variants
+from zoo.spec import longest_text
 
 CACHED = 13
 SHAPE = {"d_model": 24, "n_layers": 3, "vocab_size": 40}

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 import zoo
 from tests.zoo.slow import layer_of, random_stream, run
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.mixers._indexer import chosen
+from zoo.mixers._block_heads import chosen
 from zoo.mixers.dsa import DeepSeekSparseAttention
 from zoo.site import ForwardPass
 

@@ -19,8 +19,7 @@ from zoo.attending.backends import _varlen_trial as varlen_trial
 from zoo.attending.backends import varlen as windows
 from zoo.attending.backends.varlen import HAS_WINDOWS
 from zoo.attending.fused import use_flash_3
-from zoo.attending.needs import Needs
-from zoo.attending.visible import Scoring, Visible
+from zoo.attending.visible import Needs, Scoring, Visible
 
 T, WINDOW, HEADS = 21, 5, 4
 

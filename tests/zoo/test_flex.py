@@ -18,8 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import zoo
 from zoo.attend import attend, attention_backend, executed_backends, pick
 from zoo.attending.fused import in_groups
-from zoo.attending.needs import Needs
-from zoo.attending.visible import Scoring, Visible
+from zoo.attending.visible import Needs, Scoring, Visible
 from zoo.conformance.combinations import random_model, random_tokens
 from zoo.mixers._cross import OfMemory
 from zoo.sparsities.bigbird import BigBird

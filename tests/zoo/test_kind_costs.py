@@ -15,7 +15,7 @@ import zoo
 from zoo.caching.cache import Cache
 from zoo.costs import cost
 from zoo.costs_decoding import decode_cost, prefill_cost
-from zoo.lengths import longest_context
+from zoo.spec import longest_context
 
 CONTEXT = 7
 SHAPE = {"d_model": 24, "n_layers": 3, "vocab_size": 40, "block.mixer.heads": 4}

@@ -13,11 +13,11 @@ from torch.utils.flop_counter import FlopCounterMode
 import zoo
 from tests.zoo.slow import layer_of, project, random_stream, run, write
 from zoo.conformance.combinations import random_model, random_tokens
-from zoo.lengths import longest_text
 from zoo.mixers.linformer import Linformer
 from zoo.positions.nope import NoPE
 from zoo.positions.rope import RoPE
 from zoo.site import ForwardPass
+from zoo.spec import longest_text
 
 D, T, HEADS, RANK, LONGEST = 12, 7, 4, 3, 10
 X = random_stream(T, D)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 import zoo
 from ablate.machine.numerics import enforce
 from ablate.training.batch import Batch
-from ablate.training.learner import Learner
+from ablate.training.loop import Learner
 from ablate.training.optim import build_optimizer
 from ablate.training.spec import TrainSpec
 from zoo.conformance.combinations import random_model, random_tokens

@@ -11,7 +11,7 @@ from scipy import integrate, stats
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.training.learner import seed_step
+from ablate.training.loop import seed_step
 from ablate.training.spec import TrainSpec
 from ablate.wings.foretell.step_memory import foreseen
 from zoo.conformance import checks

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import zoo
-from zoo.head import aligned_product
-from zoo.kernels.tracing import Trace, traced_for
+from zoo.kernels.compiling import Trace, traced_for
+from zoo.model import aligned_product
 from zoo.norms.rmsnorm import RMSNorm
 
 

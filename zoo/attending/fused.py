@@ -12,8 +12,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from zoo.attending.blocks import by_group, by_head
-from zoo.attending.needs import Needs
-from zoo.attending.visible import Scoring, Visible
+from zoo.attending.visible import Needs, Scoring, Visible
 
 RANK, KERNEL, HOOKED = 4, True, True
 WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.attending.blocks import by_group, by_head
-from zoo.attending.needs import Needs
-from zoo.attending.visible import Scoring, Visible
+from zoo.attending.visible import Needs, Scoring, Visible
 from zoo.kernels.precision import in_float32
 
 RANK, KERNEL, HOOKED = 5, False, False

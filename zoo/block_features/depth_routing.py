@@ -13,10 +13,10 @@ from torch.nn import functional as F
 
 from zoo.block_features import BlockFeature
 from zoo.caching.cache import LayerCache, kept_by
-from zoo.caching.chunks import ChunkCache
+from zoo.caching.parts import ChunkCache
 from zoo.compatibility.traits import TOKENS_ROUTED, Ground, Grounds, Operation, Operations
 from zoo.init import Linear
-from zoo.kernels.tracing import is_fake
+from zoo.kernels.compiling import is_fake
 from zoo.settings.field_tags import Fact
 from zoo.site import ForwardPass, PartCost, matmul_cost
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from zoo.caching.cache import LayerCache, TokenCache
-from zoo.caching.chunks import ChunkCache
-from zoo.caching.parts import PartsCache
+from zoo.caching.parts import ChunkCache, PartsCache
 from zoo.caching.states import TokenStateCache
 from zoo.errors import UnsupportedError
 from zoo.settings.axis import Choice, Spec, Variant

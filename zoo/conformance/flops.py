@@ -14,7 +14,7 @@ import zoo
 from zoo.conformance.combinations import ENCODED, given_to, random_model, random_tokens
 from zoo.conformance.counting import counted, expected_chunks, fused_kernels_as_products, taken_by
 from zoo.conformance.subject import LENGTH, NOT_APPLICABLE, CheckSubject, read_in, require
-from zoo.ffns._zero_compute import ZeroComputeExperts
+from zoo.ffns._experts import ZeroComputeExperts
 from zoo.mixers import Mixer
 from zoo.mixers._linear import Stateful
 from zoo.residuals.placed import NormedLayer

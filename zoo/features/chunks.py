@@ -13,13 +13,13 @@ from torch._compile import _disable_dynamo
 from torch.nn import functional as F
 
 from zoo.caching.cache import LayerCache, kept_by
-from zoo.caching.chunks import BORDERS, ChunkCache
+from zoo.caching.parts import BORDERS, ChunkCache
 from zoo.caching.states import StateCache
 from zoo.compatibility.traits import ROWS_CHOSEN, Claim, Ground, Grounds, Operation, Operations
 from zoo.errors import SpecError
 from zoo.features import Feature, Layers, Model, NewCache, Runner, new_norm, norm_parameters
 from zoo.init import Linear
-from zoo.kernels.tracing import is_fake
+from zoo.kernels.compiling import is_fake
 from zoo.settings.edits import SpecJson
 from zoo.settings.field_tags import Fact
 from zoo.site import ForwardPass, PartCost, matmul_cost

@@ -14,7 +14,7 @@ from zoo.caching.cache import LayerCache
 from zoo.features import Layers, Model, NewCache, Runner, new_norm
 from zoo.features.random_depth import RandomDepth
 from zoo.init import Linear
-from zoo.kernels.tracing import is_fake
+from zoo.kernels.compiling import is_fake
 from zoo.site import ForwardPass
 
 TURNS = "loop.turns"

@@ -12,12 +12,12 @@ from torch.nn import functional as F
 
 from zoo.block_features.depth_routing import arranged, largest
 from zoo.caching.cache import LayerCache, kept_by
-from zoo.caching.chunks import ChunkCache
+from zoo.caching.parts import ChunkCache
 from zoo.caching.states import StateCache
 from zoo.compatibility.traits import TOKENS_ROUTED, Ground, Grounds, Operation, Operations
 from zoo.features import Layers, NewCache, Runner
 from zoo.init import Linear
-from zoo.kernels.tracing import is_fake
+from zoo.kernels.compiling import is_fake
 from zoo.settings.axis import Spec
 from zoo.settings.field_tags import Fact
 from zoo.site import ForwardPass, PartCost

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.kernels.compiling import constant
+from zoo.kernels.compiling import constant, device_type
 from zoo.kernels.precision import computed_in
-from zoo.kernels.tracing import device_type
 from zoo.kernels.trial import WRONG, agree, is_right, trial_fault, trial_of
 
 CAPABILITY = 8, 0
@@ -33,7 +32,7 @@ TOLERANCE = 0.03
 
 def can_group(rows: Tensor, weight: Tensor) -> bool:
     """Whether `grouped_product` can multiply rows like these, (M, in), by a weight of (E, out, in), and the gradient of
-    their product by its transpose. A traced GPU (`zoo.kernels.tracing`) counts as having the kernel."""
+    their product by its transpose. A traced GPU (`zoo.kernels.compiling`) counts as having the kernel."""
     aligned = all(size % ALIGNED == 0 for size in weight.shape[1:])
     if not aligned or computed_in(rows) is not torch.bfloat16:
         return False

@@ -16,9 +16,8 @@ from zoo.errors import SpecError
 from zoo.ffns import FfnLayer
 from zoo.ffns._activations import GATED, UNGATED, Activation, GatedActivation, PlainActivation
 from zoo.ffns._dense import DenseLayer, Width, dense_cost, features
-from zoo.ffns._experts import Experts, load_of
+from zoo.ffns._experts import Experts, Routed, ZeroComputeExperts, load_of
 from zoo.ffns._routing import Router, RouterMLP, Routing, balance_loss
-from zoo.ffns._zero_compute import Routed, ZeroComputeExperts
 from zoo.init import Linear
 from zoo.settings.axis import is_off, number
 from zoo.settings.field_tags import Dropout, Fact, Features, MaxInTests, Supports

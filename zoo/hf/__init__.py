@@ -24,17 +24,14 @@ from huggingface_hub.errors import StrictDataclassError
 from zoo.checkpoint import assemble, tokenizer_files
 from zoo.errors import SpecError, UnsupportedError
 from zoo.hf import _adapters, _folder, _proof, _remote, _wrappers
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import AUTO, CLASSES, Family
-from zoo.hf._pairs import same
+from zoo.hf._config import Config, ConfigJson, transformers_module
+from zoo.hf._family import AUTO, CLASSES, Family, same, to_ours, to_theirs
 from zoo.hf._registry import by_preference, family_named
 from zoo.hf._registry import families as families
 from zoo.hf._remote import save_with_code as save_with_code
-from zoo.hf._version import transformers_module
-from zoo.hf._weights import to_ours, to_theirs
 from zoo.model import Decoder
 from zoo.settings.edits import flatten
-from zoo.settings.origin import Converted
+from zoo.settings.identity import Converted
 from zoo.spec import ModelSpec, parse
 
 REMOTE = _remote.MODEL_TYPE

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from zoo.checkpoint import read_json
 from zoo.errors import SpecError, UnsupportedError
+from zoo.hf._family import Pair
 from zoo.hf._folder import one_line
-from zoo.hf._pairs import Pair
 from zoo.hf._proof import near
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

@@ -1,12 +1,16 @@
-"""A transformers config that records which keys were read, so that none that matters is dropped silently."""
+"""DOC"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
 from typing import Any, TypeAlias
 
 from zoo.errors import UnsupportedError
+from zoo.settings.edits import SpecJson
 
 BOOKKEEPING = frozenset(
     {
@@ -143,3 +147,98 @@ class Config:
             says = value != known if key in self._defaults else value not in (None, False)
             if key not in self._read and says:
                 yield key
+
+
+QKV = ("q", "k", "v")
+
+
+def _equal(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True)
+class Key:
+    """Our setting for a config key. `read` converts the config's value to ours, `write` ours to the config's."""
+
+    ours: str
+    read: Callable[[Any], Any] = _equal
+    write: Callable[[Any], Any] = _equal
+    resolved: str = ""
+    """Attribute of a parsed spec that has the value with defaults filled in, if it is not `ours`."""
+
+
+Keys: TypeAlias = Mapping[str, str | Key]
+"""Config keys with our settings of one part of a spec. A plain name stands for equal values."""
+
+
+def convolved(width: int | None) -> int:
+    """Width of a convolution, in tokens. Raises UnsupportedError without one: the counterpart always has one."""
+    if width is None:
+        raise UnsupportedError("mixer.conv", "must not be null: its counterpart always has a convolution")
+    return width
+
+
+BIAS = Key("bias", write=bool)
+CONV = Key("conv", write=convolved)
+DELTANET: Keys = {
+    "linear_num_value_heads": "heads",
+    "linear_num_key_heads": "k_heads",
+    "linear_key_head_dim": "head_dim",
+    "linear_value_head_dim": "v_dim",
+    "linear_conv_kernel_dim": CONV,
+}
+"""Settings of Gated DeltaNet in hybrids with attention."""
+QKV_BIAS = Key("bias", lambda biased: list(QKV) if biased else False, bool)
+DROPOUT = Key("dropout", float)
+WIDTH = Key("d_ff", resolved="width")
+
+
+def either(ours: str, on: str, off: str) -> Key:
+    """A boolean config key that selects one of two of our values: `on` or `off`."""
+    return Key(ours, lambda flag: on if flag else off, lambda value: getattr(value, "kind", value) == on)
+
+
+def read(keys: Keys, config: Config) -> SpecJson:
+    """Our settings, read from a config."""
+    known = {theirs: _key(ours) for theirs, ours in keys.items()}
+    return {key.ours: key.read(config[theirs]) for theirs, key in known.items()}
+
+
+def write(keys: Keys, part: Any, path: str = "") -> ConfigJson:
+    """Config keys for the part of a spec at `path`. Raises UnsupportedError if the part lacks one of the settings."""
+    arguments = {}
+    for theirs, ours in keys.items():
+        key = _key(ours)
+        attribute = key.resolved or key.ours
+        if not hasattr(part, attribute):
+            raise UnsupportedError(path, f"{getattr(part, 'kind', part)} has no counterpart")
+        arguments[theirs] = key.write(getattr(part, attribute))
+    return arguments
+
+
+def without(keys: Keys, *left_out: str) -> Keys:
+    """The table without some config keys."""
+    return {theirs: ours for theirs, ours in keys.items() if theirs not in left_out}
+
+
+def _key(ours: str | Key) -> Key:
+    return Key(ours) if isinstance(ours, str) else ours
+
+
+def _major() -> int:
+    try:
+        return int(version("transformers").partition(".")[0])
+    except PackageNotFoundError:
+        return 0
+
+
+MAJOR = _major()
+
+
+def transformers_module() -> ModuleType:
+    try:
+        import transformers  # noqa: PLC0415 (an optional extra, and slow to import)
+    except ImportError:
+        raise ImportError("converting models needs transformers: pip install transformers peft") from None
+    found: ModuleType = transformers
+    return found

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 
 from zoo.checkpoint import read_json
 from zoo.errors import SpecError, UnsupportedError
-from zoo.hf._version import transformers_module
+from zoo.hf._config import transformers_module
 
 PLAIN = "eager"
 """Attention with which transformers builds a model, whatever its config says: it has no bearing on weights, and another

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._common import attention, expect
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import QKV, WIDTH, Config, ConfigJson, Keys
+from zoo.hf._family import Pair, fused, same, transposed
 from zoo.hf._keyed import Keyed
-from zoo.hf._keys import QKV, WIDTH, Keys
-from zoo.hf._pairs import Pair, fused, same, transposed
+from zoo.hf._layers import attention, expect
 from zoo.mixers.attention import Attention
 from zoo.positions.learned import Learned
 from zoo.settings.edits import SpecJson

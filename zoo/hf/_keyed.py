@@ -7,13 +7,10 @@ from typing import ClassVar, Literal
 
 from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
-from zoo.hf._common import PROJECTIONS, QK_NORMS, attention, attention_weights, dense, expect, linears, norm_weights
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import MODULES, PARTS, SHARED, expert_act, gated_experts, require_shared
-from zoo.hf._family import Family
-from zoo.hf._ffn import activation, ffn, name_of
-from zoo.hf._keys import DROPOUT, WIDTH, Keys, read, write
-from zoo.hf._pairs import Pair, both, same
+from zoo.hf._config import DROPOUT, WIDTH, Config, ConfigJson, Keys, read, write
+from zoo.hf._family import Family, Pair, both, same
+from zoo.hf._ffn import MODULES, PARTS, SHARED, activation, expert_act, ffn, gated_experts, name_of, require_shared
+from zoo.hf._layers import PROJECTIONS, QK_NORMS, attention, attention_weights, dense, expect, linears, norm_weights
 from zoo.hf._rope import partial_rope_config, rope, rope_config
 from zoo.mixers import Mixer
 from zoo.mixers.attention import Attention

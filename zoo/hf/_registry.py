@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 
 from zoo.errors import UnsupportedError
+from zoo.hf._config import transformers_module
 from zoo.hf._family import Family
-from zoo.hf._version import transformers_module
 
 
 @cache

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from zoo.checkpoint import assemble, read_json
 from zoo.errors import SpecError, UnsupportedError
-from zoo.hf._weights import check_finite
+from zoo.hf._family import check_finite
 from zoo.model import Decoder
 from zoo.spec import ModelSpec, parse
 

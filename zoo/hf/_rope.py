@@ -5,10 +5,8 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from zoo.errors import SpecError, UnsupportedError
-from zoo.hf._common import expect
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._layers import FULL, SLIDING
-from zoo.hf._version import MAJOR
+from zoo.hf._config import MAJOR, Config, ConfigJson
+from zoo.hf._layers import FULL, SLIDING, expect
 from zoo.positions import Position
 from zoo.positions.rope import RoPE
 from zoo.positions.scalings import Scaling

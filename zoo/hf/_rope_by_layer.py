@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._common import attention, turns
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import MAJOR, Config, ConfigJson
 from zoo.hf._keyed import Keyed, LlamaLike
 from zoo.hf._layered import Layered
-from zoo.hf._layers import FULL, SLIDING, layer_types, sliding_types, types_of, window_config, windows
+from zoo.hf._layers import FULL, SLIDING, attention, layer_types, sliding_types, turns, types_of, window_config, windows
 from zoo.hf._rope import layered_rope_config, rope
-from zoo.hf._version import MAJOR
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 

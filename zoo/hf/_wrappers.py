@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from zoo.errors import UnsupportedError
 from zoo.hf import _folder, _proof
-from zoo.hf._version import transformers_module
+from zoo.hf._config import transformers_module
 
 KNOWN = """
     audioflamingo3 cosmos3_omni deepseek_vl deepseek_vl_hybrid exaone4_5 fast_vlm fun_asr_nano fuyu gemma3 gemma3n

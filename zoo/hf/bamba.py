@@ -7,15 +7,12 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention_weights, expect, inverse
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import BIAS, CONV, WIDTH, Config, ConfigJson, Key, Keys, read, write
+from zoo.hf._family import Pair, same
 from zoo.hf._ffn import plain_activation
 from zoo.hf._keyed import LlamaLike
-from zoo.hf._keys import BIAS, CONV, WIDTH, Key, Keys, read, write
-from zoo.hf._layered import LINEAR, Hybrid
-from zoo.hf._layered_experts import QwenExperts
-from zoo.hf._layers import FULL
-from zoo.hf._pairs import Pair, same
+from zoo.hf._layered import LINEAR, Hybrid, QwenExperts
+from zoo.hf._layers import FULL, attention_weights, expect, inverse
 from zoo.hf.mamba import limits, limits_config, mamba2_weights, mamba_weights
 from zoo.mixers import Mixer
 from zoo.mixers.attention import Attention

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.errors import UnsupportedError
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import Task
+from zoo.hf._config import Config, ConfigJson, Keys
+from zoo.hf._family import Pair, Task, both, layernorm, same
 from zoo.hf._ffn import plain_activation
 from zoo.hf._gpt import LearnedPositions
-from zoo.hf._keys import Keys
-from zoo.hf._pairs import Pair, both, layernorm, same
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec
 

@@ -11,15 +11,12 @@ from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.ffns.topk_moe import TopKMoE
-from zoo.hf._common import attention, dense, turns
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import expert_act
-from zoo.hf._ffn import activation, ffn, name_of
+from zoo.hf._config import BIAS, WIDTH, Config, ConfigJson, Keys, read, write
+from zoo.hf._family import Pair
+from zoo.hf._ffn import activation, expert_act, ffn, name_of
 from zoo.hf._keyed import LlamaLike
-from zoo.hf._keys import BIAS, WIDTH, Keys, read, write
 from zoo.hf._layered import DENSE, Listed
-from zoo.hf._layers import FULL, SLIDING, types_of, window_config
-from zoo.hf._pairs import Pair
+from zoo.hf._layers import FULL, SLIDING, attention, dense, turns, types_of, window_config
 from zoo.hf._rope_by_layer import NearRoPE, SomeRoPE
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.settings.edits import SpecJson

@@ -9,13 +9,11 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns.deepseek_moe import DeepSeekMoE
-from zoo.hf._common import expect, inverse
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import Config, ConfigJson, Key, Keys, without
+from zoo.hf._family import Pair, both, fused, layernorm, same
 from zoo.hf._keyed import Keyed
-from zoo.hf._keys import Key, Keys, without
-from zoo.hf._layered import NoExperts
-from zoo.hf._layered_experts import FineExperts, ListedExperts
-from zoo.hf._pairs import Pair, both, fused, layernorm, same
+from zoo.hf._layered import FineExperts, ListedExperts, NoExperts
+from zoo.hf._layers import expect, inverse
 from zoo.hf._rope import rope, rope_config
 from zoo.mixers import Mixer
 from zoo.mixers.dsa import DeepSeekSparseAttention

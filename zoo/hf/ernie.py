@@ -6,11 +6,10 @@ from typing import ClassVar, Literal
 
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import BIAS, WIDTH, Config, ConfigJson, Keys
+from zoo.hf._family import Pair, reshaped
 from zoo.hf._keyed import LlamaLike
-from zoo.hf._keys import BIAS, WIDTH, Keys
 from zoo.hf._layered import Layered
-from zoo.hf._pairs import Pair, reshaped
 from zoo.settings.edits import SpecJson
 
 

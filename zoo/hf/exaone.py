@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from zoo.hf._common import turns
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import Config, ConfigJson, Keys, without
 from zoo.hf._keyed import LlamaLike
-from zoo.hf._keys import Keys, without
-from zoo.hf._layered_experts import ListedExperts
-from zoo.hf._layers import FULL, SLIDING, layer_types, pattern, sliding_types, window_of
+from zoo.hf._layered import ListedExperts
+from zoo.hf._layers import FULL, SLIDING, layer_types, pattern, sliding_types, turns, window_of
 from zoo.hf._rope_by_layer import NearRoPE, SomeRoPE
 from zoo.hf.olmo import Olmo2
 from zoo.model_settings import BASE

@@ -7,12 +7,11 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, norm_weights
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import BIAS, WIDTH, Config, ConfigJson, Keys, either
+from zoo.hf._family import Pair
 from zoo.hf._gpt import FusedQKV
 from zoo.hf._keyed import PRE, Keyed
-from zoo.hf._keys import BIAS, WIDTH, Keys, either
-from zoo.hf._pairs import Pair
+from zoo.hf._layers import attention, norm_weights
 from zoo.mixers.attention import Attention
 from zoo.positions.alibi import ALiBi
 from zoo.settings.edits import SpecJson

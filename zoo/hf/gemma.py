@@ -7,13 +7,22 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, attention_weights, dense, expect
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import BIAS, Config, ConfigJson, Key, Keys
+from zoo.hf._family import Pair, same
 from zoo.hf._ffn import plain_activation, theirs_by_name
 from zoo.hf._keyed import DOUBLE, LlamaLike
-from zoo.hf._keys import BIAS, Key, Keys
-from zoo.hf._layers import FULL, SLIDING, layer_types, layered, types_of, window_config
-from zoo.hf._pairs import Pair, same
+from zoo.hf._layers import (
+    FULL,
+    SLIDING,
+    attention,
+    attention_weights,
+    dense,
+    expect,
+    layer_types,
+    layered,
+    types_of,
+    window_config,
+)
 from zoo.hf._rope import layered_rope_config, rope
 from zoo.hf._rope_by_layer import RopeByType, SomeWindows
 from zoo.mixers.attention import Attention

@@ -9,10 +9,9 @@ import torch
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, dense
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._layers import FULL, SLIDING, types_of
-from zoo.hf._pairs import Pair
+from zoo.hf._family import Pair
+from zoo.hf._layers import FULL, SLIDING, attention, dense, types_of
 from zoo.hf.gemma import READS, WINDOW, SharedKV
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._common import dense, fused_gate_up
-from zoo.hf._config import Config
+from zoo.hf._config import QKV_BIAS, Config, Keys
+from zoo.hf._family import Pair
 from zoo.hf._keyed import PRE, LlamaLike
-from zoo.hf._keys import QKV_BIAS, Keys
-from zoo.hf._layered import ExpertsEverywhere
-from zoo.hf._layered_experts import FineExperts
-from zoo.hf._pairs import Pair
+from zoo.hf._layered import ExpertsEverywhere, FineExperts
+from zoo.hf._layers import dense, fused_gate_up
 from zoo.settings.edits import SpecJson
 
 OUTPUT_NORMS = {

@@ -7,12 +7,10 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import PROJECTIONS, attention
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import DROPOUT, WIDTH, Config, ConfigJson, Keys
 from zoo.hf._ffn import UNGATED, activation
 from zoo.hf._gpt import UNREAD, FusedQKV, LearnedPositions, OpenAILike, Transposed
-from zoo.hf._keys import DROPOUT, WIDTH, Keys
-from zoo.hf._layers import pattern, window_of
+from zoo.hf._layers import PROJECTIONS, attention, pattern, window_of
 from zoo.model_settings import BASE
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import PROJECTIONS, attention, expect, linears
 from zoo.hf._config import Config, ConfigJson
+from zoo.hf._family import Pair, fused
 from zoo.hf._gpt import UNREAD, OpenAILike
-from zoo.hf._pairs import Pair, fused
+from zoo.hf._layers import PROJECTIONS, attention, expect, linears
 from zoo.positions.rope import RoPE
 from zoo.settings.edits import SpecJson
 

@@ -8,13 +8,11 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
-from zoo.hf._common import attention, dense, reciprocal, turns
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import balance_loss
+from zoo.hf._config import WIDTH, Config, ConfigJson, Key, Keys
+from zoo.hf._family import Pair, fused, same
+from zoo.hf._ffn import balance_loss
 from zoo.hf._keyed import PRE
-from zoo.hf._keys import WIDTH, Key, Keys
-from zoo.hf._layers import SLIDING, layered, sliding_types, window_config
-from zoo.hf._pairs import Pair, fused, same
+from zoo.hf._layers import SLIDING, attention, dense, layered, reciprocal, sliding_types, turns, window_config
 from zoo.hf._rope_by_layer import SomeRoPE
 from zoo.hf.bamba import Mamba2Hybrid
 from zoo.hf.llama import Llama

@@ -9,12 +9,11 @@ from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
-from zoo.hf._common import attention
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import EXPERT_SIZES
+from zoo.hf._config import BIAS, WIDTH, Config, ConfigJson, Key, Keys
+from zoo.hf._ffn import EXPERT_SIZES
 from zoo.hf._keyed import LlamaLike
-from zoo.hf._keys import BIAS, WIDTH, Key, Keys
-from zoo.hf._layered_experts import ListedExperts
+from zoo.hf._layered import ListedExperts
+from zoo.hf._layers import attention
 from zoo.positions.rope import RoPE
 from zoo.positions.scalings.by_factor import NTK
 from zoo.settings.edits import SpecJson

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._common import expect
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._keys import CONV, Key, Keys, convolved, without
-from zoo.hf._layered import Hybrid
-from zoo.hf._layered_experts import ListedExperts
-from zoo.hf._pairs import Pair, reshaped, same
+from zoo.hf._config import CONV, Config, ConfigJson, Key, Keys, convolved, without
+from zoo.hf._family import Pair, reshaped, same
+from zoo.hf._layered import Hybrid, ListedExperts
+from zoo.hf._layers import expect
 from zoo.hf.deepseek import DeepSeekV3
 from zoo.mixers import Mixer
 from zoo.mixers.kda import KimiDeltaAttention

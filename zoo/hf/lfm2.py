@@ -8,13 +8,11 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
-from zoo.hf._common import PROJECTIONS, dense, expect
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import EXPERT_SIZES
-from zoo.hf._keys import Key, Keys, read, write
+from zoo.hf._config import Config, ConfigJson, Key, Keys, read, write
+from zoo.hf._family import Pair, both, fused, reshaped, same
+from zoo.hf._ffn import EXPERT_SIZES
 from zoo.hf._layered import LINEAR, Hybrid
-from zoo.hf._layers import types_of
-from zoo.hf._pairs import Pair, both, fused, reshaped, same
+from zoo.hf._layers import PROJECTIONS, dense, expect, types_of
 from zoo.mixers import Mixer
 from zoo.mixers.short_conv import GatedShortConv
 from zoo.settings.edits import SpecJson

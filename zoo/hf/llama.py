@@ -10,12 +10,10 @@ import torch
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns.xielu import XIELU
-from zoo.hf._common import attention, expect, turns
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import BIAS, DROPOUT, QKV, QKV_BIAS, Config, ConfigJson, Key, Keys, either, read, write
+from zoo.hf._family import Pair, Tensors, both, same, stacked
 from zoo.hf._keyed import PRE, Keyed, LlamaLike
-from zoo.hf._keys import BIAS, DROPOUT, QKV, QKV_BIAS, Key, Keys, either, read, write
-from zoo.hf._layers import SLIDING, layered, types_of, used_window_config
-from zoo.hf._pairs import Pair, Tensors, both, same, stacked
+from zoo.hf._layers import SLIDING, attention, expect, layered, turns, types_of, used_window_config
 from zoo.hf._rope import FRACTION
 from zoo.hf._rope_by_layer import SomeRoPE
 from zoo.mixers import Mixer

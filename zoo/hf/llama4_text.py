@@ -9,12 +9,10 @@ from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
-from zoo.hf._common import attention, turns
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._keys import BIAS, WIDTH, Keys
+from zoo.hf._config import BIAS, WIDTH, Config, ConfigJson, Keys
+from zoo.hf._family import Pair, fused, same, transposed
 from zoo.hf._layered import Layered
-from zoo.hf._layers import FULL, types_of
-from zoo.hf._pairs import Pair, fused, same, transposed
+from zoo.hf._layers import FULL, attention, turns, types_of
 from zoo.hf._rope_by_layer import SomeRoPE
 from zoo.hf.mistral import Mixtral
 from zoo.mixers.attention import Attention

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._common import expect
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import Config, ConfigJson, Key, Keys, read
+from zoo.hf._family import Pair, both, fused, reshaped, same
 from zoo.hf._ffn import plain_activation, theirs_by_name
 from zoo.hf._keyed import Keyed
-from zoo.hf._keys import Key, Keys, read
-from zoo.hf._pairs import Pair, both, fused, reshaped, same
+from zoo.hf._layers import expect
 from zoo.mixers import Mixer, mamba, mamba2
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec

@@ -8,12 +8,11 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import Config, ConfigJson, Keys
+from zoo.hf._family import Pair, fused, same
 from zoo.hf._keyed import LlamaLike
-from zoo.hf._keys import Keys
 from zoo.hf._layered import LINEAR, Hybrid
 from zoo.hf._layers import FULL
-from zoo.hf._pairs import Pair, fused, same
 from zoo.hf.mistral import Mixtral
 from zoo.mixers import Mixer
 from zoo.mixers.lightning import LightningAttention

@@ -8,15 +8,13 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
-from zoo.hf._common import attention
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import balance_loss
+from zoo.hf._config import BIAS, DROPOUT, MAJOR, WIDTH, Config, ConfigJson, Key, Keys
+from zoo.hf._family import Pair
+from zoo.hf._ffn import balance_loss
 from zoo.hf._keyed import LlamaLike
-from zoo.hf._keys import BIAS, DROPOUT, WIDTH, Key, Keys
-from zoo.hf._pairs import Pair
+from zoo.hf._layers import attention
 from zoo.hf._rope import rope
 from zoo.hf._rope_by_layer import SomeWindows
-from zoo.hf._version import MAJOR
 from zoo.settings.edits import SpecJson
 
 

@@ -9,15 +9,12 @@ from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns._dense import Dense
 from zoo.ffns.deepseek_moe import DeepSeekMoE
-from zoo.hf._common import attention_weights, expect, norm_eps
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import Family
+from zoo.hf._config import BIAS, DROPOUT, WIDTH, Config, ConfigJson, Key, Keys, read, write
+from zoo.hf._family import Family, Pair, both, same
 from zoo.hf._ffn import activation, ffn, plain_activation, theirs_by_name
 from zoo.hf._keyed import LlamaLike
-from zoo.hf._keys import BIAS, DROPOUT, WIDTH, Key, Keys, read, write
 from zoo.hf._layered import LINEAR
-from zoo.hf._layers import FULL, pattern
-from zoo.hf._pairs import Pair, both, same
+from zoo.hf._layers import FULL, attention_weights, expect, norm_eps, pattern
 from zoo.hf.mamba import mamba2_weights
 from zoo.mixers.attention import Attention
 from zoo.mixers.mamba2 import Mamba2

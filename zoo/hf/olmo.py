@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import BIAS, DELTANET, WIDTH, Config, ConfigJson, Keys, without
+from zoo.hf._family import Pair, same
 from zoo.hf._keyed import OUTPUT, PRE, LlamaLike
-from zoo.hf._keys import BIAS, DELTANET, WIDTH, Keys, without
-from zoo.hf._layered import LINEAR, ExpertsEverywhere, Hybrid
-from zoo.hf._layered_experts import QwenExperts
-from zoo.hf._pairs import Pair, same
+from zoo.hf._layered import LINEAR, ExpertsEverywhere, Hybrid, QwenExperts
 from zoo.hf._rope_by_layer import RopeByType
 from zoo.hf.qwen import deltanet_weights
 from zoo.mixers import Mixer

@@ -7,11 +7,10 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import PROJECTIONS, expect
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import BIAS, WIDTH, Config, ConfigJson, Keys
+from zoo.hf._family import Pair, same
 from zoo.hf._gpt import LearnedPositions
-from zoo.hf._keys import BIAS, WIDTH, Keys
-from zoo.hf._pairs import Pair, same
+from zoo.hf._layers import PROJECTIONS, expect
 from zoo.norms.layernorm import LayerNorm
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec

@@ -7,12 +7,11 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import PROJECTIONS, attention, dense, fused_gate_up
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import BIAS, DROPOUT, Config, ConfigJson, Keys
+from zoo.hf._family import Pair, fused, same
 from zoo.hf._gpt import FusedQKV
 from zoo.hf._keyed import LlamaLike
-from zoo.hf._keys import BIAS, DROPOUT, Keys
-from zoo.hf._pairs import Pair, fused, same
+from zoo.hf._layers import PROJECTIONS, attention, dense, fused_gate_up
 from zoo.hf._rope import FRACTION, rope
 from zoo.hf.mistral import Mistral, Mixtral
 from zoo.settings.edits import SpecJson

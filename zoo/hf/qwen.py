@@ -7,14 +7,11 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
-from zoo.hf._common import attention
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import BIAS, DELTANET, QKV, QKV_BIAS, Config, ConfigJson, Key, Keys, convolved, without
+from zoo.hf._family import Pair, both, fused, reshaped, same
 from zoo.hf._keyed import LlamaLike
-from zoo.hf._keys import BIAS, DELTANET, QKV, QKV_BIAS, Key, Keys, convolved, without
-from zoo.hf._layered import ExpertsEverywhere, Hybrid, NoExperts
-from zoo.hf._layered_experts import QwenExperts, QwenSharedExperts
-from zoo.hf._layers import SLIDING, sliding_types, used_window_config, windows
-from zoo.hf._pairs import Pair, both, fused, reshaped, same
+from zoo.hf._layered import ExpertsEverywhere, Hybrid, NoExperts, QwenExperts, QwenSharedExperts
+from zoo.hf._layers import SLIDING, attention, sliding_types, used_window_config, windows
 from zoo.hf._rope import rope
 from zoo.mixers import Mixer
 from zoo.mixers._heads import GATE, NAMES

@@ -9,11 +9,10 @@ import torch
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import expect
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._keys import QKV, Key, Keys
+from zoo.hf._config import QKV, Config, ConfigJson, Key, Keys
+from zoo.hf._family import Pair, both, reshaped, same, transposed
 from zoo.hf._layered import LINEAR, Hybrid
-from zoo.hf._pairs import Pair, both, reshaped, same, transposed
+from zoo.hf._layers import expect
 from zoo.hf._rope import WITH_LENGTH
 from zoo.mixers import Mixer
 from zoo.mixers.rg_lru import RGLRU

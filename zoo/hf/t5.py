@@ -7,13 +7,11 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
-from zoo.hf._common import attention, dense, expect
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import Task
+from zoo.hf._config import WIDTH, Config, ConfigJson, Keys, read, write
+from zoo.hf._family import Pair, Task, same
 from zoo.hf._ffn import activation, ffn
 from zoo.hf._keyed import Keyed
-from zoo.hf._keys import WIDTH, Keys, read, write
-from zoo.hf._pairs import Pair, same
+from zoo.hf._layers import attention, dense, expect
 from zoo.positions import t5
 from zoo.settings.edits import SpecJson
 from zoo.spec import ModelSpec

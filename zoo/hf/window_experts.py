@@ -9,15 +9,12 @@ from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
-from zoo.hf._common import attention, expect
-from zoo.hf._config import Config, ConfigJson
-from zoo.hf._experts import BESIDE_SHARED, EXPERT_SIZES, SHARED, SHARED_WIDTH, alternating, balance_loss
+from zoo.hf._config import BIAS, QKV, QKV_BIAS, Config, ConfigJson, Key, Keys, read, without, write
+from zoo.hf._family import Pair, both, same, transposed
+from zoo.hf._ffn import BESIDE_SHARED, EXPERT_SIZES, SHARED, SHARED_WIDTH, alternating, balance_loss
 from zoo.hf._keyed import PRE, LlamaLike
-from zoo.hf._keys import BIAS, QKV, QKV_BIAS, Key, Keys, read, without, write
-from zoo.hf._layered import ExpertsEverywhere, Listed
-from zoo.hf._layered_experts import FineExperts, ListedExperts, QwenExperts
-from zoo.hf._layers import SLIDING, layer_types, types_of, window_of
-from zoo.hf._pairs import Pair, both, same, transposed
+from zoo.hf._layered import ExpertsEverywhere, FineExperts, Listed, ListedExperts, QwenExperts
+from zoo.hf._layers import SLIDING, attention, expect, layer_types, types_of, window_of
 from zoo.hf._rope import FRACTION
 from zoo.hf._rope_by_layer import NearByType, NearRoPE, SomeWindows
 from zoo.hf.glm import OUTPUT_NORMS

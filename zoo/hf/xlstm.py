@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
-from zoo.hf._common import dense, expect
-from zoo.hf._config import Config, ConfigJson
+from zoo.hf._config import Config, ConfigJson, Keys, read
+from zoo.hf._family import Pair, both, fused, same
 from zoo.hf._keyed import Keyed
-from zoo.hf._keys import Keys, read
-from zoo.hf._pairs import Pair, both, fused, same
+from zoo.hf._layers import dense, expect
 from zoo.mixers import Mixer
 from zoo.mixers.mlstm import MLSTM
 from zoo.settings.edits import SpecJson

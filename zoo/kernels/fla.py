@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from zoo.attend import note
+from zoo.kernels.compiling import device_type
 from zoo.kernels.precision import computed_in
-from zoo.kernels.tracing import device_type
 
 OLDEST = 0, 6
 """Oldest version of fla-core whose operators take the arguments used here."""
@@ -85,7 +85,7 @@ def _version() -> str | None:
 
 def can_scan(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether `fla_scan` is in use and can take queries, keys and values like these. A trace for an absent GPU
-    (`zoo.kernels.tracing`) follows the written-out scan, and notes that."""
+    (`zoo.kernels.compiling`) follows the written-out scan, and notes that."""
     if device_type(v) == "cuda" != v.device.type:
         note(WRITTEN_OUT, torch.is_grad_enabled())
         return False

@@ -186,7 +186,7 @@ class MultiHead(Mixer):
 
     @property
     def _plain_scores(self) -> bool:
-        """Whether scores are QKᵀ · scale and nothing else, as in `zoo.attending.needs.Needs.plain_scores`."""
+        """Whether scores are QKᵀ · scale and nothing else, as in `zoo.attending.visible.Needs.plain_scores`."""
         return self.softcap is None and not self.sinks and not self.position.adds_to_scores
 
     @property

@@ -19,7 +19,7 @@ from zoo.compatibility.traits import Operation, Operations
 from zoo.errors import SpecError
 from zoo.kernels.precision import in_float32
 from zoo.mixers import Mixer, MixerLayer
-from zoo.mixers._indexer import KEY_NORM, Indexer, chosen, imitation_loss
+from zoo.mixers._block_heads import KEY_NORM, Indexer, chosen, imitation_loss
 from zoo.mixers.mla import MLA, MLALayer
 from zoo.settings.axis import Examples
 from zoo.settings.field_tags import Fact, HeadFeatures, MaxInTests
@@ -30,10 +30,10 @@ class DeepSeekSparseAttention(MLA):
     """Latent attention to the `top_k` keys that an indexer scores highest: softmax over {s : I_ts in the top k}.
     DeepSeek-AI 2025 (DeepSeek-V3.2), arXiv:2512.02556.
 
-    I_ts = Σ_j w_tj ReLU(q_tj · k_s) (`zoo.mixers._indexer`). The selection has no gradient. In training, the indexer
-    imitates the attention weights on the selected keys, averaged over heads: the objective gets `index_loss` · KL, from
-    which nothing else learns. That is the paper's sparse stage; its first stage, in which the indexer learns beside
-    dense attention, is left out. Cached per token: the tensors of `mla`, and the indexer's key.
+    I_ts = Σ_j w_tj ReLU(q_tj · k_s) (`zoo.mixers._block_heads`). The selection has no gradient. In training, the
+    indexer imitates the attention weights on the selected keys, averaged over heads: the objective gets `index_loss` ·
+    KL, from which nothing else learns. That is the paper's sparse stage; its first stage, in which the indexer learns
+    beside dense attention, is left out. Cached per token: the tensors of `mla`, and the indexer's key.
 
     The indexer's queries and keys use the layer's position scheme with a layout of their own, `index_layout`: halves
     in DeepSeek-V3.2, interleaved in GLM-5.

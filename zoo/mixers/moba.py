@@ -16,9 +16,8 @@ from zoo.compatibility.traits import Operation, Operations
 from zoo.init import Linear
 from zoo.kernels.precision import in_float32
 from zoo.mixers import MixerLayer
-from zoo.mixers._block_heads import BlockHeads, TextSpans, attend_to_blocks, count_of_chosen, sum_of_chosen
+from zoo.mixers._block_heads import BlockHeads, TextSpans, attend_to_blocks, chosen, count_of_chosen, sum_of_chosen
 from zoo.mixers._heads import split
-from zoo.mixers._indexer import chosen
 from zoo.projections import project_all
 from zoo.settings.axis import Examples
 from zoo.settings.field_tags import Fact

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from zoo.compatibility.traits import EVERY_OPERATION, Operations
 from zoo.errors import SpecError
-from zoo.kernels.tracing import device_type, rms_norm
+from zoo.kernels.compiling import device_type, rms_norm
 from zoo.norms import Norm
 from zoo.settings.axis import Examples
 from zoo.settings.field_tags import Supports, ValuesInTests

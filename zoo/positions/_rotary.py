@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zoo.errors import SpecError, UnsupportedError, under
-from zoo.kernels.tracing import is_compiling
+from zoo.kernels.compiling import is_compiling
 from zoo.positions import Position, PositionLayer
 from zoo.positions.scalings import Scaling, rotation
 from zoo.settings.axis import Choice

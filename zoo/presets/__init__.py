@@ -18,7 +18,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from zoo.errors import SpecError, did_you_mean
 from zoo.settings.axis import Spec
 from zoo.settings.edits import SpecJson, merge
-from zoo.settings.origin import Origin
+from zoo.settings.identity import Origin
 from zoo.spec import ModelSpec, parse
 
 

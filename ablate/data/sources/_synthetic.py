@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, ValidationError, WithJsonSchema
 
 from ablate.data.corpus import Examples, HeldOutRows
-from ablate.data.identity import DIGITS, DataIdentity
-from ablate.data.made import MadeSource
+from ablate.data.identity import DIGITS, DataIdentity, MadeSource
 from evals.reading.question import Question
 from store import DataFolder
 from store.documents import HeldOutPart, SyntheticMeta

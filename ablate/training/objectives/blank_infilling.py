@@ -15,11 +15,10 @@ from ablate.training.objectives._holes import Filling, FillsHoles, Spans, Tokens
 from zoo.costs import Cost, cost
 from zoo.decode.generate import next_logits
 from zoo.errors import SpecError
-from zoo.lengths import longest_text
 from zoo.loss import IGNORED
 from zoo.model import Decoder
 from zoo.site import Given
-from zoo.spec import ModelSpec
+from zoo.spec import ModelSpec, longest_text
 
 MASK, START, END, NONE = -1, -2, -3, -4
 """Markers in place of a token's position in its text."""

@@ -13,10 +13,9 @@ from ablate.training.batch import Batch
 from ablate.training.objectives import Objective, Windows
 from ablate.training.objectives._holes import Filling, FillsHoles, Tokens, check_room, joined
 from zoo.errors import SpecError
-from zoo.lengths import longest_text
 from zoo.loss import IGNORED
 from zoo.model import Decoder
-from zoo.spec import ModelSpec
+from zoo.spec import ModelSpec, longest_text
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

@@ -25,10 +25,9 @@ from ablate.training.objectives._holes import (
 from zoo.costs import Cost, cost
 from zoo.decode.generate import next_logits
 from zoo.errors import SpecError
-from zoo.lengths import longest_text
 from zoo.model import Decoder
 from zoo.site import Given
-from zoo.spec import ModelSpec
+from zoo.spec import ModelSpec, longest_text
 
 
 class SpanCorruption(Spans, FillsHoles):

@@ -15,7 +15,7 @@ from ablate.training.optimizers import Average, Betas, Group, Optimizer, Trained
 from ablate.training.optimizers._combined import beside_adamw
 from ablate.training.optimizers.adamw import per_entry
 from zoo.init import Role
-from zoo.kernels.tracing import device_type
+from zoo.kernels.compiling import device_type
 
 # torch's Muon, batched over matrices of one shape: a few large kernels in place of many small ones.
 

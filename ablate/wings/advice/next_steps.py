@@ -12,10 +12,9 @@ from reports.judge.noise import Noise
 from reports.judge.noise.power import ALPHA, POWER, seeds_for
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.ledger import share
-from store.documents.length import wanting
 from store.documents.shell import budget_option, fresh_seeds, seeds_option
 from store.documents.study import UNJUDGED, StudyDocument
-from store.documents.study_arm import all_undertrained
+from store.documents.study_arm import all_undertrained, wanting
 from store.documents.tuning import RATE
 
 WANTED = 0.02

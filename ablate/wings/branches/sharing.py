@@ -19,9 +19,9 @@ from ablate.planning.plan import Plan
 from ablate.running.request import Request
 from ablate.training.optim import decay_steps
 from ablate.training.probes import ProbeSpec
+from ablate.training.reader import validation_is_due
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import read_state, write_state
-from ablate.training.validation import validation_is_due
 from evals.costs.machine import Speed
 from store import Store, StoreError
 from store.documents import RunDocument

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ablate.running.runlog import DONE
+from ablate.running.worker import DONE
 from ablate.wings.browse.history import RULES, Rule, history, ledger_frame
 from store import Store, StoreError
 from store.documents import JsonObject, StudyDocument

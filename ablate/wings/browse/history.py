@@ -16,7 +16,7 @@ from reports.judge.statistics.estimates import Floats
 from reports.judge.statistics.ledger import LedgerClaim, corrected, rounds
 from reports.judge.verdicts import ALPHA
 from store.documents import LedgerRecord, LedgerTest
-from store.result_columns import Schema
+from store.tables import Schema
 
 # False-discovery rate of a campaign: an open-ended sequence of proposals tested one after another. Pure.
 #

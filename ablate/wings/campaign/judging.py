@@ -28,13 +28,7 @@ from ablate.study.written import Sets
 from ablate.wings.campaign import campaign_log
 from ablate.wings.campaign.campaign_log import ProposalOutcome, ProposalRecord, ProposalTest
 from ablate.wings.campaign.campaign_page import render_campaign
-from ablate.wings.campaign.proposal_looks import FIRST_SEED, Case, Looks
-from ablate.wings.campaign.proposals import (
-    FALSE_DISCOVERIES,
-    MOST_SEEDS,
-    kept,
-    latest,
-)
+from ablate.wings.campaign.proposals import FALSE_DISCOVERIES, FIRST_SEED, MOST_SEEDS, Case, Looks, kept, latest
 from ablate.wings.promoting import Edits, changes, proposal, refuse_unfair
 from reports.judge.noise.power import POWER
 from store import Store, write_text

@@ -11,7 +11,7 @@ import polars as pl
 
 from ablate.wings.compare.loss_table import amount
 from ablate.wings.ladders.effective_compute import Budget, EffectiveCompute, effective_compute, worth
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Interval
 from store.errors import ArgumentError
 
 ALIKE = 1.25

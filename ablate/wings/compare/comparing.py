@@ -17,7 +17,7 @@ from ablate.wings.compare.logs_of_others import ended, is_pattern, read_logs
 from ablate.wings.compare.loss_table import BUDGETS, LossTable, read_table
 from ablate.wings.compare.losses import ArmContrast, ArmLosses, facing, judge, noise_of, notes_on, smallest_detectable
 from reports.judge.verdicts import ALPHA, looks
-from reports.page.wording.arm_names import listed_seeds
+from reports.page.wording.arm_words import listed_seeds
 from store.documents import JsonObject
 from store.errors import ArgumentError
 from zoo.errors import did_you_mean

@@ -12,15 +12,13 @@ from ablate.wings.compare import compute_words
 from ablate.wings.compare.comparing import LossComparison
 from ablate.wings.compare.compute_words import Row
 from reports.judge.sentences import listed
-from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate, exact, single
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate, Interval, exact, single
 from reports.page.figures.base import NEUTRAL, Figure, mean_point, short
 from reports.page.figures.drawing import CONFIG, ArmStyle, blank, looks
 from reports.page.html.page import drawn
 from reports.page.html.ranked import Ranked, RankedRow
 from reports.page.html.templating import FIGURES, render
-from reports.page.sections._against import LossDifferences, Ratios
-from reports.page.sections._costs import Cost
+from reports.page.sections._against import Cost, LossDifferences, Ratios
 from reports.page.sections._plane import Plane
 from reports.page.wording import words
 from reports.page.wording.table import Table, frame_table

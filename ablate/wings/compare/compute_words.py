@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Interval
 from reports.page.wording import words
 
 Row = Mapping[str, Any]

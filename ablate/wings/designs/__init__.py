@@ -8,8 +8,8 @@ WING = Wing(
     adds={
         "ablate.study.sections": "design_spec",
         "ablate.study.arms": "asked",
-        "ablate.planning.study_document": "planned",
-        "ablate.planning.plan_shown": "planned",
+        "ablate.planning.study_document": "asked",
+        "ablate.planning.plan_shown": "asked",
         "ablate.api.running": "promotion",
         "reports.judge.findings.summary": "factorial_effects",
         "reports.page.wording": "effect_words",

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from reports.judge.findings.study_summary import EffectSummary, StudySummary
 from reports.judge.sentences import listed
-from reports.page.wording import input_words, rate_words, words
+from reports.page.wording import training_words, words
+from reports.page.wording.arm_words import left_out
 from reports.page.wording.cost_words import clear_costs, costs
-from reports.page.wording.failure_words import left_out
-from reports.page.wording.input_words import conditions, undertrained
 from reports.page.wording.table import Columns, Table
+from reports.page.wording.training_words import conditions, undertrained
 from store.documents import StudyDesign, StudyEffect
 
 CORRECTIONS = {
@@ -44,7 +44,7 @@ def headline(summary: StudySummary) -> str:
             named = verdict in ("better", "worse")
             said = (one if len(found) == 1 else several).format(margin=f"{summary.study.margin or 0:g} nats")
             parts.append(f"{listed([_told(each) if named else each.effect.name for each in found])} {said}")
-    terms = input_words.matched(summary)
+    terms = training_words.matched(summary)
     setup = f"with {len(design.factors)} factors in {len(summary.arms)} combinations"
     answer = f"{terms[0].upper()}{terms[1:]}, {setup}, {'; '.join(parts)}"
     qualified = f"{left_out(summary)}{undertrained(summary.study)}"
@@ -65,7 +65,7 @@ def sentence(summary: StudySummary, found: EffectSummary) -> str:
     if comparison.difference is None:
         return f"{found.verdict}: no seed finished in all {len(summary.arms)} runs."
     value = ", ".join(
-        filter(None, [words.difference(comparison), input_words.matched(summary), costs(comparison.costs)])
+        filter(None, [words.difference(comparison), training_words.matched(summary), costs(comparison.costs)])
     )
     ground = f": {found.judgement.withheld}" if found.judgement.withheld else _ground(summary, found)
     instead = f" The runs cannot distinguish it from {aliases(found.effect)}." if found.effect.aliases else ""
@@ -87,7 +87,7 @@ def _ground(summary: StudySummary, found: EffectSummary) -> str:
         high, low = comparison.failures.arm, comparison.failures.baseline
         return f"{tested}, because seeds failed in {high} runs at the + level and {low} at the − level"
     if comparison.detectable is None:
-        return f"{tested}, since {rate_words.beyond(summary.study)}"
+        return f"{tested}, since {training_words.beyond(summary.study)}"
     return f"{tested}: could detect {words.detectable(comparison.detectable)} nats with 80 % power"
 
 

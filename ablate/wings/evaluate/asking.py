@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from evals.conditions import Conditions
 from evals.evaluations import EvaluationSpec, evaluations
 from evals.option import Option
 from evals.spec import EvalSettings, EvaluationError, nothing
+from evals.subject import Conditions
 from zoo.settings.axis import Spec
 from zoo.settings.descriptions import descriptions
 

@@ -27,7 +27,7 @@ from store import Store, StoreError
 from store.documents import EvalsDocument, JsonObject
 from store.errors import ArgumentError
 from store.extensions import modules_of
-from store.result_columns import Schema
+from store.tables import Schema
 from zoo.spec import ModelSpec, parse
 
 SCORES: Schema = {

@@ -11,6 +11,6 @@ WING = Wing(
     adds={
         "ablate.evaluate": "import_request",
         "ablate.pages": "imports_shown",
-        "ablate.running.study_plan.exports": "predicted",
+        "ablate.running.study_plan.exports": "exporting",
     },
 )

@@ -21,10 +21,9 @@ from ablate.running.progress import Wanted, open_progress, teller
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
-from ablate.training.reader import TrainingReader
+from ablate.training.reader import TrainingReader, score
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import keep_published, keep_trained
-from ablate.training.validation import score
 from ablate.wings.starts.checkpoints import Checkpoint, CheckpointError
 from evals.conventions import Bos, TrainedConventions
 from evals.costs import peaks
@@ -36,8 +35,8 @@ from store import Store
 from store.documents import GradNorm, ImportDocument, ResultDocument, RunData, RunDocument
 from store.errors import ArgumentError
 from zoo.errors import SpecError
-from zoo.lengths import longest_text
 from zoo.settings.explain import checked
+from zoo.spec import longest_text
 
 TOKENS_AT_ONCE = 4096
 """Tokens of a forward pass."""

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from ablate.wings import Wing
 
-WING = Wing(adds={"ablate.running.forkserver": "program_server", "ablate.training.accumulation": "processes"})
+WING = Wing(adds={"ablate.running.forkserver": "program_server", "ablate.training.batch": "processes"})

@@ -1,7 +1,7 @@
 """The processes that train one run together: data parallelism.
 
 Each has the weights and the state of the optimizer, and computes the gradients of its rows of every batch. Their sum
-over the group is the gradient of the whole batch (see `ablate.training.accumulation`), so all processes take the same
+over the group is the gradient of the whole batch (see `ablate.training.batch`), so all processes take the same
 step. Like DistributedDataParallel, arXiv:2006.15704, with sums in place of means, since rows with fewer scored targets
 weigh less, and after the backward pass: a process that runs out of memory starts its pass over with fewer rows, and a
 compiled pass, which is one graph, has all gradients at its end.
@@ -25,7 +25,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from ablate.training.accumulation import ProcessGroup, Stretches
+from ablate.training.batch import ProcessGroup, Stretches
 from ablate.training.optimizers import StateDict, Updates
 from store import AblateError
 from zoo.model import Decoder

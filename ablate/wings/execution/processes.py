@@ -21,7 +21,7 @@ from ablate.data import open_corpus
 from ablate.machine.numerics import enforce_as
 from ablate.running.child_process import ChildProcess, answers_to, end_with_parent, start
 from ablate.running.request import Request, scratch
-from ablate.training.accumulation import ProcessGroup
+from ablate.training.batch import ProcessGroup
 from ablate.training.execution import Execution
 from ablate.training.session import Session
 from ablate.training.spec import PARTS, TrainSpec

@@ -12,8 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from ablate.commands import COMMANDS
-from ablate.study.budget_spec import Budget
-from ablate.study.sections import StudySections
+from ablate.study.sections import Budget, StudySections
 from ablate.study.written import read_study, shipped
 from ablate.wings.catalogue.catalogue import OF_ARMS, WHOLES, catalogued, named_values
 from ablate.wings.science.handbook import claims

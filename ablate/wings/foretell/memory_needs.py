@@ -12,7 +12,7 @@ from ablate.machine.apart import near
 from ablate.machine.numerics import Numerics, alike_gpus
 from ablate.planning.plan import ArmPlan, Plan
 from ablate.running.study_plan import StudyPlan
-from ablate.training.accumulation import largest_divisor
+from ablate.training.batch import largest_divisor
 from ablate.training.execution import Execution
 from ablate.wings.foretell.step_memory import PROCESS_BYTES, foreseen
 from evals.costs.machine import room_bytes

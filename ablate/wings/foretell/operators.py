@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from zoo.kernels.tracing import Trace, traced_for
+from zoo.kernels.compiling import Trace, traced_for
 
 Phase = Literal["forward", "backward", "update"]
 

@@ -24,9 +24,8 @@ from torch.utils._pytree import tree_leaves
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.training.accumulation import Accumulation
-from ablate.training.batch import Batch
-from ablate.training.learner import Learner
+from ablate.training.batch import Accumulation, Batch
+from ablate.training.loop import Learner
 from ablate.training.optim import build_optimizer
 from ablate.training.spec import TrainSpec
 from zoo.attend import executed_backends

@@ -23,8 +23,8 @@ from evals.reading.passes import obstacle
 from store import AblateError, StoreError
 from store.errors import ArgumentError
 from zoo.decode import Sampling
-from zoo.lengths import longest_text
 from zoo.settings.explain import checked
+from zoo.spec import longest_text
 
 MOST_TOKENS = 2**40
 """More tokens than fit in any memory, and far below 2**63, the limit of tensor sizes."""

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from store import checksum
 from store.documents.result import Ended, Outcome
 from store.files import check_regular, replacing
-from store.result_columns import RUN, Schema
 from store.stamps import TICK_NS, clock, index_path
-from store.tables import RESULTS, Stamps, stamps
+from store.tables import RESULTS, RUN, Schema, Stamps, stamps
 
 LEAST_NEW = 1000
 """Least number of new rows for writing an index: reading fewer files takes no longer than writing."""

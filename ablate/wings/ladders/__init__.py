@@ -7,7 +7,7 @@ from ablate.wings import Wing
 WING = Wing(
     needs=("ablate/wings/results",),
     adds={
-        "ablate.planning.campaign": "planned",
+        "ablate.planning.campaign": "asked",
         "ablate.study.scales": "asked",
         "ablate.study.sections": "keys",
         "reports.page.sections": "sections",

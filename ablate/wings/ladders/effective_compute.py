@@ -34,8 +34,7 @@ from scipy import special  # scipy.stats takes seconds to load
 from ablate.wings.ladders.scaling_law import LawPoints, least
 from reports.judge.noise import HISTORY_FREEDOM, ROUNDING
 from reports.judge.noise.difference import TOGETHER, CommonSeeds
-from reports.judge.statistics.estimates import Floats, holm
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Floats, Interval, holm
 from reports.judge.statistics.simultaneous import Evidence, difference_intervals
 from reports.judge.verdicts import ALPHA, Verdict, verdict_of
 

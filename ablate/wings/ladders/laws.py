@@ -21,8 +21,7 @@ import polars as pl
 from ablate.wings.ladders import scaling_law, trend
 from ablate.wings.ladders.effective_compute import Budget, EffectiveCompute, effective_compute
 from ablate.wings.ladders.scaling_law import ScalingLaw
-from reports.judge.statistics.estimates import Estimate, Floats, estimate, holm
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Estimate, Floats, Interval, estimate, holm
 from reports.judge.statistics.simultaneous import Evidence, difference_intervals
 from reports.judge.verdicts import ALPHA
 

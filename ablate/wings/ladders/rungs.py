@@ -27,8 +27,7 @@ from reports.judge.noise import ROUNDING
 from reports.judge.noise.difference import Difference
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.outcomes import FAILED
-from reports.judge.statistics.estimates import Estimate, estimate, holm
-from reports.judge.statistics.interval import ends_as_json
+from reports.judge.statistics.estimates import Estimate, ends_as_json, estimate, holm
 from reports.judge.statistics.simultaneous import Evidence, difference_intervals
 from reports.judge.verdicts import ALPHA
 from store.documents import JsonObject, StudyRung

@@ -33,8 +33,7 @@ from numpy.typing import ArrayLike
 from scipy import special  # scipy.stats takes seconds to load
 
 from reports.judge.statistics.crossed import crossed
-from reports.judge.statistics.estimates import Floats
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Floats, Interval
 from reports.judge.verdicts import ALPHA
 
 EXPONENTS = (0.005, 2.0)

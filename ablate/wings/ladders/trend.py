@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special  # scipy.stats takes seconds to load
 
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Interval
 from reports.judge.verdicts import ALPHA
 
 FEWEST_SIZES = 3

@@ -17,7 +17,7 @@ from reports.page.figures.base import Figure
 from reports.page.html.page import name_of, stamp
 from reports.page.html.templating import render
 from reports.page.sections import draw, summarise_study
-from reports.page.wording import answers, tables, title_words
+from reports.page.wording import answers, finding_words, tables
 from reports.page.wording.table import latex, markdown
 from store import AblateError, Store, write_text
 
@@ -84,7 +84,7 @@ def _svg(figures: tuple[Figure, ...], summary: StudySummary) -> dict[str, str]:
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None or not figures:
         return {}
-    source, name = title_words.source(summary), name_of(summary.study)
+    source, name = finding_words.source(summary), name_of(summary.study)
     drawings = {
         figure.key: {**figure.drawing.to_plotly_json(), "stamp": stamp(figure, source, name)} for figure in figures
     }

@@ -9,5 +9,5 @@ WING = Wing(
     groups={"new": "ask", "data": "ask", "schema": "ask", "completion": "ask"},
     folded={"data": ("plan", "--data"), "schema": ("new", "--schema"), "completion": ("new", "--completion")},
     face={"preparing": ("prepare",), "schema": ("study_schema",), "starting": ("new",)},
-    adds={"ablate.study.reading": "homes"},
+    adds={"ablate.study.reading": "schema"},
 )

@@ -16,7 +16,7 @@ from ablate.running.progress import Wanted, open_progress
 from ablate.study.reading import load_study
 from ablate.study.written import Sets
 from store import Store
-from store.result_columns import Schema
+from store.tables import Schema
 
 _COLUMNS: Schema = {
     "digest": pl.String,

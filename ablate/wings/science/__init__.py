@@ -11,8 +11,7 @@ WING = Wing(
     folded={"register": ("plan", "--register")},
     face={
         "atlas": ("atlas",),
-        "handbook": ("claims",),
-        "handbook_claim": ("HandbookClaim",),
+        "handbook": ("HandbookClaim", "claims"),
         "recording": ("record_result",),
         "registering": ("Registration", "register"),
         "replicating": ("Replication", "replicate"),
@@ -23,7 +22,7 @@ WING = Wing(
         "ablate.planning.study_document": "stated",
         "ablate.running.stages": "registering",
         "ablate.study.rung_reader": "asked",
-        "ablate.study.sections": "published_spec",
+        "ablate.study.sections": "claim_spec",
         "reports.page.sections": "sections",
     },
 )

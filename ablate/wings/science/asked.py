@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ablate.data.made import MadeSource
+from ablate.data.identity import MadeSource
 from ablate.study.arms import Arm, ArmBuilder
 from ablate.study.complaints import Problem
 from ablate.study.rung_reader import RungReader
 from ablate.study.sections import StudySections
-from ablate.wings.science.claim_spec import ClaimSpec
-from ablate.wings.science.published_spec import ClaimKeys
+from ablate.wings.science.claim_spec import ClaimKeys, ClaimSpec
 from store.documents.claims import ACCURACY, MEASURES
 from zoo.errors import did_you_mean
 

@@ -16,13 +16,11 @@ from ablate.wings.plugins.plugin_files import check_groups
 from ablate.wings.results.document import RecordedResult
 from ablate.wings.results.recorded import read
 from ablate.wings.science.claim_spec import ClaimSpec
-from ablate.wings.science.findings import findings_files
 from ablate.wings.science.handbook import handbook
-from ablate.wings.science.papers import FOLDER, papers
-from ablate.wings.science.readme import tables_file
+from ablate.wings.science.markdown import findings_files, tables_file
 from ablate.wings.science.recording import results_of_store
 from ablate.wings.science.site import atlas_pages, report_paths
-from ablate.wings.science.sources import CatalogueEntry, Sources, StatedStudy, VariantSetting
+from ablate.wings.science.sources import PAPERS, CatalogueEntry, Sources, StatedStudy, VariantSetting, papers
 from store import Store, write_text
 from store.errors import ArgumentError
 
@@ -71,7 +69,7 @@ def atlas(
 def study_files() -> dict[str, Path]:
     """Files of the shipped studies by name, replications of papers included."""
     studies = {name: SHIPPED / f"{name}.yaml" for name in shipped()}
-    return studies | {name: FOLDER / f"{name}.yaml" for name in papers()}
+    return studies | {name: PAPERS / f"{name}.yaml" for name in papers()}
 
 
 def gathered(sources: Sequence[str | Path]) -> tuple[tuple[RecordedResult, ...], dict[str, Path]]:

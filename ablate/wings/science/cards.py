@@ -15,12 +15,11 @@ from ablate.wings.results.recorded import size_and_length
 from ablate.wings.science.sources import StatedStudy, year_of
 from ablate.wings.science.stated import size, statement
 from ablate.wings.science.topics import topics_of
-from reports.judge.reading.inputs import Inputs
+from reports.judge.reading.documents import Inputs
 from reports.judge.verdicts import Outcome
 from reports.page.wording import words
-from reports.page.wording.arm_names import spelled
-from reports.page.wording.input_words import inputs
-from reports.page.wording.reference_words import pair_note
+from reports.page.wording.arm_words import pair_note, spelled
+from reports.page.wording.training_words import inputs
 from store.documents import StudyClaim
 from store.documents.claims import COSTS, LOSS
 

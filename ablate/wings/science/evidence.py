@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy  # loads its submodules on first use
 
-from reports.judge.findings.comparison import Judgement
-from reports.judge.findings.costs import ArmCosts, cache_ratio
+from reports.judge.findings.comparison import ArmCosts, Judgement, cache_ratio
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import level, why_withheld
 from reports.judge.noise.power import detectable

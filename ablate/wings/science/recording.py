@@ -26,13 +26,12 @@ from ablate.wings.results.recorded import read
 from ablate.wings.science import result_files
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
-from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.references import TextReferences
+from reports.judge.reading.documents import StudyDocuments, TextReferences
 from reports.page.sections import summarise_study
 from reports.page.sections.losses import Losses
 from reports.page.sections.trade_off import TradeOff
 from reports.page.wording import answers
-from reports.page.wording.reference_words import qualified
+from reports.page.wording.arm_words import qualified
 from store import AblateError, Store, StudyFolder
 from store.documents import StudyArm, StudyDocument
 from store.documents.study import UNJUDGED

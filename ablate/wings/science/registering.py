@@ -23,7 +23,7 @@ from ablate.study.arms import Arm
 from ablate.study.reading import load_study
 from ablate.study.study import Study
 from ablate.study.written import Sets
-from ablate.wings.science.published_spec import claims_of
+from ablate.wings.science.claim_spec import claims_of
 from ablate.wings.science.stated import with_dates
 from reports.judge.noise.power import ALPHA, FIRST_SHARE
 from reports.judge.verdicts import looks

@@ -15,10 +15,10 @@ from ablate.api.running import run
 from ablate.running.options import RunOptions, documented
 from ablate.running.progress import Wanted
 from ablate.study.written import Sets
-from ablate.wings.science import claim_words
+from ablate.wings.science import judging_claims
 from ablate.wings.science.judging_claims import JudgedClaim
-from ablate.wings.science.papers import find_paper
 from ablate.wings.science.sections.claims import outcomes
+from ablate.wings.science.sources import find_paper
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.noise.power import power_at
 from store.documents import JsonObject, StudyPublished, StudyPublishedRow
@@ -35,10 +35,10 @@ def row_as_text(found: ReplicatedRow) -> tuple[str, ...]:
         row.label + "*" * row.unchecked,
         NONE if row.figure is None else f"{row.figure:g}",
         theirs(row),
-        claim_words.measured(found.judged) or NONE,
+        judging_claims.measured(found.judged) or NONE,
         found.judged.told,
         power,
-        "; ".join(filter(None, (claim_words.could_see(found.judged), found.judged.reason))),
+        "; ".join(filter(None, (judging_claims.could_see(found.judged), found.judged.reason))),
     )
 
 

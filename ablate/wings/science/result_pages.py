@@ -11,9 +11,9 @@ from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, Estimate
 from reports.page.html.ranked import Ranked, RankedRow
 from reports.page.html.ranking import said_alike
-from reports.page.sections._costs import Cost
+from reports.page.sections._against import Cost
 from reports.page.sections.trade_off import rank
-from reports.page.wording.arm_names import brief
+from reports.page.wording.arm_words import brief
 from reports.page.wording.words import interval, plus_minus
 
 MOST_COLUMNS = 5

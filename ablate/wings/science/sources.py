@@ -1,15 +1,24 @@
-"""Sources of the atlas apart from recorded results: study files, the zoo's catalogue, models and the handbook."""
+"""Sources of the atlas apart from recorded results: study files, the papers whose tables they replicate, the zoo's
+catalogue, models and the handbook.
+
+Papers are the study files of `studies/papers`, by name or arXiv number.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+from ablate.study.written import SHIPPED, read_study
 from ablate.wings.catalogue.model_table import PublishedModel
 from ablate.wings.catalogue.parts import Plain
-from ablate.wings.science.handbook_claim import HandbookClaim
+from ablate.wings.science.handbook import HandbookClaim
 from store.documents import StudyClaim
+from store.errors import ArgumentError
+from zoo.errors import did_you_mean
 
 ARXIV = re.compile(r"arXiv:(\d\d)(\d\d)\.\d{4,5}")
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")
@@ -103,3 +112,34 @@ def year_of(source: str | None) -> int | None:
     text = source or ""
     years = [2000 + int(found.group(1)) for found in ARXIV.finditer(text)] or [int(y) for y in YEAR.findall(text)]
     return max(years, default=None)
+
+
+PAPERS = SHIPPED / "papers"
+ARXIV_NUMBER = re.compile(r"(?:arXiv:)?(\d{4}\.\d{4,5})(?:v\d+)?", re.IGNORECASE)
+
+
+def papers() -> dict[str, str]:
+    """Source of the table of each shipped paper, by name."""
+    return {path.stem: _published(path)["source"] for path in sorted(PAPERS.glob("*.yaml"))}
+
+
+def find_paper(paper: str | Path) -> Path:
+    """The study file of a paper, given as a file, a name or an arXiv number. Raises ArgumentError."""
+    path, number = Path(paper), ARXIV_NUMBER.fullmatch(str(paper))
+    if path.suffix in (".yaml", ".yml"):
+        _published(path)
+        return path
+    sources = papers()
+    found = [name for name, source in sources.items() if name == str(paper) or (number and number[1] in source)]
+    if not found:
+        near = did_you_mean(str(paper), sources) or f"; shipped: {', '.join(sources)}"
+        raise ArgumentError("paper", f"no shipped paper has this name or number{near}", str(paper))
+    return PAPERS / f"{found[0]}.yaml"
+
+
+def _published(path: Path) -> Any:
+    """The section `published` of a study file, as written. Raises ArgumentError if there is none."""
+    found = read_study(path).document.data.get("published")
+    if found is None:
+        raise ArgumentError("paper", "needs a section `published`, the table to replicate", str(path))
+    return found

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ablate.wings.science.claim_spec import PUBLISHED
-from ablate.wings.science.published_spec import claims_of, published_table
+from ablate.wings.science.claim_spec import PUBLISHED, claims_of, published_table
 from store.documents import JsonObject, StudyClaim, StudyDocument
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ WING = Wing(
     },
     adds={
         "ablate.study.sections": "search_spec",
-        "ablate.study.rung_reader": "asked",
-        "ablate.planning.checks": "asked",
-        "ablate.running.study_plan": "asked",
+        "ablate.study.rung_reader": "search_space",
+        "ablate.planning.checks": "search_space",
+        "ablate.running.study_plan": "search_space",
         "ablate.api.named": "documents",
         "ablate.check.searches": "documents",
         "ablate.open": "pages",

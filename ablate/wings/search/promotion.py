@@ -14,12 +14,11 @@ from ablate.study.study import Study
 from ablate.study.written import SHIPPED
 from ablate.study.yamlfile import StudyMap
 from ablate.wings.promoting import confirming, write_study
-from ablate.wings.search.controls import BASE_RATE
+from ablate.wings.search.asking import middle, repaired
 from ablate.wings.search.ranking import best_first
-from ablate.wings.search.repair import middle, repaired
 from ablate.wings.search.search import Search
 from ablate.wings.search.search_axes import AnyAxis, Choice, label
-from ablate.wings.search.search_document import scores_of
+from ablate.wings.search.search_document import BASE_RATE, scores_of
 from ablate.wings.search.search_space import Params, SearchSpace, is_listed, number_at, spread_of, values_of
 from ablate.wings.search.trial_runner import StudyTrialRunner
 from store.documents.tuning import RATE

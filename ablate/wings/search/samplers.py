@@ -15,9 +15,8 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from ablate.wings.search.search_methods import PRUNERS, SAMPLERS
 from ablate.wings.search.search_space import Params, SearchSpace, is_listed
-from ablate.wings.search.search_spec import SearchSpec
+from ablate.wings.search.search_spec import PRUNERS, SAMPLERS, SearchSpec
 from store import AblateError
 from store.documents import JsonObject
 

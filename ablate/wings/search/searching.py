@@ -29,7 +29,6 @@ from ablate.study.written import Sets
 from ablate.training.execution import Count
 from ablate.wings.promoting import refuse_edited
 from ablate.wings.search.asking import IMPORTED, cost_of
-from ablate.wings.search.controls import BASE_RATE, confirmation, tuned_rate
 from ablate.wings.search.documents import SearchDocument, search_folder
 from ablate.wings.search.history import base_params, begin
 from ablate.wings.search.pages import search_found
@@ -38,19 +37,21 @@ from ablate.wings.search.promotion import promoted_path
 from ablate.wings.search.samplers import chosen_sampler, ended, make_pruner, make_sampler
 from ablate.wings.search.search import Search
 from ablate.wings.search.search_document import (
+    BASE_RATE,
     asked_before,
     column_of,
+    confirmation,
     scores_of,
     search_digest,
     search_document,
+    tuned_rate,
     write_tables,
 )
 from ablate.wings.search.search_spec import SearchSpec
 from ablate.wings.search.shown import search_words
-from ablate.wings.search.shown.search_figures import silenced
-from ablate.wings.search.shown.search_page import render
+from ablate.wings.search.shown.search_page import render, silenced
 from ablate.wings.search.shown.search_summary import read_search
-from ablate.wings.search.shown.search_tables import closing_table
+from ablate.wings.search.shown.search_words import closing_table
 from ablate.wings.search.space_check import check_space
 from ablate.wings.search.storage import Owner, opened_storage
 from ablate.wings.search.trial_runner import Job, StudyTrialRunner

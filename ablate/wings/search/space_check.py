@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from ablate.study.complaints import StudyError
-from ablate.wings.search.repair import repaired
+from ablate.wings.search.asking import repaired
 from ablate.wings.search.search_constraints import COSTS
 from ablate.wings.search.search_constraints import MEASURED as LIMITED
 from ablate.wings.search.search_space import Params, number_at

@@ -14,8 +14,7 @@ from reports.page.figures.base import Figure
 from reports.page.figures.drawing import CONFIG, label, looks
 from reports.page.html.page import drawn
 from reports.page.html.templating import FIGURES, render
-from reports.page.sections._against import Against, LossDifferences, Ratios
-from reports.page.sections._costs import all_one
+from reports.page.sections._against import Against, LossDifferences, Ratios, all_one
 from reports.page.sections._plane import WIDE, Plane
 from reports.page.sections.trade_off import TradeOff
 from reports.page.wording.table import frame_table

@@ -10,7 +10,7 @@ from itertools import islice
 
 from ablate.planning.make_plan import Matched
 from ablate.study.arms import Arm
-from ablate.study.budget_spec import ParameterMatch
+from ablate.study.sections import ParameterMatch
 from ablate.study.study import Study, StudyError
 from zoo.costs import Cost, cost
 from zoo.errors import SpecError

@@ -14,7 +14,7 @@ from ablate.running.study_plan import StudyPlan
 from ablate.study.complaints import StudyError
 from ablate.study.written import Sets
 from store.documents import JsonObject
-from store.documents.length import STEPS
+from store.documents.study_arm import STEPS
 from store.errors import ArgumentError
 
 SHARES = (0.25, 0.375, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8)

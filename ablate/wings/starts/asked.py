@@ -30,9 +30,8 @@ from store.documents import JsonObject, RunStart, RunTeacher
 from store.documents.study_arm import taught_by
 from zoo.conversion import check_conversion
 from zoo.errors import SpecError, did_you_mean
-from zoo.lengths import too_short
 from zoo.settings.axis import variants
-from zoo.spec import ModelSpec
+from zoo.spec import ModelSpec, too_short
 
 DEPENDS = "starts from, or is taught by, another arm"
 

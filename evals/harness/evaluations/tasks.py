@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Self
 
-from evals.conditions import Conditions
 from evals.evaluations import EvaluationSpec
 from evals.found import Found
 from evals.harness.selection import TaskSelection, near
-from evals.subject import HeldOutText, Subject
+from evals.subject import Conditions, HeldOutText, Subject
 
 
 class TasksSpec(TaskSelection, EvaluationSpec):

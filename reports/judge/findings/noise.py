@@ -16,7 +16,7 @@ from reports.judge.noise.difference import NOTHING, UNBOUNDED, Difference, Penal
 from reports.judge.noise.moderated import NoiseModel, Odd
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.outcomes import FAILED
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Interval
 from store.documents import StudyTuning
 from store.documents.tuning import RATE
 

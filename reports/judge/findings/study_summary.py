@@ -16,11 +16,9 @@ from reports.judge.findings.comparison import Comparison, Judgement, seeds_neede
 from reports.judge.noise import Noise
 from reports.judge.noise.moderated import Odd
 from reports.judge.reading.collected import Collected, SectionReader
-from reports.judge.reading.inputs import NO_INPUTS, Inputs
-from reports.judge.reading.references import TextReferences
+from reports.judge.reading.documents import NO_INPUTS, Inputs, TextReferences
 from reports.judge.scores import ItemDifference
-from reports.judge.statistics.estimates import Estimate
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Estimate, Interval
 from reports.judge.verdicts import Verdict
 from store.documents import JsonObject, LedgerRecord, LedgerTest, StudyArm, StudyDocument, StudyEffect
 

@@ -13,8 +13,7 @@ import polars as pl
 import scipy  # loads its submodules on first use
 
 from reports.judge.findings import warnings
-from reports.judge.findings.comparison import Judgement
-from reports.judge.findings.costs import StudyCosts, study_costs
+from reports.judge.findings.comparison import Judgement, StudyCosts, study_costs
 from reports.judge.findings.judging import Pair, late_margins
 from reports.judge.findings.noise import StudyNoise, noise_of
 from reports.judge.findings.study_summary import (
@@ -28,17 +27,16 @@ from reports.judge.findings.study_summary import (
 from reports.judge.findings.verdicts import compare, judgement, level, never_trained, why_withheld
 from reports.judge.noise import Noise
 from reports.judge.noise.moderated import Odd
-from reports.judge.reading.collected import Collected
-from reports.judge.reading.curves import lines_of
-from reports.judge.reading.units import comparable
+from reports.judge.reading.collect import comparable
+from reports.judge.reading.collected import Collected, lines_of
 from reports.judge.scores import ItemDifference, item_differences, unpaired
 from reports.judge.statistics.estimates import Estimate, combined_stderr, estimate, score_half_width
 from reports.judge.verdicts import ALPHA, Verdict
 from store.documents import StudyArm
-from store.documents.costs import CROWDED
+from store.documents.measure import CROWDED
 from store.errors import ReportError
 from store.extensions import modules_of
-from store.result_columns import NUMBERS
+from store.tables import NUMBERS
 
 SPEEDS = ("tokens_per_second", "mfu", "mfu_published", "matmul_flops_per_second")
 """Columns of speed that are dropped for runs that shared their machine."""

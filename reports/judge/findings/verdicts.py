@@ -29,14 +29,12 @@ from reports.judge.noise.difference import NOTHING, Difference
 from reports.judge.noise.power import FIRST_SHARE, chance_of_settling, seeds_needed
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.crossed import crossed
-from reports.judge.statistics.estimates import Estimate, Failures, estimate
-from reports.judge.statistics.interval import detectable_effect
+from reports.judge.statistics.estimates import Estimate, Failures, detectable_effect, estimate
 from reports.judge.statistics.simultaneous import Evidence
 from reports.judge.verdicts import ALPHA, Verdict, verdict_of
 from store.documents import LedgerRecord, StudyArm, StudyDocument
-from store.documents.length import LIMITS
 from store.documents.study import UNJUDGED
-from store.documents.study_arm import all_undertrained
+from store.documents.study_arm import LIMITS, all_undertrained
 
 # Reasons for withholding a verdict, whatever the runs show so far. Pure.
 #

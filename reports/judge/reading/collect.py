@@ -1,8 +1,14 @@
-"""Read a study's stored runs into frames."""
+"""Read a study's stored runs into frames, and convert their losses to one unit.
+
+The unit is nats per token (per target, if not all tokens are targets), or nats per byte of held-out text if arms have
+different tokenizers. Nothing else converts losses.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -13,15 +19,14 @@ import polars as pl
 from reports.judge.noise.moderated import noise_of_studies
 from reports.judge.reading import evaluations
 from reports.judge.reading.collected import Collected, SectionReader
-from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.inputs import Inputs
-from reports.judge.reading.keys import KEYS, RunKey
+from reports.judge.reading.documents import Inputs, StudyDocuments
+from reports.judge.reading.evaluations import KEYS, RunKey
 from reports.judge.reading.outcomes import outcomes
 from store import Store
-from store.documents import Environment, GpuState, Part
-from store.documents.costs import CROWDED
-from store.like_runs import Likeness, like_tables, shared_runs
-from store.result_columns import RESULT, Schema
+from store.documents import Environment, GpuState, Part, StudyDocument
+from store.documents.measure import CROWDED
+from store.store import Likeness, like_tables, shared_runs
+from store.tables import LOSSES, RESULT, Schema
 
 # Runs of every rung of a ladder, as one frame.
 
@@ -81,7 +86,7 @@ CURVES = KEYS | {
     "accuracy": pl.Float64,
 }
 
-LOSSES = KEYS | {"item": pl.Int64, "nats": pl.Float64, "weight": pl.Float64}
+ITEM_LOSSES = KEYS | {"item": pl.Int64, "nats": pl.Float64, "weight": pl.Float64}
 """A loss is Σ nats / Σ weight over the held-out documents, or over a task's examples."""
 OVERRULED = ("status", "reason")
 """Columns of a result that the outcome relative to the other runs may override."""
@@ -111,7 +116,7 @@ def collected(documents: StudyDocuments, sections: Sections = ()) -> Collected:
         grouped=evaluations.grouped(documents.evaluated),
         environments=_parsed(documents, "environment", Environment),
         # By document; weighted by bytes if arms have different tokenizers.
-        losses=_logged(documents.tables.losses, keys, LOSSES, {"weight": per}),
+        losses=_logged(documents.tables.losses, keys, ITEM_LOSSES, {"weight": per}),
         rungs=rung_runs(documents),
         gpus=_parsed(documents, "gpu", GpuState),
         ledger=store.read_ledger(documents.study.name),
@@ -167,3 +172,61 @@ def _logged(
     keyed = pl.DataFrame(keys, schema=KEYS, orient="row")[run_of_each]
     renamed = logged.rename({stored: name for name, stored in columns.items()})
     return pl.concat([keyed, renamed], how="horizontal").cast(pl.Schema(schema))
+
+
+def comparable(data: Collected) -> Collected:
+    """The same data, with losses per byte if the study compares those.
+
+    nats per byte = nats per token · held-out tokens / held-out bytes = bits per byte · ln 2. The factor depends only on
+    the tokenizer, so an arm's runs share it. Training losses are scaled by it too, although they are of other text.
+    """
+    if data.study.per != "byte":
+        return data
+    ended = data.runs.drop_nulls(["bits_per_byte", "loss"])
+    factor = (pl.col("bits_per_byte") * math.log(2) / pl.col("loss")).mean()
+    factors = ended.group_by("arm").agg(factor.alias("factor"))
+    losses = pl.col("task").is_in(list(data.loss_columns))  # of evaluations whose scores are losses
+    return replace(
+        data,
+        study=_tuned_per_byte(data.study, dict(factors.rows())),
+        references={arm: each.per_byte() for arm, each in data.references.items()},
+        runs=_scaled(data.runs, (*LOSSES, "uniform"), factors),
+        curves=_scaled(data.curves, ("loss", "validation_loss"), factors),
+        scores=_scaled(data.scores, ("value", "stderr"), factors, losses),
+        items=_scaled(data.items, ("value",), factors, losses),
+        rungs=_scaled(data.rungs, ("loss",), factors),
+        frames={name: _scaled(frame, data.loss_columns.get(name, ()), factors) for name, frame in data.frames.items()},
+    )
+
+
+def judging(data: Collected) -> Collected:
+    """The same data with final validation scores in place of the test scores."""
+    columns = {name: pl.col(f"judging_{name}") for name in ("loss", "bits_per_byte", "accuracy")}
+    return replace(data, runs=data.runs.with_columns(**columns))
+
+
+def _tuned_per_byte(study: StudyDocument, factors: Mapping[str, float | None]) -> StudyDocument:
+    """The study with tuning losses per byte. A ladder's rungs keep theirs, which are compared with nothing."""
+    tuning = []
+    for each in study.tuning:
+        factor, trials = factors.get(each.arm), []
+        for trial in each.trials:
+            losses = tuple(None if loss is None or factor is None else factor * loss for loss in trial.losses)
+            trials.append(trial.model_copy(update={"losses": losses}))
+        tuning.append(each.model_copy(update={"trials": tuple(trials)}))
+    return study.model_copy(update={"tuning": tuple(tuning)})
+
+
+def _scaled(
+    frame: pl.DataFrame, columns: Sequence[str], factors: pl.DataFrame, where: pl.Expr | None = None
+) -> pl.DataFrame:
+    """Multiply columns by the arm's factor, in all rows or in those selected by `where`."""
+    if not columns:
+        return frame
+    joined = frame.join(factors, on="arm", how="left", maintain_order="left")
+    scaled = (pl.col(name) * pl.col("factor") for name in columns)
+    if where is not None:
+        scaled = (
+            pl.when(where).then(value).otherwise(pl.col(name)) for name, value in zip(columns, scaled, strict=True)
+        )
+    return joined.with_columns(value.alias(name) for name, value in zip(columns, scaled, strict=True)).drop("factor")

@@ -1,29 +1,65 @@
-"""The documents of a study and of its runs, each read once."""
+"""The documents of a study and of its runs, each read once, and what they say of inputs and references.
+
+Inputs of an arm are its data, vocabulary and context. References are the losses of simple models on the text of each
+arm: what a loss is worth before it is compared with another.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from reports.judge.reading.evaluations import EvaluatedRun, read
-from reports.judge.reading.keys import RunKey, keys_of
+from reports.judge.reading.evaluations import EvaluatedRun, RunKey, keys_of, read
 from reports.judge.reading.outcomes import ENDED, FAILED, outcomes
-from reports.judge.reading.references import TextReferences, text_references
 from store import Store, StudyFolder
 from store.documents import (
     CostsDocument,
     MeasureDocument,
+    References,
     StudyDocument,
     SyntheticMeta,
     TextMeta,
 )
+from store.documents.data import counted_tokens
 from store.documents.result import Outcome
 from store.errors import ReportError
-from store.result_columns import Row
 from store.store import Status
-from store.tables import RunTables
+from store.tables import Row, RunTables
+
+
+@dataclass(frozen=True)
+class TextReferences:
+    """Losses of simple models on an arm's text, in the unit of the study's losses. `read`: n-gram models of as many
+    training tokens as a run of the arm reads. `whole`: of all training tokens, as far as they are counted."""
+
+    read: References
+    whole: References
+
+    def per_byte(self) -> TextReferences:
+        return TextReferences(self.read.per_byte(), self.whole.per_byte())
+
+
+def text_references(study: StudyDocument, store: Store, corpora: Mapping[str, TextMeta]) -> dict[str, TextReferences]:
+    """Stored references of each arm that predicts the next token of a text. corpora: the arms' texts by digest."""
+    found = {}
+    for arm in study.arms:
+        meta = corpora.get(arm.data)
+        run = store.read_run(arm.runs[0].digest) if arm.runs and meta else None
+        if meta is None or run is None or not run.predicts_next_token:
+            continue
+        folder, context = store.data(arm.data), run.train.get("context")
+        stored = [
+            folder.read_references(context, counted_tokens(tokens, meta.tokens.train))
+            for tokens in (round(arm.length.tokens), None)
+            if isinstance(context, int)
+        ]
+        losses = [each.references for each in stored if each is not None]
+        if len(losses) == 2:
+            found[arm.name] = TextReferences(*losses)
+    return found
 
 
 @dataclass(frozen=True)
@@ -130,3 +166,36 @@ class StudyDocuments:
         trained."""
         trained = [key for key in self.keys if self.outcomes.get(key.digest, {}).get("status") not in FAILED]
         return list(read(self.store, self.study, trained))
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Distinct values over the arms, as far as the store knows them."""
+
+    sources: tuple[str, ...] = ()
+    """`prose`, `HuggingFaceFW/fineweb-edu`, or the name of a synthetic task."""
+    vocabularies: tuple[int, ...] = ()
+    """Vocabulary sizes in token ids."""
+    contexts: tuple[int, ...] = ()
+    """Tokens per sequence."""
+
+    @classmethod
+    def of(cls, documents: StudyDocuments) -> Inputs:
+        found = documents.data.values()
+        first = (documents.store.read_run(arm.runs[0].digest) for arm in documents.study.arms if arm.runs)
+        contexts = {context for run in first if run and isinstance(context := run.train.get("context"), int)}
+        sources = []
+        for meta in found:
+            if isinstance(meta, SyntheticMeta):
+                sources.append(meta.synthetic)
+            else:
+                source = str(meta.spec.get("source", ""))
+                sources.append(str(meta.spec["path"]) if source == "hf" else source)
+        return cls(
+            sources=tuple(dict.fromkeys(filter(None, sources))),
+            vocabularies=tuple(sorted({meta.vocab_size for meta in found})),
+            contexts=tuple(sorted(contexts)),
+        )
+
+
+NO_INPUTS = Inputs()

@@ -15,8 +15,8 @@ from store.documents import ReferenceLosses, ResultDocument, StudyArm, StudyDocu
 from store.documents.data import NEAR_UNIGRAM
 from store.documents.result import Outcome
 from store.documents.study import UNJUDGED
-from store.result_columns import Row
 from store.store import Status
+from store.tables import Row
 
 ENDED = ("finished", "diverged")
 FAILED = ("stalled", "diverged")

@@ -23,7 +23,7 @@ import numpy as np
 import scipy  # loads its submodules on first use
 from numpy.typing import ArrayLike
 
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Interval
 from reports.judge.verdicts import ALPHA
 
 LEAST_P = 1e-100

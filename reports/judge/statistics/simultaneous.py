@@ -24,8 +24,7 @@ from typing import Literal
 import scipy  # loads its submodules on first use
 
 from reports.judge.noise.difference import Difference
-from reports.judge.statistics.estimates import holm
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Interval, holm
 from reports.judge.verdicts import ALPHA
 
 Correction = Literal["holm", "benjamini_hochberg"]

@@ -12,11 +12,11 @@ from typing import ClassVar
 import polars as pl
 
 from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.keys import KEYS
+from reports.judge.reading.evaluations import KEYS
 from reports.page.sections import Section
 from store.documents import JsonObject, JsonScalar
 from store.documents import Section as Stored
-from store.result_columns import Row, Schema
+from store.tables import Row, Schema
 
 
 class EvaluationSection(Section):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.curves import CurvePoint
+from reports.judge.reading.collected import CurvePoint
 from reports.judge.statistics.estimates import Estimate
 from reports.page.figures.base import (
     Figure,

@@ -15,7 +15,7 @@ from reports.page.evaluations import EvaluationSection
 from reports.page.figures.base import Figure, Switch, SwitchOption
 from reports.page.figures.drawing import ArmStyle, Drawing, blank, label
 from reports.page.wording.table import frame_table
-from store.result_columns import Schema
+from store.tables import Schema
 
 COLUMNS = 4
 SIDE = 230

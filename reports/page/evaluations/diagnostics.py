@@ -11,8 +11,7 @@ from typing import ClassVar, Self
 import polars as pl
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected
-from reports.judge.reading.curves import Curve, CurvePoint
+from reports.judge.reading.collected import Collected, Curve, CurvePoint
 from reports.judge.statistics.estimates import combined_stderr
 from reports.page.evaluations import EvaluationSection
 from reports.page.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional, short
@@ -20,7 +19,7 @@ from reports.page.figures.drawing import ArmStyle, blank, label
 from reports.page.wording import words
 from reports.page.wording.table import frame_table
 from store.documents import JsonObject, JsonScalar
-from store.result_columns import Row, Schema
+from store.tables import Row, Schema
 
 COLUMNS = ("arm", "accuracy", "lowest seed", "highest seed", "standard error", "chance")
 

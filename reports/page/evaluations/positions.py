@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 import polars as pl
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected
-from reports.judge.reading.curves import Curve, CurvePoint, over_seeds
+from reports.judge.reading.collected import Collected, Curve, CurvePoint, over_seeds
 from reports.judge.statistics.estimates import combined_stderr
 from reports.page.evaluations import EvaluationSection
 from reports.page.figures.base import (
@@ -29,7 +28,7 @@ from reports.page.figures.drawing import ArmStyle, blank, label
 from reports.page.wording import words
 from reports.page.wording.table import frame_table
 from store.documents import JsonObject, JsonScalar
-from store.result_columns import Schema
+from store.tables import Schema
 
 SHOWN = 16
 """The loss axis leaves out positions before 1/SHOWN of the training context, where all models know little."""

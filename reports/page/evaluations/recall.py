@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 import polars as pl
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected
-from reports.judge.reading.curves import over_seeds
+from reports.judge.reading.collected import Collected, over_seeds
 from reports.judge.reading.documents import StudyDocuments
 from reports.judge.statistics.estimates import estimate, score_half_width
 from reports.page.evaluations import EvaluationSection
@@ -18,7 +17,7 @@ from reports.page.evaluations._recall_figure import RecallCurve, Targets, figure
 from reports.page.figures.base import Figure
 from reports.page.figures.drawing import ArmStyle
 from store.documents import JsonObject, JsonScalar
-from store.result_columns import Schema
+from store.tables import Schema
 
 PLACE = ["part", "first", "last"]
 

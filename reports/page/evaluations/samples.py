@@ -10,7 +10,7 @@ import polars as pl
 from reports.judge.reading.collected import Collected
 from reports.page.evaluations import EvaluationSection
 from store.documents import Section as Stored
-from store.result_columns import Schema
+from store.tables import Schema
 
 
 @dataclass(frozen=True)

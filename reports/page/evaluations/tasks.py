@@ -13,12 +13,12 @@ import polars as pl
 from reports.judge.findings.study_summary import MeanScore, StudySummary
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.keys import KEYS
+from reports.judge.reading.evaluations import KEYS
 from reports.page.evaluations import EvaluationSection
 from reports.page.figures.base import NEUTRAL, Figure, beside_row, optional, short, two_lines
 from reports.page.figures.drawing import ArmStyle, Drawing, blank, label
 from reports.page.wording.table import frame_table
-from store.result_columns import Schema
+from store.tables import Schema
 
 MOST = 80
 """Most tasks drawn: those in which arms differ most."""

@@ -15,7 +15,7 @@ from reports.judge.reading.collected import Collected
 from reports.page.evaluations import EvaluationSection
 from reports.page.wording import words
 from reports.page.wording.table import Table, frame_table
-from store.result_columns import Schema
+from store.tables import Schema
 
 Floats = NDArray[np.float64]
 Pieces = tuple[tuple[str, ...], ...]

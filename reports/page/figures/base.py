@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports.judge.reading.curves import Curve, CurvePoint
+from reports.judge.reading.collected import Curve, CurvePoint
 from reports.judge.statistics.estimates import Estimate
 from reports.page.figures.drawing import ArmStyle, Attributes, Drawing, blank
 from reports.page.wording import words

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, TypeAlias
 
-from reports.page.wording.arm_names import brief
+from reports.page.wording.arm_words import brief
 
 Attributes: TypeAlias = dict[str, Any]
 """plotly attributes of a trace or a layout, or a figure of them as plotly.js takes it."""

@@ -17,17 +17,15 @@ from reports.page.html.templating import FIGURES, render
 from reports.page.sections import galleries, sections, summarise_study
 from reports.page.wording import (
     answers,
-    arm_names,
+    arm_words,
     cost_words,
-    input_words,
+    finding_words,
     method_words,
-    rate_words,
-    reference_words,
     tables,
-    title_words,
+    training_words,
     words,
 )
-from reports.page.wording.arm_names import brief, grouped
+from reports.page.wording.arm_words import brief, grouped
 from reports.page.wording.method_words import TERMS
 from reports.page.wording.table import latex, markdown
 from store import Store, StudyFolder
@@ -41,11 +39,9 @@ WORDS = {
         words,
         answers,
         cost_words,
-        arm_names,
-        input_words,
+        arm_words,
+        training_words,
         method_words,
-        rate_words,
-        reference_words,
         tables,
     )
 }
@@ -88,7 +84,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
     """The page as HTML text. All text from a study is escaped. progress: makes it a served page, which reloads while
     the study runs. home: address of the index of studies."""
     found = galleries(summary)
-    source, name = title_words.source(summary), name_of(summary.study)
+    source, name = finding_words.source(summary), name_of(summary.study)
     drawn_already = [figure for figures in found.values() for figure in figures if figure.key in RANKED]
     others = {heading: [each for each in figures if each.key not in RANKED] for heading, figures in found.items()}
     shown = {heading: figures for heading, figures in others.items() if figures}
@@ -116,7 +112,7 @@ def render_page(summary: StudySummary, progress: StudyProgress | None = None, ho
         compact=compact,
         markup={"Markdown": markdown(compact), "LaTeX": latex(compact)},
         source=source,
-        small_print=title_words.small_print(summary),
+        small_print=finding_words.small_print(summary),
         steps=next_steps(summary),
         warnings=grouped(summary.warnings),
         terms=TERMS,

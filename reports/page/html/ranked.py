@@ -14,7 +14,7 @@ from statistics import median
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.verdicts import Verdict
-from reports.page.sections._costs import VISIBLE, Cost
+from reports.page.sections._against import VISIBLE, Cost
 from reports.page.wording import words
 
 SCREEN = 12

@@ -16,14 +16,13 @@ from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, exact
 from reports.judge.verdicts import Verdict
 from reports.page.html.ranked import SCREEN, Ranked, RankedRow
 from reports.page.html.templating import environment, source
-from reports.page.sections._costs import VISIBLE, Cost, measured_costs
+from reports.page.sections._against import VISIBLE, Cost, measured_costs
 from reports.page.sections.failures import Failures
 from reports.page.sections.trade_off import TradeOff
-from reports.page.wording import arm_names, cost_words, failure_words, words
+from reports.page.wording import arm_words, cost_words, words
 from reports.page.wording.answers import beside, headline
-from reports.page.wording.arm_names import brief, spelled
-from reports.page.wording.reference_words import baseline_line
-from reports.page.wording.title_words import small_print
+from reports.page.wording.arm_words import baseline_line, brief, spelled
+from reports.page.wording.finding_words import small_print
 
 MOST_COLUMNS = 5
 """Most costs with a column."""
@@ -43,7 +42,7 @@ def ranked(summary: StudySummary) -> Ranked:
             RankedRow(
                 name=each.effect.name,
                 label=spelled(each.effect.name),
-                gloss=arm_names.of_effect(summary, each.effect),
+                gloss=arm_words.of_effect(summary, each.effect),
                 verdict=each.verdict,
                 difference=each.comparison.difference,
                 said=_said(each.comparison, each.verdict),
@@ -78,11 +77,11 @@ def _point(row: RankedRow, cost: Cost) -> tuple[tuple[float, float], tuple[float
 
 def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cost]) -> RankedRow:
     # failed or missing seeds, or a seed far from the others
-    notes = [failure_words.failed(arm)]
+    notes = [arm_words.failed(arm)]
     if arm.missing:
         section, total = summary.section(Failures), len(arm.seeds) + arm.failed + len(arm.missing)
         failure = section.of(arm.name) if section else None
-        why = f": {arm_names.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
+        why = f": {arm_words.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
         notes.append(f"no result for {len(arm.missing)} of {total} runs{why}")
     if run := arm.outlier:
         notes.append(f"seed {run.seed} is {abs(run.above):.2g} {run.side} the other seeds")
@@ -97,7 +96,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
     return RankedRow(
         name=arm.name,
         label=label,
-        gloss=arm_names.of_arm(summary, arm),
+        gloss=arm_words.of_arm(summary, arm),
         verdict=arm.verdict,
         difference=NO_DIFFERENCE if is_base and arm.seeds else None if arm.verdict in FAILED else found,
         said=words.plus_minus(arm.loss) if is_base else _said(arm.comparison, arm.verdict),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.curves import CurvePoint
+from reports.judge.reading.collected import CurvePoint
 from reports.page.figures.base import NEUTRAL, Figure, beside_row, short, stacked
 from reports.page.figures.drawing import ArmStyle, Drawing, label
 from reports.page.wording import words

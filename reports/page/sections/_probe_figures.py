@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from reports.judge.reading.curves import Curve, CurvePoint
+from reports.judge.reading.collected import Curve, CurvePoint
 from reports.judge.statistics.estimates import Estimate
 from reports.page.figures.base import Figure, band, line, short, thinned
 from reports.page.figures.drawing import ArmStyle, Attributes, Drawing, blank

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.judge.reading.collected import ArmLogs, Collected, RunCurve
-from reports.judge.reading.curves import Floats, bin_starts
+from reports.judge.reading.collected import ArmLogs, Collected, Floats, RunCurve, bin_starts
 
 POINTS = 20_000
 """Most points on a page, over all runs."""

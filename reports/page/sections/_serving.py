@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from reports.judge.reading.keys import KEYS, RunKey
+from reports.judge.reading.evaluations import KEYS, RunKey
 from store.documents import Measured, MeasuredPoint, Quartiles, SpeedPoint
-from store.documents.costs import CROWDED
-from store.result_columns import Row
+from store.documents.measure import CROWDED
+from store.tables import Row
 
 MEASURES = KEYS | {
     "kind": pl.String,

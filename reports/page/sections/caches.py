@@ -9,10 +9,9 @@ from typing import ClassVar, Self
 import polars as pl
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected
-from reports.judge.reading.curves import CurvePoint, over_seeds
+from reports.judge.reading.collected import Collected, CurvePoint, over_seeds
 from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.keys import KEYS, RunKey
+from reports.judge.reading.evaluations import KEYS, RunKey
 from reports.judge.statistics.estimates import score_half_width
 from reports.page.figures.base import Figure
 from reports.page.figures.drawing import ArmStyle
@@ -20,7 +19,7 @@ from reports.page.sections import Section
 from reports.page.sections._kinds_of_cache import AddedLoss, CacheCost, KindsOfCache, figure_of
 from reports.page.sections._serving import MEASURES, PLAIN, SERVING, measured_rows, wrong_bytes
 from store.documents import LossThroughCache, Measured, MeasureDocument
-from store.result_columns import Row
+from store.tables import Row
 
 CACHES = MEASURES | {"cache": pl.String}
 """Measurements of every kind of cache, including plain, if other kinds were measured."""

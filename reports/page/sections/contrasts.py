@@ -11,8 +11,7 @@ from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.page.sections import Section
 from reports.page.wording import words
-from reports.page.wording.failure_words import where_it_trains
-from reports.page.wording.reference_words import losses_of, pair_note, read_by
+from reports.page.wording.arm_words import losses_of, pair_note, read_by, where_it_trains
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from reports.judge.findings.costs import speeds_at
+from reports.judge.findings.comparison import speeds_at
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected
-from reports.judge.reading.curves import Curve, CurvePoint
+from reports.judge.reading.collected import Collected, Curve, CurvePoint
 from reports.judge.reading.documents import StudyDocuments
 from reports.page.figures.base import Figure, Switch, SwitchOption, line, short
 from reports.page.figures.drawing import ArmStyle, Drawing, blank
@@ -28,7 +27,7 @@ from reports.page.sections._serving import (
 )
 from reports.page.wording import cost_words, words
 from reports.page.wording.table import frame_table
-from store.documents.costs import FEWEST_PROCESSES
+from store.documents.measure import FEWEST_PROCESSES
 
 MIB = 2**20
 Points = tuple[tuple[float, float], ...]

@@ -9,8 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected
-from reports.judge.reading.curves import Curve, Line, average, lines_of
+from reports.judge.reading.collected import Collected, Curve, Line, average, lines_of
 from reports.page.figures.base import (
     NEUTRAL,
     Figure,

@@ -16,8 +16,8 @@ from reports.page.figures.base import (
 )
 from reports.page.figures.drawing import ArmStyle
 from reports.page.sections import Section
-from reports.page.wording import rate_words, title_words, words
-from reports.page.wording.failure_words import mark
+from reports.page.wording import finding_words, training_words, words
+from reports.page.wording.arm_words import mark
 from reports.page.wording.table import frame_table
 
 
@@ -48,10 +48,10 @@ class Differences(Section):
             if arm.comparison is not None
             for seed, difference in islice(zip(arm.comparison.seeds, value.values, strict=True), MOST_SEEDS)
         ]
-        notes = (f"Left of zero is better. Open points are {shown}.", cut, rate_words.line(summary.study))
+        notes = (f"Left of zero is better. Open points are {shown}.", cut, training_words.line(summary.study))
         yield Figure(
             key="differences",
-            title=title_words.verdicts(summary) + mark(summary),
+            title=finding_words.verdicts(summary) + mark(summary),
             note=" ".join(filter(None, notes)),
             alt="; ".join(f"{a.name} {words.difference(a.comparison)}" for a, _ in found if a.comparison),
             drawing=figure,

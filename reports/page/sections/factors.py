@@ -13,7 +13,7 @@ from reports.judge.statistics.estimates import NO_DIFFERENCE, Estimate
 from reports.page.figures.base import NEUTRAL, Figure, reach, short
 from reports.page.figures.drawing import ArmStyle, blank, label, looks
 from reports.page.sections import Section
-from reports.page.wording import arm_names, words
+from reports.page.wording import arm_words, words
 from reports.page.wording.table import frame_table
 
 
@@ -48,13 +48,13 @@ class Factors(Section):
         # arms make lines; of the other axes, the one with the most values is the x-axis
         factors = []
         for path in arms[0].cell:
-            values = list({arm_names.value_of(arm.cell[path]): arm.cell[path] for arm in arms}.items())
+            values = list({arm_words.value_of(arm.cell[path]): arm.cell[path] for arm in arms}.items())
             if all(isinstance(value, int | float) for _, value in values):
                 values.sort(key=lambda each: each[1])  # type: ignore[arg-type,return-value]
             factors.append(Factor(path, tuple(text for text, _ in values)))
         factors.sort(key=lambda factor: (factor.path == "arm", -len(factor.values)))
         across, *others = factors
-        cells = {arm.name: tuple(arm_names.value_of(arm.cell[each.path]) for each in factors) for arm in arms}
+        cells = {arm.name: tuple(arm_words.value_of(arm.cell[each.path]) for each in factors) for arm in arms}
         return cls(across, tuple(others), cells)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:

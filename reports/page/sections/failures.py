@@ -10,7 +10,7 @@ import polars as pl
 
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.keys import KEYS
+from reports.judge.reading.evaluations import KEYS
 from reports.page.sections import Section
 
 LINES = 6

@@ -13,7 +13,7 @@ from reports.judge.verdicts import ALPHA
 from reports.page.figures.base import NEUTRAL, Figure, optional, short, stacked
 from reports.page.figures.drawing import ArmStyle, Drawing, label
 from reports.page.sections import Section
-from reports.page.sections._costs import is_drawn
+from reports.page.sections._against import is_drawn
 from reports.page.wording import words
 from reports.page.wording.table import frame_table
 

@@ -12,7 +12,7 @@ from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.judge.reading.documents import StudyDocuments
 from reports.page.sections import Section
-from reports.page.wording import input_words
+from reports.page.wording import training_words
 from store.documents import ReferenceLosses
 
 LOSSES = tuple(ReferenceLosses.model_fields)
@@ -47,6 +47,6 @@ class Lengths(Section):
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
         for arm in summary.study.arms:
-            yield input_words.trained(arm, self.train_tokens.get(arm.data))
+            yield training_words.trained(arm, self.train_tokens.get(arm.data))
         if self.references is not None:
             yield self.references.sentence

@@ -10,8 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected
-from reports.judge.reading.curves import Curve, mean_curve
+from reports.judge.reading.collected import Collected, Curve, mean_curve
 from reports.page.figures.base import (
     EARLY,
     Figure,

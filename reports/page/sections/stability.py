@@ -11,10 +11,9 @@ import polars as pl
 import scipy  # loads its submodules on first use
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected
-from reports.judge.reading.curves import Curve, CurvePoint
+from reports.judge.reading.collected import Collected, Curve, CurvePoint
 from reports.judge.reading.documents import StudyDocuments
-from reports.judge.reading.keys import KEYS, keyed
+from reports.judge.reading.evaluations import KEYS, keyed
 from reports.judge.statistics.estimates import estimate
 from reports.page.figures.base import Figure
 from reports.page.figures.drawing import ArmStyle

@@ -13,12 +13,11 @@ from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO
 from reports.page.figures.base import Figure
 from reports.page.figures.drawing import ArmStyle
 from reports.page.sections import Section
-from reports.page.sections._against import LossDifferences, Ratios
-from reports.page.sections._costs import Cost, Quality, cost_ratios, qualities
+from reports.page.sections._against import Cost, LossDifferences, Quality, Ratios, cost_ratios, qualities
 from reports.page.sections._plane import Plane
 from reports.page.sections.costs import Costs
-from reports.page.wording import arm_names, cost_words, title_words
-from reports.page.wording.failure_words import mark
+from reports.page.wording import arm_words, cost_words, finding_words
+from reports.page.wording.arm_words import mark
 from reports.page.wording.table import frame_table
 
 FIRST = ("kv-", "training-time", "decode-", "flops-per-token")
@@ -64,7 +63,7 @@ class TradeOff(Section):
         base, serving = summary.baseline, summary.section(Costs)
         arms = [base, *(arm.name for arm in summary.arms if any(arm.name in each.differences for each in found))]
         across, up = [ratios(cost, arms, base) for cost in costs], [differences(each, arms) for each in found]
-        about = {arm.name: arm_names.of_arm(summary, arm) for arm in summary.arms}
+        about = {arm.name: arm_words.of_arm(summary, arm) for arm in summary.arms}
         unjudged = {arm.name for arm in summary.arms if not is_judged(arm)}
         places = frozenset(place for place, arm in enumerate(arms) if arm in unjudged and arm != base)
         plane = Plane([style[arm] for arm in arms], across, up, unjudged=places, about=[about[arm] for arm in arms])
@@ -80,7 +79,7 @@ class TradeOff(Section):
         )
         yield Figure(
             key="trade-off",
-            title=title_words.trade_off(summary, costs[0].label, costs[0].ratios) + mark(summary),
+            title=finding_words.trade_off(summary, costs[0].label, costs[0].ratios) + mark(summary),
             note=" ".join((*filter(None, notes), *summary.study.conventions)),
             alt="; ".join(f"{row[0]}: {row[1]} {up[0].name}" for row in plane.rows(arms) if row[0] != base),
             drawing=plane.drawing(),

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected
-from reports.judge.reading.curves import Curve, mean_curve
+from reports.judge.reading.collected import Collected, Curve, mean_curve
 from reports.page.figures.base import Figure, band, ends, line, mean_and_range, thinned
 from reports.page.figures.drawing import ArmStyle, blank
 from reports.page.sections import Section

@@ -12,7 +12,7 @@ from reports.judge.reading.collected import Collected
 from reports.page.figures.base import Figure, short
 from reports.page.figures.drawing import ArmStyle, Attributes, Drawing, blank, label
 from reports.page.sections import Section
-from reports.page.wording import rate_words, words
+from reports.page.wording import training_words, words
 from reports.page.wording.table import frame_table
 from store.documents import StudyPass, StudyTuning
 from store.documents.tuning import is_number, share
@@ -58,18 +58,18 @@ class Tuning(Section):
     @classmethod
     def summarise(cls, data: Collected) -> Self | None:
         found = tunings_of(data)
-        return cls(found, rate_words.carried_lines(data.study)) if found else None
+        return cls(found, training_words.carried_lines(data.study)) if found else None
 
     @classmethod
     def warnings(cls, data: Collected) -> Iterator[str]:
         """Warnings of arms that may be better than they appear."""
         for each in tunings_of(data):
-            yield from rate_words.warnings(each.name, each.found)
+            yield from training_words.warnings(each.name, each.found)
 
     def lines(self) -> Iterator[str]:
         """The setting that each arm chose, with its uncertainty."""
         for each in self.tunings:
-            yield rate_words.taken(each.name, each.found, each.choice.rate if each.choice else None)
+            yield training_words.taken(each.name, each.found, each.choice.rate if each.choice else None)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """One figure per tuned setting, pass and size."""

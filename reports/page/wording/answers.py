@@ -8,17 +8,9 @@ from dataclasses import dataclass
 from reports.judge.findings.study_summary import RANKS, ArmSummary, EffectSummary, StudySummary
 from reports.judge.findings.verdicts import UNDERTRAINED, guesses
 from reports.judge.sentences import Prose, listed
-from reports.page.wording import (
-    arm_names,
-    effect_words,
-    failure_words,
-    finding_words,
-    reference_words,
-    short_answer,
-    tables,
-)
-from reports.page.wording.input_words import undertrained
+from reports.page.wording import arm_words, effect_words, finding_words, short_answer, tables
 from reports.page.wording.table import Rows, Table
+from reports.page.wording.training_words import undertrained
 from store.documents.study import UNJUDGED
 from store.extensions import modules_of
 
@@ -55,8 +47,8 @@ def in_full(summary: StudySummary) -> str:
 
 
 def _qualified(summary: StudySummary, answer: str) -> str:
-    losses, references = reference_words.losses_of(summary), reference_words.read_by(summary)
-    return reference_words.qualified(answer, losses, references, summary.baseline)
+    losses, references = arm_words.losses_of(summary), arm_words.read_by(summary)
+    return arm_words.qualified(answer, losses, references, summary.baseline)
 
 
 def beside(summary: StudySummary) -> Iterator[str]:
@@ -78,7 +70,7 @@ def qualifiers(summary: StudySummary) -> Iterator[str]:
     if summary.study.scale in UNJUDGED:
         return
     said_already = any(arm.withheld == UNDERTRAINED for arm in summary.arms)
-    yield from filter(None, [failure_words.left_out(summary).strip()])
+    yield from filter(None, [arm_words.left_out(summary).strip()])
     if shared := summary.baseline_arm.shared:
         runs = sum(map(len, shared.values()))
         yield (
@@ -111,12 +103,12 @@ def _unanswered(summary: StudySummary) -> str:
 def findings(summary: StudySummary) -> Iterator[ArmAnswer]:
     """One answer per arm, the baseline first, then by verdict; for a design, one per effect."""
     for each in sorted(summary.effects, key=_rank):
-        gloss = arm_names.of_effect(summary, each.effect)
+        gloss = arm_words.of_effect(summary, each.effect)
         yield ArmAnswer(each.effect.name, Prose(effect_words().sentence(summary, each)), gloss)
     if summary.effects:
         return
     for arm in sorted(summary.arms, key=lambda arm: (arm.name != summary.baseline, _rank(arm))):
-        yield ArmAnswer(arm.name, Prose(finding_words.sentence(summary, arm)), arm_names.of_arm(summary, arm))
+        yield ArmAnswer(arm.name, Prose(finding_words.sentence(summary, arm)), arm_words.of_arm(summary, arm))
 
 
 def _rank(found: ArmSummary | EffectSummary) -> int:

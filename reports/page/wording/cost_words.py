@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from reports.judge.findings.costs import ArmCosts
+from reports.judge.findings.comparison import ArmCosts
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate

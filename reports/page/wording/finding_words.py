@@ -1,17 +1,28 @@
-"""Findings of a study in words: one sentence per arm, and the answer to the question."""
+"""Findings of a study in words: one sentence per arm, the answer to the question, and titles of figures."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.sentences import listed
 from reports.judge.statistics.estimates import Estimate
-from reports.page.wording import failure_words, rate_words
+from reports.page.wording import arm_words, cost_words, training_words, words
+from reports.page.wording.arm_words import standing
 from reports.page.wording.cost_words import clear_costs, costs
-from reports.page.wording.input_words import but_for, conditions, continued, matched, terms, undertrained
+from reports.page.wording.training_words import (
+    but_for,
+    conditions,
+    continued,
+    inputs,
+    matched,
+    scale_of,
+    terms,
+    undertrained,
+)
 from reports.page.wording.words import (
     decimals,
     detectable,
@@ -23,6 +34,7 @@ from reports.page.wording.words import (
     seed_count,
     signed,
 )
+from store.documents.tuning import untuned
 
 
 def sentence(summary: StudySummary, arm: ArmSummary) -> str:
@@ -31,15 +43,15 @@ def sentence(summary: StudySummary, arm: ArmSummary) -> str:
     if comparison is None:
         spread = f"{'95 % interval over ' * (len(arm.seeds) > 1)}{seed_count(len(arm.seeds))}"
         said = f"{plus_minus(arm.loss)} nats per {summary.study.per} ({spread})" if arm.loss else ""
-        own = (said or "no seed finished", answers(arm), failure_words.failed(arm))
+        own = (said or "no seed finished", answers(arm), arm_words.failed(arm))
         what = "the baseline" if arm.name == summary.baseline else "a run of the design"
         return f"{what}: {', '.join(filter(None, own))}."
     if arm.verdict in FAILED:
-        return f"{failure_words.failed(arm)}."
+        return f"{arm_words.failed(arm)}."
     if comparison.difference is None:
         return f"{arm.verdict}: no seed trained in both {arm.name} and {summary.baseline}."
     measured = f"{difference(comparison)} {terms(summary, arm)}"
-    parts = (measured, failure_words.where_it_trains(comparison), answers(arm), costs(comparison.costs))
+    parts = (measured, arm_words.where_it_trains(comparison), answers(arm), costs(comparison.costs))
     said = ", ".join(filter(None, parts))
     ground = f": {arm.withheld}." if arm.withheld else _ground(summary, arm, comparison)
     return f"{said}; {arm.verdict}{ground}"
@@ -66,11 +78,11 @@ def _ground(summary: StudySummary, arm: ArmSummary, comparison: Comparison) -> s
     if arm.verdict != "inconclusive":
         return f" ({tested})."
     if comparison.is_barred:
-        return f" ({tested}), because {failure_words.because(summary, arm)}."
+        return f" ({tested}), because {arm_words.because(summary, arm)}."
     assert comparison.difference is not None  # an inconclusive arm has a p
     excluded = f" ({tested}): {_excluded(comparison.difference)}"
     if comparison.detectable is None:
-        return f"{excluded}, since {rate_words.beyond(summary.study)}."
+        return f"{excluded}, since {training_words.beyond(summary.study)}."
     planned = f"; {more_seeds(arm.seeds_needed)}" if arm.seeds_needed is not None else ""
     return f"{excluded}; could detect {detectable(comparison.detectable)} nats with 80 % power{planned}."
 
@@ -131,7 +143,7 @@ def headline(summary: StudySummary) -> str:
     under = continued(summary) or f"{matched(summary)}{but_for(summary)}"
     answer = f"{under[0].upper()}{under[1:]}, {'; '.join(parts)}"
     where = f" ({conditions(summary.study)})"
-    qualified = f"{failure_words.left_out(summary)}{undertrained(summary.study)}"
+    qualified = f"{arm_words.left_out(summary)}{undertrained(summary.study)}"
     opening = [section.answer(summary) for section in summary.opening]
     others = [each for each in summary.sections.values() if all(each is not first for first in summary.opening)]
     closing = [section.answer(summary) for section in others]
@@ -156,3 +168,76 @@ def _named(summary: StudySummary, arms: list[ArmSummary]) -> str:
             numbers = f" ({', '.join(filter(None, parts))})"
         said.append(f"{arm.name}{numbers}")
     return listed([*said, *([f"{len(arms) - len(named)} others"] if len(named) < len(arms) else [])])
+
+
+SETTLED = {"no difference": "no relevant difference"}
+"""Verdicts whose wording in titles differs."""
+MOST_IN_TITLE = 4
+
+
+def trade_off(summary: StudySummary, cost: str, ratios: Mapping[str, Estimate]) -> str:
+    """`mqa: 8× smaller KV cache at 512 tokens, +0.08 ± 0.02 nats, 2 seeds: inconclusive`, for the arm that saves most.
+
+    If no saving is sure, the title is about the arm whose loss differs most.
+    """
+    compared = [arm for arm in summary.arms if arm.comparison and arm.comparison.difference and arm.name in ratios]
+    if not compared:
+        return f"Loss against {cost}"
+    cheaper = [arm for arm in compared if ratios[arm.name].excludes(1) and ratios[arm.name].mean < 1]
+    told = min(cheaper, key=lambda arm: ratios[arm.name].mean) if cheaper else max(compared, key=_distance)
+    found = told.comparison
+    assert found is not None  # only those are compared
+    change = cost_words.change_of(cost, ratios[told.name])
+    said = [change, words.difference(found)]
+    if change.startswith((cost_words.NO_CHANGE, cost_words.SAME)):
+        said.reverse()
+    return f"{told.name}: {', '.join(filter(None, [*said, words.seed_count(len(found.seeds))]))}: {settled(told)}"
+
+
+def _distance(arm: ArmSummary) -> float:
+    assert arm.comparison is not None
+    assert arm.comparison.difference is not None
+    return abs(arm.comparison.difference.mean)
+
+
+def settled(arm: ArmSummary) -> str:
+    return SETTLED.get(arm.verdict, arm.verdict)
+
+
+def verdicts(summary: StudySummary) -> str:
+    """`Loss against pre: double better; post inconclusive`."""
+    by: dict[str, list[str]] = {}
+    for arm in summary.arms:
+        if arm.comparison is not None:
+            by.setdefault(settled(arm), []).append(arm.name)
+    said = (f"{few(names)} {verdict}" for verdict, names in by.items())
+    return f"Loss against {summary.baseline}: {'; '.join(said)}"
+
+
+def few(names: list[str], what: str = "arms") -> str:
+    return listed(names) if len(names) <= MOST_IN_TITLE else f"{len(names)} {what}"
+
+
+def small_print(summary: StudySummary) -> str:
+    """`at equal FLOPs · 56 k parameters · 9.7 tokens per parameter · English prose · vocabulary 1,024 · context 128 ·
+    5 seeds · learning rates tuned earlier · 2026-11-25`."""
+    study, seeds = summary.study, max((len(arm.seeds) for arm in summary.arms), default=0)
+    rates = "each arm at its own tuned learning rate" if study.tuning else untuned(study.rates).partition(",")[0]
+    return " · ".join(
+        [
+            continued(summary) or matched(summary),
+            scale_of(study),
+            *inputs(summary.inputs),
+            words.seed_count(seeds),
+            rates,
+            study.created[:10],
+        ]
+    )
+
+
+def source(summary: StudySummary) -> str:
+    """Source and conditions of a picture: `norm_placement, scale cpu · 57 k non-embedding parameters …`."""
+    study, seeds = summary.study, max((len(arm.seeds) for arm in summary.arms), default=0)
+    stands = standing(summary, summary.baseline)
+    where = (f"{study.name}, scale {study.scale}", conditions(study), f"baseline {stands}" if stands else "")
+    return " · ".join(filter(None, (*where, words.seed_count(seeds), study.created[:10])))

@@ -11,9 +11,9 @@ from reports.judge.noise.power import FUTILE
 from reports.judge.sentences import listed
 from reports.judge.statistics.ledger import share
 from reports.judge.verdicts import ALPHA
-from reports.page.wording import effect_words, failure_words, words
+from reports.page.wording import arm_words, effect_words, words
 from store.documents import LedgerRecord, LedgerTest
-from store.documents.length import LIMITS
+from store.documents.study_arm import LIMITS
 
 
 def bars(summary: StudySummary) -> str:
@@ -76,7 +76,7 @@ def method(summary: StudySummary) -> str:
     others = dict.fromkeys(name for key, name in judged.items() if key not in shown)
     counted = f"The correction includes earlier tests of this question: {listed(list(others))}." if others else ""
     earlier = filter(None, [look(summary, again=bool(others)), _first_judged(summary, ledger), counted])
-    return " ".join([*parts, failure_words.reliability(summary), *earlier]).strip()
+    return " ".join([*parts, arm_words.reliability(summary), *earlier]).strip()
 
 
 def _compared(summary: StudySummary) -> list[str]:

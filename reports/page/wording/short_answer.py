@@ -13,7 +13,7 @@ from reports.judge.findings.verdicts import PILOT, UNDERTRAINED, UNLEARNT
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.sentences import listed
 from reports.page.wording import words
-from reports.page.wording.arm_names import brief, without_shared
+from reports.page.wording.arm_words import brief, without_shared
 from reports.page.wording.cost_words import alike, all_measured, sure_changes, unknown_speed
 
 MOST_WORDS = 25

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from reports.judge.findings.comparison import Comparison
-from reports.judge.findings.costs import ArmCosts
+from reports.judge.findings.comparison import ArmCosts, Comparison
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
-from reports.judge.statistics.estimates import Estimate
-from reports.judge.statistics.interval import Interval, ends_as_json
+from reports.judge.statistics.estimates import Estimate, Interval, ends_as_json
 from reports.page.sections import sections
-from reports.page.wording.reference_words import standing
+from reports.page.wording.arm_words import standing
 from store.documents import JsonObject
 from store.extensions import modules_of
 

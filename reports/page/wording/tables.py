@@ -10,10 +10,10 @@ import polars as pl
 
 from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.study_summary import ArmSummary, StudySummary, as_json
-from reports.page.wording import cost_words, failure_words, finding_words, reference_words, words
+from reports.page.wording import arm_words, cost_words, finding_words, words
 from reports.page.wording.table import Columns, Rows, Table
-from store.documents.costs import CROWDED
-from store.result_columns import Row
+from store.documents.measure import CROWDED
+from store.tables import Row
 
 MOST_LISTED = 10_000
 """Most runs listed on a page, whose table shows a few hundred at a time; more would make the page too large."""
@@ -35,7 +35,7 @@ def closing_table(summary: StudySummary) -> Rows:
         "tokens/s": lambda arm: words.whole(arm.training_speed),
         "peak memory": peak_memory,
         "KV bytes/token": lambda arm: words.whole(arm.planned.kv_bytes_per_token),
-        "failed": lambda arm: failure_words.failed(arm) or words.NONE,
+        "failed": lambda arm: arm_words.failed(arm) or words.NONE,
         "verdict": lambda arm: finding_words.verdict(summary, arm),
     }
     return Table.of(summary.arms, columns).without_empty(SOMETIMES).lines
@@ -89,7 +89,7 @@ def arms_table(summary: StudySummary) -> Table:
             words.detectable(arm.comparison.detectable) if arm.comparison and arm.comparison.detectable else words.NONE
         ),
         "more seeds to settle it": lambda arm: words.whole(arm.seeds_needed),
-        "among n-gram models": lambda arm: reference_words.standing(summary, arm.name) or words.NONE,
+        "among n-gram models": lambda arm: arm_words.standing(summary, arm.name) or words.NONE,
         **ARM_MEASURES,
         "KV cache (bytes/token)": lambda arm: words.whole(arm.planned.kv_bytes_per_token),
         "attention backend": lambda arm: backends.get(arm.name, words.NONE),

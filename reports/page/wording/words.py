@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 from reports.judge.findings.comparison import Comparison
 from reports.judge.noise.power import MOST_SEEDS
-from reports.judge.statistics.estimates import Estimate
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Estimate, Interval
 from reports.page.wording import table
 
 NONE = table.NONE

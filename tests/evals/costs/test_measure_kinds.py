@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import zoo
-from ablate.wings.foretell.fit import fit
-from ablate.wings.foretell.roofline import predict
+from ablate.wings.foretell.roofline import fit, predict
 from evals.costs.point import Point
 from evals.costs.spec import NO_CACHE, MeasureSpec
 from evals.costs.speed import measure

@@ -13,12 +13,11 @@ import torch
 from scipy import stats
 
 import zoo
-from evals.conditions import Conditions
 from evals.evaluations.positions import PositionsSpec, loss_by_position
 from evals.found import Found
 from evals.reading.windows import Text
 from evals.spec import EvalSpec, EvaluationError
-from evals.subject import HeldOutText
+from evals.subject import Conditions, HeldOutText
 from zoo.model import Decoder
 
 CONTEXT = 8

@@ -15,7 +15,7 @@ from evals.harness.lm import ZooLM
 from evals.reading.passes import obstacle
 from zoo.conformance import matrix
 from zoo.conformance.combinations import random_model
-from zoo.lengths import longest_text
+from zoo.spec import longest_text
 
 AXES = ("mixer", "mixer.position", "mixer.position.scaling", "mixer.sparsity")
 OTHERS = tuple(sorted(set(matrix.axes()) - set(AXES)))

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from reports.judge.noise.power import detectable
-from reports.judge.statistics.interval import detectable_effect, sd_interval
+from reports.judge.statistics.estimates import detectable_effect, sd_interval
 
 
 def test_sd_interval_by_table() -> None:

@@ -31,8 +31,8 @@ import zoo
 from tests.zoo.hf.parity import assert_near, draw, eager, hf_model, tokens_for
 from zoo.conformance.combinations import random_model
 from zoo.hf import _proof, families
-from zoo.hf._experts import alternating
-from zoo.hf._pairs import Pair, fused, reshaped, same, stacked, transposed
+from zoo.hf._family import Pair, fused, reshaped, same, stacked, transposed
+from zoo.hf._ffn import alternating
 from zoo.hf._registry import family_named
 
 TINY = {

@@ -9,8 +9,7 @@ from torch.nn import functional as F
 
 from zoo.attending import fused
 from zoo.attending.blocks import fold, is_banded, unfold, with_previous
-from zoo.attending.needs import Needs
-from zoo.attending.visible import Scoring, Visible
+from zoo.attending.visible import Needs, Scoring, Visible
 from zoo.settings.axis import number
 
 RANK, KERNEL, HOOKED = 3, False, False

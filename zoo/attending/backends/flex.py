@@ -18,11 +18,9 @@ from torch._higher_order_ops.flex_attention import flex_attention as products
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
-from zoo.attending.needs import Needs
-from zoo.attending.visible import Scoring, Visible
-from zoo.kernels.compiling import distinct_code
+from zoo.attending.visible import Needs, Scoring, Visible
+from zoo.kernels.compiling import distinct_code, is_fake
 from zoo.kernels.precision import as_autocast_has_it
-from zoo.kernels.tracing import is_fake
 
 RANK, KERNEL, HOOKED = 1, True, False
 BLOCK = 128

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from zoo.attending import fused
-from zoo.attending.needs import Needs
-from zoo.attending.visible import Scoring, Visible
+from zoo.attending.visible import Needs, Scoring, Visible
 
 RANK, KERNEL, HOOKED = 2, False, False
 

@@ -13,8 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from zoo.attending.needs import Needs
-from zoo.attending.visible import Scoring, Visible
+from zoo.attending.visible import Needs, Scoring, Visible
 from zoo.kernels.compiling import constant
 from zoo.kernels.precision import as_autocast_has_it
 from zoo.kernels.trial import is_right, trial_fault, trial_of

@@ -20,9 +20,9 @@ from reports.page.figures.base import (
 from reports.page.figures.drawing import ArmStyle, looks
 from reports.page.sections import Section
 from reports.page.wording import cost_words, words
-from reports.page.wording.failure_words import mark
+from reports.page.wording.arm_words import mark
+from reports.page.wording.finding_words import SETTLED, few
 from reports.page.wording.table import frame_table
-from reports.page.wording.title_words import SETTLED, few
 from store.documents import StudyDesign
 
 

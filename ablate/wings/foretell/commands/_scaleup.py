@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ablate.readable import large
-from ablate.wings.foretell.fit import Fit
-from ablate.wings.foretell.roofline import Prediction
-from ablate.wings.foretell.scaleup import RoomToFill, ScaledArm
+from ablate.wings.foretell.roofline import Fit, Prediction
+from ablate.wings.foretell.scaling import RoomToFill, ScaledArm
 from zoo.presets import Preset
 
 if TYPE_CHECKING:

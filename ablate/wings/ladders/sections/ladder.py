@@ -8,9 +8,9 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.wings.ladders import law_words, rung_words
+from ablate.wings.ladders import ladder_words
 from ablate.wings.ladders.laws import LadderArm, LinePoint, summarise_ladder
-from reports.judge.findings.costs import NO_COSTS, study_costs
+from reports.judge.findings.comparison import NO_COSTS, study_costs
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.judge.sentences import listed
@@ -48,7 +48,7 @@ class Ladder(Section):
         return (
             f"{self._sizes()} A power law with an irreducible loss needs at least four sizes. A trend of a difference "
             "is a straight line in the logarithm of compute; its interval covers noise from seeds and from sizes that "
-            f"deviate from the line{corrected}. {rung_words.rates(summary.study)}"
+            f"deviate from the line{corrected}. {ladder_words.rates(summary.study)}"
         ).strip()
 
     def _sizes(self) -> str:
@@ -61,7 +61,7 @@ class Ladder(Section):
         return f"Over {len(seen)} of {len(planned)} sizes: no run at {listed(absent)} has ended."
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
-        yield from map(law_words.sentence, self.arms)
+        yield from map(ladder_words.law_sentence, self.arms)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """Every size of every arm, with the power laws that they determine, dotted beyond the largest size."""
@@ -90,7 +90,7 @@ class Ladder(Section):
             title="Loss against compute, at every size",
             note="Bars are 95 % intervals over seeds."
             + (lines if any(arm.law for arm in self.arms) else " No line: the sizes do not determine a power law."),
-            alt="; ".join(law_words.sentence(arm) for arm in self.arms),
+            alt="; ".join(ladder_words.law_sentence(arm) for arm in self.arms),
             drawing=figure,
             table=frame_table(
                 ("arm", "size", "parameters", "FLOPs", f"loss ({summary.unit})"),

@@ -9,15 +9,14 @@ from typing import ClassVar, Self
 
 import polars as pl
 
-from ablate.wings.ladders import law_words, rung_words
-from ablate.wings.ladders.law_words import Worth, study_worth
+from ablate.wings.ladders import ladder_words
+from ablate.wings.ladders.ladder_words import Worth, study_worth
 from ablate.wings.ladders.rungs import Change, Gap, changes, gaps
 from ablate.wings.results.document import RecordedRung, interval, range_of
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.findings.verdicts import REPEATED
 from reports.judge.reading.collected import Collected
-from reports.judge.statistics.estimates import single
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Interval, single
 from reports.page.figures.base import NEUTRAL, Figure, mean_point, short
 from reports.page.figures.drawing import ArmStyle, Drawing, blank
 from reports.page.sections import Section
@@ -52,11 +51,11 @@ class Rungs(Section):
         return replace(self, changes=changes(data, repeated), worth=study_worth(data, differences))
 
     def answer(self, summary: StudySummary) -> str:
-        return rung_words.clauses(self.changes)
+        return ladder_words.clauses(self.changes)
 
     def beside(self, summary: StudySummary) -> Iterator[str]:
         yield from super().beside(summary)
-        yield from law_words.conversion(self.worth)
+        yield from ladder_words.conversion(self.worth)
 
     @property
     def effective_compute(self) -> Mapping[str, Interval]:
@@ -96,10 +95,10 @@ class Rungs(Section):
                     yield f"{arm} at {rung.name}: {len(missing)} of {runs} runs have no result ({seeds})."
 
     def introduction(self, summary: StudySummary) -> str:
-        return rung_words.introduction(summary.study, len(self.changes))
+        return ladder_words.introduction(summary.study, len(self.changes))
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
-        yield from rung_words.sentences(self.changes)
+        yield from ladder_words.sentences(self.changes)
 
     def figures(self, summary: StudySummary, style: Mapping[str, ArmStyle]) -> Iterator[Figure]:
         """Every difference over the baseline's compute; solid lines join sizes, dotted lines join lengths."""
@@ -126,7 +125,7 @@ class Rungs(Section):
             note="Below zero is better. Solid lines join sizes, dotted ones lengths. Differences are paired by seed; "
             "bars are 95 % intervals of each mean, uncorrected. Whether a difference changes is tested seed by seed, "
             "above.",
-            alt="; ".join(rung_words.sentence(each) for each in self.changes),
+            alt="; ".join(ladder_words.sentence(each) for each in self.changes),
             drawing=figure,
             table=frame_table(
                 ("arm", "rung", "FLOPs of the baseline", f"difference ({summary.unit})", "seeds"),

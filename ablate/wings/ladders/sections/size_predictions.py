@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from ablate.wings.ladders.order_accuracy import AccuracyFrom
-from ablate.wings.ladders.predictions import SizeOrder, SizePredictions, predict
+from ablate.wings.ladders.order_accuracy import AccuracyFrom, SizeOrder, SizePredictions, predict
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
-from reports.judge.statistics.interval import Interval
+from reports.judge.statistics.estimates import Interval
 from reports.page.figures.base import NEUTRAL, Figure, short
 from reports.page.figures.drawing import PALETTE, ArmStyle, blank
 from reports.page.sections import Section

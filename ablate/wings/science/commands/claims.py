@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, get_args
 from ablate.commands import DONE, OptionError, add_json, print_json, print_table
 
 if TYPE_CHECKING:
-    from ablate.wings.science.handbook_claim import HandbookClaim
+    from ablate.wings.science.handbook import HandbookClaim
 
 WIDTH = 80
 INDENT = 13
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         print("\n\n".join("\n".join(_lines(each)) for each in found))
         print(f"\n{len(found)} of {len(ablate.claims())} claims")
     else:
-        from ablate.wings.science.handbook_claim import Answer
+        from ablate.wings.science.handbook import Answer
 
         titles = get_args(Answer)
         rows = [("all", found), *((topic, tuple(each)) for topic, each in groupby(found, lambda entry: entry.topic))]

@@ -42,14 +42,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def names() -> Iterable[str]:
     """Papers to complete on the command line."""
-    from ablate.wings.science.papers import papers
+    from ablate.wings.science.sources import papers
 
     return papers()
 
 
 def run(options: argparse.Namespace) -> int:
     if options.paper is None:
-        from ablate.wings.science.papers import papers
+        from ablate.wings.science.sources import papers
 
         if options.json:
             print_json(papers())
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _plan(options: argparse.Namespace) -> int:
     import ablate
-    from ablate.wings.science.papers import find_paper
+    from ablate.wings.science.sources import find_paper
     from ablate.wings.science.stated import foretold
 
     settings = given(options, "scale", "sets", "store", "device", *SETTINGS)

@@ -10,11 +10,11 @@ from typing import ClassVar, Self
 from pydantic_core import to_jsonable_python
 
 from ablate.wings.results.document import RecordedClaim, end, interval
-from ablate.wings.science import claim_words
+from ablate.wings.science import judging_claims
 from ablate.wings.science.judging_claims import JudgedClaim, judge_claims
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
-from reports.judge.statistics.interval import ends_as_json
+from reports.judge.statistics.estimates import ends_as_json
 from reports.page.sections import Section
 from store.documents import JsonObject, StudyClaim
 
@@ -36,7 +36,7 @@ class Claims(Section):
     place: ClassVar[int] = 12
     title: ClassVar[str] = "Claims"
     template: ClassVar[str] = "claims.html.j2"
-    words: ClassVar[ModuleType] = claim_words
+    words: ClassVar[ModuleType] = judging_claims
 
     found: tuple[JudgedClaim, ...] = ()
     """Outcomes of the study's claims, in its order."""
@@ -49,7 +49,7 @@ class Claims(Section):
         return type(self)(judge_claims(summary))
 
     def in_terminal(self, summary: StudySummary) -> Iterator[str]:
-        yield from map(claim_words.line, self.found)
+        yield from map(judging_claims.line, self.found)
 
     @classmethod
     def in_json(cls, summary: StudySummary) -> JsonObject:

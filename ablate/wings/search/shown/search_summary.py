@@ -14,8 +14,7 @@ import polars as pl
 from scipy import special  # scipy.stats takes seconds to load
 
 from ablate.wings.search.documents import SearchDocument, SearchFolder, TrialRecord
-from ablate.wings.search.shown.selection_bias import FreshScore, confirmed_scores, fresh_scores
-from ablate.wings.search.shown.standings import SearchStanding, standings
+from ablate.wings.search.shown.fresh_seeds import FreshScore, SearchStanding, confirmed_scores, fresh_scores, standings
 from reports.judge.statistics.estimates import Estimate
 from store import Store
 from store.documents.study import UNJUDGED

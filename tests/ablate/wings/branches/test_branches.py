@@ -19,9 +19,9 @@ from ablate.running.request import Request
 from ablate.running.worker import carry_out
 from ablate.training.execution import Execution
 from ablate.training.optim import learning_rate
+from ablate.training.reader import validation_is_due
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted, StopSignal
-from ablate.training.validation import validation_is_due
 from ablate.wings.branches.sharing import copies, families, shared_steps, with_kin
 from store import Store
 from store.documents import RunDocument

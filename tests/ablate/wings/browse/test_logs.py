@@ -14,8 +14,7 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.running.request import Request
-from ablate.running.runlog import logged
-from ablate.running.worker import work
+from ablate.running.worker import logged, work
 from store import Store, StoreError
 from tests.ablate.conftest import identity_of
 

@@ -26,7 +26,7 @@ MOST_SEEDS = 4
 @pytest.fixture(autouse=True)
 def _few_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of a toy take longer to begin than to train."""
-    monkeypatch.setattr("ablate.wings.campaign.proposal_looks.MOST_SEEDS", MOST_SEEDS)
+    monkeypatch.setattr("ablate.wings.campaign.proposals.MOST_SEEDS", MOST_SEEDS)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_one_that_was_interrupted_goes_on_with_the_same_seeds(
     change = {"block.norm": "layernorm"}
     given = {"store": tmp_path, "scale": "cpu", "engine": "inprocess", "progress": False, "budget": 600}
     with monkeypatch.context() as patched:
-        patched.setattr("ablate.wings.campaign.proposal_looks.run", interrupted)
+        patched.setattr("ablate.wings.campaign.proposals.run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ablate.judge(path, change=change, **given)
     begun = latest(campaign_log.read(Store(tmp_path), CAMPAIGN))
@@ -113,7 +113,7 @@ def test_what_was_interrupted_counts_in_every_campaign(
         raise KeyboardInterrupt
 
     given = {"store": tmp_path, "scale": "cpu", "engine": "inprocess", "progress": False, "budget": 600}
-    monkeypatch.setattr("ablate.wings.campaign.proposal_looks.run", interrupted)
+    monkeypatch.setattr("ablate.wings.campaign.proposals.run", interrupted)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             ablate.judge(path, change={"block.norm": "layernorm"}, total_budget=700, **given)

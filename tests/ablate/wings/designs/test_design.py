@@ -9,7 +9,7 @@ import pytest
 
 from ablate.study.reading import load_study
 from ablate.study.study import Study, StudyError
-from ablate.wings.designs.planned import design_lines, screen_of
+from ablate.wings.designs.asked import design_lines, screen_of
 from tests.ablate.test_study_errors import place_of
 
 DESIGN = "design: {factorial: 8, interactions: [gated × gqa]}\n"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import reports
+from ablate.wings.designs.asked import design_document
 from ablate.wings.designs.design_spec import DesignSpec, Screen, screen
-from ablate.wings.designs.planned import design_document
 from ablate.wings.science.judging_claims import judge_claims
 from reports.judge.findings.study_summary import EffectSummary, StudySummary
 from reports.judge.findings.summary import open_arms

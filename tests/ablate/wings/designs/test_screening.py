@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ablate.wings.designs.contrasts import EffectTest, effect_tests
 from ablate.wings.designs.factorial import Design, Effect, design
-from reports.judge.statistics.interval import Interval
+from ablate.wings.designs.factorial_effects import EffectTest, effect_tests
+from reports.judge.statistics.estimates import Interval
 from reports.judge.statistics.simultaneous import Correction, together
 from tests.regression import Regression
 

@@ -24,7 +24,7 @@ from ablate.running.engines import EngineError, load
 from ablate.running.engines.local import Pool
 from ablate.running.options import Options
 from ablate.running.request import Request
-from ablate.training.accumulation import ALONE, MicrobatchError, ProcessGroup
+from ablate.training.batch import ALONE, MicrobatchError, ProcessGroup
 from ablate.training.execution import Execution
 from ablate.training.session import Session
 from ablate.wings.execution.data_parallel import (

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import zoo
-from ablate.wings.foretell.fit import fit
+from ablate.wings.foretell.roofline import fit
 from zoo.model import Decoder
 
 MODELS = {

@@ -16,9 +16,8 @@ import ablate
 import zoo
 from ablate.machine.numerics import Numerics
 from ablate.planning.plan import training_cost
-from ablate.training.accumulation import Accumulation
-from ablate.training.batch import Batch
-from ablate.training.learner import Learner
+from ablate.training.batch import Accumulation, Batch
+from ablate.training.loop import Learner
 from ablate.training.optim import build_optimizer
 from ablate.training.spec import TrainSpec
 from ablate.wings.foretell.memory_needs import Room, most_bytes

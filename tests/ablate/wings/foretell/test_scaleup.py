@@ -13,7 +13,7 @@ import zoo
 from ablate.cli import main
 from ablate.study.reading import load_study
 from ablate.wings.foretell.roofline import predict
-from ablate.wings.foretell.scaleup import at_full_size
+from ablate.wings.foretell.scaling import at_full_size
 from evals.costs.devices import device
 from zoo.presets import preset
 

@@ -16,7 +16,7 @@ from ablate.wings.index.index import KnownOutcomes
 from store import Store, StoreError, jsonfile, seals, stamps
 from store.documents import ItemLoss
 from store.stamps import index_path
-from store.tables import LOSSES, METRICS, RunTables
+from store.tables import ITEM_LOSSES, METRICS, RunTables
 from tests.ablate.full_store import write_every_index
 from tests.ablate.test_integrity import CHANGES, CUTS
 from tests.ablate.wings.archive.test_quick_check import changed_places, linked, replaced, written_in_place
@@ -61,7 +61,7 @@ def said(root: Path) -> dict[str, Any]:
     return {
         "results": _or_refused(lambda: tables.results.rows(named=True)),
         "metrics": _or_refused(lambda: _records(*tables.metrics(METRICS))),
-        "losses": _or_refused(lambda: _records(*tables.losses(LOSSES))),
+        "losses": _or_refused(lambda: _records(*tables.losses(ITEM_LOSSES))),
         **{digest: _or_refused(lambda digest=digest: store.outcome(digest)) for digest in RUNS},
     }
 
@@ -98,7 +98,7 @@ def test_tables_have_what_the_files_say(indexed: Path) -> None:
         assert json.loads(row["environment"] or "null") == result.get("environment")
         assert row["has_probes"] == (False if result else None)
         assert (row["data"] is None) == (digest == "ee")
-    for name, columns in (("metrics", METRICS), ("losses", LOSSES)):
+    for name, columns in (("metrics", METRICS), ("losses", ITEM_LOSSES)):
         texts = [indexed / digest / f"{name}.ndjson" for digest in ASKED]
         lines = [path.read_text().splitlines() if path.exists() else [] for path in texts]
         records = [json.loads(line) for each in lines for line in each]

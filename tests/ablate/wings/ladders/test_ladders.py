@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from ablate.wings.ladders import law_words
+from ablate.wings.ladders import ladder_words
 from ablate.wings.ladders.laws import LadderArm, summarise_ladder, trends
 from reports.judge.statistics.estimates import Estimate
 
@@ -61,7 +61,7 @@ def test_four_sizes_find_the_exponent_and_the_floor() -> None:
     assert found.undetermined is None
     assert found.law.exponent.low < 0.3 < found.law.exponent.high
     assert found.law.irreducible.low < 1.7 < found.law.irreducible.high
-    assert law_words.sentence(found).startswith("base: loss falls towards 1.")
+    assert ladder_words.law_sentence(found).startswith("base: loss falls towards 1.")
 
 
 def test_the_line_goes_through_the_law_and_one_step_beyond_it() -> None:
@@ -88,7 +88,7 @@ def test_the_line_goes_through_the_law_and_one_step_beyond_it() -> None:
 def test_no_number_without_a_law_that_the_sizes_determine(runs: pl.DataFrame, reason: str) -> None:
     found = arms_of(runs)["base"]
     assert found.law is None
-    assert reason in law_words.sentence(found)
+    assert reason in ladder_words.law_sentence(found)
 
 
 def test_rungs_of_the_same_compute_show_no_fall_with_it() -> None:

@@ -11,8 +11,7 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.wings.ladders.order_accuracy import accuracy_by_gap
-from ablate.wings.ladders.predictions import predict
+from ablate.wings.ladders.order_accuracy import accuracy_by_gap, predict
 from ablate.wings.ladders.sections.size_predictions import SizePredictionsSection
 from reports.page.html.page import render_page
 from reports.page.wording import finding_words

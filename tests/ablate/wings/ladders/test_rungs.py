@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from ablate.wings.ladders import rung_words
+from ablate.wings.ladders import ladder_words
 from ablate.wings.ladders.rungs import Change, changes
 from ablate.wings.ladders.sections.ladder import Ladder
 from ablate.wings.ladders.sections.rungs import Rungs
@@ -110,7 +110,7 @@ def test_the_word_for_a_change(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, {arm: (small, full, full) for arm, (small, full, *_) in WORDS.items()})
     for arm, (_, _, word, said) in WORDS.items():
         assert found(summary, arm, "small").word == word, arm
-        assert rung_words.sentence(found(summary, arm, "small")).startswith(said)
+        assert ladder_words.sentence(found(summary, arm, "small")).startswith(said)
 
 
 def test_which_way_a_change_goes_may_be_open(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_which_way_a_change_goes_may_be_open(tmp_path: Path) -> None:
     small = [Arm("pre", SMALL), Arm("post", tuple(np.add(SMALL, (0.010, -0.033, 0.012, -0.031))))]
     change = found(summarise_study(StudyOf(arms, smaller={"small": ("size", small)}).write(tmp_path)), "post", "small")
     assert change.word == "changes"
-    assert rung_words.sentence(change).startswith("post: the difference changes with size: −0.01")
+    assert ladder_words.sentence(change).startswith("post: the difference changes with size: −0.01")
 
 
 def test_the_headline_says_what_changes_and_what_is_open(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_trend_of_one_arm_has_its_numbers_even_if_it_is_open(tmp_path: Path) -
 def test_many_changes_of_which_nothing_is_known_are_one_line(tmp_path: Path) -> None:
     gaps = {f"arm{number}": (0.1, 0.1004, 0.1) for number in range(7)} | {"post": (0.3, 0.101, 0.1)}
     summary = summary_of(tmp_path, gaps)
-    said = list(rung_words.sentences(rungs_of(summary).changes))
+    said = list(ladder_words.sentences(rungs_of(summary).changes))
     known = [each for each in rungs_of(summary).changes if each.word != "cannot tell"]
     assert len(said) == len(known) + 1
     unknown = f"For {16 - len(known)} of 16 comparisons with full"
@@ -154,7 +154,7 @@ def test_nothing_is_said_before_all_runs_have_ended(tmp_path: Path) -> None:
     summary = summarise_study(replace(planned, smaller={**planned.smaller, "small": (axis, missing)}).write(tmp_path))
     change = found(summary, "post", "small")
     assert (change.word, change.p) == ("no verdict", None)
-    said = rung_words.sentence(change)
+    said = ladder_words.sentence(change)
     assert "1 of 16 runs of this comparison have not ended" in said
     assert "post at small: 1 of 4 runs have no result (seed 3)." in summary.warnings
     assert found(summary, "post", "half").word == "shrinks"
@@ -167,7 +167,7 @@ def test_a_rung_without_a_result_is_named_and_seen_to_be_empty(tmp_path: Path) -
     none = [replace(arm, losses=(None,) * 4) for arm in arms]
     summary = summarise_study(replace(planned, smaller={**planned.smaller, "small": (axis, none)}).write(tmp_path))
     reason = "8 of 16 runs of this comparison have not ended"
-    assert rung_words.sentence(found(summary, "post", "small")) == (
+    assert ladder_words.sentence(found(summary, "post", "small")) == (
         f"post: no verdict on size between small and full: {reason}."
     )
     section = summary.section(Rungs)
@@ -193,7 +193,7 @@ def test_a_seed_that_failed_forbids_a_word_and_is_named(tmp_path: Path) -> None:
     summary = summarise_study(replace(planned, smaller={**planned.smaller, "small": (axis, failing)}).write(tmp_path))
     change = found(summary, "post", "small")
     assert (change.word, change.p) == ("cannot tell", None)
-    assert "3 seeds, seed 2 of post diverged at small" in rung_words.sentence(change)
+    assert "3 seeds, seed 2 of post diverged at small" in ladder_words.sentence(change)
 
 
 def test_more_seeds_of_the_last_rung_are_not_waited_for(tmp_path: Path) -> None:

@@ -22,10 +22,17 @@ from ablate.wings.results.document import RecordedClaim, RecordedInterval, Recor
 from ablate.wings.science import result_files
 from ablate.wings.science.atlas import gathered, known_sources, study_files, write_texts
 from ablate.wings.science.cards import Card, cards
-from ablate.wings.science.findings import MOST_WORDS, findings, findings_files, picture, words_in
 from ablate.wings.science.forest import axis_over, forest, ratio_ticks
-from ablate.wings.science.handbook_claim import HandbookClaim
-from ablate.wings.science.readme import tables_file, with_tables
+from ablate.wings.science.handbook import HandbookClaim
+from ablate.wings.science.markdown import (
+    MOST_WORDS,
+    findings,
+    findings_files,
+    picture,
+    tables_file,
+    with_tables,
+    words_in,
+)
 from ablate.wings.science.recording import result_of
 from ablate.wings.science.result_pages import ranked_result
 from ablate.wings.science.site import atlas_pages, variants_in

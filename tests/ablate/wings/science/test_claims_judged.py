@@ -13,8 +13,7 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.wings.science.claim_words import line
-from ablate.wings.science.judging_claims import JudgedClaim, judge_claims
+from ablate.wings.science.judging_claims import JudgedClaim, judge_claims, line
 from ablate.wings.science.sections.claims import outcomes
 from reports.judge.findings.study_summary import StudySummary
 from store import Store

@@ -18,8 +18,7 @@ from ablate.study.complaints import StudyError
 from ablate.study.reading import load_study
 from ablate.study.written import shipped
 from ablate.wings.science.atlas import known_sources
-from ablate.wings.science.handbook import FOLDER, handbook
-from ablate.wings.science.handbook_claim import Answer, HandbookClaim
+from ablate.wings.science.handbook import FOLDER, Answer, HandbookClaim, handbook
 from ablate.wings.science.stated import study_claims
 from store.documents import StudyClaim
 from tests.test_imports import ROOT

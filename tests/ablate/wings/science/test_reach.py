@@ -21,10 +21,10 @@ from ablate.wings.science import counting_signs, result_files
 from ablate.wings.science.atlas import gathered, known_sources, study_files
 from ablate.wings.science.cards import cards
 from ablate.wings.science.claim_spec import ClaimSpec
-from ablate.wings.science.claim_words import line
 from ablate.wings.science.counting_signs import counted
-from ablate.wings.science.findings import findings
 from ablate.wings.science.handbook import handbook
+from ablate.wings.science.judging_claims import line
+from ablate.wings.science.markdown import findings
 from ablate.wings.science.recording import result_of
 from ablate.wings.science.registering import registered_content
 from ablate.wings.science.sections.claims import outcomes

@@ -11,12 +11,12 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.study.reading import load_study
+from ablate.wings.science.claim_spec import claims_of, published_table
 from ablate.wings.science.handbook import handbook
-from ablate.wings.science.papers import FOLDER, find_paper, papers
-from ablate.wings.science.published_spec import claims_of, published_table
+from ablate.wings.science.sources import PAPERS, find_paper, papers
 from store.documents.study import SCALES
 
-PAPERS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+PAPERS = sorted(path.stem for path in PAPERS.glob("*.yaml"))
 ADDED = """
 published:
   source: Author 2020, arXiv:2001.00001, table 1
@@ -38,7 +38,7 @@ def paper(study: Path) -> Path:
 @pytest.mark.parametrize("name", PAPERS)
 @pytest.mark.parametrize("scale", SCALES)
 def test_shipped_papers_can_be_read_at_every_scale(name: str, scale: str) -> None:
-    study = load_study(FOLDER / f"{name}.yaml", scale)
+    study = load_study(PAPERS / f"{name}.yaml", scale)
     assert published_table(study.sections) is not None and len(claims_of(study.sections, study.baseline)) >= 1
     if study.sections.published.nats:
         assert study.sections.margin == study.sections.published.tie  # a tie is one by the same measure
@@ -46,7 +46,7 @@ def test_shipped_papers_can_be_read_at_every_scale(name: str, scale: str) -> Non
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_figures_that_are_not_said_to_be_from_memory_stand_in_the_handbook(name: str) -> None:
-    table = load_study(FOLDER / f"{name}.yaml", "smoke").sections.published
+    table = load_study(PAPERS / f"{name}.yaml", "smoke").sections.published
     assert table is not None
     (number,) = re.findall(r"arXiv:\S+?(?=,|$)", table.source)
     known = " ".join(entry.figure or "" for entry in handbook().values() if number in (entry.source or ""))
@@ -56,8 +56,8 @@ def test_figures_that_are_not_said_to_be_from_memory_stand_in_the_handbook(name:
 
 def test_papers_by_name_number_and_file(tmp_path: Path) -> None:
     assert list(papers()) == PAPERS
-    for given in ("glu_variants", "2002.05202", "arXiv:2002.05202v1", FOLDER / "glu_variants.yaml"):
-        assert find_paper(given) == FOLDER / "glu_variants.yaml"
+    for given in ("glu_variants", "2002.05202", "arXiv:2002.05202v1", PAPERS / "glu_variants.yaml"):
+        assert find_paper(given) == PAPERS / "glu_variants.yaml"
 
 
 @pytest.mark.parametrize(

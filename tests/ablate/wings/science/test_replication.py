@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.wings.science.published_spec import PublishedTable
+from ablate.wings.science.claim_spec import PublishedTable
 from ablate.wings.science.replicating import HEADER, notes_below, replicated, row_as_text
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.noise.power import detectable, power_at

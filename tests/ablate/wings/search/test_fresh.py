@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ablate.wings.search.shown import search_words
+from ablate.wings.search.shown.fresh_seeds import FreshScore, fresh_scores, selection_bias
 from ablate.wings.search.shown.search_summary import SearchSummary
-from ablate.wings.search.shown.search_tables import fresh_table
-from ablate.wings.search.shown.selection_bias import FreshScore, fresh_scores, selection_bias
+from ablate.wings.search.shown.search_words import fresh_table
 from store import Store
 from store.documents import SpeedPoint
 from tests.reports.factory import JUDGING_EXCESS, Arm, StudyOf

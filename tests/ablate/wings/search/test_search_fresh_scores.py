@@ -11,7 +11,7 @@ from ablate.wings.search.documents import SearchBase, TrialRecord, search_folder
 from ablate.wings.search.pages import search_found
 from ablate.wings.search.shown import search_words
 from ablate.wings.search.shown.search_summary import SearchSummary, read_search
-from ablate.wings.search.shown.search_tables import closing_table
+from ablate.wings.search.shown.search_words import closing_table
 from store import Store
 from tests.documents import run_of
 from tests.reports.factory import JUDGING_EXCESS, Arm, StudyOf

@@ -18,12 +18,10 @@ from ablate.wings.search.documents import (
     search_folder,
 )
 from ablate.wings.search.shown import search_words
-from ablate.wings.search.shown.parallel import parallel
-from ablate.wings.search.shown.search_figures import draw_search, front_figure
-from ablate.wings.search.shown.search_page import render, render_page
+from ablate.wings.search.shown.search_page import draw_search, front_figure, render, render_page
 from ablate.wings.search.shown.search_summary import CURVE_POINTS, SearchSummary, read_search
-from ablate.wings.search.shown.search_tables import closing_table, trials_table
-from ablate.wings.search.shown.setting_axes import setting_axes
+from ablate.wings.search.shown.search_words import closing_table, trials_table
+from ablate.wings.search.shown.setting_axes import parallel, setting_axes
 from ablate.wings.serve.site import render_other
 from store import Store
 from tests.documents import metrics_of, result_of, run_of

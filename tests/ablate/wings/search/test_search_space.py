@@ -9,8 +9,8 @@ import pytest
 
 from ablate.cli import main
 from ablate.study.complaints import StudyError
+from ablate.wings.search.asking import repaired
 from ablate.wings.search.history import spellings
-from ablate.wings.search.repair import repaired
 from ablate.wings.search.search_space import Params, SearchSpace
 from tests.ablate.known import NUMBERS, study_of
 from tests.ablate.toy import toy_study

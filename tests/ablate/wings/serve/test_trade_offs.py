@@ -20,7 +20,7 @@ from reports.page.sections._against import LossDifferences, Ratios
 from reports.page.sections._plane import NO_BAR, PLACES, Plane, label_places, readable
 from reports.page.wording import finding_words
 from reports.page.wording.cost_words import change_of, clear_costs, costs
-from reports.page.wording.input_words import conditions
+from reports.page.wording.training_words import conditions
 from tests.reports.browsing import data_of
 from tests.reports.factory import Arm, StudyOf, changed, typical
 
