@@ -1,6 +1,6 @@
 """Evidence on one arm against another by the measure that a claim names. Pure.
 
-Losses use the study's own verdict, costs the intervals of `findings.costs`, scores those of
+Losses use the study's own verdict, costs the intervals of `findings.comparison`, scores those of
 `scores.items`. Accuracies on the trained task are compared over seeds, at 5 % divided by the number of
 accuracies that the study's claims compare.
 """
