@@ -1,4 +1,7 @@
-"""DOC"""
+"""Reports of an evaluation: its result, and its progress meanwhile, sent to any listener: `tasks 120/400`. No torch.
+
+The counting code does not know its listeners, and none are required.
+"""
 
 from __future__ import annotations
 

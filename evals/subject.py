@@ -1,4 +1,7 @@
-"""DOC"""
+"""Subject of an evaluation: a trained model, and the data that it is evaluated on.
+
+Also requirements of evaluations, checked against a study or a run before any model is loaded.
+"""
 
 from __future__ import annotations
 

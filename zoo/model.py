@@ -1,4 +1,7 @@
-"""DOC"""
+"""The model: embed → blocks → norm → head, with an encoder if the spec has one.
+
+Also parts of the head: the transform that some models apply first, and the product that gives logits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DOC"""
+"""Spec of a model: a frozen, typed list of blocks; and the longest text that the model can read."""
 
 from __future__ import annotations
 

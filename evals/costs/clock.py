@@ -1,4 +1,9 @@
-"""DOC"""
+"""Timing on devices that run asynchronously, and clock, power and temperature of a GPU meanwhile: a speed that was
+measured at half the clock is another speed.
+
+torch reads a GPU's sensors through NVIDIA's management library, which is a package (`pip install nvidia-ml-py`).
+Without it, or if the driver does not report them, nothing is recorded.
+"""
 
 from __future__ import annotations
 

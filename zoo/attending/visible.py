@@ -1,4 +1,7 @@
-"""DOC"""
+"""Visibility of keys: which keys a query sees.
+
+Also the requirements of an attention call, without its tensors, by which a backend is chosen.
+"""
 
 from __future__ import annotations
 

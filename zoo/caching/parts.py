@@ -1,4 +1,6 @@
-"""DOC"""
+"""Composite caches: of a block's parts, of tokens with blocks of tokens, and of layers that run on chunks of tokens or
+on chosen tokens. Also the cache of the encoder's tokens.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""DOC"""
+"""Experts: feed-forward layers, each of which runs only on the tokens sent to it, and experts without a feed-forward
+layer: zero, copy and constant.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""DOC"""
+"""A transformers config that records which keys were read, so that none that matters is dropped silently.
+
+Also tables of the settings that a config and a spec share, read in both directions, and the installed version of
+transformers, on which the format of configs and weights depends.
+"""
 
 from __future__ import annotations
 

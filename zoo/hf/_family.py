@@ -1,4 +1,8 @@
-"""DOC"""
+"""Interface of a family of transformers models, and conversion of its weights.
+
+A family declares pairs: corresponding tensors of a zoo model (ours) and a transformers model (theirs), equal bit for
+bit. Weights are converted by these pairs in both directions, each tensor once.
+"""
 
 from __future__ import annotations
 

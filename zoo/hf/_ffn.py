@@ -1,4 +1,6 @@
-"""DOC"""
+"""Feed-forward layers of transformers models: activation functions under transformers' names, and weights of experts,
+which are one tensor for all experts of a layer (transformers 5) or one module for each (4).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""DOC"""
+"""Families whose layers differ by named edits of a base block, and DeepSeek's and Qwen's experts in some layers, for
+any attention.
+"""
 
 from __future__ import annotations
 

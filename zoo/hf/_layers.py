@@ -1,4 +1,6 @@
-"""DOC"""
+"""Common code for the layers of families of the Llama kind: tensor names, conversions of layers, and layers that
+differ from one another, by patterns of blocks or by windows on some layers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""DOC"""
+"""Helpers for compiled models: copies of functions that torch.compile counts separately, functions whose results are
+constants of a program, and numbers sent to a device without waiting.
+
+Also traces of a GPU's training step on a machine without a GPU: code that chooses by device chooses as on the GPU.
+"""
 
 from __future__ import annotations
 

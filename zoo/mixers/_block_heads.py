@@ -1,4 +1,6 @@
-"""DOC"""
+"""Selection of the keys that queries attend to: common code of mixers with selected blocks of keys, and the indexer, a
+small scorer that selects keys.
+"""
 
 from __future__ import annotations
 

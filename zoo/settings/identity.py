@@ -1,4 +1,13 @@
-"""DOC"""
+"""Identities of specs, as plain data, and their digests; and the origin of a spec or a model: a preset, or another
+library. Equality, digests and dumps of specs ignore the origin.
+
+Settings equal to their first default are omitted, so that a new setting with a neutral default changes no digest. If a
+default changes later, the field keeps the first one, which an absent value still means:
+
+    lr: Annotated[PositiveFloat, FirstDefault(1e-3)] = 3e-3
+
+If the code of a spec changes what it computes from the same settings, the class increments `identity_version`.
+"""
 
 from __future__ import annotations
 
