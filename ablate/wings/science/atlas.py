@@ -101,7 +101,7 @@ def known_sources() -> Sources:
     check_groups()
     known = catalogue()
     return Sources(
-        tuple(map(_stated, shipped())),
+        tuple(_stated(name) for name in shipped() if "search" not in read_study(name).document.data),
         tuple(_entry(axis, each) for axis, of in known["variants"].items() for each in of),
         tuple(map(published_model, known["presets"])),
         tuple(handbook().values()),

@@ -35,6 +35,7 @@ class ListedStudy(TypedDict, total=False):
     ended: int
     answer: str
     needs: str | None
+    search: bool
     recorded: list[Recorded]
     labels: dict[str, str]
 
@@ -112,19 +113,22 @@ def _shipped(words: Sequence[str]) -> Iterator[ListedStudy]:
                 "name": name,
                 "question": data["question"],
                 "needs": data.get("needs"),
+                "search": "search" in data,
                 "recorded": found,
                 "labels": dict(data.get("labels") or {}),
             }
 
 
-def _rank(row: ListedStudy) -> tuple[bool, str]:
-    """Sort key: answered studies, then the others by what they need."""
-    return not row["recorded"], row["needs"] or ""
+def _rank(row: ListedStudy) -> tuple[bool, bool, str]:
+    """Sort key: answered studies, then the others by what they need, then searches."""
+    return not row["recorded"], row["search"], row["needs"] or ""
 
 
 def _group(row: ListedStudy) -> str:
     if row["recorded"]:
         return "shipped study"
+    if row["search"]:
+        return "for `ablate search`"
     return f"needs {row['needs']}" if row["needs"] else "not answered yet"
 
 
