@@ -22,16 +22,15 @@ def test_a_store_that_is_not_there_has_no_studies(tmp_path: Path, capsys: pytest
     assert document["stored"] == []
     rows = document["shipped"]
     assert sorted(row["name"] for row in rows) == shipped()
-    groups = [0 if row["recorded"] else 2 if row["needs"] else 1 for row in rows]
-    assert groups == sorted(groups), "answered, not answered yet, for a GPU"
+    groups = [0 if row["recorded"] else 3 if row["search"] else 2 if row["needs"] else 1 for row in rows]
+    assert groups == sorted(groups), "answered, not answered yet, for a GPU, for a search"
     assert not (tmp_path / "none").exists()
 
 
 def test_studies_are_listed_by_whether_they_are_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = listed(capsys, "--shipped", "--store", str(tmp_path))
-    places = [
-        out.index(text) for text in ("norm_placement", "not answered yet", "lora", "needs gpu-hour", "sparse_att")
-    ]
+    unanswered = ("not answered yet", "lora", "needs gpu-hour", "sparse_att", "for `ablate search`", "search_small_lm")
+    places = [out.index(text) for text in ("norm_placement", *unanswered)]
     assert places == sorted(places)
 
 
