@@ -16,7 +16,7 @@ from ablate.wings.science.handbook import handbook
 from ablate.wings.science.sources import PAPERS, find_paper, papers
 from store.documents.study import SCALES
 
-PAPERS = sorted(path.stem for path in PAPERS.glob("*.yaml"))
+NAMES = sorted(path.stem for path in PAPERS.glob("*.yaml"))
 ADDED = """
 published:
   source: Author 2020, arXiv:2001.00001, table 1
@@ -35,7 +35,7 @@ def paper(study: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("scale", SCALES)
 def test_shipped_papers_can_be_read_at_every_scale(name: str, scale: str) -> None:
     study = load_study(PAPERS / f"{name}.yaml", scale)
@@ -44,7 +44,7 @@ def test_shipped_papers_can_be_read_at_every_scale(name: str, scale: str) -> Non
         assert study.sections.margin == study.sections.published.tie  # a tie is one by the same measure
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_figures_that_are_not_said_to_be_from_memory_stand_in_the_handbook(name: str) -> None:
     table = load_study(PAPERS / f"{name}.yaml", "smoke").sections.published
     assert table is not None
@@ -55,7 +55,7 @@ def test_figures_that_are_not_said_to_be_from_memory_stand_in_the_handbook(name:
 
 
 def test_papers_by_name_number_and_file(tmp_path: Path) -> None:
-    assert list(papers()) == PAPERS
+    assert list(papers()) == NAMES
     for given in ("glu_variants", "2002.05202", "arXiv:2002.05202v1", PAPERS / "glu_variants.yaml"):
         assert find_paper(given) == PAPERS / "glu_variants.yaml"
 
@@ -110,4 +110,4 @@ def test_a_table_is_replicated(paper: Path, tmp_path: Path, capsys: pytest.Captu
 def test_papers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replicate"]) == 0
     said = capsys.readouterr().out
-    assert all(name in said for name in PAPERS)
+    assert all(name in said for name in NAMES)
