@@ -1,6 +1,6 @@
 """Arms and design of `study.json`: the plan of each arm, its runs, and the factorial design that has made them.
 
-A test tells whether a run trains long enough for its loss to reflect the architecture.
+`Length` tells whether a run trains long enough for its loss to reflect the architecture.
 """
 
 from __future__ import annotations
