@@ -21,6 +21,7 @@ from store.documents import (
     StudyDocument,
     SyntheticMeta,
     TextMeta,
+    TuningDocument,
 )
 from store.files import StoreError, remove_leftovers, replacing, write_text
 from store.logs import LogFile
@@ -95,6 +96,17 @@ class StudyFolder(ReportedFolder):
 
     def write_starts(self, found: StartsDocument) -> None:
         jsonfile.write(self.starts_path, found)
+
+    @property
+    def tuning_path(self) -> Path:
+        """The round in which its arms are tuned, until they are planned."""
+        return self.path / "tuning.json"
+
+    def read_tuning(self) -> TuningDocument | None:
+        return jsonfile.read(self.tuning_path, TuningDocument, "remove it, and run the study again")
+
+    def write_tuning(self, found: TuningDocument) -> None:
+        jsonfile.write(self.tuning_path, found)
 
     @property
     def registrations(self) -> LogFile[RegistrationRecord]:

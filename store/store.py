@@ -26,6 +26,7 @@ from store.documents import (
     MergedRecord,
     StudyArm,
     StudyDocument,
+    TuningDocument,
 )
 from store.documents.result import Outcome
 from store.documents.shell import store_option
@@ -98,6 +99,11 @@ class Store(RunFiles):
                 continue
             if study is not None:
                 yield study
+
+    def tuning(self) -> Iterator[TuningDocument]:
+        """Studies that tune their arms, or were stopped while they did."""
+        folders = (StudyFolder(path.parent) for path in sorted(self.root.glob("studies/*/tuning.json")))
+        return filter(None, (folder.read_tuning() for folder in folders))
 
     def imports(self) -> list[str]:
         """Names of the models that were imported, sorted."""

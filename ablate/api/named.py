@@ -32,6 +32,8 @@ def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path
         raise StoreError(f"{name}: it was run at several scales in {root}/: give the scale, one of {scales}")
     if named:
         raise StoreError(f"{name}: it was not run at scale '{scale}' in {root}/, only at {scales}")
+    if tuned := [each for each in store.tuning() if name in (each.name, f"{each.name}-{each.scale}")]:
+        raise StoreError(f"{name}: {root}/ has only its {tuned[0].stage}, so far: see `ablate status`")
     if name in shipped():
         raise StoreError(f"{name}: it has not been run in {root}/: {started_by(name, store)}")
     near = did_you_mean(name, [known for _, known, _ in every])

@@ -30,7 +30,7 @@ from ablate.study.study import Study
 from evals.costs.spec import PROCESSES
 from evals.found import skipped_lines
 from store import AblateError, Store
-from store.documents import JsonObject, RunDocument, StudyDocument
+from store.documents import JsonObject, RunDocument, StudyDocument, TuningDocument
 from store.documents.study import ScaleForecast
 from store.extensions import module_of, modules_of
 from store.store import Status
@@ -161,6 +161,7 @@ class StudyRunner:
                 document = wing.completed(document, self.study, self.folder, self._before, self._had_result)
             self._before = document
             self.folder.write(document)
+            self.folder.tuning_path.unlink(missing_ok=True)
             prepare_references(stage.outcome.plan, self.store)
             for line in length_lines(stage.outcome.plan, prepared(self.store, stage.outcome.plan)):
                 progress.say(line)
@@ -217,6 +218,10 @@ class StudyRunner:
     ) -> None:
         for wing in modules_of("ablate.running.request"):
             todo = wing.with_kin(todo, [run.identity for plan in stage.plans for run in plan.runs])
+        if stage.tunes:
+            tried = {run.digest: self.labels[run.digest][0] for plan in stage.plans for run in plan.runs}
+            name, scale = self.study.name, self.study.scale
+            self.folder.write_tuning(TuningDocument(name=name, scale=scale, stage=stage.name, runs=tried))
         progress.begin(todo, stage.name if stage.tunes else "")
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
         with self._following(progress) as trackers, closing(self.context.engine.run(todo)) as events:

@@ -91,6 +91,7 @@ from store.documents.tuning import (
     StudyRates,
     StudyTrial,
     StudyTuning,
+    TuningDocument,
 )
 
 __all__ = [
@@ -174,5 +175,6 @@ __all__ = [
     "TaskGroup",
     "TextMeta",
     "TextSplit",
+    "TuningDocument",
     "Unit",
 ]

@@ -83,6 +83,19 @@ class StartsDocument(Document):
     that began at grids."""
 
 
+class TuningDocument(Document):
+    """`studies/<name>-<scale>/tuning.json`: the round in which a study's arms are tuned, until they are planned."""
+
+    name: str
+    """The study's name."""
+    scale: str
+    """Its scale."""
+    stage: str
+    """`tuning, round 2`."""
+    runs: dict[str, str]
+    """The round's runs by digest: arm with the settings tried, `post with lr=0.012`."""
+
+
 class StudyTuning(StudyPass):
     """Tuning of one arm: the deciding pass, and its choice."""
 

@@ -187,6 +187,7 @@ class Check:
         for path in sorted(study.path.glob("costs-*.json")):
             yield from self._document(path, again, study.read_costs, path.stem.removeprefix("costs-"))
         yield from self._document(study.starts_path, again, study.read_starts)
+        yield from self._document(study.tuning_path, again, study.read_tuning)
         yield from self._document(study.judged_path, again, study.read_judged)
         yield from self._readable(lambda: list(study.registrations.records()))
         self._note_unsealed(study.registrations)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.judge.reading.outcomes import STALLED_SECONDS, Running, study_progress
+from reports.judge.reading.outcomes import ENDED, STALLED_SECONDS, Running, study_progress
 from store import Store
 
 PURPOSES = {"tuning": "tuning", "judging": "search"}
@@ -28,7 +28,10 @@ class RunningRun:
 
 @dataclass(frozen=True)
 class StudyState:
-    """A study's progress: numbers of runs that are planned so far, have ended and have failed; the runs in progress."""
+    """A study's progress: numbers of runs that are planned so far, have ended and have failed; the runs in progress.
+
+    stage: `tuning, round 2`, whose runs these are; empty once the arms are planned.
+    """
 
     name: str
     scale: str
@@ -36,6 +39,7 @@ class StudyState:
     ended: int
     failed: int
     running: tuple[RunningRun, ...]
+    stage: str = ""
 
 
 def states(store: Store) -> list[StudyState]:
@@ -45,22 +49,32 @@ def states(store: Store) -> list[StudyState]:
         found = study_progress(store, study)
         running = tuple(_alive(store, found.runs))
         states.append(StudyState(study.name, study.scale, found.total, found.ended, found.failed, running))
+    for tuned in store.tuning():
+        status = {digest: store.status(digest) for digest in tuned.runs}
+        ended = sum(each in ENDED for each in status.values())
+        failed = sum(store.read_error(digest) is not None for digest, each in status.items() if each not in ENDED)
+        unfinished = [_running(store, digest, arm) for digest, arm in tuned.runs.items() if status[digest] == "partial"]
+        running = tuple(_alive(store, filter(None, unfinished)))
+        states.append(StudyState(tuned.name, tuned.scale, len(status), ended, failed, running, tuned.stage))
     return states
 
 
 def running_elsewhere(store: Store, studies: Sequence[StudyState]) -> tuple[RunningRun, ...]:
-    """Runs in progress that no study's document names: those of searches, and of tuning, which comes before the arms
-    are known."""
+    """Runs in progress that no study's document names, such as those of searches."""
     named = {run.digest for study in studies for run in study.running}
     alive = [digest for digest in store.runs() if digest not in named and _beat_ago(store, digest) < STALLED_SECONDS]
-    found = []
-    for digest in alive:
-        run = store.read_run(digest) if store.status(digest) == "partial" else None
-        if run is not None:
-            last = store.last_step(digest)
-            step, loss = (last.step, last.loss) if last else (0, None)
-            found.append(Running(digest, PURPOSES.get(run.reads, "run"), run.seed, step, run.steps, loss))
-    return tuple(_alive(store, found))
+    unfinished = (_running(store, digest) for digest in alive if store.status(digest) == "partial")
+    return tuple(_alive(store, filter(None, unfinished)))
+
+
+def _running(store: Store, digest: str, arm: str | None = None) -> Running | None:
+    """An unfinished run, if it has begun. arm: by default, the run's purpose."""
+    run = store.read_run(digest)
+    if run is None:
+        return None
+    last = store.last_step(digest)
+    step, loss = (last.step, last.loss) if last else (0, None)
+    return Running(digest, arm or PURPOSES.get(run.reads, "run"), run.seed, step, run.steps, loss)
 
 
 def _alive(store: Store, runs: Iterable[Running]) -> Iterator[RunningRun]:

@@ -1,7 +1,7 @@
 """Show the runs in progress, and the progress of each study of a store.
 
-A study counts its runs once it has planned its arms, after tuning; runs of tuning and of searches are only listed among
-those in progress. `ablate list` shows the answers.
+While a study tunes its arms, the runs are those of the current round. Runs of searches are only listed among those in
+progress. `ablate list` shows the answers.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ def run(options: argparse.Namespace) -> int:
         print_json({"studies": [asdict(each) for each in found], "elsewhere": [asdict(run) for run in others]})
         return DONE
     if found:
-        rows = [("study", "scale", "runs ended", "failed", "running")]
+        rows = [("study", "scale", "stage", "runs ended", "failed", "running")]
         for each in found:
             counts = str(each.failed or "–"), str(len(each.running) or "–")
-            rows.append((each.name, each.scale, f"{each.ended}/{each.runs}", *counts))
-        print_table(rows, text_columns=2)
+            stage = each.stage or ("ended" if each.ended == each.runs else "training")
+            rows.append((each.name, each.scale, stage, f"{each.ended}/{each.runs}", *counts))
+        print_table(rows, text_columns=3)
     if running := list(_running(found, others)):
         print_table([("run", "step", "last heartbeat", "digest"), *running])
     elif not found and not options.next:

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import ablate
+from ablate.api.named import named_folder
 from ablate.cli import COMMANDS, main
 from ablate.study.written import shipped
-from store import Store
+from ablate.wings.browse.status import StudyState, states
+from store import Store, StoreError
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -68,6 +70,32 @@ def test_status_shows_runs_of_a_study_that_is_still_tuning(
         ]
         assert f"tuning, seed {run.seed}" in printed(capsys, "status", "--store", str(copy.root))
     assert "has no studies yet" in printed(capsys, "status", "--store", str(copy.root))
+
+
+def test_a_study_that_tunes_is_listed_with_its_round(study: Path, tmp_path: Path) -> None:
+    """As another process sees it, whenever a line is printed; once its arms are planned, as any other."""
+    shutil.copytree(study.parent, tmp_path / "study")
+    path, store, seen, said = tmp_path / "study/rates.yaml", Store(tmp_path / "runs"), list[StudyState](), set[str]()
+    tune = "tune: {space: {train.lr: [1e-3, 1e-2]}, fraction: 1, seeds: 1}"
+    path.write_text(study.read_text().replace("tune: off", tune))
+
+    def look(_: str) -> None:
+        seen.extend(states(store))
+        if store.root.exists() and not store.studies():
+            with pytest.raises(StoreError) as refused:
+                named_folder("rates", None, store.root)
+            said.add(str(refused.value))
+
+    ablate.run(path, store=store.root, engine="inprocess", report=False, progress=look)
+    (arms,) = {len(document.arms) for document in store.study_documents()}
+    rounds = [each for each in seen if each.stage]
+    first = [each.ended for each in rounds if each.stage == rounds[0].stage]
+    assert (rounds[0].name, rounds[0].runs) == ("rates", 2 * arms)
+    assert first == sorted(first) and {1, 2 * arms - 1} <= set(first)
+    assert f"rates: {store.root}/ has only its {rounds[0].stage}, so far: see `ablate status`" in said
+    (after,) = states(store)
+    assert (after.stage, after.ended) == ("", after.runs)
+    assert not store.study("rates", after.scale).tuning_path.exists()
 
 
 def test_a_report_takes_a_study_by_name_file_or_folder(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
