@@ -1,15 +1,17 @@
-"""Evaluations of a trained model: one key for each, assembled from `evals.evaluations`."""
+"""Evaluations of a trained model: one key for each, assembled from `evals.evaluations`, and running them on a model."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, PositiveInt, create_model
 
 from evals.conventions import Bos
 from evals.evaluations import EvaluationSpec, evaluations
+from evals.found import Found, counting
 from evals.option import Option, rows
-from evals.subject import Conditions, HeldOutText
+from evals.subject import Conditions, Data, HeldOutText, Subject
+from store.documents import EvalsDocument, SampleRecord, Section
 from zoo.settings.axis import Spec, is_off
 
 EMPTY: tuple[Any, ...] = (None, (), {})
@@ -140,3 +142,27 @@ else:
         **{key: field for name, cls in evaluations().items() for key, field in _fields(name, cls).items()},
     )
     EvalSpec.fields_from = tuple(cls for cls in evaluations().values() if cls.inline)
+
+
+class Evaluation(NamedTuple):
+    """Result kept in the store: scores and tables, and one record per item."""
+
+    document: EvalsDocument
+    samples: list[SampleRecord]
+
+
+def evaluate_all(spec: EvalSettings, subject: Subject, data: Data) -> Evaluation:
+    """Run every evaluation that a spec requests."""
+    found: dict[str, Found] = {}
+    for name, each in spec.asked().items():
+        with counting(name):
+            found[name] = each.run(subject, data)
+    parts = found.values()
+    document = EvalsDocument(
+        request=spec.model_dump(mode="json"),
+        scores={task: dict(metrics) for each in parts for task, metrics in each.scores.items() if metrics},
+        groups={name: group for each in parts for name, group in each.groups.items()},
+        skipped={task: reason for each in parts for task, reason in each.skipped.items()},
+        sections={name: Section(about=dict(each.about), rows=tuple(each.rows)) for name, each in found.items()},
+    )
+    return Evaluation(document, [item for each in parts for item in each.items])

@@ -32,9 +32,8 @@ from zoo.init import Linear
 from zoo.kernels.precision import in_float32
 from zoo.mixers import Mixer, MixerLayer
 from zoo.mixers._decay import Decay
-from zoo.mixers._delta import DeltaCost, delta_scan, product_scan
+from zoo.mixers._delta import DeltaCost, DPLRCost, delta_scan, dplr_scan, product_scan
 from zoo.mixers._diagonal import DiagonalCost, diagonal_scan, diagonal_states
-from zoo.mixers._dplr import DPLRCost, dplr_scan
 from zoo.mixers._heads import NormPerHead, split
 from zoo.mixers._linear import LinearHeads, LinearHeadsLayer, Stateful, StatefulLayer, check_chunk, check_width, unit
 from zoo.mixers._scan import STATE, ScanCost, ScanCosts, scan

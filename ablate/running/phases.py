@@ -31,11 +31,10 @@ from evals.costs.devices import published_flops_per_second
 from evals.costs.memory import PeakMemory, forget, peak_memory, take_share
 from evals.costs.peaks import recent_peak_flops_per_second
 from evals.costs.spec import MeasureSpec
-from evals.evaluate import evaluate_all
 from evals.evaluations import load_imports
 from evals.found import listening
 from evals.reading.windows import Text
-from evals.spec import EvalSpec
+from evals.spec import EvalSpec, evaluate_all
 from evals.subject import HeldOutText, Subject, SyntheticTask
 from store import Store, checksum, stamps
 from store.claims import FolderClaim

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from ablate.machine.numerics import Numerics, deterministic
-from ablate.training.average import WeightAverage
 from ablate.training.batch import Accumulation, Batch, Loss
 from ablate.training.observing import StepTrace
 from ablate.training.optim import learning_rate
 from ablate.training.optimizers import Updates
 from ablate.training.spec import TrainSpec
+from ablate.training.weights import WeightAverage
 from evals.costs.memory import forget
 
 

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ablate.data.corpus import Examples, HeldOutRows, Rows, width
 from ablate.machine.numerics import Numerics, deterministic
-from ablate.training.average import ScoredWeights
 from ablate.training.batch import Batch
 from ablate.training.spec import TrainSpec
+from ablate.training.weights import ScoredWeights
 from store.documents import HeldOutPart, ItemLoss
 from zoo.model import Decoder
 

@@ -15,7 +15,6 @@ from typing import Literal
 
 import zoo
 from ablate.machine.numerics import Numerics
-from ablate.training.average import ScoredWeights, WeightAverage
 from ablate.training.batch import ALONE, Accumulation, Loss, ProcessGroup
 from ablate.training.compiling import compiled
 from ablate.training.divergence import DivergenceWatch, final_reason
@@ -28,6 +27,7 @@ from ablate.training.reader import HeldOutScores, TrainingData, TrainingReader, 
 from ablate.training.spec import TrainSpec
 from ablate.training.stop import Interrupted
 from ablate.training.trained import HasState, TrainingProgress, load_state, save_state
+from ablate.training.weights import ScoredWeights, WeightAverage
 from store import Store, StoreError
 from store.documents import MetricsRecord, RunDocument, RunProbes
 from store.extensions import module_of

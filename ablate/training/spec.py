@@ -21,12 +21,11 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from ablate.training.average import AverageSpec
 from ablate.training.objectives import Objective
 from ablate.training.objectives.next_token import NextToken
 from ablate.training.optimizers import Betas, Optimizer
 from ablate.training.optimizers.adamw import AdamW
-from ablate.training.parts import PartSpec
+from ablate.training.weights import AverageSpec, PartSpec
 from store import StoreError
 from store.documents import RunDocument
 from store.extensions import modules_of
@@ -227,7 +226,7 @@ class OwnTrainSpec(Spec):
 
 
 PARTS: dict[str, type[PartSpec]] = {
-    name: part for wing in modules_of("ablate.training.parts") for name, part in wing.PARTS.items()
+    name: part for wing in modules_of("ablate.training.weights") for name, part in wing.PARTS.items()
 }
 """Settings that choose an addition to frozen weights; null trains all weights."""
 

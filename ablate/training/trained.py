@@ -18,7 +18,7 @@ import torch
 from tokenizers import Tokenizer
 
 import zoo
-from ablate.training.parts import Addition
+from ablate.training.weights import Addition
 from evals.conventions import Bos, Conventions, TrainedConventions
 from evals.costs.memory import is_out_of_memory
 from store import Store, StoreError, checksum, replacing, stamps, tokenizer_in

@@ -44,7 +44,7 @@ place that asks for them (`store.extensions`). Each place says what it expects:
 | `ablate.study.sections` | `KEYS`: a spec whose fields are more keys of a study |
 | `ablate.study.sources` | models from elsewhere: `SOURCES` by section of an arm, `BASES` by key of `base` |
 | `ablate.training.batch` | runs by several processes: `process_group_of(request)`, `refusal(run, …)` |
-| `ablate.training.parts` | `PARTS`: settings of training that add weights to frozen ones |
+| `ablate.training.weights` | `PARTS`: settings of training that add weights to frozen ones |
 | `ablate.training.session` | `initial_model(store, run, start)`, `taught(store, teacher, loss, device)` |
 | `ablate.running.trackers` | `Trackers`, which follow the runs of a study, and `check(names)` of these |
 | `ablate.training.trained` | `published(folder, bos)`: conventions of a model from elsewhere |

@@ -19,9 +19,8 @@ from reports.judge.findings.verdicts import compare, document_error
 from reports.judge.noise.difference import Difference
 from reports.judge.noise.power import detectable
 from reports.judge.scores import _over_items
-from reports.judge.statistics.costs import judge
 from reports.judge.statistics.crossed import crossed
-from reports.judge.statistics.estimates import Estimate, detectable_effect, estimate, score_half_width
+from reports.judge.statistics.estimates import Estimate, detectable_effect, estimate, judge, score_half_width
 from store.documents import StudyContrast
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.test_by_document import frame_of

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import reports
-from reports.judge.statistics.costs import judge
-from reports.judge.statistics.estimates import Estimate, estimate, single
+from reports.judge.statistics.estimates import Estimate, estimate, judge, single
 from reports.page.wording import answers, cost_words, finding_words, method_words, words
 from tests.reports.factory import Arm, StudyOf, typical
 

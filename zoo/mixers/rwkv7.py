@@ -15,7 +15,7 @@ from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import SHIFT, TokenShift, mixed, on_text
 from zoo.init import Linear
 from zoo.mixers import MixerLayer
-from zoo.mixers._dplr import DPLRCost, dplr_scan
+from zoo.mixers._delta import DPLRCost, dplr_scan
 from zoo.mixers._heads import NormPerHead, first_values, split
 from zoo.mixers._linear import LowRank, Stateful, StatefulLayer, sizes_in
 from zoo.mixers._scan import STATE

@@ -9,9 +9,9 @@ import torch
 from pydantic import field_validator
 from torch import Tensor
 
-from ablate.training.average import ScoredWeights
 from ablate.training.optimizers import EPS, Betas, Group, Optimizer, Trained, Updates, groups, with_gradients
 from ablate.training.optimizers.adamw import per_entry
+from ablate.training.weights import ScoredWeights
 from zoo.init import Role
 
 

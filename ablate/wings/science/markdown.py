@@ -24,7 +24,7 @@ from ablate.wings.results.document import NEAR, RecordedArm, RecordedResult, sha
 from ablate.wings.results.recorded import size_of
 from ablate.wings.science.cards import SAID, Card, cards, conditions_of
 from ablate.wings.science.counting_signs import caveats, of_result
-from ablate.wings.science.forest import said
+from ablate.wings.science.figures import said
 from ablate.wings.science.site import by_topic, counts
 from ablate.wings.science.sources import Sources
 from reports.judge.sentences import listed, prefixed_range

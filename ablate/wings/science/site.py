@@ -17,9 +17,8 @@ from ablate.wings.catalogue.model_table import PublishedModel
 from ablate.wings.results.document import NEAR, RecordedResult
 from ablate.wings.science.cards import SAID, STANDINGS, Card, cards, conditions_of
 from ablate.wings.science.counting_signs import beside, caveats, signs
-from ablate.wings.science.forest import forest
+from ablate.wings.science.figures import forest, ranked_result
 from ablate.wings.science.handbook import Answer, Grade, HandbookClaim, Literature
-from ablate.wings.science.result_pages import ranked_result
 from ablate.wings.science.sections.claims import MARKS
 from ablate.wings.science.sources import ARXIV, CatalogueEntry, Sources, year_of
 from ablate.wings.science.topics import SEVERAL, TOPICS, home

@@ -13,7 +13,7 @@ WING = Wing(
         "ablate.planning.make_plan": "asked",
         "ablate.planning.plan_shown": "asked",
         "ablate.running.corpora": "asked",
-        "ablate.training.parts": "lora",
+        "ablate.training.weights": "lora",
         "ablate.training.session": "training",
         "ablate.training.trained": "checkpoints",
     },

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import zoo
-from ablate.training.parts import Addition, PartSpec
+from ablate.training.weights import Addition, PartSpec
 from zoo.compatibility.support import unsupported
 from zoo.compatibility.traits import Operation
 from zoo.errors import SpecError, did_you_mean

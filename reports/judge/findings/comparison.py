@@ -19,8 +19,7 @@ from reports.judge.findings.judging import Pair
 from reports.judge.noise.difference import Difference
 from reports.judge.noise.power import FUTILE
 from reports.judge.reading.collected import Collected
-from reports.judge.statistics.costs import judge
-from reports.judge.statistics.estimates import Estimate, Failures, Interval
+from reports.judge.statistics.estimates import Estimate, Failures, Interval, judge
 from reports.judge.verdicts import ALPHA, Verdict
 from store.documents import CostPoint, CostsDocument, LedgerTest, StudyArm
 from store.documents.measure import CROWDED, FEWEST_PROCESSES, Work

@@ -11,8 +11,7 @@ from reports.judge.findings.comparison import Comparison
 from reports.judge.findings.study_summary import ArmSummary, StudySummary
 from reports.judge.reading.outcomes import FAILED
 from reports.judge.sentences import listed
-from reports.judge.statistics.costs import surely_dominated
-from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, exact
+from reports.judge.statistics.estimates import NO_DIFFERENCE, SAME_RATIO, exact, surely_dominated
 from reports.judge.verdicts import Verdict
 from reports.page.html.ranked import SCREEN, Ranked, RankedRow
 from reports.page.html.templating import environment, source

@@ -18,8 +18,7 @@ from reports.judge.findings.comparison import ArmCosts, study_costs
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
 from reports.judge.scores import ItemDifference
-from reports.judge.statistics.costs import Span
-from reports.judge.statistics.estimates import Estimate, exact
+from reports.judge.statistics.estimates import Estimate, Span, exact
 from reports.page.figures.base import SwitchOption, short
 from reports.page.figures.drawing import Attributes, label
 from reports.page.wording import words

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.judge.statistics.costs import surely_dominated
+from reports.judge.statistics.estimates import surely_dominated
 from reports.page.figures.base import NEUTRAL, Switch
 from reports.page.figures.drawing import ArmStyle, Attributes, Drawing, blank, label
 from reports.page.sections._against import Against, points

@@ -9,8 +9,7 @@ from typing import Any, cast
 from tokenizers import Tokenizer
 
 from evals.conventions import TrainedConventions
-from evals.evaluate import Evaluation, evaluate_all
-from evals.spec import EvalSettings
+from evals.spec import EvalSettings, Evaluation, evaluate_all
 from evals.subject import HeldOutText, Subject
 from zoo.model import Decoder
 

@@ -12,8 +12,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from evals.evaluate import Evaluation
-from evals.spec import EvalSpec
+from evals.spec import EvalSpec, Evaluation
 from tests.evals.bytelevel import EOS
 from tests.evals.harness.evaluated import evaluate
 from tests.evals.harness.test_failing_tasks import GOOD

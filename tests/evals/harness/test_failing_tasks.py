@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from evals.evaluate import Evaluation
-from evals.spec import EvalSpec
+from evals.spec import EvalSpec, Evaluation
 from tests.evals.bytelevel import EOS
 from tests.evals.harness.evaluated import evaluate
 from zoo.model import Decoder

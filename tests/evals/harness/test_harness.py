@@ -20,13 +20,12 @@ from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
 
 import zoo
-from evals.evaluate import Evaluation
 from evals.harness.evaluations.tasks import TasksSpec
 from evals.harness.lm import ZooLM
 from evals.harness.loading import UnknownTaskError, load_tasks
 from evals.harness.selection import TASK_FOLDER
 from evals.harness.tasks import heldout
-from evals.spec import EvalSpec
+from evals.spec import EvalSpec, Evaluation
 from tests.evals.bytelevel import EOS
 from tests.evals.harness.evaluated import evaluate
 from zoo.model import Decoder

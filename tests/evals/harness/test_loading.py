@@ -20,7 +20,6 @@ import pytest
 from lm_eval.tasks.manager import TaskManager
 from tokenizers import Tokenizer
 
-from evals.evaluate import Evaluation
 from evals.found import skipped_lines
 from evals.harness import catalogue, datafiles
 from evals.harness.__main__ import main
@@ -28,7 +27,7 @@ from evals.harness.datafiles import offline_first
 from evals.harness.evaluations.tasks import TasksSpec
 from evals.harness.lm import ZooLM
 from evals.harness.loading import UnknownTaskError, load_tasks
-from evals.spec import EvalSpec
+from evals.spec import EvalSpec, Evaluation
 from tests.evals.bytelevel import EOS
 from tests.evals.harness.evaluated import evaluate
 from zoo.model import Decoder

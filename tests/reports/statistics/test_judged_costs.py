@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from reports.judge.statistics.costs import judge
+from reports.judge.statistics.estimates import judge
 
 MEASURED = Path(__file__).with_name("identical_arms.json")
 """ln ratios of four arms to a fifth that computes the same, by kind of work, process and arm (docs/benchmarks)."""

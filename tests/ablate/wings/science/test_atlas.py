@@ -22,7 +22,7 @@ from ablate.wings.results.document import RecordedClaim, RecordedInterval, Recor
 from ablate.wings.science import result_files
 from ablate.wings.science.atlas import gathered, known_sources, study_files, write_texts
 from ablate.wings.science.cards import Card, cards
-from ablate.wings.science.forest import axis_over, forest, ratio_ticks
+from ablate.wings.science.figures import axis_over, forest, ranked_result, ratio_ticks
 from ablate.wings.science.handbook import HandbookClaim
 from ablate.wings.science.markdown import (
     MOST_WORDS,
@@ -34,7 +34,6 @@ from ablate.wings.science.markdown import (
     words_in,
 )
 from ablate.wings.science.recording import result_of
-from ablate.wings.science.result_pages import ranked_result
 from ablate.wings.science.site import atlas_pages, variants_in
 from ablate.wings.science.sources import CatalogueEntry, PublishedModel, Sources, StatedStudy, VariantSetting, year_of
 from ablate.wings.science.topics import SEVERAL, home, topics_of

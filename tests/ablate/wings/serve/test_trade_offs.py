@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ablate.wings.serve.trade_offs import Studied, render_trade_offs
-from reports.judge.statistics.costs import surely_dominated
-from reports.judge.statistics.estimates import Estimate
+from reports.judge.statistics.estimates import Estimate, surely_dominated
 from reports.page.figures.drawing import looks
 from reports.page.html.page import render_page
 from reports.page.sections import draw, summarise_study
