@@ -14,6 +14,8 @@ import re
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from store.files import check_regular
+
 SEAL = b"\nsealed "
 """Bytes before the checksum at the end of a binary file; the checksum is over the owner's name and the content."""
 SEAL_BYTES = len(SEAL) + 32
@@ -45,6 +47,8 @@ def of(content: bytes) -> str:
 
 
 def of_file(path: Path) -> str:
+    """SHA-256 of a regular file. Raises IrregularFileError for any other, which may have no end."""
+    check_regular(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

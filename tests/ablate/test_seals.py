@@ -25,7 +25,7 @@ from ablate.wings.search.documents import SearchFolder, search_folder
 from ablate.wings.search.storage import open_storage
 from store import Store, StoreError, checksum
 from store.documents import LedgerRecord
-from store.files import one_at_a_time
+from store.files import IrregularFileError, one_at_a_time
 from store.seals import Chain, SealedLog
 from tests.ablate.toy import toy_study
 from tests.reports.searching import search_of, trials_of
@@ -284,3 +284,11 @@ def test_the_unfinished_line_of_another_writer_is_not_cut_off(log: SealedLog) ->
         other.write(line[5:])
     waiting.join()
     assert log.bodies() == BODIES
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
+def test_what_has_no_end_has_no_checksum(device: str, tmp_path: Path) -> None:
+    """In an archive that is packed, among others: a link in place of a file of the store."""
+    (tmp_path / "link").symlink_to(device)
+    with pytest.raises(IrregularFileError, match="not a regular file"):
+        checksum.of_file(tmp_path / "link")

@@ -1,7 +1,4 @@
-"""Evaluation results as frames: scores, and the items over which they are sums.
-
-Also the leading columns of every per-run frame.
-"""
+"""Evaluation results as frames, with the columns that lead all of them: scores, and the items that they sum up."""
 
 from __future__ import annotations
 
