@@ -32,16 +32,22 @@ def named_folder(study: str | Path, scale: str | None, root: str | Path) -> Path
         raise StoreError(f"{name}: it was run at several scales in {root}/: give the scale, one of {scales}")
     if named:
         raise StoreError(f"{name}: it was not run at scale '{scale}' in {root}/, only at {scales}")
-    if tuned := [each for each in store.tuning() if name in (each.name, f"{each.name}-{each.scale}")]:
-        raise StoreError(f"{name}: {root}/ has only its {tuned[0].stage}, so far: see `ablate status`")
-    if name in shipped():
-        raise StoreError(f"{name}: it has not been run in {root}/: {started_by(name, store)}")
+    if (reason := without_plan(name, store)) is not None:
+        raise StoreError(f"{name}: it {reason}")
     near = did_you_mean(name, [known for _, known, _ in every])
     raise StoreError(f"{name}: there is no such study in {root}/{near or ' (see `ablate list`)'}")
 
 
-def started_by(name: str, store: Store) -> str:
-    """Words on the command that runs a shipped study: `ablate search` if it compares no arms."""
-    data = read_study(name).document.data
-    command = "search" if "search" in data and "arms" not in data else "run"
-    return f"`{' '.join(filter(None, ('ablate', command, name, store.option)))}` does that"
+def without_plan(name: str, store: Store) -> str | None:
+    """Why a store has no plan of a study: `is in tuning, round 2, …`, `has not been run …`, with a command; None if
+    there is no such study."""
+    stages = {known: each.stage for each in store.tuning() for known in (each.name, f"{each.name}-{each.scale}")}
+    if name in stages:
+        command, reason, effect = "status", f"is in {stages[name]}, in", "shows how far"
+    elif name in shipped():
+        data = read_study(name).document.data
+        compares = "search" not in data or "arms" in data
+        command, reason, effect = f"{'run' if compares else 'search'} {name}", "has not been run in", "does that"
+    else:
+        return None
+    return f"{reason} {store.root}/: `{' '.join(filter(None, ('ablate', command, store.option)))}` {effect}"

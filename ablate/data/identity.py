@@ -1,7 +1,4 @@
-"""Identity of data that nobody has prepared: of a text corpus, and of examples that are made on demand.
-
-Of sources without text, only the settings are stored.
-"""
+"""Identities of data before it is prepared: of a text by its content, of examples made on demand by their settings."""
 
 from __future__ import annotations
 

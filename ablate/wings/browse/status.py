@@ -53,8 +53,7 @@ def states(store: Store) -> list[StudyState]:
         status = {digest: store.status(digest) for digest in tuned.runs}
         ended = sum(each in ENDED for each in status.values())
         failed = sum(store.read_error(digest) is not None for digest, each in status.items() if each not in ENDED)
-        unfinished = [_running(store, digest, arm) for digest, arm in tuned.runs.items() if status[digest] == "partial"]
-        running = tuple(_alive(store, filter(None, unfinished)))
+        running = tuple(_alive(store, (_unfinished(store, digest, arm) for digest, arm in tuned.runs.items())))
         states.append(StudyState(tuned.name, tuned.scale, len(status), ended, failed, running, tuned.stage))
     return states
 
@@ -63,13 +62,12 @@ def running_elsewhere(store: Store, studies: Sequence[StudyState]) -> tuple[Runn
     """Runs in progress that no study's document names, such as those of searches."""
     named = {run.digest for study in studies for run in study.running}
     alive = [digest for digest in store.runs() if digest not in named and _beat_ago(store, digest) < STALLED_SECONDS]
-    unfinished = (_running(store, digest) for digest in alive if store.status(digest) == "partial")
-    return tuple(_alive(store, filter(None, unfinished)))
+    return tuple(_alive(store, (_unfinished(store, digest) for digest in alive)))
 
 
-def _running(store: Store, digest: str, arm: str | None = None) -> Running | None:
-    """An unfinished run, if it has begun. arm: by default, the run's purpose."""
-    run = store.read_run(digest)
+def _unfinished(store: Store, digest: str, arm: str | None = None) -> Running | None:
+    """A run that has begun and not ended; None for others. arm: by default, the run's purpose."""
+    run = store.read_run(digest) if store.status(digest) == "partial" else None
     if run is None:
         return None
     last = store.last_step(digest)
@@ -77,8 +75,8 @@ def _running(store: Store, digest: str, arm: str | None = None) -> Running | Non
     return Running(digest, arm or PURPOSES.get(run.reads, "run"), run.seed, step, run.steps, loss)
 
 
-def _alive(store: Store, runs: Iterable[Running]) -> Iterator[RunningRun]:
-    for run in runs:
+def _alive(store: Store, runs: Iterable[Running | None]) -> Iterator[RunningRun]:
+    for run in filter(None, runs):
         if (ago := _beat_ago(store, run.digest)) < STALLED_SECONDS:
             yield RunningRun(run.digest, run.arm, run.seed, run.step, run.steps, max(0.0, ago))
 

@@ -6,9 +6,8 @@ import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ablate.api.named import started_by
+from ablate.api.named import without_plan
 from ablate.data.tokenizers._encoder import EOS
-from ablate.study.written import shipped
 from ablate.training.spec import TrainSpec
 from ablate.training.trained import trained_tokenizer
 from store import Store, StoreError
@@ -36,8 +35,9 @@ def named_run(name: str | Path, root: str | Path, known: Callable[[Store], Seque
     if len(found) != 1:
         reason = f"{len(found)} runs match: {', '.join(found)}" if found else "there is no such run"
         study = str(name).partition("/")[0]
-        if study in shipped() and study not in {each.name for each in store.study_documents()}:
-            raise StoreError(f"{name}: {study} has not been run in {store.root}/: {started_by(study, store)}")
+        planned = {each.name for each in store.study_documents()}
+        if study not in planned and (missing := without_plan(study, store)) is not None:
+            raise StoreError(f"{name}: {study} {missing}")
         raise StoreError(f"{name}: {reason} in {store.root}/: give a digest, STUDY/ARM or STUDY/ARM/SEED")
     return store, found[0]
 

@@ -279,8 +279,7 @@ def _claim_rows(claim: StudyClaim, result: RecordedResult) -> Iterator[CardRow]:
     arm = result.arm(claim.arm) if claim.arm else None
     on_loss = claim.measure == LOSS and arm is not None and claim.against in (None, result.baseline)
     compared = claim.order or (claim.arm or result.baseline, claim.against or result.baseline)
-    compares_losses = claim.measure == LOSS and claim.expect != "stalls"
-    note = _note(result, compared) if compares_losses else ""
+    note = _note(result, compared) if claim.measure == LOSS and claim.expect != "stalls" else ""
     for rung in result.rungs if on_loss else ():
         if arm is not None and arm.name in rung.differences:
             at = size_and_length(rung.parameters, rung.tokens_per_parameter)

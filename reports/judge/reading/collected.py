@@ -1,7 +1,4 @@
-"""Collected data of a study: frames that include a row for every run, even a missing one.
-
-Also curves averaged over seeds, as figures draw them.
-"""
+"""Collected data of a study: frames with a row for every run, even a missing one, and curves averaged over seeds."""
 
 from __future__ import annotations
 

@@ -92,7 +92,8 @@ def test_a_study_that_tunes_is_listed_with_its_round(study: Path, tmp_path: Path
     first = [each.ended for each in rounds if each.stage == rounds[0].stage]
     assert (rounds[0].name, rounds[0].runs) == ("rates", 2 * arms)
     assert first == sorted(first) and {1, 2 * arms - 1} <= set(first)
-    assert f"rates: {store.root}/ has only its {rounds[0].stage}, so far: see `ablate status`" in said
+    command = f"`ablate status --store {store.root}`"
+    assert f"rates: it is in {rounds[0].stage}, in {store.root}/: {command} shows how far" in said
     (after,) = states(store)
     assert (after.stage, after.ended) == ("", after.runs)
     assert not store.study("rates", after.scale).tuning_path.exists()
