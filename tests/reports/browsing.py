@@ -40,7 +40,11 @@ def visit(browser: Any, path: Path, width: int = 1280, scheme: str = "light") ->
     page.on("dialog", lambda dialog: found.messages.append(f"dialog {dialog.message}"))
     page.on("request", lambda request: found.requests.append(request.url))
     page.goto(path.as_uri())
-    wait_until(page, ALL_DRAWN)
+    try:
+        wait_until(page, ALL_DRAWN)
+    except AssertionError as error:
+        error.add_note(f"messages of the page: {found.messages}")
+        raise
     return found
 
 

@@ -1,4 +1,4 @@
-// Draws the figures: visible ones first, the others when the browser is idle.
+// Draws the figures: visible ones first, then one after another.
 const { config, figures } = data;
 const drawn = new Map(); // by figure: promise that resolves once it is drawn
 
@@ -55,16 +55,16 @@ document.querySelectorAll(".controls select[data-switch]").forEach((select) => {
   });
 });
 
-const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 20));
 const waiting = Object.keys(figures);
 const seen = new IntersectionObserver((entries) =>
   entries.filter((entry) => entry.isIntersecting).forEach((entry) => draw(entry.target.id)),
 );
 waiting.forEach((key) => seen.observe(document.getElementById(key)));
+const REST = 20; // milliseconds between figures, for the reader (requestIdleCallback may never come on a busy machine)
 const drawNext = () => {
-  if (waiting.length) draw(waiting.shift()).then(() => idle(drawNext));
+  if (waiting.length) draw(waiting.shift()).finally(() => setTimeout(drawNext, REST));
 };
-plotly.then(() => idle(drawNext));
+plotly.then(drawNext);
 
 // Paper is narrower than most screens, and Plotly redraws only when the window changes.
 const PAPER = 660; // pixels between the margins of A4
