@@ -31,7 +31,9 @@ CHUNKS = Break(
     "how many chunks there are is read on the host, and is the size of what the layers between run on",
     "the function `Chunking.run` should not be traced",
 )
-EXPERTS = Break("how many rows an expert has is read on the host, and says how large its product is", "in _sizes\n")
+EXPERTS = Break(
+    "how many rows an expert has is read on the host, and says how large its product is", "in sizes_on_host\n"
+)
 
 
 @pytest.mark.parametrize(

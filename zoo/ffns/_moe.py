@@ -254,11 +254,10 @@ class MoELayer(FfnLayer):
         out: Tensor = self.experts(rows, chosen, weights, capacity)
         if self.zero_compute is not None:
             out = out + self.zero_compute(rows, chosen, weights)
-        load = load_of(chosen, spec.choices)
-        step.tap("ffn.load", lambda: load / chosen.numel())
+        step.tap("ffn.load", lambda: load_of(chosen, spec.choices) / chosen.numel())
         if self.training:
             step.losses += self._losses(routing)
-            step.count(self.router.count, load)
+            step.count(self.router.count, load_of(chosen, spec.choices))
         return out.view_as(read)
 
     def _losses(self, routing: Routing) -> list[Tensor]:

@@ -1,4 +1,4 @@
-// Draws the figures: visible ones first, then one after another.
+// Draws the figures: visible ones first, then one after another by the clock, as a busy browser is never idle.
 const { config, figures } = data;
 const drawn = new Map(); // by figure: promise that resolves once it is drawn
 
@@ -60,9 +60,8 @@ const seen = new IntersectionObserver((entries) =>
   entries.filter((entry) => entry.isIntersecting).forEach((entry) => draw(entry.target.id)),
 );
 waiting.forEach((key) => seen.observe(document.getElementById(key)));
-const REST = 20; // milliseconds between figures, for the reader (requestIdleCallback may never come on a busy machine)
 const drawNext = () => {
-  if (waiting.length) draw(waiting.shift()).finally(() => setTimeout(drawNext, REST));
+  if (waiting.length) draw(waiting.shift()).finally(() => setTimeout(drawNext, 20));
 };
 plotly.then(drawNext);
 
