@@ -62,9 +62,7 @@ class Experts(nn.Module):
         load = load_of(places, self.up.experts + self.beside)
         if capacity is not None:
             first = load.cumsum(0) - load
-            rank = torch.arange(order.shape[0], device=order.device) - first.repeat_interleave(
-                load
-            )  # within its expert
+            rank = torch.arange(len(order), device=order.device) - first.repeat_interleave(load)  # within its expert
             order, load = order[rank < capacity], load.clamp(max=capacity)
         if self.beside:
             load = load[: self.up.experts]
@@ -76,9 +74,7 @@ class Experts(nn.Module):
             weighted = self._run(sent * share, load) if self.weights_inputs else self._run(sent, load) * share
         # Bring each row's k results back into its own order. A gather, since its sum is deterministic on every device.
         # `at` is the inverse of `order`; dropped assignments point at the row of zeros appended below.
-        at = torch.full_like(places, order.shape[0]).scatter(
-            0, order, torch.arange(order.shape[0], device=order.device)
-        )
+        at = torch.full_like(places, len(order)).scatter(0, order, torch.arange(len(order), device=order.device))
         if capacity is not None or self.beside:
             weighted = torch.cat((weighted, weighted.new_zeros(1, weighted.shape[-1])))
         out: Tensor = weighted[at].unflatten(0, (-1, k)).sum(1)
