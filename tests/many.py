@@ -1,11 +1,22 @@
-"""Many cases in one test, since even tests that are not run take time to collect."""
+"""Many cases: in one test, since even tests that are not run take time to collect, or a few of them by default."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 Case = TypeVar("Case")
+
+
+def few(cases: Iterable[Any], count: int) -> list[Any]:
+    """Cases of a parametrised test that go through the same code: `count` of them, evenly spaced, are tried by default,
+    all of them in the slow suite."""
+    every = list(cases)
+    tried = {number * len(every) // count for number in range(count)}
+    slow = pytest.mark.slow
+    return [case if number in tried else pytest.param(case, marks=slow) for number, case in enumerate(every)]
 
 
 def assert_all(check: Callable[[Case], object], cases: Iterable[Case]) -> None:

@@ -27,6 +27,7 @@ from ablate.wings.execution.data_parallel import DataParallel
 from store import Store
 from store.documents import RunDocument, RunProbes, RunTeacher
 from tests.ablate.conftest import TinyCorpus, identity_of
+from tests.many import few
 from zoo.settings.edits import expand, merge
 
 SCALES = [name for name in shipped_scales() if name.startswith("gpu-")]
@@ -86,7 +87,7 @@ def test_scales_differ_in_depth_alone_at_toy_width() -> None:
     assert [train for train in trains if train != trains[0]] == []
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("option", few(OPTIONS, 4))
 @pytest.mark.parametrize(
     ("scale", "layers"),
     [(SCALES[0], 2), *(pytest.param(scale, None, marks=pytest.mark.slow) for scale in SCALES)],

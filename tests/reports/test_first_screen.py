@@ -24,6 +24,7 @@ from reports.page.wording.short_answer import MOST_WORDS
 from store import Store, StudyFolder
 from store.documents import StudyClaim
 from tests.documents import text_meta_of
+from tests.many import few
 from tests.reports.browsing import no_chromium, playwright, visit
 from tests.reports.factory import Arm, StudyOf
 from tests.reports.searching import search_of, trials_of
@@ -123,7 +124,7 @@ def test_an_arm_that_fails_says_nothing_of_those_that_train(
     assert ("only arm_0 trains" in answer) == (len(losses) == 2)
 
 
-@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 40))])
+@pytest.mark.parametrize("seed", few(range(40), 6))
 def test_no_answer_has_more_than_25_words(tmp_path: Path, seed: int) -> None:
     draw = np.random.default_rng(seed)
     arms = [

@@ -12,6 +12,7 @@ from scipy import stats
 
 import ablate
 from ablate.wings.compare.losses import ArmLosses, judge, noise_of
+from tests.many import few
 from tests.moderated import moderated
 from tests.regression import holm
 
@@ -94,7 +95,7 @@ DESIGNS = {
 
 
 @pytest.mark.parametrize("of_seed", [0.0, 0.9], ids=["no seed effect", "nine tenths of the variance are the seed's"])
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("name", few(DESIGNS, 2))
 def test_arms_that_differ_in_nothing_are_seldom_told_apart(name: str, of_seed: float) -> None:
     """At most 5 % of tables, whatever seeds arms share. Of 800, 60 or more have a probability of 0.1 % at 5 %."""
     design, pair = DESIGNS[name]

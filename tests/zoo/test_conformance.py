@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +15,7 @@ import torch
 
 import zoo
 from tests.many import assert_all
-from tests.zoo.worked_out import legal_pairs, rows_and_opening
+from tests.zoo.worked_out import legal_pairs, rows_and_few
 from zoo.conformance import checks
 from zoo.conformance.checking import conforms, notes_on
 from zoo.conformance.checks import CHECKS, KINDS
@@ -30,10 +30,9 @@ from zoo.mixers.mla import MLA
 from zoo.settings.axis import variants
 from zoo.site import LayerSite
 
-ROWS, FIRST = rows_and_opening()
-OPENING = range(FIRST)
-"""The rows tried by default. The slow suite tries the others, of which each brings few new pairs together."""
-OTHERS = range(len(OPENING), len(ROWS))
+ROWS, FEW = rows_and_few()
+"""The rows tried by default have every choice among them; the slow suite tries the others."""
+OTHERS = [number for number in range(len(ROWS)) if number not in FEW]
 PARTS = 16
 """Number of parts of the slow suite, which can run side by side."""
 
@@ -49,44 +48,32 @@ def spec_of(number: int) -> zoo.ModelSpec:
     return combine(ROWS[number].values())
 
 
-SPECS = [spec_of(number) for number in OPENING]
+SPECS = {number: spec_of(number) for number in FEW}
 
 
 def digest(number: int) -> str:
     return SPECS[number].digest[:6]
 
 
-def with_all_choices() -> Iterator[int]:
-    """Few specs that have every choice among them: greedily, always that with most choices that none has yet."""
-    left = set(itertools.chain(*choices().values()))
-    while left:
-        number = max(OPENING, key=lambda number: len(left.intersection(ROWS[number].values())))
-        left.difference_update(ROWS[number].values())
-        yield number
-
-
-THOROUGH = frozenset(with_all_choices())
-
-
-def test_three_in_four_pairs_meet_by_default_and_the_others_in_the_slow_suite() -> None:
-    """Of choices that are `paired`. And every choice is tried by default, thoroughly."""
-    met = {frozenset(pair) for number in OPENING for pair in itertools.combinations(ROWS[number].values(), 2)}
+def test_every_choice_and_most_pairs_are_tried_by_default_and_the_others_in_the_slow_suite() -> None:
+    """Pairs of choices that are `paired`."""
+    met = {frozenset(pair) for number in FEW for pair in itertools.combinations(ROWS[number].values(), 2)}
     possible = set(paired(legal_pairs()))
-    assert len(met & possible) >= 0.75 * len(possible)
-    assert [*OPENING, *OTHERS] == list(range(len(ROWS)))
-    tried = {option for number in THOROUGH for option in ROWS[number].values()}
+    assert len(met & possible) >= 0.6 * len(possible)
+    assert {*FEW, *OTHERS} == set(range(len(ROWS)))
+    tried = {option for number in FEW for option in ROWS[number].values()}
     assert tried == set(itertools.chain(*choices().values()))
 
 
 EVERYWHERE = [check for check in CHECKS if check is not checks.kinds_of_cache]
 
 
-@pytest.mark.parametrize("number", OPENING, ids=digest)
+@pytest.mark.parametrize("number", FEW, ids=digest)
 def test_a_model_conforms(number: int) -> None:
-    """With one kind of cache if it is tried thoroughly; the slow suite tries all of them."""
-    subject = CheckSubject(SPECS[number], number in THOROUGH)
+    """With one kind of cache; the slow suite tries all of them."""
+    subject = CheckSubject(SPECS[number])
     kind = functools.partial(checks.kind_of_cache, kind=some_kind(subject.spec))
-    assert_all(lambda check: check(subject), [*EVERYWHERE, *([kind] if subject.thorough else [])])
+    assert_all(lambda check: check(subject), [*EVERYWHERE, kind])
 
 
 def some_kind(spec: zoo.ModelSpec) -> dict[str, object]:

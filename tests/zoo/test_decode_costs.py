@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import zoo
+from tests.many import few
 from zoo.conformance.counting import counted
 from zoo.costs_decoding import decode_cost, prefill_cost
 from zoo.mixers._linear import Stateful
@@ -88,7 +89,7 @@ def test_a_prefill_takes_the_declared_flops(name: str) -> None:
     assert count.total == pytest.approx(work.flops + masked, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", sorted(RECURRENT))
+@pytest.mark.parametrize("name", few(sorted(RECURRENT), 10))
 def test_a_prefill_of_a_recurrent_model_is_declared_as_reading_token_by_token(name: str) -> None:
     """However it is computed; all but the first token, which finds no state before it."""
     model = built(SPECS[name])

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import zoo
+from tests.many import few
 from zoo import presets
 from zoo.conformance.combinations import given_to, random_tokens
 from zoo.conformance.shrink import shrunk
@@ -95,7 +96,7 @@ def _kinds(spec: zoo.ModelSpec) -> set[Any]:
     return {named(layer.model_dump(mode="json")) for layer in spec.layers}
 
 
-@every_preset
+@pytest.mark.parametrize("name", few(NAMES, 24))
 def test_a_shrunk_preset_learns(name: str) -> None:
     """16 steps on one batch: the loss falls. T5's, whose logits are scaled by 1/√D, falls slowest."""
     spec = shrunk(name)

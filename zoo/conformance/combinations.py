@@ -142,18 +142,14 @@ def _with(axis: str, row: Row, strength: int) -> list[Met]:
 
 
 @functools.cache
-def opening(share: float = 0.75) -> int:
-    """Number of leading rows of the pairwise array needed for every choice to occur, and for `share` of the combinable
-    pairs of `paired` choices to be covered."""
-    wanted = set(itertools.chain(*choices().values()))
-    left = set(paired(legal(2, tuple(choices()))))
-    spare = (1 - share) * len(left)
-    for number, row in enumerate(covering(), 1):
-        wanted.difference_update(row.values())
-        left.difference_update(map(frozenset, itertools.combinations(row.values(), 2)))
-        if not wanted and len(left) <= spare:
-            return number
-    raise ValueError(f"no row has {min(wanted, key=str)}")
+def few() -> list[int]:
+    """Numbers of a few rows of the pairwise array that have every choice among them: greedily, always the row with most
+    choices that none has yet."""
+    rows, left, found = covering(), set(itertools.chain(*choices().values())), list[int]()
+    while left:
+        found.append(max(range(len(rows)), key=lambda number: len(left.intersection(rows[number].values()))))
+        left.difference_update(rows[found[-1]].values())
+    return found
 
 
 Fits = Callable[[Collection[AxisOption], AxisOption], bool]

@@ -20,6 +20,7 @@ from zoo.attending.visible import Scoring, Visible
 from zoo.conv import ShortConv
 from zoo.features.chunks import Chunking
 from zoo.ffns._experts import Experts
+from zoo.ffns._grouped import grouped_flops
 from zoo.init import ExpertLinear
 from zoo.model import Decoder
 
@@ -41,7 +42,8 @@ class FlopCount(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        formula = flop_registry.get(func.overloadpacket)
+        grouped = func is torch.ops.aten._grouped_mm.default
+        formula = grouped_flops if grouped else flop_registry.get(func.overloadpacket)
         if formula is None and _is_composite(func):
             with self:
                 return func.decompose(*args, **kwargs)

@@ -16,6 +16,7 @@ from scipy import special, stats
 import ablate
 from reports.judge.noise import Noise
 from reports.judge.noise.moderated import NoiseModel
+from tests.many import few
 
 Losses = NDArray[np.float64]
 SD = 0.012
@@ -190,7 +191,7 @@ NULLS = {
 
 
 @pytest.mark.parametrize("history", [None, SD], ids=["alone", "with like runs"])
-@pytest.mark.parametrize("name", NULLS)
+@pytest.mark.parametrize("name", few(NULLS, 10))
 def test_false_verdicts_are_as_rare_as_promised(name: str, history: float | None) -> None:
     """Over arrays, 20,000 tables a row, so that half a per cent too many is seen."""
     null, tables = NULLS[name], 20_000

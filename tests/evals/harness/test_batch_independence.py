@@ -13,6 +13,7 @@ import zoo
 from evals.conventions import Conventions
 from evals.harness.lm import ZooLM
 from evals.reading.passes import obstacle
+from tests.many import few
 from zoo.conformance import matrix
 from zoo.conformance.combinations import random_model
 from zoo.spec import longest_text
@@ -76,7 +77,7 @@ def _check(option: matrix.AxisOption) -> None:
     assert together.generate_until(_asked("generate_until", prompts)) == generated
 
 
-@pytest.mark.parametrize("option", _options(AXES))
+@pytest.mark.parametrize("option", few(_options(AXES), 20))
 def test_positions_and_mixers(option: matrix.AxisOption) -> None:
     _check(option)
 

@@ -139,7 +139,7 @@ def test_bash_completes_a_study() -> None:
     assert done.stdout.split() == [name for name in shipped() if name.startswith("norm_p")]
 
 
-OFTEN, SELDOM = ("", "list", "zoo llama3", "find cache"), ("--help", "status", "claims norm", "zoo", "plan --help")
+OFTEN, SELDOM = ("", "list"), ("zoo llama3", "find cache", "--help", "status", "claims norm", "zoo", "plan --help")
 
 
 @pytest.mark.parametrize("command", [*OFTEN, *(pytest.param(each, marks=pytest.mark.slow) for each in SELDOM)])

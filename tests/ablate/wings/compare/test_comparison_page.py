@@ -13,6 +13,7 @@ import ablate
 from ablate.cli import main
 from ablate.wings.compare.comparison_page import answer, comparison_page
 from tests.ablate.wings.compare.test_budgets import table
+from tests.many import few
 from tests.reports.browsing import data_of, no_chromium, playwright, visit
 
 LOSSES = {"pre": [4.155, 4.132, 4.14], "post": [4.296, 4.273, 4.29], "<b>": [4.0, 4.01, math.nan]}
@@ -69,7 +70,7 @@ def test_costs_have_a_trade_off_and_scores_their_own_side() -> None:
 
 @pytest.mark.processes
 @no_chromium
-@pytest.mark.parametrize("width", [390, 820, 1280])
+@pytest.mark.parametrize("width", few([390, 820, 1280], 1))
 @pytest.mark.parametrize("kind", ["sizes", "seeds"])
 def test_the_page_in_a_browser(browser: playwright.Browser, tmp_path: Path, kind: str, width: int) -> None:
     frame = table() if kind == "sizes" else plain(cost=1.0)

@@ -42,6 +42,7 @@ from reports.page.sections import summarise_study as summarise
 from reports.page.wording import short_answer
 from store.documents import StudyClaim
 from store.errors import ReportError
+from tests.many import few
 from tests.reports.browsing import no_chromium, visit, wait_until
 from tests.reports.factory import Arm, StudyOf
 from tests.test_imports import ROOT
@@ -417,7 +418,7 @@ def test_the_command_takes_stores_folders_and_files(
 
 
 @pytest.mark.parametrize(
-    "mistaken", ["--findings=", "--findings=studies", "--tables=", "--out=file", "--out=file/below"]
+    "mistaken", few(["--findings=", "--findings=studies", "--tables=", "--out=file", "--out=file/below"], 2)
 )
 def test_an_atlas_without_a_place_for_one_of_its_files_writes_none(
     mistaken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
