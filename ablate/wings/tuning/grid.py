@@ -32,7 +32,7 @@ DISSENT = 0.25
 """A rate is clearly worse than the best if at most this share of the tuning seeds does better at it. With two seeds, an
 equally good rate seems clearly worse with probability 1/4."""
 PLAIN = 0.1
-"""If no run trains, the highest rate counts as the best if its loss is lower than all others by this many nats."""
+"""Difference in nats that says something of rates at which no run trains."""
 LEAST_NOISE = 1e-6
 """Lower bound on the noise between seeds, in nats: if their losses are equal, the curve fit still needs a scale."""
 
@@ -55,18 +55,18 @@ def grid(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls) -> Batches:
     edges = tuple(path for path, values in axes.items() if _is_open(path, values, trials, legal))
     found = Tuned(tuple(trials), best(trials).settings, edges)
     if not any_trains(trials):
-        return _untrained(found, batch[(len(batch) - 1) // 2])
+        return _untrained(found, batch[(len(batch) - 1) // 2], is_rate)
     return _on_curve(found) if is_rate and not math.isinf(best(trials).loss) else found
 
 
-def _untrained(found: Tuned, middle: Settings) -> Tuned:
-    """The outcome if no seed trained: losses of failed runs are noise, so take the middle of the list, which under
-    `auto` is the arm's own rate."""
-    if list(middle) != [RATE]:
+def _untrained(found: Tuned, middle: Settings, is_rate: bool) -> Tuned:
+    """The outcome if no seed trained. The best rate counts if lower ones are plainly worse; else losses of failed runs
+    are noise, so take the middle of the list, which under `auto` is the arm's own rate."""
+    if not is_rate:
         return replace(found, chosen=middle)
     tried = [trial.settings[RATE] for trial in found.trials]
     reason = f"no seed trained at any of the {len(tried)} rates tried, {min(tried):g} to {max(tried):g}"
-    return replace(found, chosen=middle, reason=reason)
+    return replace(found, chosen=found.chosen if _are_too_low(found.trials) else middle, reason=reason)
 
 
 def _curve(trials: Sequence[Trial]) -> RateCurve | None:
@@ -161,12 +161,14 @@ def _is_open(path: str, values: Sequence[Any], trials: Sequence[Trial], legal: L
 
 
 def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
-    """−1 or 1 if the best value is the smallest or largest number tried, else 0. If no seed trains, rates are too low
-    if the highest is clearly the best, else presumably too high, the usual cause of stalling and divergence."""
+    """−1 or 1 if the best value is the smallest or largest number tried, else 0. If no seed trains at a rate, though none
+    is plainly too low, all are presumably too high, the usual cause of stalling and divergence."""
     if len(values) < 2 or not all(is_number(value) for value in values):
         return 0
-    if not any_trains(trials):
-        return (1 if _still_falls(trials) else -1) if path == RATE else 0
+    if not any_trains(trials) and path != RATE:
+        return 0
+    if not any_trains(trials) and not _are_too_low(trials):
+        return -1
     if math.isinf(best(trials).loss):
         return 0
     tried = _tried_values(path, values, trials)
@@ -174,11 +176,9 @@ def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
     return -1 if chosen == tried[0] else 1 if chosen == tried[-1] else 0
 
 
-def _still_falls(trials: Sequence[Trial]) -> bool:
-    """Whether the loss at the highest rate is below all others by more than `PLAIN`."""
-    highest = max(trial.settings[RATE] for trial in trials)
-    at, below = ([each.loss for each in trials if (each.settings[RATE] == highest) is is_at] for is_at in (True, False))
-    return min(at) < min(below, default=-math.inf) - PLAIN
+def _are_too_low(trials: Sequence[Trial]) -> bool:
+    """Whether the lowest rate tried is plainly worse than the best."""
+    return min(trials, key=lambda trial: trial.settings[RATE]).loss > best(trials).loss + PLAIN
 
 
 def _tried_values(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> list[Any]:
