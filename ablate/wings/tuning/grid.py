@@ -161,8 +161,8 @@ def _is_open(path: str, values: Sequence[Any], trials: Sequence[Trial], legal: L
 
 
 def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
-    """−1 or 1 if the best value is the smallest or largest number tried, else 0. If no seed trains at a rate, though none
-    is plainly too low, all are presumably too high, the usual cause of stalling and divergence."""
+    """−1 or 1 if the best value is the smallest or largest number tried, else 0. If no seed trains at a rate, though
+    none is plainly too low, all are presumably too high, the usual cause of stalling and divergence."""
     if len(values) < 2 or not all(is_number(value) for value in values):
         return 0
     if not any_trains(trials) and path != RATE:
