@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import zoo
+from tests.many import few
 from zoo.conformance import matrix
 from zoo.conformance.combinations import given_to, random_model, random_tokens
 from zoo.conversion import check_conversion
@@ -81,7 +82,7 @@ def assert_same_function(source: zoo.Decoder, wide: zoo.Decoder) -> None:
     assert (found - expected).abs().max() <= 1e-5 * max(1.0, expected.abs().max().item())
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=str)
+@pytest.mark.parametrize("option", few(OPTIONS, 80), ids=str)
 def test_with_every_choice_of_the_matrix_it_computes_the_same_or_is_refused(option: matrix.AxisOption) -> None:
     assert_same_or_refused(option, tied=True)
 

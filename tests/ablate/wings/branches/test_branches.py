@@ -183,7 +183,7 @@ def test_a_damaged_state_is_named_and_shared_with_nobody(shared: Store, alone: S
     assert not path.exists(), "nobody else begins from it"
 
 
-@pytest.mark.processes
+@pytest.mark.slow
 def test_a_command_killed_after_a_state_was_left_goes_on_from_it(shared: Store, tmp_path: Path) -> None:
     study, runs = toy(tmp_path / "study"), tmp_path / "runs"
     words = [str(study), "--store", str(runs), "--engine", "inprocess", "--scale", "cpu"]

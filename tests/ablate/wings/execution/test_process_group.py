@@ -39,6 +39,7 @@ from ablate.wings.execution.processes import process_group_of
 from store import Store
 from store.documents import RunDocument
 from tests.ablate.conftest import TinyCorpus, identity_of
+from tests.many import few
 from tests.pretended_cuda.cards import pretend
 
 BALANCED = {"kind": "deepseek_moe", "d_ff": 8, "experts": 8, "top_k": 2, "bias_rate": 0.01}
@@ -80,7 +81,9 @@ def beside(
     assert os.waitpid(child, 0)[1] == 0
 
 
-@pytest.mark.parametrize("execution", [{}, {"microbatch": 1}, {"shard": True}, {"shard": True, "microbatch": 1}])
+@pytest.mark.parametrize(
+    "execution", few([{"shard": True, "microbatch": 1}, {"microbatch": 1}, {"shard": True}, {}], 2)
+)
 @pytest.mark.parametrize("model", [{}, {"block.ffn": BALANCED}], ids=["dense", "experts"])
 def test_two_processes_take_the_steps_of_one(
     tmp_path: Path, numerics: Numerics, model: dict[str, Any], execution: dict[str, Any]

@@ -9,6 +9,7 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.wings.find.finding import everything, terms
+from tests.many import few
 from zoo.vocabulary import nearest, says, synonyms
 
 FIRST = 6
@@ -159,8 +160,9 @@ PHRASES = {
 }
 
 
-@pytest.mark.parametrize(("phrase", "name"), PHRASES.items())
-def test_a_phrase_of_papers_is_found_by_name(phrase: str, name: str) -> None:
+@pytest.mark.parametrize("phrase", few(PHRASES, 50))
+def test_a_phrase_of_papers_is_found_by_name(phrase: str) -> None:
+    name = PHRASES[phrase]
     found = [each.name for each in ablate.find(phrase)[:FIRST]]
     assert name in found if name else not found
 

@@ -23,6 +23,7 @@ from ablate.wings.ladders.effective_compute import (
     noise_of,
     worth,
 )
+from tests.many import few
 
 Floats = NDArray[np.float64]
 LAWS = ((1.7, 1.5, 0.15), (0.0, 3.2, 0.05), (2.0, 1.0, 0.35))
@@ -90,7 +91,7 @@ def theirs(arms: dict[str, list[Budget]], sd: float, log_factor: float | None = 
     return 2 * float(best.cost), float(best.x[3])
 
 
-@pytest.mark.parametrize("sizes", [2, 3])
+@pytest.mark.parametrize("sizes", few([3, 2], 1))
 def test_factor_and_interval_are_those_of_scipy(sizes: int) -> None:
     arms = ladder(sizes, sizes=sizes, seeds=3)
     squares = [(value / each.mean - 1) ** 2 for of in arms.values() for each in of for value in each.losses.values()]
