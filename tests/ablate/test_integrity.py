@@ -25,7 +25,6 @@ from ablate.wings.search.storage import open_storage
 from evals.harness.answers import Answers
 from store import AblateError, Store
 from tests.ablate.full_store import CHANGED_KINDS, CHECKED_KINDS, OPTIONAL, Kind, files_by_kind, write_every_index
-from tests.many import few
 
 if TYPE_CHECKING:
     import polars
@@ -108,7 +107,7 @@ def check_notices(kind: Kind, root: Path, changes: Iterable[str]) -> None:
             assert report or report.unchecked or kind.removed, (path, "removed")
 
 
-@pytest.mark.parametrize("kind", few(CHECKED_KINDS, 10), ids=lambda kind: kind.pattern)
+@pytest.mark.parametrize("kind", CHECKED_KINDS, ids=lambda kind: kind.pattern)
 def test_check_notices_what_becomes_of_a_file(kind: Kind, full: Path) -> None:
     check_notices(kind, full, ["digit", "cut"])
 
@@ -227,7 +226,7 @@ def before(full: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("kind", few(CHANGED_KINDS, 10), ids=lambda kind: kind.pattern)
+@pytest.mark.parametrize("kind", CHANGED_KINDS, ids=lambda kind: kind.pattern)
 def test_no_number_changes_in_silence(kind: Kind, full: Path, before: dict[str, Any]) -> None:
     """One digit here; everything in the slow test below."""
     for path in files_by_kind(full)[0][kind][:1]:

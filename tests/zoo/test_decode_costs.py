@@ -89,7 +89,7 @@ def test_a_prefill_takes_the_declared_flops(name: str) -> None:
     assert count.total == pytest.approx(work.flops + masked, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", few(sorted(RECURRENT), 10))
+@pytest.mark.parametrize("name", sorted(RECURRENT))
 def test_a_prefill_of_a_recurrent_model_is_declared_as_reading_token_by_token(name: str) -> None:
     """However it is computed; all but the first token, which finds no state before it."""
     model = built(SPECS[name])

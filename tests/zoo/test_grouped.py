@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from zoo.ffns import _grouped as grouped
 from zoo.ffns._grouped import can_group, fault, grouped_product, has_kernel, try_kernel
 from zoo.kernels.compiling import hold_constants
-from zoo.kernels.trial import WRONG, poison_freed_memory, trial_fault
+from zoo.kernels.trial import WRONG, trial_fault
 
 
 def test_the_definition_passes() -> None:
@@ -129,25 +129,10 @@ def test_the_trial_is_no_part_of_a_compiled_program(trial: HangingTrial) -> None
     assert trial.begun == 1
 
 
-def test_a_cpu_tries_no_kernel_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_tries_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: pytest.fail("asked for a GPU"))
     with torch.autocast("cpu", torch.bfloat16):
-        assert can_group(torch.zeros(4, 8), torch.zeros(2, 8, 8))
-        assert not can_group(torch.zeros(4, 12), torch.zeros(2, 8, 12))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("load", [[3, 0, 1, 0], [0, 0, 0, 5], [1, 1, 1, 1], [70, 0, 2, 41]], ids=str)
-def test_on_a_cpu_all_bits_are_those_of_a_product_for_each_expert(load: list[int], dtype: torch.dtype) -> None:
-    """Of the products, and of both factors' gradients, with freed memory full of NaN."""
-    rows = torch.randn(sum(load), 24, dtype=dtype, requires_grad=True)
-    weight = torch.randn(len(load), 40, 24, dtype=dtype, requires_grad=True)
-    assert can_group(rows, weight)
-    gradient = torch.randn(sum(load), 40, dtype=dtype)
-    poison_freed_memory("cpu")
-    ways = (
-        grouped_product(rows, weight, None, torch.tensor(load)),
-        torch.cat([F.linear(*pair) for pair in zip(rows.split(load), weight, strict=True)]),
-    )
-    grouped, one_by_one = ((out, *torch.autograd.grad(out, (rows, weight), gradient)) for out in ways)
-    assert all(map(torch.equal, grouped, one_by_one))
+        assert not can_group(torch.zeros(4, 8), torch.zeros(2, 8, 8))
+    load = torch.tensor([0, 4])
+    rows, weight = torch.randn(4, 8), torch.randn(2, 8, 8)
+    torch.testing.assert_close(grouped_product(rows, weight, None, load), rows @ weight[1].T)

@@ -44,18 +44,15 @@ def covering(strength: int = 2, axes: tuple[str, ...] | None = None) -> list[Row
     """Covering array: rows of choices that contain every set of `strength` choices that can be combined.
 
     Greedy: a row starts from a set that no row contains yet and adds, axis by axis, the choice that completes most of
-    these sets. An axis without a choice that fits the row is left out. First come two rows for each choice that is not
-    `paired`, then those that cover all sets of paired choices, then the rest.
+    these sets. An axis without a choice that fits the row is left out. First come rows that cover all sets of
+    `paired` choices, then the rest.
     """
     axes = axes or tuple(choices())
     wanted = legal(strength, axes)
     rows = _covered(paired(wanted), axes, strength)
     met = {frozenset(some) for row in rows for some in itertools.combinations(row.values(), strength)}
-    others = _covered(wanted - met, axes, strength)
-    first = _twice(others)
-    rows = [*first, *rows, *(row for row in others if row not in first)]
-    # Costly choices become the axis's first option in rows whose sets with them all occur elsewhere. The last rows are
-    # thinned first, as the first ones are always tested.
+    rows += _covered(wanted - met, axes, strength)
+    # Costly choices become the axis's first option in rows whose sets with them all occur elsewhere.
     for axis, of in choices().items():
         if any(option.costly for option in of):
             times = Counter(itertools.chain(*(_with(axis, row, strength) for row in rows)))
@@ -70,17 +67,6 @@ def covering(strength: int = 2, axes: tuple[str, ...] | None = None) -> list[Row
 def paired(wanted: Iterable[Met]) -> list[Met]:
     """The sets whose choices are all `paired`."""
     return [met for met in wanted if all(option.paired for option in met)]
-
-
-def _twice(rows: Iterable[dict[str, AxisOption]]) -> list[dict[str, AxisOption]]:
-    """The first rows in which each choice that is not `paired` occurs twice."""
-    times, found = Counter[AxisOption](), []
-    for row in rows:
-        new = [option for option in row.values() if not option.paired and times[option] < 2]
-        if new:
-            times.update(new)
-            found.append(row)
-    return found
 
 
 def covering_kind(options: Sequence[AxisOption]) -> list[Row]:
@@ -144,11 +130,14 @@ def _with(axis: str, row: Row, strength: int) -> list[Met]:
 @functools.cache
 def few() -> list[int]:
     """Numbers of a few rows of the pairwise array that have every choice among them: greedily, always the row with most
-    choices that none has yet."""
+    choices that none has yet. Raises ValueError for a choice that is in no row."""
     rows, left, found = covering(), set(itertools.chain(*choices().values())), list[int]()
     while left:
         found.append(max(range(len(rows)), key=lambda number: len(left.intersection(rows[number].values()))))
-        left.difference_update(rows[found[-1]].values())
+        new = left.intersection(rows[found[-1]].values())
+        if not new:
+            raise ValueError(f"no row has {min(left, key=str)}")
+        left -= new
     return found
 
 

@@ -20,7 +20,6 @@ from zoo.attending.visible import Scoring, Visible
 from zoo.conv import ShortConv
 from zoo.features.chunks import Chunking
 from zoo.ffns._experts import Experts
-from zoo.ffns._grouped import grouped_flops
 from zoo.init import ExpertLinear
 from zoo.model import Decoder
 
@@ -42,8 +41,7 @@ class FlopCount(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        grouped = func is torch.ops.aten._grouped_mm.default
-        formula = grouped_flops if grouped else flop_registry.get(func.overloadpacket)
+        formula = flop_registry.get(func.overloadpacket)
         if formula is None and _is_composite(func):
             with self:
                 return func.decompose(*args, **kwargs)

@@ -32,8 +32,8 @@ class Experts(nn.Module):
     `weights_inputs`. With a gated activation, act also reads W_gate,e x_n.
 
     rows: (N, D), chosen and weights: (N, k) → (N, D). Rows are sorted by expert, so that each expert is one matrix
-    product over its rows: N·k rows in total, as `cost` declares. One operation computes all products where torch has
-    one that fits (`zoo.ffns._grouped`). Rows sent to the `beside` experts, which have higher indices, are ignored here.
+    product over its rows: N·k rows in total, as `cost` declares. On a GPU one kernel computes all products, if it fits
+    (`zoo.ffns._grouped`). Rows sent to the `beside` experts, which have higher indices, are ignored here.
     """
 
     weights_inputs: bool = False

@@ -1,8 +1,7 @@
-"""Grouped matrix products: those of all experts as one operation of torch, where it has one that fits.
+"""Grouped matrix products: those of all experts as one kernel, where torch has one that fits, in bfloat16 on CUDA.
 
-On a CPU that is a loop over experts in C++, with the bits of one product per expert. On CUDA it is a kernel in
-bfloat16, which `python -m zoo.ffns._grouped` tests on this machine's GPU. Such kernels are known to leave the results
-of an expert without rows uninitialised, and to hang. So the first model with experts in a process runs the trial in a
+`python -m zoo.ffns._grouped` tests that kernel on this machine's GPU. Such kernels are known to leave the results of
+an expert without rows uninitialised, and to hang. So the first model with experts in a process runs the trial in a
 subprocess that can be killed; if the kernel is faulty, each expert is a product of its own.
 """
 
@@ -15,14 +14,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo.kernels.compiling import constant, device_type, is_compiling, is_fake
+from zoo.kernels.compiling import constant, device_type
 from zoo.kernels.precision import computed_in
 from zoo.kernels.trial import WRONG, agree, is_right, trial_fault, trial_of
 
 CAPABILITY = 8, 0
 """Compute capability of the first GPUs that the kernel runs on."""
-ALIGNED = 16
-"""The kernels' rows begin at multiples of this many bytes."""
+ALIGNED = 8
+"""The kernel's rows begin at multiples of 16 bytes, so their length is a multiple of this many features."""
 TRIAL = trial_of("zoo.ffns._grouped")
 """The command that tries the kernel on this machine's GPU."""
 LOADS = ((0, 24, 0, 40, 0), (64, 0, 0, 0, 0), (0, 0, 1, 0, 63))
@@ -30,24 +29,14 @@ LOADS = ((0, 24, 0, 40, 0), (64, 0, 0, 0, 0), (0, 0, 1, 0, 63))
 TOLERANCE = 0.03
 """Largest relative error of a sum of products that are rounded to bfloat16."""
 
-try:
-    F.grouped_mm(torch.ones(1, 4), torch.ones(1, 4, 4), offs=torch.ones(1, dtype=torch.int32))
-    ON_CPU = True
-except (AttributeError, RuntimeError):
-    ON_CPU = False
-"""Whether this torch has the operation for tensors on a CPU."""
-
 
 def can_group(rows: Tensor, weight: Tensor) -> bool:
     """Whether `grouped_product` can multiply rows like these, (M, in), by a weight of (E, out, in), and the gradient of
     their product by its transpose. A traced GPU (`zoo.kernels.compiling`) counts as having the kernel."""
-    dtype, device = computed_in(rows), device_type(rows)
-    if any(size * dtype.itemsize % ALIGNED for size in weight.shape[1:]):
+    aligned = all(size % ALIGNED == 0 for size in weight.shape[1:])
+    if not aligned or computed_in(rows) is not torch.bfloat16:
         return False
-    if device == "cuda":
-        return dtype is torch.bfloat16 and (not rows.is_cuda or has_kernel())
-    described = dtype is torch.bfloat16 or not (is_compiling() or is_fake(rows))  # by torch, to compilers
-    return device == "cpu" and ON_CPU and described and dtype is not torch.float64
+    return has_kernel() if rows.is_cuda else device_type(rows) == "cuda"
 
 
 def fault() -> str | None:
@@ -75,12 +64,6 @@ def grouped_product(rows: Tensor, weight: Tensor, bias: Tensor | None, load: Ten
     if bias is None:
         return out
     return out + bias.to(dtype).repeat_interleave(load, dim=0, output_size=len(rows))
-
-
-def grouped_flops(a: Tensor, b: Tensor, *_: object, **settings: object) -> int:
-    """FLOPs of torch's operation, which its own counter leaves out: of (M, in) by (E, in, out), or, for the weight's
-    gradient, of (in, M) by (M, out)."""
-    return 2 * a.numel() * b.shape[-1]
 
 
 def try_kernel(device: str) -> bool:

@@ -19,7 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from zoo.ffns._grouped import grouped_flops
 from zoo.kernels.compiling import Trace, traced_for
 
 Phase = Literal["forward", "backward", "update"]
@@ -115,8 +114,11 @@ class Operators(TorchDispatchMode):
         returned = [each.alias_info for each in operation._schema.returns]
         is_view = any(alias is not None and not alias.is_write for alias in returned)
         if operation.namespace != "prim" and name not in FREE and not is_view:
-            counted = grouped_flops if name == "_grouped_mm" else flop_registry.get(packet)
+            counted = flop_registry.get(packet)
             flops = float(counted(*args, **settings, out_val=out)) if counted else 0.0
+            if name == "_grouped_mm" and not counted:
+                # products of experts: of (M, in) by (E, in, out), or, for the weight's gradient, of (in, M) by (M, out)
+                flops = 2.0 * args[0].numel() * args[1].shape[-1]
             given = [x for x in tree_leaves((args, settings)) if isinstance(x, Tensor)]
             made = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
             listed = max((len(x) for x in args if isinstance(x, list | tuple)), default=0)

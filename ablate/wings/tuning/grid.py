@@ -32,7 +32,7 @@ DISSENT = 0.25
 """A rate is clearly worse than the best if at most this share of the tuning seeds does better at it. With two seeds, an
 equally good rate seems clearly worse with probability 1/4."""
 PLAIN = 0.1
-"""Difference in nats that says something of rates at which no run trains."""
+"""Smallest difference in loss, in nats, that counts between rates at which no run trains."""
 LEAST_NOISE = 1e-6
 """Lower bound on the noise between seeds, in nats: if their losses are equal, the curve fit still needs a scale."""
 
@@ -60,13 +60,14 @@ def grid(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls) -> Batches:
 
 
 def _untrained(found: Tuned, middle: Settings, is_rate: bool) -> Tuned:
-    """The outcome if no seed trained. The best rate counts if lower ones are plainly worse; else losses of failed runs
-    are noise, so take the middle of the list, which under `auto` is the arm's own rate."""
+    """The outcome if no seed trained: losses of failed runs are noise, so take the middle of the list, which under
+    `auto` is the arm's own rate, unless the best rate is plainly better."""
     if not is_rate:
         return replace(found, chosen=middle)
     tried = [trial.settings[RATE] for trial in found.trials]
     reason = f"no seed trained at any of the {len(tried)} rates tried, {min(tried):g} to {max(tried):g}"
-    return replace(found, chosen=found.chosen if _are_too_low(found.trials) else middle, reason=reason)
+    of_middle = next(trial.loss for trial in found.trials if trial.settings == middle)
+    return replace(found, chosen=found.chosen if found.least < of_middle - PLAIN else middle, reason=reason)
 
 
 def _curve(trials: Sequence[Trial]) -> RateCurve | None:
@@ -161,14 +162,11 @@ def _is_open(path: str, values: Sequence[Any], trials: Sequence[Trial], legal: L
 
 
 def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
-    """−1 or 1 if the best value is the smallest or largest number tried, else 0. If no seed trains at a rate, though
-    none is plainly too low, all are presumably too high, the usual cause of stalling and divergence."""
+    """−1 or 1 if the best value is the smallest or largest number tried, else 0; see `_untrained_side`."""
     if len(values) < 2 or not all(is_number(value) for value in values):
         return 0
-    if not any_trains(trials) and path != RATE:
-        return 0
-    if not any_trains(trials) and not _are_too_low(trials):
-        return -1
+    if not any_trains(trials):
+        return _untrained_side(trials) if path == RATE else 0
     if math.isinf(best(trials).loss):
         return 0
     tried = _tried_values(path, values, trials)
@@ -176,9 +174,15 @@ def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
     return -1 if chosen == tried[0] else 1 if chosen == tried[-1] else 0
 
 
-def _are_too_low(trials: Sequence[Trial]) -> bool:
-    """Whether the lowest rate tried is plainly worse than the best."""
-    return min(trials, key=lambda trial: trial.settings[RATE]).loss > best(trials).loss + PLAIN
+def _untrained_side(trials: Sequence[Trial]) -> int:
+    """Where rates at which a seed trains may lie: 1 (higher) if the highest rate tried is plainly the best, 0 (nowhere)
+    if the lowest is plainly worse than the best, else −1: rates are presumably too high, the usual cause of stalling
+    and divergence."""
+    rates = sorted({trial.settings[RATE] for trial in trials})
+    least = [min(trial.loss for trial in trials if trial.settings[RATE] == rate) for rate in rates]
+    if least[-1] < min(least[:-1], default=-math.inf) - PLAIN:
+        return 1
+    return 0 if min(least) + PLAIN < least[0] < math.inf else -1
 
 
 def _tried_values(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> list[Any]:

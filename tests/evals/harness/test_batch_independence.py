@@ -53,8 +53,8 @@ def _asked(kind: str, arguments: list[tuple[Any, ...]]) -> list[Instance]:
     return [Instance(kind, {}, each, i) for i, each in enumerate(arguments)]
 
 
-def _options(axes: Sequence[str]) -> list[Any]:
-    return [pytest.param(option, id=str(option)) for axis in axes for option in matrix.axes()[axis]]
+def _options(axes: Sequence[str]) -> list[matrix.AxisOption]:
+    return [option for axis in axes for option in matrix.axes()[axis]]
 
 
 def _check(option: matrix.AxisOption) -> None:
@@ -77,13 +77,13 @@ def _check(option: matrix.AxisOption) -> None:
     assert together.generate_until(_asked("generate_until", prompts)) == generated
 
 
-@pytest.mark.parametrize("option", few(_options(AXES), 20))
+@pytest.mark.parametrize("option", few(_options(AXES), 20), ids=str)
 def test_positions_and_mixers(option: matrix.AxisOption) -> None:
     _check(option)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", _options(OTHERS))
+@pytest.mark.parametrize("option", _options(OTHERS), ids=str)
 def test_every_other_part(option: matrix.AxisOption) -> None:
     _check(option)
 

@@ -63,7 +63,7 @@ waiting.forEach((key) => seen.observe(document.getElementById(key)));
 const drawNext = () => {
   if (waiting.length) draw(waiting.shift()).finally(() => setTimeout(drawNext, 20));
 };
-plotly.then(drawNext);
+plotly.then(() => setTimeout(drawNext, 20)); // after those that are seen
 
 // Paper is narrower than most screens, and Plotly redraws only when the window changes.
 const PAPER = 660; // pixels between the margins of A4

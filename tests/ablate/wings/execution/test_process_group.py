@@ -82,7 +82,7 @@ def beside(
 
 
 @pytest.mark.parametrize(
-    "execution", few([{"shard": True, "microbatch": 1}, {"microbatch": 1}, {"shard": True}, {}], 2)
+    "execution", few([{"shard": True, "microbatch": 1}, {"shard": True}, {}, {"microbatch": 1}], 2)
 )
 @pytest.mark.parametrize("model", [{}, {"block.ffn": BALANCED}], ids=["dense", "experts"])
 def test_two_processes_take_the_steps_of_one(

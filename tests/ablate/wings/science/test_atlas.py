@@ -418,7 +418,7 @@ def test_the_command_takes_stores_folders_and_files(
 
 
 @pytest.mark.parametrize(
-    "mistaken", few(["--findings=", "--findings=studies", "--tables=", "--out=file", "--out=file/below"], 2)
+    "mistaken", few(["--findings=", "--findings=studies", "--out=file", "--tables=", "--out=file/below"], 2)
 )
 def test_an_atlas_without_a_place_for_one_of_its_files_writes_none(
     mistaken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -167,12 +167,24 @@ def test_where_rates_are_too_low_to_learn_higher_ones_are_tried() -> None:
 
 def test_where_steps_are_too_few_to_train_no_rate_is_tried_that_is_sure_to_be_worse() -> None:
     """A vocabulary of 8,192 with 137 steps, as measured: every run ends above token frequencies, and seven rates below
-    these, down to 7.8e-5, were worse."""
+    these, down to 7.8e-5, were worse. So the arm keeps its own rate, unless another is plainly better."""
     measured = {5e-3: 6.79, 1e-2: 6.63, 2e-2: 6.59, 4e-2: 6.55, 8e-2: 6.86}
     found = stalling(lambda rate: [1 + measured[rate]], list(measured))
     assert [trial.settings[RATE] for trial in found.trials] == list(measured)
-    assert (found.chosen, found.edges) == ({RATE: 4e-2}, ())
+    assert (found.chosen, found.edges) == ({RATE: 2e-2}, ())
     assert found.reason == "no seed trained at any of the 5 rates tried, 0.005 to 0.08"
+    assert stalling(lambda rate: [1 + measured[rate] - (rate == 4e-2)], list(measured)).chosen == {RATE: 4e-2}
+
+
+def test_a_lowest_rate_that_diverges_or_fares_worse_with_another_setting_only_is_not_too_low() -> None:
+    """Lower rates are tried, as wherever none trains."""
+    losses = {8e-3: math.inf, 1.6e-2: 5.9, 3.2e-2: 5.95}
+    found = stalling(lambda rate: [losses.get(rate, 4.0)], list(losses))
+    assert found.trials[3].settings == {RATE: 4e-3} and found.chosen[RATE] < 5e-3
+    warmups = TuneSpec.model_validate({"space": {"train.warmup": [0.0, 0.2], RATE: [*losses]}, "extend": 1})
+    batches = propose(warmups, warmups.space_around(1e-2), lambda _: True, lambda loss: loss > 5)
+    worse = [[6.5 if settings["train.warmup"] == 0 else 5.9] for settings in next(batches)]
+    assert [settings[RATE] for settings in batches.send(worse)] == [4e-3]
 
 
 def test_an_arm_that_trains_at_no_rate_keeps_the_middle_of_its_list_and_says_so() -> None:
