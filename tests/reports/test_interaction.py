@@ -15,7 +15,7 @@ import pytest
 import reports
 from ablate.wings.serve.site import render_site
 from reports.page.sections import summarise_study
-from tests.reports.browsing import Visit, no_chromium, visit, wait_until
+from tests.reports.browsing import ALL_DRAWN, Visit, no_chromium, visit, wait_until
 from tests.reports.factory import HOSTILE, Arm, StudyOf, typical
 from tests.reports.searching import write_search
 
@@ -107,6 +107,15 @@ def test_an_arm_that_another_surely_beats_is_drawn_open(browser: Any, tmp_path: 
         "noisy": False,
     }
     found.page.close()
+
+
+def test_a_browser_that_is_never_idle_draws_every_figure(browser: Any, report: Path) -> None:
+    """Under load, none is: figures below the first screen waited for a minute and more."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.add_init_script("window.requestIdleCallback = () => 0")
+    page.goto(report.as_uri())
+    wait_until(page, ALL_DRAWN)
+    page.close()
 
 
 OUTSIDE = """svg => { const all = svg.getBoundingClientRect(); return [...svg.querySelectorAll('text')].filter(text => {
