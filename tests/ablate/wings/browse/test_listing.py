@@ -55,7 +55,7 @@ def test_a_shipped_study_has_what_was_recorded_of_it(tmp_path: Path, capsys: pyt
         assert document["answer"] in out and f"recorded {document['recorded']} at {document['scale']}" in out
     (row,) = json.loads(listed(capsys, "norm_placement", "--store", str(tmp_path), "--json"))["shipped"]
     assert [each["answer"] for each in row["recorded"]] == [document["answer"] for document in documents]
-    (without,) = json.loads(listed(capsys, "vocabulary_size", "--store", str(tmp_path), "--json"))["shipped"]
+    (without,) = json.loads(listed(capsys, "search_small_lm", "--store", str(tmp_path), "--json"))["shipped"]
     assert without["recorded"] == []
 
 
