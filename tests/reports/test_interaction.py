@@ -115,6 +115,7 @@ def test_a_browser_that_is_never_idle_draws_every_figure(browser: Any, report: P
     page.add_init_script("window.requestIdleCallback = () => 0")
     page.goto(report.as_uri())
     wait_until(page, ALL_DRAWN)
+    assert page.evaluate("document.querySelectorAll('.drawing').length") > 3
     page.close()
 
 

@@ -15,7 +15,7 @@ import torch
 
 import zoo
 from tests.many import assert_all
-from tests.zoo.worked_out import legal_pairs, rows_and_few
+from tests.zoo.worked_out import legal_pairs, rows_and_opening
 from zoo.conformance import checks
 from zoo.conformance.checking import conforms, notes_on
 from zoo.conformance.checks import CHECKS, KINDS
@@ -30,9 +30,10 @@ from zoo.mixers.mla import MLA
 from zoo.settings.axis import variants
 from zoo.site import LayerSite
 
-ROWS, FEW = rows_and_few()
-"""The rows tried by default have every choice among them; the slow suite tries the others."""
-OTHERS = [number for number in range(len(ROWS)) if number not in FEW]
+ROWS, OPENING = rows_and_opening()
+"""The rows, and the numbers of those tried by default. The slow suite tries the others, of which each brings few new
+pairs together."""
+OTHERS = [number for number in range(len(ROWS)) if number not in OPENING]
 PARTS = 16
 """Number of parts of the slow suite, which can run side by side."""
 
@@ -48,27 +49,27 @@ def spec_of(number: int) -> zoo.ModelSpec:
     return combine(ROWS[number].values())
 
 
-SPECS = {number: spec_of(number) for number in FEW}
+SPECS = {number: spec_of(number) for number in OPENING}
 
 
 def digest(number: int) -> str:
     return SPECS[number].digest[:6]
 
 
-def test_every_choice_and_most_pairs_are_tried_by_default_and_the_others_in_the_slow_suite() -> None:
-    """Pairs of choices that are `paired`."""
-    met = {frozenset(pair) for number in FEW for pair in itertools.combinations(ROWS[number].values(), 2)}
+def test_three_in_four_pairs_meet_by_default_and_the_others_in_the_slow_suite() -> None:
+    """Of choices that are `paired`. And every choice is tried by default."""
+    met = {frozenset(pair) for number in OPENING for pair in itertools.combinations(ROWS[number].values(), 2)}
     possible = set(paired(legal_pairs()))
-    assert len(met & possible) >= 0.6 * len(possible)
-    assert {*FEW, *OTHERS} == set(range(len(ROWS)))
-    tried = {option for number in FEW for option in ROWS[number].values()}
+    assert len(met & possible) >= 0.75 * len(possible)
+    assert sorted([*OPENING, *OTHERS]) == list(range(len(ROWS)))
+    tried = {option for number in OPENING for option in ROWS[number].values()}
     assert tried == set(itertools.chain(*choices().values()))
 
 
 EVERYWHERE = [check for check in CHECKS if check is not checks.kinds_of_cache]
 
 
-@pytest.mark.parametrize("number", FEW, ids=digest)
+@pytest.mark.parametrize("number", OPENING, ids=digest)
 def test_a_model_conforms(number: int) -> None:
     """With one kind of cache; the slow suite tries all of them."""
     subject = CheckSubject(SPECS[number])

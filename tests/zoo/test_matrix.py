@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import zoo
-from tests.zoo.worked_out import legal_pairs, matrix_pairs, rows_and_few
+from tests.zoo.worked_out import legal_pairs, matrix_pairs, rows_and_opening
 from zoo.conformance import matrix
 from zoo.conformance.checking import options_of
 from zoo.conformance.combinations import choices, covering_kind, given_to, random_tokens
@@ -145,7 +145,7 @@ def test_every_two_choices_that_are_not_refused_build_and_run() -> None:
 
 def test_every_two_choices_that_can_be_combined_meet_in_the_conformance_suite() -> None:
     """And every choice is in it, the defaults of settings too. Each row of it is built by the suite."""
-    met = {frozenset(pair) for row in rows_and_few()[0] for pair in itertools.combinations(row.values(), 2)}
+    met = {frozenset(pair) for row in rows_and_opening()[0] for pair in itertools.combinations(row.values(), 2)}
     assert legal_pairs() <= met
     allowed = {frozenset((a, b)) for a, b, reason in matrix_pairs() if reason is None}
     assert allowed <= met

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 import zoo
 from tests.many import few
-from tests.zoo.worked_out import rows_and_few
+from tests.zoo.worked_out import rows_and_opening
 from zoo.conformance.combinations import given_to, random_tokens
 from zoo.conformance.matrix import combine
 from zoo.conformance.shrink import shrink
@@ -37,7 +37,7 @@ PLACEMENTS = ("pre", "post", "double", "output", "peri", "normed", "deepnorm", "
 
 def specs() -> list[zoo.ModelSpec]:
     """Specs of the rows of the covering array."""
-    return [combine(row.values()) for row in rows_and_few()[0]]
+    return [combine(row.values()) for row in rows_and_opening()[0]]
 
 
 def start_loss(spec: zoo.ModelSpec, rows: Tensor, seed: int = 0) -> float:

@@ -13,15 +13,15 @@ from typing import Any
 from filelock import FileLock
 
 from zoo.conformance import matrix
-from zoo.conformance.combinations import Row, choices, covering, few, legal
+from zoo.conformance.combinations import Row, choices, covering, legal, opening
 from zoo.conformance.matrix import AxisOption
 
 
 @cache
-def rows_and_few() -> tuple[list[Row], list[int]]:
-    """`covering()` and `few()`."""
+def rows_and_opening() -> tuple[list[Row], list[int]]:
+    """`covering()` and `opening()`."""
     rows = [{option.axis: option for option in _options(row)} for row in _covering()["rows"]]
-    return rows, _covering()["few"]
+    return rows, _covering()["opening"]
 
 
 @cache
@@ -53,7 +53,7 @@ def _covering() -> dict[str, Any]:
 def _make() -> dict[str, Any]:
     return {
         "rows": [_names(row.values()) for row in covering()],
-        "few": few(),
+        "opening": opening(),
         "legal": [_names(pair) for pair in legal(2, tuple(choices()))],
         "pairs": [[*_names((a, b)), reason] for a, b, reason in matrix.pairs()],
     }

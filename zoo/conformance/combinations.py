@@ -128,16 +128,17 @@ def _with(axis: str, row: Row, strength: int) -> list[Met]:
 
 
 @functools.cache
-def few() -> list[int]:
-    """Numbers of a few rows of the pairwise array that have every choice among them: greedily, always the row with most
-    choices that none has yet. Raises ValueError for a choice that is in no row."""
-    rows, left, found = covering(), set(itertools.chain(*choices().values())), list[int]()
-    while left:
-        found.append(max(range(len(rows)), key=lambda number: len(left.intersection(rows[number].values()))))
-        new = left.intersection(rows[found[-1]].values())
-        if not new:
-            raise ValueError(f"no row has {min(left, key=str)}")
-        left -= new
+def opening(share: float = 0.75) -> list[int]:
+    """Numbers of a few rows of the pairwise array that have every choice among them, and `share` of the combinable
+    pairs of `paired` choices: greedily, always the row with most choices that none has yet, the first of equals."""
+    rows, wanted = covering(), set(itertools.chain(*choices().values()))
+    left, found = set(paired(legal(2, tuple(choices())))), list[int]()
+    spare = (1 - share) * len(left)
+    while wanted or len(left) > spare:
+        others = (number for number in range(len(rows)) if number not in found)
+        found.append(max(others, key=lambda number: len(wanted.intersection(rows[number].values()))))
+        wanted.difference_update(rows[found[-1]].values())
+        left.difference_update(map(frozenset, itertools.combinations(rows[found[-1]].values(), 2)))
     return found
 
 

@@ -55,14 +55,14 @@ def grid(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls) -> Batches:
     edges = tuple(path for path, values in axes.items() if _is_open(path, values, trials, legal))
     found = Tuned(tuple(trials), best(trials).settings, edges)
     if not any_trains(trials):
-        return _untrained(found, batch[(len(batch) - 1) // 2], is_rate)
+        return _untrained(found, batch[(len(batch) - 1) // 2])
     return _on_curve(found) if is_rate and not math.isinf(best(trials).loss) else found
 
 
-def _untrained(found: Tuned, middle: Settings, is_rate: bool) -> Tuned:
+def _untrained(found: Tuned, middle: Settings) -> Tuned:
     """The outcome if no seed trained: losses of failed runs are noise, so take the middle of the list, which under
     `auto` is the arm's own rate, unless the best rate is plainly better."""
-    if not is_rate:
+    if list(middle) != [RATE]:
         return replace(found, chosen=middle)
     tried = [trial.settings[RATE] for trial in found.trials]
     reason = f"no seed trained at any of the {len(tried)} rates tried, {min(tried):g} to {max(tried):g}"
@@ -175,9 +175,8 @@ def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
 
 
 def _untrained_side(trials: Sequence[Trial]) -> int:
-    """Where rates at which a seed trains may lie: 1 (higher) if the highest rate tried is plainly the best, 0 (nowhere)
-    if the lowest is plainly worse than the best, else −1: rates are presumably too high, the usual cause of stalling
-    and divergence."""
+    """Where rates at which a seed trains may lie: 1 (higher) if the highest tried is plainly the best, 0 (nowhere) if
+    the lowest is plainly worse than the best, else −1, as rates that are too high are why most runs stall or diverge."""
     rates = sorted({trial.settings[RATE] for trial in trials})
     least = [min(trial.loss for trial in trials if trial.settings[RATE] == rate) for rate in rates]
     if least[-1] < min(least[:-1], default=-math.inf) - PLAIN:
