@@ -176,7 +176,7 @@ def _side(path: str, values: Sequence[Any], trials: Sequence[Trial]) -> int:
 
 def _untrained_side(trials: Sequence[Trial]) -> int:
     """Where rates at which a seed trains may lie: 1 (higher) if the highest tried is plainly the best, 0 (nowhere) if
-    the lowest is plainly worse than the best, else −1, as rates that are too high are why most runs stall or diverge."""
+    the lowest is plainly worse than the best, else −1, as rates too high are why most runs stall or diverge."""
     rates = sorted({trial.settings[RATE] for trial in trials})
     least = [min(trial.loss for trial in trials if trial.settings[RATE] == rate) for rate in rates]
     if least[-1] < min(least[:-1], default=-math.inf) - PLAIN:
