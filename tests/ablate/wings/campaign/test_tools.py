@@ -347,7 +347,6 @@ def test_no_text_of_a_client_opens_a_file_elsewhere_or_starts_anything(
     ended(every())
 
 
-@pytest.mark.slow
 def test_all_proposals_end_where_their_time_does(tmp_path: Path) -> None:
     asked = {"study": "norm_placement", "change": ["d_model=48"], "scale": "smoke"}
     found = called(tmp_path, "judge", **asked, budget="100000h")
