@@ -15,10 +15,9 @@ from ablate.study.rung_reader import RungReader
 from ablate.study.scales import Rungs, rungs_by_scale, scale_names
 from ablate.study.study import Study
 from ablate.study.written import Sets, edit_layers, read_study
-from store.documents.study import FORMER_SCALES, SCALES
 from store.extensions import modules_of
 
-ON_A_GPU = ("gpu-hour", "gpu-minutes", "gpu-quick", "gpu")
+ON_A_GPU = ("gpu-hour", "gpu-minutes", "gpu")
 """Default scales on a GPU: the first that a study has."""
 
 
@@ -86,14 +85,12 @@ def load_study(
 
 
 def next_scale(study: Study) -> str | None:
-    """The next larger of the file's scales at which the base is another model or trains for longer; None if none."""
-    by_size = {FORMER_SCALES.get(name, name): name for name in scale_names(study.written.document)}
-    here = FORMER_SCALES.get(study.scale, study.scale)
-    as_written = replace(study.written, sets=())
-    for size in SCALES[SCALES.index(here) + 1 :] if here in SCALES else ():
-        found = studies_at(rungs_by_scale(as_written, by_size[size])[0])[0] if size in by_size else []
+    """The next of the file's scales at which the base is another model or trains for longer; None if none."""
+    known, as_written = scale_names(study.written.document), replace(study.written, sets=())
+    for scale in known[known.index(study.scale) + 1 :]:
+        found = studies_at(rungs_by_scale(as_written, scale)[0])[0]
         if found and _is_larger(found[-1], study):
-            return by_size[size]
+            return scale
     return None
 
 

@@ -11,8 +11,7 @@ from ablate.data.sources import DataSource
 from ablate.data.sources.stdlib import StdlibSource
 from ablate.study.arms import TRAIN, Arm, ArmBuilder, Edit, edits_in
 from ablate.study.complaints import Problem, StudyError, complaints
-from ablate.study.layering import together
-from ablate.study.layers import Layer, Origins, Target
+from ablate.study.layers import Layer, Origins, Target, together
 from ablate.study.scales import NAMING, Layers
 from ablate.study.sections import DEFAULT_TRAIN, StudySections
 from ablate.study.sources import base_kinds

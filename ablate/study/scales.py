@@ -1,4 +1,4 @@
-"""The layers of a study: a shipped scale, the file, its own edits at that scale, a rung of its ladder, `--set`.
+"""The scales of a study, shipped or its own, and the layers that apply at each.
 
 A shipped scale has settings of every section at one size, which a study refers to and edits. A study without a budget
 in FLOPs, tokens or seconds outside its own `scales` can run at all of them. The study's settings override the scale's,
@@ -21,7 +21,7 @@ from ablate.study.sources import base_kinds
 from ablate.study.written import Written
 from ablate.study.yamlfile import Keys, YamlDocument, parse_yaml
 from evals.spec import EvalSpec
-from store.documents.study import FORMER_SCALES, SCALES
+from store.documents.study import SCALES
 from store.extensions import modules_of
 from store.paths import NAME
 from zoo.errors import did_you_mean
@@ -137,10 +137,7 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
     Mistakes in other scales are better found now than on the machines that these are for.
     """
     document = written.document
-    # The requested scale, by whichever of its current and former names this study uses.
     known = scale_names(document)
-    both = {**FORMER_SCALES, **{now: former for former, now in FORMER_SCALES.items()}}
-    scale = both[scale] if scale not in known and both.get(scale) in known else scale
     problems = tuple(_scale_problems(document, scale))
     if scale not in known:
         return [Rungs((), problems)]
@@ -149,7 +146,7 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
         return [Rungs((), problems)]
     found = _rungs(written, scale)
     asked = replace(found, problems=(*problems, *found.problems))
-    own = [_now(document, name) for name, edits in _own(document).items() if isinstance(edits, Mapping)]
+    own = [name for name, edits in _own(document).items() if isinstance(edits, Mapping)]
     others = dict.fromkeys(name for name in own if name != scale and name not in {*_misspelt(document), *lacking})
     shipped = offered(document).get(scale)
     if shipped and shipped.over and not others:  # else the settings that it overrides would go unchecked
@@ -159,7 +156,7 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
 
 def _rungs(written: Written, scale: str) -> Rungs:
     document = written.document
-    places = [*reversed(written.sets), Layer(document, _edits_of(document, scale)), Layer(document)]
+    places = [*reversed(written.sets), Layer(document, ("scales", scale)), Layer(document)]
     places += [shipped.layer] if (shipped := offered(document).get(scale)) else []
     found = [wing.rungs(places) for wing in modules_of(__name__)]
     listed = [rung for rungs, _ in found for rung in rungs] or [Rung()]
@@ -170,7 +167,7 @@ def _rungs(written: Written, scale: str) -> Rungs:
 def _layers(written: Written, scale: str, rung: Rung) -> Layers:
     document = written.document
     file, later = Layer(document, without=frozenset({"scales"})), list[Layer]()
-    own = _edits_of(document, scale)
+    own = ("scales", scale)
     later += [Layer(document, own)] if isinstance(at(document, own), Mapping) else []
     later += [rung.edits] if rung.edits and not rung.edits.shipped else []
     later += written.sets
@@ -213,9 +210,6 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
             ship = f"which only shipped scales ({', '.join(SCALES)}) supply"
             reason = f"needs {' and '.join(lacks)}, {ship}: add `{example}`"
             yield Problem(document.keys[place], f"scales.{name}", reason)
-        if offered(document) and (now := FORMER_SCALES.get(name)) in _own(document):
-            reason = f"'{name}' is the former name of '{now}', which is also given: keep one of them"
-            yield Problem(document.keys[place], f"scales.{name}", reason)
     known = scale_names(document)
     if scale not in known:
         reason = f"unknown scale '{scale}'" + (did_you_mean(scale, known) or f": one of {', '.join(known)}")
@@ -226,7 +220,7 @@ def _scale_problems(document: YamlDocument, scale: str) -> Iterator[Problem]:
 
 def scale_names(document: YamlDocument) -> list[str]:
     """Names of the scales that a study may run at. Without shipped scales, `cpu` and `gpu` default to its settings."""
-    own = (_now(document, name) for name in _own(document) if name not in _misspelt(document))
+    own = (name for name in _own(document) if name not in _misspelt(document))
     return list(dict.fromkeys([*(offered(document) or ("cpu", "gpu")), *own]))
 
 
@@ -236,7 +230,7 @@ def _misspelt(document: YamlDocument) -> Mapping[str, str]:
     hints = {
         name: did_you_mean(name, SCALES)
         for name, edits in _own(document).items()
-        if name not in (*SCALES, *FORMER_SCALES) and not (isinstance(edits, Mapping) and expand(edits).get("budget"))
+        if name not in SCALES and not (isinstance(edits, Mapping) and expand(edits).get("budget"))
     }
     return {name: hint for name, hint in hints.items() if hint} if offered(document) and not budget else {}
 
@@ -249,7 +243,7 @@ def _lacking(document: YamlDocument) -> Mapping[str, Sequence[str]]:
     study = expand(document.data)
     found = dict[str, Sequence[str]]()
     for name, edits in _own(document).items():
-        if not isinstance(edits, Mapping) or name in (*SCALES, *FORMER_SCALES) or name in _misspelt(document):
+        if not isinstance(edits, Mapping) or name in SCALES or name in _misspelt(document):
             continue
         layers = study, expand(edits)
         bases = [base for each in layers if isinstance(base := each.get("base"), Mapping)]
@@ -265,14 +259,3 @@ def _own(document: YamlDocument) -> Mapping[str, object]:
     """Section `scales` of the study; empty if it is absent or invalid."""
     scales = document.data.get("scales")
     return {str(name): edits for name, edits in scales.items()} if isinstance(scales, Mapping) else {}
-
-
-def _now(document: YamlDocument, name: str) -> str:
-    """The current name of a shipped scale. A study without shipped scales keeps its own names."""
-    return FORMER_SCALES.get(name, name) if offered(document) else name
-
-
-def _edits_of(document: YamlDocument, scale: str) -> Keys:
-    """Keys of the study's edits at a scale: under its current name, or its former one."""
-    names = (scale, *(former for former, now in FORMER_SCALES.items() if now == scale and offered(document)))
-    return ("scales", next((name for name in names if name in _own(document)), scale))

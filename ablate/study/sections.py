@@ -24,7 +24,7 @@ from pydantic import (
 
 from ablate.data.sources import DataSpec
 from ablate.data.sources.stdlib import StdlibSource
-from ablate.study.layering import (
+from ablate.study.layers import (
     LayerRule,
     merged_in_long,
     merged_within_source,

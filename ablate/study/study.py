@@ -23,7 +23,7 @@ from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
 from store.documents import Caveat, HeldOutPart
-from store.documents.study import FORMER_SCALES, SCALES
+from store.documents.study import SCALES
 from zoo.errors import did_you_mean
 
 __all__ = ["Arm", "Problem", "Study", "StudyError"]
@@ -84,7 +84,7 @@ class Study:
     @property
     def shortfall(self) -> str | None:
         """Why models of this scale are too small for the question; None if the study does not say so."""
-        needs, here = self.sections.needs, FORMER_SCALES.get(self.scale, self.scale)
+        needs, here = self.sections.needs, self.scale
         if needs is None or here not in SCALES or SCALES.index(here) >= SCALES.index(needs):
             return None
         return f"models of the scale {self.scale} are too small to answer this question, which needs {needs}"

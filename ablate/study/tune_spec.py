@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, PositiveInt, Tag, WithJsonSchema, model_validator
 
-from ablate.study.layering import LayerRule, space_by_path
-from ablate.study.layers import Layer
+from ablate.study.layers import Layer, LayerRule, space_by_path
 from ablate.study.space import FIRST_SEED, Categorical, Space
 from store.documents.tuning import RATE
 from zoo.settings.axis import Spec

@@ -31,8 +31,6 @@ SCALES = ("smoke", "cpu", "cpu-long", "gpu-minutes", "gpu-hour", "gpu-day", "gpu
 """Scales that come with the tool, from the smallest to the largest."""
 UNJUDGED = frozenset({"smoke"})
 """Scales whose runs are too short for any verdict, or to count as stalled."""
-FORMER_SCALES = {"gpu-quick": "gpu-minutes", "gpu": "gpu-week"}
-"""Current names of scales by their former names: studies and commands may use either."""
 
 
 class Caveat(Part):

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 STUDIES = {path.stem: YAML(typ="safe").load(path.read_text()) for path in sorted(ROOT.glob("studies/*.yaml"))}
 QUICK = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 LONG = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-SCALES = st.sampled_from(["smoke", "cpu", "gpu", "gpu-quick", "gpu-hour"])
+SCALES = st.sampled_from(["smoke", "cpu", "gpu", "gpu-minutes", "gpu-hour"])
 
 STUDY = st.sampled_from(sorted(STUDIES)).flatmap(lambda name: mutated(STUDIES[name]))
 

@@ -176,18 +176,18 @@ def test_the_smoke_scale_runs_end_to_end(name: str, store: Path, capsys: pytest.
 
 
 def test_gated_and_ungated_activations_have_the_same_parameters() -> None:
-    for scale in ("cpu", "gpu"):
+    for scale in ("cpu", "gpu-week"):
         assert all(abs(arm.differs["parameters"]) < 0.1 for arm in plan_of("ffn_activation", scale).arms)
 
 
-@pytest.mark.parametrize("scale", ["smoke", "cpu", "gpu"])
+@pytest.mark.parametrize("scale", ["smoke", "cpu", "gpu-week"])
 def test_the_cache_shrinks_by_exactly_the_kv_heads(scale: str) -> None:
     mha, *others = plan_of("gqa_groups", scale).arms
     heads, groups = mha.spec.block.mixer.heads, [2, 1, 1]
     assert [mha.kv_bytes_per_token / arm.kv_bytes_per_token for arm in others] == [heads / kv for kv in groups]
 
 
-@pytest.mark.parametrize("scale", ["smoke", "cpu", "gpu"])
+@pytest.mark.parametrize("scale", ["smoke", "cpu", "gpu-week"])
 def test_windows_and_positions_are_where_the_arms_say(scale: str) -> None:
     arms = {arm.name: arm.spec.layers for arm in plan_of("swa_nope", scale).arms}
     windows = {name: [layer.mixer.window is not None for layer in layers[:4]] for name, layers in arms.items()}

@@ -118,7 +118,7 @@ def test_without_a_gpu_the_scale_is_cpu(load, monkeypatch: pytest.MonkeyPatch) -
     assert default_scale(["gpu-hour"]) == "cpu"
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert default_scale(["gpu"]) == default_scale([]) == "gpu"
-    assert default_scale(["gpu", "gpu-quick"]) == "gpu-quick"
+    assert default_scale(["gpu", "gpu-minutes"]) == "gpu-minutes"
     assert default_scale(["gpu-minutes", "gpu-hour"]) == "gpu-hour"
     assert default_scale(["gpu-hour"], "cpu") == "cpu"
     assert load(STUDY, "gpu").arms == load().arms

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ablate.study.layering import LayerRule, by_path, replaced
+from ablate.study.layers import LayerRule, by_path, replaced
 from ablate.study.space import Scalar
 from ablate.study.yamlfile import StudyMap
 from ablate.wings.designs.factorial import Design, Effect, design_for

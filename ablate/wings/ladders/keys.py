@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeGuard
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from ablate.study.layering import LayerRule, replaced
+from ablate.study.layers import LayerRule, replaced
 from ablate.study.yamlfile import StudyMap
 from zoo.settings.axis import Spec
 from zoo.settings.explain import yaml

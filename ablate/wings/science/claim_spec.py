@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, field_validator, model_validator
 
-from ablate.study.layering import LayerRule, replaced
+from ablate.study.layers import LayerRule, replaced
 from ablate.wings.science.handbook import handbook
 from store.documents import StudyClaim, StudyPublished, StudyPublishedRow
 from store.documents.claims import COSTS, LOSS, MEASURES, Expectation, Sizes

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from ablate.study.layering import LayerRule, space_by_path
+from ablate.study.layers import LayerRule, space_by_path
 from ablate.study.space import BY_PATH, FIRST_SEED, distributions
 from ablate.wings.search.search_axes import Axis, Relative
 from ablate.wings.search.search_constraints import Constraint
