@@ -1,9 +1,9 @@
 """Our models against x-transformers', with our weights copied into theirs: the same logits on random tokens.
 
-Not compared, where the formulas differ: GRU gates on residuals (theirs is torch's GRUCell, whose reset gate comes after the
-matrix; before it here and in the paper, arXiv:1910.06764 eq. 6–9); sinusoidal positions (the paper's frequencies in
-tensor2tensor's order); U-Net skips (concatenated there, added here); outputs without the component along the token's own
-value (theirs, as of 2.31, takes it along all tokens' values together, later ones included).
+Not compared, where the formulas differ: GRU gates on residuals (theirs is torch's GRUCell, whose reset gate comes after
+the matrix; before it here and in the paper, arXiv:1910.06764 eq. 6–9); sinusoidal positions (the paper's frequencies in
+tensor2tensor's order); U-Net skips (concatenated there, added here); outputs without the component along the token's
+own value (theirs, as of 2.31, takes it along the values of all tokens together, later ones included).
 """
 
 from __future__ import annotations
