@@ -11,10 +11,8 @@ from torch import Tensor
 import zoo
 
 ATTENTION = {
-    "q.weight": "to_q.weight",
     "k.weight": "to_k.weight",
     "v.weight": "to_v.weight",
-    "o.weight": "to_out.weight",
     "sinks": "attend.head_attn_sink",
     "forget.project.weight": "data_dependent_alibi.to_forget_gates.0.weight",
     "forget.project.bias": "data_dependent_alibi.to_forget_gates.0.bias",
@@ -50,7 +48,7 @@ def copied(ours: zoo.Decoder) -> dict[str, Tensor]:
         state["project_emb.bias"] = given["project_in.weight"].new_zeros(len(given["project_in.weight"]))
     if "positions.0.weight" in given:  # T5's table, which is multiplied by √d there
         state["attn_layers.rel_pos.relative_attention_bias.weight"] = (
-            given["positions.0.weight"] * _head_dim(ours) ** -0.5
+            given["positions.0.weight"] * ours.blocks[0].mixer.head_dim ** -0.5
         )
     if "positions.0.table.weight" in given:  # divided by √D there
         table = given["positions.0.table.weight"]
@@ -105,11 +103,6 @@ def _feed_forward(given: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
 
 def _kinds(given: dict[str, Tensor]) -> list[str]:
     return [kind for kind in ("weight", "bias") if f"up.{kind}" in given]
-
-
-def _head_dim(ours: zoo.Decoder) -> int:
-    mixer = ours.blocks[0].mixer
-    return int(mixer.head_dim)
 
 
 def _order_of_heads(ours: zoo.Decoder) -> list[int]:

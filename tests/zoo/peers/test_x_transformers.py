@@ -8,6 +8,7 @@ own value (theirs, as of 2.31, takes it along the values of all tokens together,
 
 from __future__ import annotations
 
+import math
 import warnings
 from functools import partial
 from typing import Any
@@ -19,14 +20,13 @@ from torch.nn import functional as F
 
 import zoo
 from tests.zoo.peers.copied import copied
-from tests.zoo.slow import close
 from zoo.conformance.combinations import random_model, random_tokens
 
 with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # its use of torch.jit.script
     import x_transformers
 
 D, HEADS, HEAD_DIM, T = 16, 4, 8, 40
-BASE = {
+BASE: dict[str, Any] = {
     "vocab_size": 29,
     "d_model": D,
     "n_layers": 2,
@@ -57,6 +57,8 @@ THEIR_BASE = {
     "ff_mult": 24 / D,
     "verbose": False,
 }
+CONSTANTS = {"mixer.values.weights": 0.5, "mixer.q_norm.log_scale": math.log(10)}
+"""Values there of weights that we learn."""
 NO_ROPE = {"rotary_pos_emb": False}
 RMS = {"kind": "rmsnorm", "eps": 1e-20}
 
@@ -139,6 +141,13 @@ ROWS = [
         {**NO_ROPE, "attn_data_dependent_alibi": True},
         use_abs_pos_emb=False,
     ),
+    row("cosine attention", {"block.mixer": {**BASE["block"]["mixer"], "kind": "cosine"}}, {"attn_qk_norm": True}),
+    row("bidirectional", {"visible": "all"}, {}),
+    row(
+        "bidirectional, T5's positions",
+        {"visible": "all", "block.mixer.position": {"kind": "t5", "buckets": 8, "max_distance": 20}},
+        {**NO_ROPE, "rel_pos_bias": True, "rel_pos_num_buckets": 8, "rel_pos_max_distance": 20},
+    ),
     ffn("silu", {"ff_swish": True}),
     ffn("relu", {"ff_custom_activation": nn.ReLU()}),
     ffn("relu2", {"ff_relu_squared": True}),
@@ -184,16 +193,20 @@ ROWS = [
 @pytest.mark.parametrize(("ours", "theirs", "outer"), ROWS)
 def test_logits_are_x_transformers(ours: dict[str, Any], theirs: dict[str, Any], outer: dict[str, Any]) -> None:
     model = random_model(zoo.parse(BASE).edit(ours)).double()
-    layers = x_transformers.Decoder(**{**THEIR_BASE, **theirs})
+    kind = x_transformers.Encoder if model.spec.visible == "all" else x_transformers.Decoder
+    layers = kind(**{**THEIR_BASE, **theirs})
     given = {"num_tokens": 29, "max_seq_len": T, "attn_layers": layers, **outer}
     other = x_transformers.TransformerWrapper(**given).double()
-    for name, parameter in model.named_parameters():
-        if name.endswith("mixer.values.weights"):
-            parameter.data.fill_(0.5)  # constants there
+    for block in model.blocks:
+        for name, parameter in block.named_parameters():
+            if name in CONSTANTS:
+                parameter.data.fill_(CONSTANTS[name])
     state = copied(model)
     with torch.no_grad():
         for name, parameter in other.named_parameters():
             parameter.copy_(state[name.replace(".fn.", ".")])  # of a layer inside a `Scale`
     tokens = random_tokens(model.spec, 2, T)
     with torch.no_grad():
-        close(model(tokens), other(tokens))
+        found, expected = model(tokens), other(tokens)
+    # Our norms and rotations are computed in float32.
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=5e-6 * expected.abs().max().item())
