@@ -16,7 +16,6 @@ from pydantic.fields import FieldInfo
 from ablate.study.complaints import Place, Problem, StudyError
 from ablate.study.space import axes
 from ablate.study.yamlfile import MAX_DEPTH, Keys, StudyMap, YamlDocument, parse_yaml
-from ablate.training.probes import short
 from zoo.errors import Kind
 from zoo.settings.axis import variants
 from zoo.settings.edits import expand, flatten, merge
@@ -188,11 +187,6 @@ def replaced_but_for_matching(old: Any, new: Any, layer: Layer) -> Any:
         return {**old, **new}
     kept = (layer.is_rung or layer.shipped) and "parameters" in old
     return {"parameters": old["parameters"], **new} if kept else new
-
-
-def merged_in_long(old: Any, new: Any, _layer: Layer) -> Any:
-    """Merge after expanding short forms, so that edits by path find their parts."""
-    return merge(short(old), short(new))
 
 
 def merged_within_source(old: Any, new: Any, layer: Layer) -> Any:

@@ -24,16 +24,11 @@ from pydantic import (
 
 from ablate.data.sources import DataSpec
 from ablate.data.sources.stdlib import StdlibSource
-from ablate.study.layers import (
-    LayerRule,
-    merged_in_long,
-    merged_within_source,
-    replaced_but_for_matching,
-)
+from ablate.study.layers import Layer, LayerRule, merged_within_source, replaced_but_for_matching
 from ablate.study.space import RESERVED_SEEDS
 from ablate.study.tune_spec import Tune, TuneSpec
 from ablate.study.yamlfile import StudyMap
-from ablate.training.probes import Probes
+from ablate.training.probes import Probes, short
 from ablate.training.spec import TrainSpec
 from evals.costs.spec import MeasureSpec
 from evals.spec import EvalSpec
@@ -41,6 +36,7 @@ from store.documents import Caveat
 from store.extensions import modules_of
 from store.paths import NAME
 from zoo.settings.axis import Spec, is_off
+from zoo.settings.edits import merge
 from zoo.settings.explain import yaml
 
 ABSOLUTE = ("flops", "tokens", "seconds")
@@ -209,6 +205,11 @@ def _contrast(value: Any) -> Any:
 
 
 Contrast = Annotated[str, Field(pattern=CONTRAST), BeforeValidator(_contrast)]
+
+
+def merged_in_long(old: Any, new: Any, _layer: Layer) -> Any:
+    """Merge after expanding short forms, so that edits by path find their parts."""
+    return merge(short(old), short(new))
 
 
 class OwnSections(Spec):
