@@ -9,6 +9,7 @@ found and could have been missed is *cannot tell*; one that the study does not j
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ablate.wings.results.document import NEAR, distance, outcome_at
@@ -151,6 +152,33 @@ INTRODUCTION = (
     f" {NEAR:g} of the sizes of its source; at other sizes, or if these are unknown, a result agrees or differs at its"
     " own. “Cannot tell” contradicts nothing."
 )
+
+
+RELATIONS: dict[Outcome, dict[str, str]] = {
+    "holds": {"better": "beats", "worse": "is worse than", "same": "matches"},
+    "does not hold": {"better": "does not beat", "worse": "is not worse than", "same": "does not match"},
+    "cannot tell": dict.fromkeys(("better", "worse", "same"), "is undecided against"),
+    "not tested": dict.fromkeys(("better", "worse", "same"), "is untested against"),
+}
+RELATIONS |= {"agrees": RELATIONS["holds"], "differs": RELATIONS["does not hold"]}
+
+
+def score_asked(claims: Sequence[JudgedClaim]) -> str | None:
+    """The score that every claim of a study compares two arms in; None if claims have another form or measure. Such a
+    study asks what that score is, not what the loss is."""
+    measures = {each.claim.measure if each.claim.against else LOSS for each in claims}
+    measure = measures.pop() if len(measures) == 1 else LOSS
+    return None if measure == LOSS or measure in COSTS else measure
+
+
+def in_score(claims: Sequence[JudgedClaim], score: str) -> str:
+    """`In accuracy, quarter matches attention (−0.002 ± 0.011); none is worse than attention (−0.31 ± 0.08).`"""
+    said = []
+    for each in claims:
+        claim = each.claim
+        by = f" ({measured(each).replace(' (', ', ').replace(')', '')})" if each.effect else ""
+        said.append(f"{claim.arm} {RELATIONS[each.outcome][str(claim.expect)]} {claim.against}{by}")
+    return f"In {score}, {'; '.join(said)}."
 
 
 def line(found: JudgedClaim) -> str:

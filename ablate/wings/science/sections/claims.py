@@ -48,6 +48,15 @@ class Claims(Section):
     def judged(self, data: Collected, summary: StudySummary) -> Self:
         return type(self)(judge_claims(summary))
 
+    @property
+    def is_the_question(self) -> bool:
+        """Whether all claims are about one score: then the study asks what this is."""
+        return judging_claims.score_asked(self.found) is not None
+
+    def answer(self, summary: StudySummary) -> str:
+        score = judging_claims.score_asked(self.found)
+        return judging_claims.in_score(self.found, score) if score else ""
+
     def in_terminal(self, summary: StudySummary) -> Iterator[str]:
         yield from map(judging_claims.line, self.found)
 

@@ -266,6 +266,39 @@ def test_accuracies_are_compared_seed_by_seed(tmp_path: Path) -> None:
     assert (found[0].effect.low, found[0].effect.high) == pytest.approx((plain.low, plain.high))
 
 
+def test_a_study_whose_claims_are_about_one_score_is_answered_in_it(tmp_path: Path) -> None:
+    """Losses of arms that answer nothing beyond what they were trained on say nothing of it; other studies are answered
+    in the loss."""
+    results = {(a, seed): {"accuracy": value} for a, each in ACCURACIES.items() for seed, value in enumerate(each)}
+    arms = [Arm(name, np.add(BASE, place * 0.01).tolist(), steps=4) for place, name in enumerate(ACCURACIES)]
+
+    def answered(name: str, *stated: StudyClaim) -> str:
+        study = StudyOf(arms, claims=stated, results=results, measured=False)
+        return reports.headline(reports.summarise(study.write(tmp_path / name)))
+
+    about = {"measure": "accuracy"}
+    stated = [
+        claim("good", "better", by=0.3, **about),
+        claim("like", "same", by=0.2, **about),
+        claim("like", "same", **about),
+        claim("like", "better", "good", **about),
+    ]
+    ends = [
+        stats.ttest_1samp(np.subtract(ACCURACIES[one], ACCURACIES[other]), 0).confidence_interval(1 - 0.05 / 4)
+        for one, other in (("good", "base"), ("like", "base"), ("like", "good"))
+    ]
+    good, like, worse = (f"{(each.high - each.low) / 2:.3f}" for each in ends)
+    assert answered("score", *stated) == (
+        f"In accuracy, good beats base (+0.402 ± {good}); like matches base (0.000 ± {like}); like is undecided against"
+        f" base (0.000 ± {like}); like does not beat good (−0.402 ± {worse})."
+    )
+    in_loss = answered("loss")
+    assert "accuracy" not in in_loss
+    assert answered("also", *stated, claim("good", "better")) == in_loss
+    assert answered("cost", claim("good", "better", measure="parameters")) == in_loss
+    assert answered("none trained", claim("good", "stalls", **about)) == in_loss
+
+
 def test_scores_of_evaluations_are_compared_with_the_baseline(tmp_path: Path) -> None:
     bits, pairs = "heldout_text/bits_per_byte", "heldout_pairs/acc"
     stated = [
