@@ -21,6 +21,7 @@ from reports.judge.sentences import Prose
 from reports.judge.statistics.estimates import Estimate
 from reports.judge.verdicts import Outcome, Verdict
 from reports.page.wording import words
+from reports.page.wording.short_answer import MOST_WORDS
 from store.documents import StudyClaim
 from store.documents.claims import COSTS, LOSS
 
@@ -164,8 +165,7 @@ RELATIONS |= {"agrees": RELATIONS["holds"], "differs": RELATIONS["does not hold"
 
 
 def score_asked(claims: Sequence[JudgedClaim]) -> str | None:
-    """The score that every claim of a study compares two arms in; None if claims have another form or measure. Such a
-    study asks what that score is, not what the loss is."""
+    """The score that every claim of a study compares two arms in; None if claims have another form or measure."""
     measures = {each.claim.measure if each.claim.against else LOSS for each in claims}
     measure = measures.pop() if len(measures) == 1 else LOSS
     return None if measure == LOSS or measure in COSTS else measure
@@ -173,12 +173,13 @@ def score_asked(claims: Sequence[JudgedClaim]) -> str | None:
 
 def in_score(claims: Sequence[JudgedClaim], score: str) -> str:
     """`In accuracy, quarter matches attention (−0.002 ± 0.011); none is worse than attention (−0.31 ± 0.08).`"""
-    said = []
+    said, mark = f"In {score}", ","
     for each in claims:
-        claim = each.claim
         by = f" ({measured(each).replace(' (', ', ').replace(')', '')})" if each.effect else ""
-        said.append(f"{claim.arm} {RELATIONS[each.outcome][str(claim.expect)]} {claim.against}{by}")
-    return f"In {score}, {'; '.join(said)}."
+        clause = f"{mark} {each.claim.arm} {RELATIONS[each.outcome][str(each.claim.expect)]} {each.claim.against}{by}"
+        if len(f"{said}{clause}".split()) <= MOST_WORDS:
+            said, mark = said + clause, ";"
+    return f"{said}."
 
 
 def line(found: JudgedClaim) -> str:
