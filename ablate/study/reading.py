@@ -15,10 +15,13 @@ from ablate.study.rung_reader import RungReader
 from ablate.study.scales import Rungs, rungs_by_scale, scale_names
 from ablate.study.study import Study
 from ablate.study.written import Sets, edit_layers, read_study
+from store.documents.study import SCALES
 from store.extensions import modules_of
 
 ON_A_GPU = ("gpu-hour", "gpu-minutes", "gpu")
 """Default scales on a GPU: the first that a study has."""
+BY_SIZE = (*SCALES[:3], "gpu", *SCALES[3:])
+"""Names of scales by size: `gpu` is what a study without shipped ones calls its own."""
 
 
 def default_scale(scales: Sequence[str], device: str | None = None) -> str:
@@ -85,10 +88,10 @@ def load_study(
 
 
 def next_scale(study: Study) -> str | None:
-    """The next of the file's scales at which the base is another model or trains for longer; None if none."""
+    """The next larger of the file's scales at which the base is another model or trains for longer; None if none."""
     known, as_written = scale_names(study.written.document), replace(study.written, sets=())
-    for scale in known[known.index(study.scale) + 1 :]:
-        found = studies_at(rungs_by_scale(as_written, scale)[0])[0]
+    for scale in BY_SIZE[BY_SIZE.index(study.scale) + 1 :] if study.scale in BY_SIZE else ():
+        found = studies_at(rungs_by_scale(as_written, scale)[0])[0] if scale in known else []
         if found and _is_larger(found[-1], study):
             return scale
     return None

@@ -137,12 +137,8 @@ def rungs_by_scale(written: Written, scale: str) -> list[Rungs]:
     Mistakes in other scales are better found now than on the machines that these are for.
     """
     document = written.document
-    known = scale_names(document)
-    problems = tuple(_scale_problems(document, scale))
-    if scale not in known:
-        return [Rungs((), problems)]
-    lacking = _lacking(document)
-    if scale in lacking:
+    problems, lacking = tuple(_scale_problems(document, scale)), _lacking(document)
+    if scale not in scale_names(document) or scale in lacking:
         return [Rungs((), problems)]
     found = _rungs(written, scale)
     asked = replace(found, problems=(*problems, *found.problems))

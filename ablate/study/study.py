@@ -84,8 +84,8 @@ class Study:
     @property
     def shortfall(self) -> str | None:
         """Why models of this scale are too small for the question; None if the study does not say so."""
-        needs, here = self.sections.needs, self.scale
-        if needs is None or here not in SCALES or SCALES.index(here) >= SCALES.index(needs):
+        needs = self.sections.needs
+        if needs is None or self.scale not in SCALES or SCALES.index(self.scale) >= SCALES.index(needs):
             return None
         return f"models of the scale {self.scale} are too small to answer this question, which needs {needs}"
 

@@ -217,3 +217,6 @@ def test_the_next_scale_is_the_first_whose_model_or_budget_is_larger() -> None:
     assert after(budget={"tokens": 1e4}, scales=budgets) == "gpu"
     assert after("cpu-long", budget={"tokens": 1e4}, scales={**budgets, "gpu": {"budget.tokens": 1e3}}) is None
     assert after("mine", budget={"tokens": 1e4}, scales={"mine": {}, **budgets}) is None
+    smaller = {"smoke": {"base": own}, "gpu-minutes": {"base": {**own, "n_layers": 4}}}
+    assert after(budget={"tokens": 1e4}, scales=smaller) == "gpu-minutes"
+    assert after("gpu-minutes", budget={"tokens": 1e4}, scales=smaller) is None

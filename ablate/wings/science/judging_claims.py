@@ -159,14 +159,13 @@ RELATIONS: dict[Outcome, dict[str, str]] = {
     "holds": {"better": "beats", "worse": "is worse than", "same": "matches"},
     "does not hold": {"better": "does not beat", "worse": "is not worse than", "same": "does not match"},
     "cannot tell": dict.fromkeys(("better", "worse", "same"), "is undecided against"),
-    "not tested": dict.fromkeys(("better", "worse", "same"), "is untested against"),
 }
 RELATIONS |= {"agrees": RELATIONS["holds"], "differs": RELATIONS["does not hold"]}
 
 
 def score_asked(claims: Sequence[JudgedClaim]) -> str | None:
-    """The score that every claim of a study compares two arms in; None if claims have another form or measure."""
-    measures = {each.claim.measure if each.claim.against else LOSS for each in claims}
+    """The score that every claim of a study compares two arms in; None if one has another form, or is not tested."""
+    measures = {each.claim.measure if each.claim.against and each.outcome in RELATIONS else LOSS for each in claims}
     measure = measures.pop() if len(measures) == 1 else LOSS
     return None if measure == LOSS or measure in COSTS else measure
 
@@ -177,7 +176,7 @@ def in_score(claims: Sequence[JudgedClaim], score: str) -> str:
     for each in claims:
         by = f" ({measured(each).replace(' (', ', ').replace(')', '')})" if each.effect else ""
         clause = f"{mark} {each.claim.arm} {RELATIONS[each.outcome][str(each.claim.expect)]} {each.claim.against}{by}"
-        if len(f"{said}{clause}".split()) <= MOST_WORDS:
+        if mark == "," or len(f"{said}{clause}".split()) <= MOST_WORDS:
             said, mark = said + clause, ";"
     return f"{said}."
 

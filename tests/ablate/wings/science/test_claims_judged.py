@@ -13,9 +13,10 @@ import pytest
 from scipy import stats
 
 import reports
-from ablate.wings.science.judging_claims import JudgedClaim, judge_claims, line
+from ablate.wings.science.judging_claims import JudgedClaim, in_score, judge_claims, line, score_asked
 from ablate.wings.science.sections.claims import outcomes
 from reports.judge.findings.study_summary import StudySummary
+from reports.page.wording.short_answer import MOST_WORDS
 from store import Store
 from store.documents import StudyClaim
 from tests.reports.factory import Arm, StudyOf, typical
@@ -297,6 +298,10 @@ def test_a_study_whose_claims_are_about_one_score_is_answered_in_it(tmp_path: Pa
     assert answered("also", *stated, claim("good", "better")) == in_loss
     assert answered("cost", claim("good", "better", measure="parameters")) == in_loss
     assert answered("none trained", claim("good", "stalls", **about)) == in_loss
+    (found,) = outcomes(reports.summarise(StudyOf(arms, claims=stated[:1], results=results).write(tmp_path / "one")))
+    assert score_asked([replace(found, outcome="not tested")]) is None
+    long = replace(found, claim=found.claim.model_copy(update={"against": " ".join(["arm"] * MOST_WORDS)}))
+    assert in_score([long, found], "accuracy").count("beats") == 1, "the first claim, however long"
 
 
 def test_scores_of_evaluations_are_compared_with_the_baseline(tmp_path: Path) -> None:
