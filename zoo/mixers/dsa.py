@@ -137,10 +137,10 @@ class DeepSeekSparseAttentionLayer(MLALayer):
         visible = Visible.to(step, places, self.spec.window)
         scores = self.indexer.scores(read, x, kept[2], step)
         q_nope, q_rope = self._queries(read, step)
-        heads = self._chosen(q_nope, q_rope, kept, visible, scores, step).transpose(1, 2).flatten(2)
+        heads = self.attend_to_chosen(q_nope, q_rope, kept, visible, scores, step).transpose(1, 2).flatten(2)
         return self.o(heads if self.gate is None else self.gate(heads, x))
 
-    def _chosen(
+    def attend_to_chosen(
         self,
         q_nope: Tensor,
         q_rope: Tensor,

@@ -137,14 +137,14 @@ class NativeSparseAttentionLayer(MixerLayer):
         q, k = self.position.rotate_queries(q, step), self.position.rotate_keys(k, step)
         pairs = list(zip(k.chunk(BRANCHES, dim=1), v.chunk(BRANCHES, dim=1), strict=True))
         text = TextSpans.of(step, cached=kept is not None)
-        compressed, weights = self._compressed(q, pairs[0], text, step, kept)
-        chosen = self._chosen(q, pairs[1], weights, text, step, kept)
-        near = self._near(q, pairs[2], step, kept)
+        compressed, weights = self.compressed_branch(q, pairs[0], text, step, kept)
+        chosen = self.chosen_branch(q, pairs[1], weights, text, step, kept)
+        near = self.near_branch(q, pairs[2], step, kept)
         gates = self.gates(x).sigmoid().unflatten(-1, (BRANCHES, -1, 1)).transpose(1, 3)  # (B, H, 3, T, 1)
         heads = (gates * torch.stack((compressed, chosen, near), dim=2)).sum(dim=2)
         return self.o(heads.transpose(1, 2).flatten(2))
 
-    def _compressed(
+    def compressed_branch(
         self, q: Tensor, new: tuple[Tensor, Tensor], text: TextSpans, step: ForwardPass, kept: BlockCache | None
     ) -> tuple[Tensor, Tensor]:
         """Compressed branch: (B, H, T, d), and its attention weights on blocks, (B, H, T, N)."""
@@ -171,7 +171,7 @@ class NativeSparseAttentionLayer(MixerLayer):
         scores = by_head(by_group(q, self.kv_heads) @ k.transpose(-1, -2), self.heads) * self._scale
         return scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(dim=-1) * seen
 
-    def _chosen(
+    def chosen_branch(
         self,
         q: Tensor,
         new: tuple[Tensor, Tensor],
@@ -192,7 +192,7 @@ class NativeSparseAttentionLayer(MixerLayer):
         of_key = text.own(places) // block
         return attend_to_blocks(q, (k, v), blocks, of_key, read, visible, scoring)
 
-    def _near(self, q: Tensor, new: tuple[Tensor, Tensor], step: ForwardPass, kept: BlockCache | None) -> Tensor:
+    def near_branch(self, q: Tensor, new: tuple[Tensor, Tensor], step: ForwardPass, kept: BlockCache | None) -> Tensor:
         """Near branch: (B, H, T, d)."""
         (k, v), places = (list(new), step.index) if kept is None else kept.near.extend(new, step.index)
         visible = Visible.to(step, places, self.spec.window)

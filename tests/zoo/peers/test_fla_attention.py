@@ -4,6 +4,7 @@ gradients are the same."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def test_native_sparse_attention_is_fla_s(monkeypatch: pytest.MonkeyPatch) -> No
         heads=4, kv_heads=2, head_dim=6, compress=size, stride=size, block=size, blocks=4, window=5
     )
     layer: Any = layer_of(spec, D)
-    ours, compressed, calls = output_and_gradients(layer, X), layer._compressed, []
+    ours, compressed, calls = output_and_gradients(layer, X), layer.compressed_branch, []
     scale = layer.head_dim**-0.5
 
     def blocks_of(index: int) -> Tensor:
@@ -96,7 +97,7 @@ def test_native_sparse_attention_is_fla_s(monkeypatch: pytest.MonkeyPatch) -> No
 
     for phi in (layer.compress_k, layer.compress_v):
         phi.register_forward_hook(lambda _module, _given, blocks: calls.append(blocks))
-    monkeypatch.setattr(layer, "_compressed", theirs_compressed)
+    monkeypatch.setattr(layer, "compressed_branch", theirs_compressed)
     monkeypatch.setattr("zoo.mixers.nsa.attend_to_blocks", theirs_chosen)
     same(output_and_gradients(layer, X), ours)
     assert len(calls) == 3
@@ -110,8 +111,12 @@ def test_deepseek_s_sparse_attention_is_fla_s(monkeypatch: pytest.MonkeyPatch) -
     )
     layer: Any = layer_of(spec, D)
     ours, inputs = output_and_gradients(layer, X), []
-    scores = layer.indexer._scores
-    monkeypatch.setattr(layer.indexer, "_scores", lambda *given: inputs.append(given) or scores(*given))
+
+    def read(operator: Callable[..., Tensor], *given: Tensor) -> Tensor:
+        inputs.append(given)
+        return operator(*given)
+
+    monkeypatch.setattr("zoo.mixers._block_heads.in_float32", read)
 
     def theirs(q_nope: Tensor, q_rope: Tensor, kept: list[Tensor], *_: Any) -> Tensor:
         (k, v), q = layer._keys_and_values(*kept[:2]), torch.cat((q_nope, q_rope), dim=-1)
@@ -119,7 +124,7 @@ def test_deepseek_s_sparse_attention_is_fla_s(monkeypatch: pytest.MonkeyPatch) -
         given = (*map(by_token, (q, k, v, index_q)), index_k[:, 0], weights)
         return by_token(reference("dsa/naive", "naive_dsa")(*given, topk=5))
 
-    monkeypatch.setattr(layer, "_chosen", theirs)
+    monkeypatch.setattr(layer, "attend_to_chosen", theirs)
     same(output_and_gradients(layer, X), ours)
 
 
