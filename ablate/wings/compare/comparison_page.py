@@ -139,12 +139,12 @@ def _ranked(found: LossComparison, style: Mapping[str, ArmStyle]) -> Ranked:
         mine = {cost.key: cost.ratios[row["arm"]] for cost in costs if row["arm"] in cost.ratios}
         verdict = row["verdict"] if compute is None else compute["verdict"]
         rows.append(RankedRow(row["arm"], row["arm"], "", verdict, value, said, note, mine, aside=aside))
-    rows.sort(key=lambda row: (row.difference is None, row.difference.mean if row.difference else 0.0))
+    order = -1 if found.higher_is_better and not by_compute else 1
+    rows.sort(key=lambda row: (row.difference is None, order * row.difference.mean if row.difference else 0.0))
     if by_compute:
         sides, of, unit, plotted = ("% less", "% more"), "compute", "effective compute", "compute for the same loss (%)"
     else:
-        sides = ("higher", "lower") if found.higher_is_better else ("lower", "higher")
-        of = unit = found.metric
+        sides, of, unit = ("lower", "higher"), found.metric, found.metric
         plotted = f"difference in {found.metric} from {found.baseline}"
     sides = (f"{sides[0]} {of}", f"{sides[1]} {of}")
     return Ranked(
@@ -154,7 +154,7 @@ def _ranked(found: LossComparison, style: Mapping[str, ArmStyle]) -> Ranked:
 
 def _baseline_row(found: LossComparison, costs: Sequence[Cost]) -> RankedRow:
     loss = found.arms.filter(arm=found.baseline)["loss"].item()
-    said = words.NONE if loss is None else f"{loss:.4f}"
+    said = words.NONE if loss is None else f"{found.metric} {loss:.4f}"
     name = found.baseline
     return RankedRow(name, name, "", "baseline", NO_DIFFERENCE, said, "", {cost.key: SAME_RATIO for cost in costs})
 
@@ -166,7 +166,7 @@ def _plain(found: LossComparison, row: Row) -> tuple[Estimate | None, str, str, 
     if row["difference"] is None:
         return None, words.NONE, note or row["reason"], ""
     value = Estimate(row["difference"], row["low"], row["high"], None, _by_seed(found, row["arm"]))
-    return (value.negative() if found.higher_is_better else value), _difference(row), note, ""
+    return value, _difference(row), note, ""
 
 
 def _by_seed(found: LossComparison, arm: str) -> tuple[float, ...]:

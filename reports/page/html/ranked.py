@@ -28,12 +28,13 @@ MARGIN = 4.0
 MOST_TICKS = 6
 SHAPES = {
     "baseline": "M0,-7 L7,0 L0,7 L-7,0 Z",
-    "better": "M-7,0 L5,-7 L5,7 Z",
-    "worse": "M7,0 L-5,-7 L-5,7 Z",
+    "lower": "M-7,0 L5,-7 L5,7 Z",
+    "higher": "M7,0 L-5,-7 L-5,7 Z",
     "no difference": "M-6,-6 H6 V6 H-6 Z",
     "failed": "M-5,-5 L5,5 M5,-5 L-5,5",
 }
-"""SVG path of a verdict's mark, in pixels around its centre; undecided verdicts have `RING`."""
+"""SVG path of a verdict's mark, in pixels around its centre: a difference points to its side; undecided verdicts have
+`RING`."""
 RING = "M-5.5,0 a5.5,5.5 0 1,0 11,0 a5.5,5.5 0 1,0 -11,0"
 
 
@@ -69,12 +70,14 @@ class RankedRow:
 
     @property
     def kind(self) -> str:
-        """CSS class of the verdict, and key of its shape."""
+        """CSS class of the verdict."""
         return "failed" if self.verdict in FAILED else self.verdict
 
     @property
     def shape(self) -> str:
-        return SHAPES.get(self.kind, RING)
+        if self.kind not in ("better", "worse") or self.difference is None:
+            return SHAPES.get(self.kind, RING)
+        return SHAPES["lower" if self.difference.mean < 0 else "higher"]
 
     @property
     def reach(self) -> float:

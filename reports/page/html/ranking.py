@@ -22,6 +22,7 @@ from reports.page.wording import arm_words, cost_words, words
 from reports.page.wording.answers import beside, headline
 from reports.page.wording.arm_words import baseline_line, brief, spelled
 from reports.page.wording.finding_words import small_print
+from store.extensions import modules_of
 
 MOST_COLUMNS = 5
 """Most costs with a column."""
@@ -62,7 +63,10 @@ def ranked(summary: StudySummary) -> Ranked:
     others = said_alike([cost for cost in costs if cost not in columns])
     alike = " ".join(filter(None, (others, cost_words.unmeasured(summary))))
     base, unit, margin = summary.baseline, summary.unit, summary.study.margin
-    return Ranked(tuple(rows), tuple(columns), alike, base, unit, bool(summary.effects), margin)
+    figure = Ranked(tuple(rows), tuple(columns), alike, base, unit, bool(summary.effects), margin)
+    for wing in modules_of(__name__):
+        figure = wing.ranked(summary, figure)
+    return figure
 
 
 def _point(row: RankedRow, cost: Cost) -> tuple[tuple[float, float], tuple[float, float]] | None:
@@ -83,7 +87,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
         why = f": {arm_words.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
         notes.append(f"no result for {len(arm.missing)} of {total} runs{why}")
     if run := arm.outlier:
-        notes.append(f"seed {run.seed} is {abs(run.above):.2g} {run.side} the other seeds")
+        notes.append(f"seed {run.seed} is {abs(run.above):.2g} nats {run.side} the other seeds")
     is_base = arm.name == summary.baseline
     found = arm.comparison.difference if arm.comparison else None
     worth = summary.effective_compute.get(arm.name) if arm.verdict not in FAILED else None
@@ -98,7 +102,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
         gloss=arm_words.of_arm(summary, arm),
         verdict=arm.verdict,
         difference=NO_DIFFERENCE if is_base and arm.seeds else None if arm.verdict in FAILED else found,
-        said=words.plus_minus(arm.loss) if is_base else _said(arm.comparison, arm.verdict),
+        said=f"loss {words.plus_minus(arm.loss)}" if is_base else _said(arm.comparison, arm.verdict),
         note=", ".join(filter(None, notes)),
         costs=ratios,
         aside=f"{words.times(worth)} compute" if worth else "",

@@ -65,7 +65,9 @@ def test_costs_have_a_trade_off_and_scores_their_own_side() -> None:
     assert list(data_of(comparison_page(ablate.compare(costs)))["figures"]) == ["trade-off"]
     page = comparison_page(ablate.compare(plain(), higher_is_better=True))
     assert "higher is better" in page
-    assert "◂ higher loss" in page
+    assert "higher loss ▸" in page
+    named = [page.index(f'data-arm="{name}"') for name in ("post", "pre")]
+    assert named == sorted(named), "the highest first"
 
 
 @pytest.mark.processes

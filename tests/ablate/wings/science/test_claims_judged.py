@@ -15,7 +15,10 @@ from scipy import stats
 import reports
 from ablate.wings.science.judging_claims import JudgedClaim, in_score, judge_claims, line, score_asked
 from ablate.wings.science.sections.claims import outcomes
+from reports.judge.findings.next_steps import next_steps
 from reports.judge.findings.study_summary import StudySummary
+from reports.page.html.ranked import SHAPES
+from reports.page.html.ranking import ranked
 from reports.page.wording.short_answer import MOST_WORDS
 from store import Store
 from store.documents import StudyClaim
@@ -302,6 +305,38 @@ def test_a_study_whose_claims_are_about_one_score_is_answered_in_it(tmp_path: Pa
     assert score_asked([replace(found, outcome="not tested")]) is None
     long = replace(found, claim=found.claim.model_copy(update={"against": " ".join(["arm"] * MOST_WORDS)}))
     assert in_score([long, found], "accuracy").count("beats") == 1, "the first claim, however long"
+
+
+def test_the_result_figure_of_such_a_study_is_in_that_score(tmp_path: Path) -> None:
+    """Losses, in which *like* is worse, give no verdict and ask for no seeds; neither has an arm without a claim."""
+    scores = {**ACCURACIES, "other": ACCURACIES["good"]}
+    results = {(a, seed): {"accuracy": value} for a, each in scores.items() for seed, value in enumerate(each)}
+    arms = [Arm(name, np.add(BASE, place * 0.01).tolist(), steps=4) for place, name in enumerate(scores)]
+    about = {"measure": "accuracy"}
+
+    def summary(name: str, *stated: StudyClaim) -> StudySummary:
+        return reports.summarise(StudyOf(arms, claims=stated, results=results).write(tmp_path / name))
+
+    stated = claim("good", "better", **about), claim("like", "same", by=0.2, **about)
+    asked = summary("score", *stated)
+    figure = ranked(asked)
+    assert figure.unit == "accuracy" and figure.margin is None
+    assert {row.name: row.verdict for row in figure.rows} == {
+        "good": "better",
+        "other": "no verdict",
+        "base": "baseline",
+        "like": "no difference",
+    }
+    assert figure.rows[0].difference == outcomes(asked)[0].effect
+    other = next(row for row in figure.rows if row.name == "other")
+    assert other.difference is not None and other.difference.low is None and other.note == "no claim is about it"
+    base = next(row for row in figure.rows if row.kind == "baseline")
+    assert base.said.startswith(f"accuracy {np.mean(ACCURACIES['base']):.3f}")
+    marks = {row.name: row.shape for row in figure.rows}
+    assert marks["good"] == SHAPES["higher"], "better, and higher"
+    in_loss = ranked(summary("loss"))
+    assert in_loss.unit == "nats/token"
+    assert not [step for step in next_steps(asked) if step.seeds]
 
 
 def test_scores_of_evaluations_are_compared_with_the_baseline(tmp_path: Path) -> None:
