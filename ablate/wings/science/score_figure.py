@@ -30,7 +30,7 @@ def ranked(summary: StudySummary, figure: Ranked) -> Ranked:
         for row in figure.rows
     ]
     rows.sort(key=lambda row: (row.difference is None, -row.difference.mean if row.difference else 0.0))
-    metric = score.rpartition("/")[2]
+    metric = score.rpartition("/")[2].partition(" (")[0]
     sides = f"lower {metric}", f"higher {metric}"
     plotted = f"difference in {score} from {figure.base}"
     return replace(figure, rows=tuple(rows), unit=score, margin=None, sides=sides, plotted=plotted)
@@ -41,14 +41,14 @@ def _row(summary: StudySummary, claims: Sequence[JudgedClaim], row: RankedRow, s
         return row
     found = evidence(summary, row.name, summary.baseline, score)
     effect, verdict = found.effect, found.verdict
-    about = [each for each in claims if (each.claim.arm, each.claim.against) == (row.name, summary.baseline)]
+    aside, about = "", [each for each in claims if (each.claim.arm, each.claim.against) == (row.name, summary.baseline)]
     if not about:  # what nobody claimed is not judged: it would be one more test
-        verdict, effect = "no verdict", effect and Estimate(effect.mean, None, None, None, effect.values)
-        row = replace(row, note=", ".join(filter(None, (row.note, "no claim is about it"))))
+        verdict, aside = "no verdict", "no claim is about it"
+        effect = effect and Estimate(effect.mean, None, None, None, effect.values)
     elif any(each.claim.expect == "same" and each.outcome in SHOWN for each in about):
         verdict = "no difference"
     said = "" if effect is None else words.interval(effect).removesuffix(" nats")
-    return replace(row, verdict=verdict, difference=effect, said=said, aside="", beaten=None)
+    return replace(row, verdict=verdict, difference=effect, said=said, aside=aside, beaten=None)
 
 
 def _baseline(summary: StudySummary, row: RankedRow, score: str) -> RankedRow:
