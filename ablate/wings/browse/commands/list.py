@@ -34,6 +34,7 @@ class ListedStudy(TypedDict, total=False):
     runs: int
     ended: int
     answer: str
+    stage: str
     needs: str | None
     search: bool
     recorded: list[Recorded]
@@ -56,7 +57,9 @@ def run(options: argparse.Namespace) -> int:
         return DONE
     if stored:
         rows = [("study", "scale", "runs", "answer")]
-        rows += [(row["name"], row["scale"], f"{row['ended']}/{row['runs']}", _short(row["answer"])) for row in stored]
+        for row in stored:
+            answer = row["stage"] if "stage" in row else _short(row["answer"])
+            rows.append((row["name"], row["scale"], f"{row['ended']}/{row['runs']}", answer))
         print_table(rows, text_columns=4)
     if not stored and not shipped:
         words = " and ".join(map(repr, options.words))
@@ -77,8 +80,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _stored(store: str, words: Sequence[str]) -> Iterator[ListedStudy]:
-    """Studies of a store that match; none if the store does not exist yet."""
+    """Studies of a store that match, those that tune their arms last; none if the store does not exist yet."""
     import ablate
+    from ablate.wings.browse.status import states
 
     if not Path(store).is_dir():
         return
@@ -87,6 +91,9 @@ def _stored(store: str, words: Sequence[str]) -> Iterator[ListedStudy]:
         if _has(name, question, words):
             answer = _answer(found.store, name, scale) if ended else ""
             yield {"name": name, "scale": scale, "question": question, "runs": runs, "ended": ended, "answer": answer}
+    for each in states(found.store):
+        if each.stage and _has(each.name, "", words):
+            yield {"name": each.name, "scale": each.scale, "runs": each.runs, "ended": each.ended, "stage": each.stage}
 
 
 def _answer(store: Store, name: str, scale: str) -> str:

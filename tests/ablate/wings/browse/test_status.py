@@ -72,16 +72,20 @@ def test_status_shows_runs_of_a_study_that_is_still_tuning(
     assert "has no studies yet" in printed(capsys, "status", "--store", str(copy.root))
 
 
-def test_a_study_that_tunes_is_listed_with_its_round(study: Path, tmp_path: Path) -> None:
+def test_a_study_that_tunes_is_listed_with_its_round(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As another process sees it, whenever a line is printed; once its arms are planned, as any other."""
     shutil.copytree(study.parent, tmp_path / "study")
     path, store, seen, said = tmp_path / "study/rates.yaml", Store(tmp_path / "runs"), list[StudyState](), set[str]()
+    listed: list[str] = []
     tune = "tune: {space: {train.lr: [1e-3, 1e-2]}, fraction: 1, seeds: 1}"
     path.write_text(study.read_text().replace("tune: off", tune))
 
     def look(_: str) -> None:
         seen.extend(states(store))
         if store.root.exists() and not store.studies():
+            listed.append(printed(capsys, "list", "--store", str(store.root)))
             with pytest.raises(StoreError) as refused:
                 named_folder("rates", None, store.root)
             said.add(str(refused.value))
@@ -92,10 +96,12 @@ def test_a_study_that_tunes_is_listed_with_its_round(study: Path, tmp_path: Path
     first = [each.ended for each in rounds if each.stage == rounds[0].stage]
     assert (rounds[0].name, rounds[0].runs) == ("rates", 2 * arms)
     assert first == sorted(first) and {1, 2 * arms - 1} <= set(first)
+    assert any(rounds[0].stage in out and f"1/{rounds[0].runs}" in out for out in listed)
     command = f"`ablate status --store {store.root}`"
     assert f"rates: it is in {rounds[0].stage}, in {store.root}/: {command} shows how far" in said
     (after,) = states(store)
     assert (after.stage, after.ended) == ("", after.runs)
+    assert rounds[0].stage not in printed(capsys, "list", "--store", str(store.root))
     assert not store.study("rates", after.scale).tuning_path.exists()
 
 
