@@ -22,6 +22,8 @@ from store.documents.tuning import RATE, trials
 
 UNTUNED = ("measure", "evals", "probes")
 """Sections that tuning runs omit."""
+MORE = 2
+"""Rates that an arm's last pass tries beyond those listed, at an edge or in between: the mean of recorded studies."""
 
 
 class UnfinishedError(Exception):
@@ -225,13 +227,15 @@ def _start_texts(starts: Starts) -> Iterator[str]:
 
 
 def tuning_runs(tune: TuneSpec, starts: Starts) -> float:
-    """Cost of an arm's tuning in full-length runs, as far as known in advance."""
-    passes = tune.passes[-1:] if starts else tune.passes
-    return sum(_settings(tune, each, starts) * len(each.seeds) * each.fraction for each in passes)
+    """Expected cost of an arm's tuning, in full-length runs."""
+    passes, last = tune.passes[-1:] if starts else tune.passes, tune.passes[-1]
+    grows = tune.is_rate_alone and len(last.seeds) > 1 and tune.extend + tune.refine >= MORE
+    listed = sum(_settings(tune, each, starts) * len(each.seeds) * each.fraction for each in passes)
+    return listed + grows * MORE * len(last.seeds) * last.fraction
 
 
 def _settings(tune: TuneSpec, at: Pass, starts: Starts) -> int:
-    """Number of settings that a pass tries."""
+    """Number of settings that a pass lists."""
     if starts or (tune.is_grid and at != tune.passes[0]):
         return len(FINE)
     if tune.space is None:

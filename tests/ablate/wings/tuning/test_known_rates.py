@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -17,6 +19,8 @@ from ablate.planning.plan_shown import remarks, tuning_runs
 from ablate.planning.study_document import study_document
 from ablate.study.reading import load_study
 from ablate.study.study import Study
+from ablate.study.tune_spec import COARSE, SHORT, TuneSpec
+from ablate.study.written import SHIPPED
 from ablate.wings.tuning.known_rates import KnownRatesError, search_starts
 from store import Store
 from store.documents import RunDocument, StudyDocument
@@ -222,11 +226,23 @@ def test_recorded_rates_begin_the_search_in_an_empty_store(laboratory: Laborator
     source = "the recorded result of study@cpu, 2026-11-28"
     assert f"tuning begins around known rates: pre 0.03, post 0.03, double 0.03, from {source}" in lines
     tune = laboratory.study(STUDY).tune
-    assert tune is not None and (tuning_runs(tune, starts), tuning_runs(tune)) == (6, 7.25)
+    assert tune is not None and (tuning_runs(tune, starts), tuning_runs(tune)) == (10, 11.25)
     longer = STUDY.replace("tokens: 800", "tokens: 1680")
     assert laboratory.starts(longer) == {}
     changed = STUDY.replace("{post: {block.norm_placement: post}", "{post: {block.norm_placement: peri}")
     assert laboratory.starts(changed) == dict.fromkeys(BEST, tuple(around(0.03))), "post begins at the rate of pre"
+
+
+def test_a_plan_expects_as_many_rates_as_recorded_studies_tried() -> None:
+    """With two tuning seeds at each; with one there is no noise to refine by. Counted are the second passes."""
+    tried = []
+    for path in (SHIPPED / "results").glob("*.json"):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        written = next(SHIPPED.rglob(f"{found['study']}.yaml")).read_text(encoding="utf-8")
+        if not re.search(r"tune: {(fraction|seeds): 1\b", written):
+            tried += [len(arm["tuning"]) for arm in found["arms"] if arm.get("tuning")]
+    assert len(tried) > 100
+    assert mean(tried) == pytest.approx((tuning_runs(TuneSpec()) - len(COARSE) * SHORT) / 2, abs=0.5)
 
 
 @pytest.mark.parametrize("given", [{"rates": "learning rates not tuned"}, {"context": 8}])
