@@ -229,7 +229,7 @@ def _start_texts(starts: Starts) -> Iterator[str]:
 def tuning_runs(tune: TuneSpec, starts: Starts) -> float:
     """Expected cost of an arm's tuning, in full-length runs."""
     passes, last = tune.passes[-1:] if starts else tune.passes, tune.passes[-1]
-    grows = tune.is_rate_alone and len(last.seeds) > 1 and tune.extend + tune.refine >= MORE
+    grows = tune.is_rate_alone and len(last.seeds) > 1 and tune.extend > 0 and tune.refine > 0
     listed = sum(_settings(tune, each, starts) * len(each.seeds) * each.fraction for each in passes)
     return listed + grows * MORE * len(last.seeds) * last.fraction
 
