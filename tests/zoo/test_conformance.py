@@ -30,12 +30,8 @@ from zoo.mixers.mla import MLA
 from zoo.settings.axis import variants
 from zoo.site import LayerSite
 
-ROWS, OPENING = rows_and_opening()
-"""The rows, and the numbers of those tried by default. The slow suite tries the others, of which each brings few new
-pairs together."""
-OTHERS = [number for number in range(len(ROWS)) if number not in OPENING]
 PARTS = 16
-"""Number of parts of the slow suite, which can run side by side."""
+"""Number of parts of a suite, which can run side by side. None knows its rows until it runs: they take long."""
 
 
 CORE = (
@@ -45,36 +41,40 @@ CORE = (
 """The axes of which every three choices are tried."""
 
 
+def others() -> list[int]:
+    """The rows that the slow suite tries, of which each brings few new pairs together."""
+    rows, opening = rows_and_opening()
+    return [number for number in range(len(rows)) if number not in opening]
+
+
 def spec_of(number: int) -> zoo.ModelSpec:
-    return combine(ROWS[number].values())
-
-
-SPECS = {number: spec_of(number) for number in OPENING}
-
-
-def digest(number: int) -> str:
-    return SPECS[number].digest[:6]
+    return combine(rows_and_opening()[0][number].values())
 
 
 def test_three_in_four_pairs_meet_by_default_and_the_others_in_the_slow_suite() -> None:
     """Of choices that are `paired`. And every choice is tried by default."""
-    met = {frozenset(pair) for number in OPENING for pair in itertools.combinations(ROWS[number].values(), 2)}
+    rows, opening = rows_and_opening()
+    met = {frozenset(pair) for number in opening for pair in itertools.combinations(rows[number].values(), 2)}
     possible = set(paired(legal_pairs()))
     assert len(met & possible) >= 0.75 * len(possible)
-    assert sorted([*OPENING, *OTHERS]) == list(range(len(ROWS)))
-    tried = {option for number in OPENING for option in ROWS[number].values()}
+    assert sorted([*opening, *others()]) == list(range(len(rows)))
+    tried = {option for number in opening for option in rows[number].values()}
     assert tried == set(itertools.chain(*choices().values()))
 
 
 EVERYWHERE = [check for check in CHECKS if check is not checks.kinds_of_cache]
 
 
-@pytest.mark.parametrize("number", OPENING, ids=digest)
-def test_a_model_conforms(number: int) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_models_conform(part: int) -> None:
     """With one kind of cache; the slow suite tries all of them."""
-    subject = CheckSubject(SPECS[number])
-    kind = functools.partial(checks.kind_of_cache, kind=some_kind(subject.spec))
-    assert_all(lambda check: check(subject), [*EVERYWHERE, kind])
+
+    def check_all(number: int) -> None:
+        subject = CheckSubject(spec_of(number))
+        kind = functools.partial(checks.kind_of_cache, kind=some_kind(subject.spec))
+        assert_all(lambda check: check(subject), [*EVERYWHERE, kind])
+
+    assert_all(check_all, rows_and_opening()[1][part::PARTS])
 
 
 def some_kind(spec: zoo.ModelSpec) -> dict[str, object]:
@@ -85,7 +85,7 @@ def some_kind(spec: zoo.ModelSpec) -> dict[str, object]:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_models_of_the_other_rows_conform(part: int) -> None:
-    assert_all(lambda number: conforms(spec_of(number)), OTHERS[part::PARTS])
+    assert_all(lambda number: conforms(spec_of(number)), others()[part::PARTS])
 
 
 @pytest.mark.slow
