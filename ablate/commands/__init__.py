@@ -29,15 +29,11 @@ def grouped() -> dict[str, list[str]]:
     """Commands that the help lists, by group."""
     own = {name: group for group, names in GROUPS.items() for name in names} | wings.groups()
     found: dict[str, list[str]] = {group: [] for group in GROUPS}
-    for name in sorted(COMMANDS, key=_order):
+    order = {name: place for names in GROUPS.values() for place, name in enumerate(names)}
+    for name in sorted(COMMANDS, key=lambda name: order.get(name, len(COMMANDS))):  # those of wings come last
         if name not in FOLDED:
             found[own[name]].append(name)
     return found
-
-
-def _order(name: str) -> int:
-    """Place of a command in its group; those of wings come last."""
-    return next((names.index(name) for names in GROUPS.values() if name in names), len(COMMANDS))
 
 
 def unfolded(words: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablate.planning.plan import ArmPlan, Plan
+from ablate.planning.plan import Plan
 from ablate.readable import clock
 from ablate.study.tune_spec import TuneSpec
 from reports.judge.noise import Noise
@@ -106,13 +106,9 @@ def foresight(plan: Plan, store: Store, tune: TuneSpec | None) -> Foresight:
     if stored := _stored(plan, store):
         noise, source = stored
         return Foresight(noise.sd, source, freedom + noise.freedom)
-    return Foresight(*_measured(plan.arms[0]), freedom)
-
-
-def _measured(arm: ArmPlan) -> tuple[float, str]:
-    size = arm.length.parameters
+    size = plan.arms[0].length.parameters
     _, sd, where = min(MEASURED, key=lambda known: max(known[0] / size, size / known[0]))
-    return sd, f"measured in {where}"
+    return Foresight(sd, f"measured in {where}", freedom)
 
 
 def _stored(plan: Plan, store: Store) -> tuple[Noise, str] | None:

@@ -224,7 +224,11 @@ class StudyRunner:
             self.folder.write_tuning(TuningDocument(name=name, scale=scale, stage=stage.name, runs=tried))
         progress.begin(todo, stage.name if stage.tunes else "")
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
-        with self._following(progress) as trackers, closing(self.context.engine.run(todo)) as events:
+        wing = module_of("ablate.running.trackers")
+        following: AbstractContextManager[Any] = nullcontext()
+        if wing is not None:
+            following = closing(wing.Trackers(self.store, list(self.context.trackers), progress.say))
+        with following as trackers, closing(self.context.engine.run(todo)) as events:
             for event in events:
                 progress.show(event)
                 if trackers is not None:
@@ -235,12 +239,6 @@ class StudyRunner:
                     self.failures.append(
                         Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
                     )
-
-    def _following(self, progress: Progress) -> AbstractContextManager[Any]:
-        """Trackers that log the runs, of a wing; None without it."""
-        if (wing := module_of("ablate.running.trackers")) is None:
-            return nullcontext()
-        return closing(wing.Trackers(self.store, list(self.context.trackers), progress.say))
 
     def _track(self, trackers: Any, event: Event | None, identities: Mapping[str, RunDocument]) -> None:
         """Report events of runs that are trained to the trackers."""

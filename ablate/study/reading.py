@@ -92,15 +92,13 @@ def next_scale(study: Study) -> str | None:
     known, as_written = scale_names(study.written.document), replace(study.written, sets=())
     for scale in BY_SIZE[BY_SIZE.index(study.scale) + 1 :] if study.scale in BY_SIZE else ():
         found = studies_at(rungs_by_scale(as_written, scale)[0])[0] if scale in known else []
-        if found and _is_larger(found[-1], study):
+        if not found:
+            continue
+        there = found[-1]
+        is_longer = there.budget.given == study.budget.given and there.budget.amount > study.budget.amount
+        if is_longer or there.arms[0].model != study.arms[0].model:
             return scale
     return None
-
-
-def _is_larger(there: Study, here: Study) -> bool:
-    if there.arms[0].model != here.arms[0].model:
-        return True
-    return there.budget.given == here.budget.given and there.budget.amount > here.budget.amount
 
 
 def loss_alone(study: Study) -> Study:

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from zoo.errors import UnsupportedError
 from zoo.hf import _folder, _proof
@@ -138,7 +138,10 @@ def _prove(whole: Any, inner: Any) -> None:
     table = inner.get_input_embeddings().weight
     if table.is_meta:
         return  # there are only shapes to convert
-    tokens = _plain_tokens(whole.config, table)
+    tokens = _proof.some_tokens(table)
+    special = [value for key, value in vars(whole.config).items() if "_token_i" in key and isinstance(value, int)]
+    plain = tokens[~torch.isin(tokens, torch.tensor(special, device=tokens.device))]
+    tokens = plain[: len(plain) // 2 * 2].view(2, -1)
     who, kind = type(whole).__name__, whole.config.text_config.model_type
     usual = type(whole.config)().text_config.model_type
     difference = _proof.difference_between(whole, inner, tokens) if _proof.is_here(whole) else None
@@ -147,11 +150,3 @@ def _prove(whole: Any, inner: Any) -> None:
     if difference:
         reason = f"its logits on text differ from those of its {kind} by {difference:.2g} of the largest"
         raise UnsupportedError("", f"{who}: {reason}: {REMEDY}")
-
-
-def _plain_tokens(config: Any, table: Tensor) -> Tensor:
-    """Random tokens without the special ones that a config names."""
-    tokens = _proof.some_tokens(table)
-    special = [value for key, value in vars(config).items() if "_token_i" in key and isinstance(value, int)]
-    plain = tokens[~torch.isin(tokens, torch.tensor(special, device=tokens.device))]
-    return plain[: len(plain) // 2 * 2].view(2, -1)

@@ -103,7 +103,12 @@ class Falcon(_BloomNames):
         return {**super().mixer(config), "kv_heads": _kv_heads(config)}
 
     def position(self, config: Config) -> SpecJson:
-        return _alibi(config) if config["alibi"] else super().position(config)
+        if not config["alibi"]:
+            return super().position(config)
+        # Biases are rounded to bfloat16 and divided by √d with the scores. transformers' eager attention adds them
+        # twice, once with the mask.
+        factor = 2.0 if config.get("attn_implementation") == "eager" else 1.0
+        return {"kind": "alibi", "scaled": True, "rounded": True, "factor": factor}
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         heads, kv_heads, _ = attention(layer).sizes()
@@ -164,13 +169,6 @@ def _layout(topology: str, heads: int, kv_heads: int) -> ConfigJson:
         "multi_query": kv_heads == 1,
         "num_kv_heads": kv_heads if new else heads,
     }
-
-
-def _alibi(config: Config) -> SpecJson:
-    """Falcon's ALiBi: biases are rounded to bfloat16 and divided by √d with the scores. transformers' eager attention
-    adds them twice, once with the mask."""
-    factor = 2.0 if config.get("attn_implementation") == "eager" else 1.0
-    return {"kind": "alibi", "scaled": True, "rounded": True, "factor": factor}
 
 
 class GPTNeoX(FusedQKV):

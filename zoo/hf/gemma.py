@@ -199,18 +199,16 @@ class Gemma3n(SharedKV):
     ffn_keys: ClassVar[Keys] = {}
 
     def spec(self, config: Config) -> SpecJson:
-        return {**super().spec(config), "altup": self._altup(config)}
+        spec = super().spec(config)
+        config.only("altup_correct_scale", True)
+        streams, active = config["altup_num_inputs"], config["altup_active_idx"]
+        return {**spec, "altup": {"streams": streams, "active": active, "clip": config["altup_coef_clip"]}}
 
     def block(self, config: Config) -> SpecJson:
         return {**super().block(config), "laurel": {"rank": config["laurel_rank"]}}
 
     def ffn(self, config: Config) -> SpecJson:
         return {**super().ffn(config), **_sizes(config)[0]}
-
-    def _altup(self, config: Config) -> SpecJson:
-        config.only("altup_correct_scale", True)
-        streams, active = config["altup_num_inputs"], config["altup_active_idx"]
-        return {"streams": streams, "active": active, "clip": config["altup_coef_clip"]}
 
     def inputs(self, config: Config) -> SpecJson | None:
         return {**(super().inputs(config) or {}), "scaled": True}

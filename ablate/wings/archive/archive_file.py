@@ -168,8 +168,12 @@ def _members(archive: zipfile.ZipFile, most_bytes: int) -> dict[str, zipfile.Zip
     if len(archive.infolist()) > MOST_FILES:
         raise StoreError(f"it has {len(archive.infolist()):,} files, above the limit of {MOST_FILES:,}")
     members = [info for info in archive.infolist() if not _OF_FILE_MANAGERS.search(info.filename)]
-    top = _top_folder([info.filename for info in members])
-    names = [info.filename.removeprefix(top) for info in members]
+    paths = [info.filename for info in members]
+    inner = (path for path in paths if path.count("/") == 1 and path.endswith(f"/{MANIFEST}"))
+    top = next(inner, MANIFEST).removesuffix(MANIFEST)
+    # An archive that was unpacked and zipped again may have all files in one folder.
+    is_wrapped = MANIFEST not in paths and all(path.startswith(top) for path in paths)
+    names = [path.removeprefix(top) for path in paths] if is_wrapped else paths
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise StoreError(f"it contains {_shown(twice)} twice")
@@ -184,14 +188,6 @@ def _members(archive: zipfile.ZipFile, most_bytes: int) -> dict[str, zipfile.Zip
     if MANIFEST not in found:
         raise StoreError(f"not an `ablate pack` archive: it has no {MANIFEST}")
     return found
-
-
-def _top_folder(names: Sequence[str]) -> str:
-    """The folder, with its slash, that holds all files of an archive that was unpacked and zipped again; else empty."""
-    top = next(
-        (name.removesuffix(MANIFEST) for name in names if name.count("/") == 1 and name.endswith(f"/{MANIFEST}")), ""
-    )
-    return top if MANIFEST not in names and all(name.startswith(top) for name in names) else ""
 
 
 def _check_member(name: str, info: zipfile.ZipInfo) -> None:

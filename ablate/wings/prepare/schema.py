@@ -69,12 +69,13 @@ def study_schema() -> Schema:
     for key, edits in of_a_study.items():
         properties |= _below(key, {**edits, "description": texts[key]})
         patterns |= _free_below(key, edits)
-    scale = _object(properties, patterns)
+    usual = {name: {"description": scale.about} for name, scale in shipped_scales().items()}  # editors suggest them
+    scales = {**_named(_object(properties, patterns)), "properties": usual, "description": SCALES}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A study",
         "description": StudySections.__doc__,
-        **_once(_object({**properties, "scales": {**_scales(scale), "description": SCALES}}, patterns)),
+        **_once(_object({**properties, "scales": scales}, patterns)),
         "required": ["question"],
     }
 
@@ -124,12 +125,6 @@ def _named(value: Schema) -> Schema:
     """Schema of a map by name; dotted keys start with a name."""
     patterns = {f"^{NAME.pattern}$": value, f"^{NAME.pattern}\\..+": {}}
     return {"type": "object", "patternProperties": patterns, "additionalProperties": False}
-
-
-def _scales(scale: Schema) -> Schema:
-    """Schema of a map by scale name; editors suggest the shipped ones."""
-    usual = {name: {"description": scale.about} for name, scale in shipped_scales().items()}
-    return {**_named(scale), "properties": usual}
 
 
 def _grid(arm: Schema) -> Schema:
