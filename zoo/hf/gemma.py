@@ -248,23 +248,18 @@ class Gemma3n(SharedKV):
             yield same(f"altup.enter.{i}.weight", f"model.altup_projections.{i}.weight")
             yield same(f"altup.leave.{i}.weight", f"model.altup_unembed_projections.{i}.weight")
         for i in range(spec.n_layers):
-            yield from _beside(i)
+            theirs = f"model.layers.{i}"
+            yield same(f"blocks.{i}.laurel.down.weight", f"{theirs}.laurel.linear_left.weight")
+            yield same(f"blocks.{i}.laurel.up.weight", f"{theirs}.laurel.linear_right.weight")
+            yield same(f"blocks.{i}.laurel.norm.gain", f"{theirs}.laurel.post_laurel_norm.weight")
+            yield same(f"altup.layers.{i}.norm.gain", f"{theirs}.altup.router_norm.weight")
+            yield same(f"altup.layers.{i}.router.weight", f"{theirs}.altup.modality_router.weight")
+            yield same(f"altup.layers.{i}.predict.weight", f"{theirs}.altup.prediction_coefs.weight")
+            yield same(f"altup.layers.{i}.correct.weight", f"{theirs}.altup.correction_coefs.weight")
+            yield same(f"per_layer.layers.{i}.gain", f"{theirs}.altup.correct_output_scale")
 
 
 def _sizes(config: Config) -> list[SpecJson]:
     """Per-layer settings of the FFNs."""
     widths, shares = config["intermediate_size"], config["activation_sparsity_pattern"]
     return [{"d_ff": width, "sparsity": float(share)} for width, share in zip(widths, shares, strict=True)]
-
-
-def _beside(i: int) -> Iterator[Pair]:
-    """Weights of a layer outside its mixer and FFN."""
-    theirs = f"model.layers.{i}"
-    yield same(f"blocks.{i}.laurel.down.weight", f"{theirs}.laurel.linear_left.weight")
-    yield same(f"blocks.{i}.laurel.up.weight", f"{theirs}.laurel.linear_right.weight")
-    yield same(f"blocks.{i}.laurel.norm.gain", f"{theirs}.laurel.post_laurel_norm.weight")
-    yield same(f"altup.layers.{i}.norm.gain", f"{theirs}.altup.router_norm.weight")
-    yield same(f"altup.layers.{i}.router.weight", f"{theirs}.altup.modality_router.weight")
-    yield same(f"altup.layers.{i}.predict.weight", f"{theirs}.altup.prediction_coefs.weight")
-    yield same(f"altup.layers.{i}.correct.weight", f"{theirs}.altup.correction_coefs.weight")
-    yield same(f"per_layer.layers.{i}.gain", f"{theirs}.altup.correct_output_scale")
