@@ -9,8 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
-
 import reports
 from ablate.planning.campaign import CampaignOutcome, Stage, Stages
 from ablate.planning.durations import busy_line, duration, speed_for
@@ -174,20 +172,17 @@ class StudyRunner:
 
     def _foreseen(self, document: StudyDocument, trains: bool) -> ScaleForecast | None:
         """Forecast of the duration at the next scale: the stored one of the same study, else a new one if there is
-        something to train."""
+        something to train. None on a GPU (whose memory the runs need), if runs are trained elsewhere, and for a scale
+        that is for a GPU, has a budget in seconds (every arm's step would be timed) or has no plan."""
         before, scale = self._before, document.scale_after
         if before is not None and before.forecast is not None and _asked(before) == _asked(document):
             return before.forecast
-        return self._forecast(scale, document.edits_at(scale)) if trains and scale is not None else None
-
-    def _forecast(self, scale: str, edits: Mapping[str, JsonValue]) -> ScaleForecast | None:
-        """The estimated time at another scale. None on a GPU (whose memory the runs need), if runs are trained
-        elsewhere, and for a scale that is for a GPU, has a budget in seconds (every arm's step would be timed) or has
-        no plan."""
-        if self.context.device != "cpu" or not self.context.engine.here or scale.startswith("gpu"):
+        here = self.context.device == "cpu" and self.context.engine.here
+        if not trains or not here or scale is None or scale.startswith("gpu"):
             return None
         try:
-            there = load_study(replace(self.study, written=replace(self.study.written, sets=())), scale, edits)
+            as_written = replace(self.study, written=replace(self.study.written, sets=()))
+            there = load_study(as_written, scale, document.edits_at(scale))
             if there.budget.given == "seconds":
                 return None
             plan = self.context.plan(there)

@@ -179,7 +179,12 @@ def _converted(content: bytes, path: str) -> str:
         found = parsed(content)
     except ValueError as error:
         raise DataError(f"tokenizer.path: {path}: {error}") from error
-    if reason := _refusal(found):
+    reason = None
+    if found.kind not in (UNIGRAM, BPE):
+        reason = "cuts text into words or characters"
+    elif found.suffix or not found.escapes:
+        reason = "marks spaces otherwise than by ▁ before a word"
+    if reason is not None:
         raise DataError(
             f"tokenizer.path: {path} {reason}, which cannot be converted: `AutoTokenizer.from_pretrained(DIR)"
             ".save_pretrained(DIR)` of transformers may write a tokenizer.json"
@@ -190,14 +195,6 @@ def _converted(content: bytes, path: str) -> str:
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cuts)
     tokenizer.decoder = decoders.Sequence(list(_decoders(found)))
     return tokenizer.to_str()
-
-
-def _refusal(found: SentencePieceModel) -> str | None:
-    if found.kind not in (UNIGRAM, BPE):
-        return "cuts text into words or characters"
-    if found.suffix or not found.escapes:
-        return "marks spaces otherwise than by ▁ before a word"
-    return None
 
 
 def _unigram(found: SentencePieceModel) -> Model:

@@ -121,26 +121,22 @@ def unpack(path: Path, folder: Path, most_bytes: int = TOTAL_BYTES) -> PackDocum
     check_regular(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            return _unpacked(archive, folder, most_bytes)
+            members = _members(archive, most_bytes)
+            _extract(archive, members.pop(MANIFEST), folder / MANIFEST)
+            manifest = jsonfile.read(folder / MANIFEST, PackDocument, "pack it again")
+            if manifest is None:
+                raise StoreError(f"{MANIFEST} is half-written")
+            if odd := members.keys() ^ manifest.files.keys():
+                raise StoreError(f"archive and manifest differ: {_shown(min(odd))} is in only one of them")
+            for place, info in members.items():
+                if _extract(archive, info, folder / place) != manifest.files[place].sha256:
+                    raise StoreError(f"{place} has changed since it was packed")
+            return manifest
     except (*DAMAGED, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # EINVAL: a seek to a damaged offset
             raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise StoreError(f"not an `ablate pack` archive, or damaged: {reason}") from error
-
-
-def _unpacked(archive: zipfile.ZipFile, folder: Path, most_bytes: int) -> PackDocument:
-    members = _members(archive, most_bytes)
-    _extract(archive, members.pop(MANIFEST), folder / MANIFEST)
-    manifest = jsonfile.read(folder / MANIFEST, PackDocument, "pack it again")
-    if manifest is None:
-        raise StoreError(f"{MANIFEST} is half-written")
-    if odd := members.keys() ^ manifest.files.keys():
-        raise StoreError(f"archive and manifest differ: {_shown(min(odd))} is in only one of them")
-    for place, info in members.items():
-        if _extract(archive, info, folder / place) != manifest.files[place].sha256:
-            raise StoreError(f"{place} has changed since it was packed")
-    return manifest
 
 
 @contextmanager

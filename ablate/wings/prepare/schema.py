@@ -140,11 +140,6 @@ def _edits(schemas: list[Schema], definitions: Schema) -> Schema:
     others = [_inline(each, definitions) for each in every if each.get("type") != "object"]
     if not maps:
         return others[0] if len(others) == 1 else {"anyOf": _unique(others)}
-    whole = _map_edits(maps, definitions)
-    return {**whole, "anyOf": [*_unique(others), {"type": "object"}]} | {"type": _types(others)} if others else whole
-
-
-def _map_edits(maps: list[Schema], definitions: Schema) -> Schema:
     properties: Schema = {}
     patterns: Schema = {}
     for key in dict.fromkeys(key for each in maps for key in each.get("properties", {})):
@@ -152,10 +147,10 @@ def _map_edits(maps: list[Schema], definitions: Schema) -> Schema:
         inner = _edits(given, definitions)
         properties |= {**_below(key, inner), key: {**inner, **_description(key, maps)}}
         patterns |= _free_below(key, inner)
-    for each in maps:
-        if each.get("additionalProperties"):
-            patterns["^.+"] = {}
-    return _object(properties, patterns)
+    if any(each.get("additionalProperties") for each in maps):
+        patterns["^.+"] = {}
+    whole = _object(properties, patterns)
+    return {**whole, "anyOf": [*_unique(others), {"type": "object"}]} | {"type": _types(others)} if others else whole
 
 
 def _description(key: str, maps: list[Schema]) -> Schema:
