@@ -49,28 +49,21 @@ def text_config(config: Any, families: Container[str]) -> Any:
     inner = getattr(config, "text_config", None)
     if inner is None or config.model_type in families:
         return config
-    inner = _on_text(inner)
+    if inner.model_type in ON_TEXT:  # the config of the model that computes what this one does on text
+        model_type, settings = ON_TEXT[inner.model_type]
+        own = type(inner)().to_dict().keys() - {"model_type"}  # its code reads no others
+        given = {key: value for key, value in inner.to_dict().items() if key in own}
+        given["head_dim"] = getattr(inner, "head_dim", None) or inner.hidden_size // inner.num_attention_heads
+        rope = {key: value for key, value in given["rope_parameters"].items() if key not in OF_AXES}
+        given["rope_parameters"] = {**rope, "rope_type": rope["rope_type"].replace("mrope", "default")}
+        inner = transformers_module().CONFIG_MAPPING[model_type](**{**given, **settings})
+        inner._attn_implementation = _folder.PLAIN
     if config.model_type not in PROVEN and inner.model_type in families:
         reason = f"'{config.model_type}' contains a {inner.model_type}, but is not known to compute its logits on text"
         raise UnsupportedError("model_type", f"{reason}: {REMEDY}")
     if not hasattr(config, "tie_word_embeddings"):
         config.tie_word_embeddings = inner.tie_word_embeddings
     return inner
-
-
-def _on_text(body: Any) -> Any:
-    """Config of the model that computes what a body does on text: the body's own, or by `ON_TEXT`."""
-    if body.model_type not in ON_TEXT:
-        return body
-    model_type, settings = ON_TEXT[body.model_type]
-    own = type(body)().to_dict().keys() - {"model_type"}  # its code reads no others
-    given = {key: value for key, value in body.to_dict().items() if key in own}
-    given["head_dim"] = getattr(body, "head_dim", None) or body.hidden_size // body.num_attention_heads
-    rope = {key: value for key, value in given["rope_parameters"].items() if key not in OF_AXES}
-    given["rope_parameters"] = {**rope, "rope_type": rope["rope_type"].replace("mrope", "default")}
-    found = transformers_module().CONFIG_MAPPING[model_type](**{**given, **settings})
-    found._attn_implementation = _folder.PLAIN
-    return found
 
 
 def class_of(config: Any) -> Any:
