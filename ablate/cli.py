@@ -227,13 +227,6 @@ def _listed() -> str:
     return "\n".join(lines)
 
 
-def _also(name: str) -> str:
-    """Other things that a command does, by options that have options of their own."""
-    more = [(option, _said(other)) for other, (command, option) in FOLDED.items() if command == name]
-    lines = [f"  ablate {name} {option} …\n      {said}" for option, said in more]
-    return "\n".join(["\n\nalso, with options of its own (--help):", *lines]) if lines else ""
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="ablate",
@@ -247,11 +240,11 @@ def _parser() -> argparse.ArgumentParser:
     for name, place in COMMANDS.items():
         module = cast(Command, importlib.import_module(place))
         text = module.__doc__ or ""
-        sub = commands.add_parser(
-            name,
-            description=f"{text}{_also(name)}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        folded = [(option, _said(other)) for other, (command, option) in FOLDED.items() if command == name]
+        if folded:
+            text += "\n\nalso, with options of its own (--help):"
+            text += "".join(f"\n  ablate {name} {option} …\n      {said}" for option, said in folded)
+        sub = commands.add_parser(name, description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
         sub.set_defaults(command=module)
         for wing in modules_of(__name__):
             wing.configure(sub)

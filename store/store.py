@@ -185,8 +185,10 @@ class Store(RunFiles):
         """Judgements for the question of the study of that name, in the order written. Raises StoreError if the ledger
         lacks one that a page shows."""
         ledger = self.ledger(name)
-        for folder, judged in self._judged(name):
-            if ledger.lacks(judged.seal):
+        for path in sorted(self.root.glob(f"studies/{quote(name, safe='')}-*/judged.json")):
+            folder = StudyFolder(path.parent)
+            judged = folder.read_judged()
+            if judged is not None and judged.study == name and ledger.lacks(judged.seal):
                 raise StoreError(
                     f"{ledger.path} lacks a judgement that {folder.report_path} shows: restore it, since verdicts"
                     f" account for earlier judgements (to begin a new ledger anyway, remove {folder.judged_path})"
@@ -199,14 +201,6 @@ class Store(RunFiles):
         known = folder.read_judged()
         if seal is not None and (known is None or known.seal != seal):
             jsonfile.write(folder.judged_path, JudgedDocument(study=name, seal=seal))
-
-    def _judged(self, name: str) -> Iterator[tuple[StudyFolder, JudgedDocument]]:
-        """Folders of a study, at each scale, with the judgement that their pages depend on."""
-        for path in sorted(self.root.glob(f"studies/{quote(name, safe='')}-*/judged.json")):
-            folder = StudyFolder(path.parent)
-            judged = folder.read_judged()
-            if judged is not None and judged.study == name:
-                yield folder, judged
 
     def ledger(self, name: str) -> LogFile[LedgerRecord]:
         remedy = "restore the file, since verdicts account for earlier judgements"

@@ -29,15 +29,11 @@ def grouped() -> dict[str, list[str]]:
     """Commands that the help lists, by group."""
     own = {name: group for group, names in GROUPS.items() for name in names} | wings.groups()
     found: dict[str, list[str]] = {group: [] for group in GROUPS}
-    for name in sorted(COMMANDS, key=_order):
+    order = {name: place for names in GROUPS.values() for place, name in enumerate(names)}
+    for name in sorted(COMMANDS, key=lambda name: order.get(name, len(COMMANDS))):  # those of wings come last
         if name not in FOLDED:
             found[own[name]].append(name)
     return found
-
-
-def _order(name: str) -> int:
-    """Place of a command in its group; those of wings come last."""
-    return next((names.index(name) for names in GROUPS.values() if name in names), len(COMMANDS))
 
 
 def unfolded(words: Sequence[str]) -> list[str]:
@@ -114,24 +110,16 @@ def add_run_options(parser: argparse.ArgumentParser, *names: str) -> None:
         flag = "--" + name.replace("_", "-")
         help_text = described(name).replace("`", "").replace("%", "%%")
         if name == "engine_settings":
-            _add_engine_settings(parser)
+            sbatch = (
+                "an option of sbatch, for --engine slurm: --slurm partition=gpu --slurm time=4:00:00 (may be repeated)"
+            )
+            parser.add_argument("--slurm", action="append", default=[], metavar="OPTION=VALUE", help=sbatch)
+            address = "for --engine ray: address of a cluster (default: $RAY_ADDRESS, or one on this machine)"
+            parser.add_argument("--address", help=address)
         elif Options.model_fields[name].annotation is bool:
             parser.add_argument(flag, action="store_true", help=help_text)
         else:
             parser.add_argument(flag, default=Options.model_fields[name].default, help=help_text, **_HOW[name])
-
-
-def _add_engine_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--slurm",
-        action="append",
-        default=[],
-        metavar="OPTION=VALUE",
-        help="an option of sbatch, for --engine slurm: --slurm partition=gpu --slurm time=4:00:00 (may be repeated)",
-    )
-    parser.add_argument(
-        "--address", help="for --engine ray: address of a cluster (default: $RAY_ADDRESS, or one on this machine)"
-    )
 
 
 def given_run_options(options: argparse.Namespace) -> Keywords:

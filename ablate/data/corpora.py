@@ -58,7 +58,12 @@ def prepare(
     if not folder.path.exists():
         with folder.making() as work:
             if work is not None:
-                made = _fill(work, spec, identity, base, root, progress or (lambda stage, share: None))
+                if isinstance(spec, MadeSource):
+                    work.write(spec.describe(identity))
+                    made: AnyCorpus = spec.open(work, identity.digest)
+                else:
+                    say = progress or (lambda stage, share: None)
+                    made = Corpus(work, write_corpus(_text(spec), _pinned(spec, root), identity, work, base, say))
                 _check_room(made, context)
     found = open_corpus(folder.path)
     _check_room(found, context)
@@ -89,15 +94,6 @@ def open_corpus(directory: Path) -> AnyCorpus:
     if not isinstance(source, MadeSource):
         raise TypeError(f"{directory} is no synthetic corpus")
     return source.open(folder, meta.digest)
-
-
-def _fill(
-    work: DataFolder, spec: DataSource, identity: DataIdentity, base: Path, root: Path, progress: Progress
-) -> AnyCorpus:
-    if isinstance(spec, MadeSource):
-        work.write(spec.describe(identity))
-        return spec.open(work, identity.digest)
-    return Corpus(work, write_corpus(_text(spec), _pinned(spec, root), identity, work, base, progress))
 
 
 def _pinned(spec: DataSource, root: Path | None) -> TextSource:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from ablate.data.corpus import Examples, HeldOutRows
-from ablate.data.sources import DataSource, Extent, TextSource
+from ablate.data.sources import DataSource, TextSource
 from ablate.data.splitting import survey
 from evals.reading.question import Question
 from store import DataFolder
@@ -43,20 +43,17 @@ def identify_text(spec: TextSource, base: Path = Path()) -> DataIdentity:
     Raises:
         DataError: the text or the tokenizer cannot be read, or a split would be empty.
     """
-    content, held_out = _extent(spec, base)
+    if fingerprint := spec.fingerprint():
+        content, held_out = fingerprint, 0
+    elif extent := spec.extent():
+        content, held_out = extent
+    else:
+        found = survey(spec, base)
+        content, held_out = found.content, found.documents.held_out
     split = split_of(spec, base, held_out)
     tokenizer = spec.tokenizer.identity(base)
     known = {"schema": SCHEMA, "content": content, "tokenizer": tokenizer, "split": identity_of(split)}
     return DataIdentity(digest_of(known, DIGITS), spec.tokenizer.vocabulary(base), content)
-
-
-def _extent(spec: TextSource, base: Path) -> Extent:
-    if fingerprint := spec.fingerprint():
-        return Extent(fingerprint, 0)
-    if known := spec.extent():
-        return known
-    found = survey(spec, base)
-    return Extent(found.content, found.documents.held_out)
 
 
 def split_of(spec: TextSource, base: Path, held_out: int) -> TextSplit:

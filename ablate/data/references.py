@@ -203,12 +203,26 @@ def references(corpus: Corpus, context: int, tokens: int | None = None) -> Refer
     """
     count = counted_tokens(tokens, corpus.train_tokens)
     known = corpus.folder.read_references(context, count)
-    if known is None:
-        known = ReferencesDocument(
-            digest=corpus.digest, context=context, references=_computed(corpus, context, spread(corpus, count))
-        )
-        corpus.folder.write_references(known)
-    return known.references
+    if known is not None:
+        return known.references
+    train = spread(corpus, count)
+    held_out, sizes = corpus.held_out_tokens("test")
+    starts = corpus.held_out_starts("test", context)
+    judged = (starts[:, None] + np.arange(1, context + 1)).ravel()
+    unigrams = unigram_probabilities(train, corpus.vocab_size)
+    kneser_ney = kneser_ney_probabilities(train, corpus.vocab_size, held_out, (3, 5))
+    bytes_per_token = float(sizes[judged].mean())
+    found = References(
+        tokens=len(train),
+        unigram=_loss(unigrams[held_out[judged]]),
+        bigram=_loss(bigram_probabilities(train, unigrams, held_out)[judged - 1]),
+        kn3=_loss(kneser_ney[3][judged]),
+        kn5=_loss(kneser_ney[5][judged]),
+        gzip=corpus.meta.references.gzip_bits_per_byte * math.log(2) * bytes_per_token,
+        bytes_per_token=bytes_per_token,
+    )
+    corpus.folder.write_references(ReferencesDocument(digest=corpus.digest, context=context, references=found))
+    return found
 
 
 def spread(corpus: Corpus, count: int) -> Tokens:
@@ -220,24 +234,6 @@ def spread(corpus: Corpus, count: int) -> Tokens:
     ends = np.arange(PIECES + 1) * count // PIECES
     starts = ends[:-1] + np.arange(PIECES) * (len(train) - count) // (PIECES - 1)
     return np.concatenate([train[start : start + size] for start, size in zip(starts, np.diff(ends), strict=True)])
-
-
-def _computed(corpus: Corpus, context: int, train: Tokens) -> References:
-    held_out, sizes = corpus.held_out_tokens("test")
-    starts = corpus.held_out_starts("test", context)
-    judged = (starts[:, None] + np.arange(1, context + 1)).ravel()
-    unigrams = unigram_probabilities(train, corpus.vocab_size)
-    kneser_ney = kneser_ney_probabilities(train, corpus.vocab_size, held_out, (3, 5))
-    bytes_per_token = float(sizes[judged].mean())
-    return References(
-        tokens=len(train),
-        unigram=_loss(unigrams[held_out[judged]]),
-        bigram=_loss(bigram_probabilities(train, unigrams, held_out)[judged - 1]),
-        kn3=_loss(kneser_ney[3][judged]),
-        kn5=_loss(kneser_ney[5][judged]),
-        gzip=corpus.meta.references.gzip_bits_per_byte * math.log(2) * bytes_per_token,
-        bytes_per_token=bytes_per_token,
-    )
 
 
 def _loss(probabilities: Floats) -> float:

@@ -42,7 +42,11 @@ def recently(name: str, measure: Callable[[], float], *, slows: bool = True) -> 
     found = _taken().get(name)
     if found is None:
         found = measure(), time.time(), slowdown() if slows else 1.0
-        _keep(name, found)
+        figures = {**_taken(), name: found}  # one of several concurrent commands may lose its figure and measure again
+        with suppress(OSError):  # a home that is read-only or full: the next command measures again
+            path().parent.mkdir(parents=True, exist_ok=True)
+            # As ASCII: the machine's variables may hold bytes that are no text.
+            write_text(path(), json.dumps({"machine": machine(), "figures": figures}, indent=1) + "\n")
     value, _, used[name] = found
     return value
 
@@ -56,16 +60,6 @@ def slowdown(at_once: int = 1) -> float:
 def slowdown_of_figures() -> float:
     """The largest slowdown under which a figure was measured that this process used; 1 if there is none."""
     return max(used.values(), default=1.0)
-
-
-def _keep(name: str, figure: Figure) -> None:
-    """Store a figure, if the folder can be written to. One of several concurrent commands may lose its figure and
-    measure again."""
-    figures = {**_taken(), name: figure}
-    with suppress(OSError):  # a home that is read-only or full: the next command measures again
-        path().parent.mkdir(parents=True, exist_ok=True)
-        # As ASCII: the machine's variables may hold bytes that are no text.
-        write_text(path(), json.dumps({"machine": machine(), "figures": figures}, indent=1) + "\n")
 
 
 def read() -> dict[str, float]:

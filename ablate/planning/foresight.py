@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablate.planning.plan import ArmPlan, Plan
+from ablate.planning.plan import Plan
 from ablate.readable import clock
 from ablate.study.tune_spec import TuneSpec
 from reports.judge.noise import Noise
@@ -101,27 +101,18 @@ def foresight(plan: Plan, store: Store, tune: TuneSpec | None) -> Foresight:
 
     tune: the study's tuning. Full-length tuning runs at an arm's chosen settings are samples of the noise too.
     """
-    last = tune.passes[-1] if tune else None
-    freedom = (len(plan.arms) - 1) * (len(last.seeds) - 1) if last and last.fraction == 1 else 0
-    if stored := _stored(plan, store):
-        noise, source = stored
-        return Foresight(noise.sd, source, freedom + noise.freedom)
-    return Foresight(*_measured(plan.arms[0]), freedom)
-
-
-def _measured(arm: ArmPlan) -> tuple[float, str]:
-    size = arm.length.parameters
-    _, sd, where = min(MEASURED, key=lambda known: max(known[0] / size, size / known[0]))
-    return sd, f"measured in {where}"
-
-
-def _stored(plan: Plan, store: Store) -> tuple[Noise, str] | None:
     from reports.judge.noise.moderated import noise_of_studies  # noqa: PLC0415 (a run needs no scipy)
 
+    last = tune.passes[-1] if tune else None
+    freedom = (len(plan.arms) - 1) * (len(last.seeds) - 1) if last and last.fraction == 1 else 0
     base = plan.arms[0]
-    like = Likeness(base.length.parameters, base.steps, frozenset(arm.identity.digest for arm in plan.arms))
+    size = base.length.parameters
+    like = Likeness(size, base.steps, frozenset(arm.identity.digest for arm in plan.arms))
     noise = noise_of_studies(like_tables(store, like, {run.digest for run in plan.runs}))
-    return None if noise is None else (noise, f"from comparable runs of {store.root}")
+    if noise is not None:
+        return Foresight(noise.sd, f"from comparable runs of {store.root}", freedom + noise.freedom)
+    _, sd, where = min(MEASURED, key=lambda known: max(known[0] / size, size / known[0]))
+    return Foresight(sd, f"measured in {where}", freedom)
 
 
 def detectable_lines(detectable: float | None, found: Foresight, *, tuned: bool) -> list[str]:

@@ -9,7 +9,6 @@ from ablate.data.references import references
 from ablate.data.sources import Progress, TextSource
 from ablate.data.splitting import SHARES
 from ablate.planning.plan import Plan
-from ablate.study.arms import Arm
 from ablate.study.study import Study
 from store import Store
 from store.extensions import modules_of
@@ -24,9 +23,18 @@ def prepare_corpora(study: Study, store: Store, progress: Progress) -> list[AnyC
             corpus = prepare(arm.data, store.data_dir, study.folder, progress)
         except DataError as error:
             raise study.error("data", str(error)) from error
-        if study.own_tokenizers:
-            _check_validation(study, arm, corpus)
         found.append(corpus)
+        if not (study.own_tokenizers and isinstance(arm.data, TextSource) and isinstance(corpus, Corpus)):
+            continue
+        # Bits per byte under different tokenizers are comparable only on the same text: all of it has to be read.
+        tokens = {part: getattr(corpus.meta.tokens, part) for part in SHARES}
+        needed = max(count * SHARES["test"] // SHARES[part] for part, count in tokens.items())
+        if any(count > corpus.most_tokens(part) for part, count in tokens.items()):
+            reason = (
+                f"arms with different tokenizers are compared on all held-out text, which takes {needed:,} in"
+                f" {arm.name}: raise it, or lower data.validation_fraction"
+            )
+            raise study.error("data.validation_tokens", reason)
     return found
 
 
@@ -52,18 +60,3 @@ def prepare_sources(study: Study, store: Store, say: Callable[[str], None]) -> N
 def receipt(study: Study) -> list[str]:
     """Lines on what a run of the study would use of each model from elsewhere. Raises StudyError."""
     return [line for wing in modules_of(__name__) for line in wing.receipt(study)]
-
-
-def _check_validation(study: Study, arm: Arm, corpus: AnyCorpus) -> None:
-    """Raise StudyError if part of the held-out text would not be read: bits per byte under different tokenizers are
-    comparable only on the same text."""
-    if not (isinstance(arm.data, TextSource) and isinstance(corpus, Corpus)):
-        return
-    tokens = {part: getattr(corpus.meta.tokens, part) for part in SHARES}
-    needed = max(count * SHARES["test"] // SHARES[part] for part, count in tokens.items())
-    if any(count > corpus.most_tokens(part) for part, count in tokens.items()):
-        reason = (
-            f"arms with different tokenizers are compared on all held-out text, which takes {needed:,} in"
-            f" {arm.name}: raise it, or lower data.validation_fraction"
-        )
-        raise study.error("data.validation_tokens", reason)

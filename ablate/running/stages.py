@@ -9,8 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
-
 import reports
 from ablate.planning.campaign import CampaignOutcome, Stage, Stages
 from ablate.planning.durations import busy_line, duration, speed_for
@@ -174,20 +172,17 @@ class StudyRunner:
 
     def _foreseen(self, document: StudyDocument, trains: bool) -> ScaleForecast | None:
         """Forecast of the duration at the next scale: the stored one of the same study, else a new one if there is
-        something to train."""
+        something to train. None on a GPU (whose memory the runs need), if runs are trained elsewhere, and for a scale
+        that is for a GPU, has a budget in seconds (every arm's step would be timed) or has no plan."""
         before, scale = self._before, document.scale_after
         if before is not None and before.forecast is not None and _asked(before) == _asked(document):
             return before.forecast
-        return self._forecast(scale, document.edits_at(scale)) if trains and scale is not None else None
-
-    def _forecast(self, scale: str, edits: Mapping[str, JsonValue]) -> ScaleForecast | None:
-        """The estimated time at another scale. None on a GPU (whose memory the runs need), if runs are trained
-        elsewhere, and for a scale that is for a GPU, has a budget in seconds (every arm's step would be timed) or has
-        no plan."""
-        if self.context.device != "cpu" or not self.context.engine.here or scale.startswith("gpu"):
+        here = self.context.device == "cpu" and self.context.engine.here
+        if not trains or not here or scale is None or scale.startswith("gpu"):
             return None
         try:
-            there = load_study(replace(self.study, written=replace(self.study.written, sets=())), scale, edits)
+            as_written = replace(self.study, written=replace(self.study.written, sets=()))
+            there = load_study(as_written, scale, document.edits_at(scale))
             if there.budget.given == "seconds":
                 return None
             plan = self.context.plan(there)
@@ -224,7 +219,11 @@ class StudyRunner:
             self.folder.write_tuning(TuningDocument(name=name, scale=scale, stage=stage.name, runs=tried))
         progress.begin(todo, stage.name if stage.tunes else "")
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
-        with self._following(progress) as trackers, closing(self.context.engine.run(todo)) as events:
+        wing = module_of("ablate.running.trackers")
+        following: AbstractContextManager[Any] = nullcontext()
+        if wing is not None:
+            following = closing(wing.Trackers(self.store, list(self.context.trackers), progress.say))
+        with following as trackers, closing(self.context.engine.run(todo)) as events:
             for event in events:
                 progress.show(event)
                 if trackers is not None:
@@ -235,12 +234,6 @@ class StudyRunner:
                     self.failures.append(
                         Failure(event.digest, arm, seed, event.error or "failed", details if details.exists() else None)
                     )
-
-    def _following(self, progress: Progress) -> AbstractContextManager[Any]:
-        """Trackers that log the runs, of a wing; None without it."""
-        if (wing := module_of("ablate.running.trackers")) is None:
-            return nullcontext()
-        return closing(wing.Trackers(self.store, list(self.context.trackers), progress.say))
 
     def _track(self, trackers: Any, event: Event | None, identities: Mapping[str, RunDocument]) -> None:
         """Report events of runs that are trained to the trackers."""

@@ -170,13 +170,10 @@ def _at(schema: Schema, path: tuple[str, ...], data: Any) -> tuple[list[Schema],
 def _branches(schemas: Iterable[Schema], root: Schema, here: Any) -> Iterator[Schema]:
     """The object schemas with references and unions resolved, without the members that `here` excludes."""
     for schema in members(schemas, root.get("$defs", {})):
-        if "properties" in schema and not _excluded(schema, here):
-            yield schema
-
-
-def _excluded(schema: Schema, here: Any) -> bool:
-    fixed = {key: value["const"] for key, value in schema["properties"].items() if "const" in value}
-    return isinstance(here, Mapping) and any(here.get(k, v) != v for k, v in fixed.items())
+        if "properties" in schema:
+            fixed = {key: value["const"] for key, value in schema["properties"].items() if "const" in value}
+            if not isinstance(here, Mapping) or all(here.get(key, value) == value for key, value in fixed.items()):
+                yield schema
 
 
 # Problems of a study, with the places where the user wrote them.

@@ -199,17 +199,15 @@ def merged_within_source(old: Any, new: Any, layer: Layer) -> Any:
     if isinstance(old, Mapping) and name not in (None, old.get("source")):
         shared = _shared(old.get("source"), name)
         old = {key: value for key, value in old.items() if key in shared}
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        old = {key: value for key, value in old.items() if key not in _of_another_place(old, new)}
+    if (
+        isinstance(old, Mapping)
+        and isinstance(new, Mapping)
+        and any(key in old and old[key] != new.get(key, old[key]) for key in ("path", "paths"))
+    ):
+        kept = variants("ablate.data.sources", "source").get(str(old.get("source")))
+        of_earlier_texts: tuple[str, ...] = getattr(kept, "of_its_place", ())
+        old = {key: value for key, value in old.items() if key not in of_earlier_texts}
     return merge(old, new)
-
-
-def _of_another_place(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[str, ...]:
-    """Settings of a source that hold only for its earlier texts, if its paths have changed."""
-    source = variants("ablate.data.sources", "source").get(str(old.get("source")))
-    moved = any(key in old and old[key] != new.get(key, old[key]) for key in ("path", "paths"))
-    own: tuple[str, ...] = getattr(source, "of_its_place", ())
-    return own if moved else ()
 
 
 def _shared(source: object, other: object) -> set[str]:

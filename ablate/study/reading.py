@@ -6,7 +6,7 @@ Every mistake is a `StudyError` whose lines say where the user wrote it and why 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,15 +92,13 @@ def next_scale(study: Study) -> str | None:
     known, as_written = scale_names(study.written.document), replace(study.written, sets=())
     for scale in BY_SIZE[BY_SIZE.index(study.scale) + 1 :] if study.scale in BY_SIZE else ():
         found = studies_at(rungs_by_scale(as_written, scale)[0])[0] if scale in known else []
-        if found and _is_larger(found[-1], study):
+        if not found:
+            continue
+        there = found[-1]
+        is_longer = there.budget.given == study.budget.given and there.budget.amount > study.budget.amount
+        if is_longer or there.arms[0].model != study.arms[0].model:
             return scale
     return None
-
-
-def _is_larger(there: Study, here: Study) -> bool:
-    if there.arms[0].model != here.arms[0].model:
-        return True
-    return there.budget.given == here.budget.given and there.budget.amount > here.budget.amount
 
 
 def loss_alone(study: Study) -> Study:
@@ -110,20 +108,18 @@ def loss_alone(study: Study) -> Study:
 
 
 def studies_at(rungs: Rungs) -> tuple[list[Study], list[Problem]]:
-    """The study at every rung that is valid, and all problems."""
+    """The study at every rung that is valid, and all problems. They name their rung, unless every rung has them or
+    their path shows it."""
     studies, refused = [], dict[str | None, list[Problem]]()
     for each in rungs.every:
         try:
             studies.append(RungReader(each).study())
         except StudyError as error:
             refused[each.rung] = list(error.problems)
-    return studies, [*rungs.problems, *_by_rung(refused, len(rungs.every))]
-
-
-def _by_rung(refused: Mapping[str | None, Sequence[Problem]], count: int) -> Iterator[Problem]:
-    """Problems that name their rung, unless every rung has them or their path shows it."""
-    times = Counter(problem for problems in refused.values() for problem in set(problems))
-    for rung, problems in refused.items():
-        for problem in problems:
-            said = times[problem] == count or rung is None or f"ladder.{rung}" in problem.path
-            yield problem if said else replace(problem, reason=f"{problem.reason} (at rung {rung})")
+    problems = list(rungs.problems)
+    times = Counter(problem for own in refused.values() for problem in set(own))
+    for rung, own in refused.items():
+        for problem in own:
+            said = times[problem] == len(rungs.every) or rung is None or f"ladder.{rung}" in problem.path
+            problems.append(problem if said else replace(problem, reason=f"{problem.reason} (at rung {rung})"))
+    return studies, problems

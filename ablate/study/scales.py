@@ -50,20 +50,16 @@ class ShippedScale:
         data are synthetic. rung: edits of the rung, which belong to these layers if the ladder is the scale's."""
         bases = (layer.nested.get("base") for layer in own)
         sized = any(base.get(key) is not None for base in bases if isinstance(base, Mapping) for key in base_kinds())
-        left = self.layer.without | ({"base"} if sized else set()) | ({"evals"} if _is_synthetic(own) else set())
+        named = [data.get("source") for layer in own if isinstance(data := layer.nested.get("data"), Mapping)]
+        source = next((each for each in reversed(named) if each is not None), None)
+        known = variants("ablate.data.sources", "source")
+        made = isinstance(source, str) and source in known and not issubclass(known[source], TextSource)
+        left = self.layer.without | ({"base"} if sized else set()) | ({"evals"} if made else set())
         if not self.over:
             under = [self.layer, *([rung] if rung and rung.shipped else [])]
             return [replace(layer, without=left) for layer in under], []
         rest = set(self.layer.written) - {"base"}
         return [replace(self.layer, without=left | rest)], [replace(self.layer, without=left | {"base"})]
-
-
-def _is_synthetic(own: Sequence[Layer]) -> bool:
-    """Whether the study's data are a synthetic task."""
-    named = [data.get("source") for layer in own if isinstance(data := layer.nested.get("data"), Mapping)]
-    source = next((each for each in reversed(named) if each is not None), None)
-    known = variants("ablate.data.sources", "source")
-    return isinstance(source, str) and source in known and not issubclass(known[source], TextSource)
 
 
 @cache

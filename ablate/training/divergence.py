@@ -84,13 +84,10 @@ def loss_spikes(losses: NDArray[np.float64]) -> NDArray[np.int64] | None:
     if not len(later):
         return None
     windows = sliding_window_view(losses, WINDOW)[:-1]
-    pieces = range(0, len(later), AT_ONCE)
-    above = [_above(later[i : i + AT_ONCE], windows[i : i + AT_ONCE]) for i in pieces]
+    above = []
+    for i in range(0, len(later), AT_ONCE):
+        before = windows[i : i + AT_ONCE]
+        level = np.median(before, axis=1)
+        deviation = NORMAL * np.median(np.abs(before - level[:, None]), axis=1)
+        above.append(later[i : i + AT_ONCE] > level + DEVIATIONS * deviation)
     return WINDOW + np.flatnonzero(np.concatenate(above))
-
-
-def _above(losses: NDArray[np.float64], windows: NDArray[np.float64]) -> NDArray[np.bool_]:
-    level = np.median(windows, axis=1)
-    deviation = NORMAL * np.median(np.abs(windows - level[:, None]), axis=1)
-    above: NDArray[np.bool_] = losses > level + DEVIATIONS * deviation
-    return above

@@ -182,7 +182,10 @@ class Point:
         if isinstance(turns, str):
             return DecodePoint(context=self.context, batch=self.batch, reason=turns)
         seconds = [each / DECODED for turn in turns for each in turn.seconds]
-        read, bandwidth = self._bytes_per_step(), self.bandwidth
+        # Bytes of parameters and of the cache, as it is stored, that a step reads: unpacking is not counted.
+        middle = self.context + DECODED // 2
+        weights = replace(decode_cost(self.model.spec, self.batch, middle), cache_elements=0)
+        read, bandwidth = weights.bytes(self.dtype) + self._bytes(middle), self.bandwidth
         return DecodePoint(
             context=self.context,
             batch=self.batch,
@@ -190,20 +193,12 @@ class Point:
             turns=_medians(turns, self.batch * DECODED),
             seconds_per_output_token=quartiles(seconds),
             bytes_read_per_step=read if bandwidth else None,
-            # Above 1 if weights and cache lie in the processor's own caches.
+            # Model bandwidth utilisation (MBU). Above 1 if weights and cache lie in the processor's own caches.
             bandwidth_utilisation=quartiles([read / (each * bandwidth) for each in seconds]) if bandwidth else None,
             # Of the first turn, where points grow: later turns include memory kept from larger points.
             peak_memory_bytes=turns[0].peak_memory_bytes,
             attention=turns[0].attention,
         )
-
-    def _bytes_per_step(self) -> float:
-        """Bytes of parameters and of the cache that a step reads; divided by its seconds and the bandwidth, the model
-        bandwidth utilisation (MBU). The cache counts as it is stored: unpacking to wider numbers is not counted.
-        """
-        middle = self.context + DECODED // 2
-        weights = replace(decode_cost(self.model.spec, self.batch, middle), cache_elements=0)
-        return weights.bytes(self.dtype) + self._bytes(middle)
 
     def _repeated(self, timings: Iterator[float], spent: float = 0.0) -> list[float]:
         """Seconds of repeats in the rest of a turn, of which `spent` seconds are over."""

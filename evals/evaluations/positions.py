@@ -49,7 +49,7 @@ from zoo.model import Decoder
 from zoo.settings.axis import variants
 from zoo.settings.edits import SpecJson
 from zoo.settings.explain import unknown
-from zoo.spec import ModelSpec, parse
+from zoo.spec import parse
 
 SCALINGS = "zoo.positions.scalings"
 TASK = "positions"
@@ -214,19 +214,15 @@ def extended(model: Decoder, scaling: str, factor: float, original_length: int) 
     fields = variants(SCALINGS)[scaling].model_fields
     given = {"factor": float(factor), "original_length": original_length}
     settings = {"kind": scaling} | {name: value for name, value in given.items() if name in fields}
-    return assemble(_stretched(model.spec, settings), weights)
-
-
-def _stretched(spec: ModelSpec, scaling: SpecJson) -> ModelSpec:
-    """Spec with a scaling in every layer. Each distinct resolved block gets a name of its own, to which its layers
-    refer, so that no layer misses the edit. Raises SpecError if no layer has rotary positions."""
+    # Each distinct resolved block gets a name of its own, to which its layers refer, so that no layer misses the edit.
     names: dict[str, str] = {}
-    pattern = [names.setdefault(_block(layer, scaling), f"block{len(names) + 1}") for layer in spec.layers]
+    pattern = [names.setdefault(_block(layer, settings), f"block{len(names) + 1}") for layer in model.spec.layers]
     if not any('"scaling"' in text for text in names):
         raise SpecError("", "no layer has rotary positions")
     blocks = {name: json.loads(text) for text, name in names.items()}
-    whole = {"block": blocks.pop("block1"), "blocks": blocks, "first": [], "final_norm": spec.has_final_norm}
-    return parse({**spec.dump(), **whole, "pattern": ["block" if name == "block1" else name for name in pattern]})
+    whole = {"block": blocks.pop("block1"), "blocks": blocks, "first": [], "final_norm": model.spec.has_final_norm}
+    pattern = ["block" if name == "block1" else name for name in pattern]
+    return assemble(parse({**model.spec.dump(), **whole, "pattern": pattern}), weights)
 
 
 def _block(layer: Any, scaling: SpecJson) -> str:

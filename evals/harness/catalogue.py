@@ -180,20 +180,14 @@ def _texts(root: Path) -> _Texts:
     seen = set(left)
     while left:
         path = left.pop()
-        included = _read(path, found)
+        text = Path(path).read_bytes() if Path(path).is_file() else b""
+        for line in _NAMING.findall(text):
+            for word in _WORD.findall(line):
+                found.words[word].add(path)
+        names = (name.decode() for line in _INCLUDE.findall(text) for name in _PATH.findall(line))
+        included = {os.path.normpath(f"{path}/../{name}") for name in names}
+        for each in included:
+            found.includers[each].add(path)
         left += included - seen
         seen |= included
     return found
-
-
-def _read(path: str, found: _Texts) -> set[str]:
-    """Index a file, and return the files that it includes."""
-    text = Path(path).read_bytes() if Path(path).is_file() else b""
-    for line in _NAMING.findall(text):
-        for word in _WORD.findall(line):
-            found.words[word].add(path)
-    names = (name.decode() for line in _INCLUDE.findall(text) for name in _PATH.findall(line))
-    included = {os.path.normpath(f"{path}/../{name}") for name in names}
-    for each in included:
-        found.includers[each].add(path)
-    return included

@@ -47,7 +47,10 @@ class FlopCount(TorchDispatchMode):
                 return func.decompose(*args, **kwargs)
         out = func(*args, **kwargs)
         if func is torch.ops.aten.convolution_backward.default:
-            self.multiplied += _of_convolution_backward(*args)
+            # As many as in the forward pass for each gradient requested. torch's formula assumes that every channel of
+            # a grouped convolution reads all others.
+            gradient, _, weight, *_, wanted = args
+            self.multiplied += sum(wanted[:2]) * 2 * gradient.numel() * weight[0].numel()
         elif formula is not None:
             self.multiplied += formula(*args, **kwargs, out_val=out)
         return out
@@ -61,13 +64,6 @@ class FlopCount(TorchDispatchMode):
 
     def convolve(self, module: ShortConv, args: Any, out: Tensor) -> None:
         self.convolved += 2 * out.numel() * module.weight.shape[1]
-
-
-def _of_convolution_backward(gradient: Tensor, x: Tensor, weight: Tensor, *settings: Any) -> int:
-    """FLOPs of a convolution's backward pass: those of the forward pass for each gradient requested. torch's formula
-    assumes that every channel of a grouped convolution reads all others."""
-    wanted: list[bool] = settings[-1]
-    return sum(wanted[:2]) * 2 * gradient.numel() * weight[0].numel()
 
 
 @functools.cache

@@ -108,7 +108,12 @@ class BeamState:
         self._take_ended(texts, scores, ending)
         best, chosen = scores.masked_fill(ending, float("-inf")).topk(self.how.beams)
         self.open, self.open_scores = _rows(texts, chosen), best
-        self._judge(length, bool(ending.all()))
+        # Which prompts can still improve?
+        at = self.limit if self.how.early_stopping == "never" and self.how.length_penalty > 0 else length
+        worst = self.ended_scores.amin(dim=1, keepdim=True)
+        self.improvable &= self.open_scores[:, :1] / at**self.how.length_penalty > worst
+        full = bool(self.ended_scores.isfinite().all()) and self.how.early_stopping is True
+        self.done = bool(ending.all()) or full or not bool(self.improvable.any())
         offset = torch.arange(self.batch, device=self.device)[:, None] * self.how.beams
         return (beam.gather(1, chosen) + offset).flatten()
 
@@ -121,14 +126,6 @@ class BeamState:
         filled = torch.nn.functional.pad(self.ended, (0, texts.shape[-1] - self.ended.shape[-1]), value=self.stop.fill)
         self.ended_scores, kept = torch.cat((self.ended_scores, scored), dim=1).topk(self.how.beams)
         self.ended = _rows(torch.cat((filled, texts), dim=1), kept)
-
-    def _judge(self, length: int, closed: bool) -> None:
-        """Update which prompts can still improve, and whether the search is done."""
-        at = self.limit if self.how.early_stopping == "never" and self.how.length_penalty > 0 else length
-        worst = self.ended_scores.amin(dim=1, keepdim=True)
-        self.improvable &= self.open_scores[:, :1] / at**self.how.length_penalty > worst
-        full = bool(self.ended_scores.isfinite().all()) and self.how.early_stopping is True
-        self.done = closed or full or not bool(self.improvable.any())
 
 
 def _rows(x: Tensor, rows: Tensor) -> Tensor:

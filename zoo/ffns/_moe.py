@@ -256,16 +256,10 @@ class MoELayer(FfnLayer):
             out = out + self.zero_compute(rows, chosen, weights)
         step.tap("ffn.load", lambda: load_of(chosen, spec.choices) / chosen.numel())
         if self.training:
-            step.losses += self._losses(routing)
+            if spec.balance_loss:
+                penalties = None if spec.tau == 1 else [1.0] * spec.experts + [spec.tau] * spec.zero_compute
+                step.losses.append(spec.balance_loss * balance_loss(routing, spec.balance_over, penalties))
+            if spec.router_z_loss:
+                step.losses.append(spec.router_z_loss * routing.logits.logsumexp(dim=-1).square().mean())
             step.count(self.router.count, load_of(chosen, spec.choices))
         return out.view_as(read)
-
-    def _losses(self, routing: Routing) -> list[Tensor]:
-        """Auxiliary losses, weighted."""
-        spec, losses = self.spec, []
-        if spec.balance_loss:
-            penalties = None if spec.tau == 1 else [1.0] * spec.experts + [spec.tau] * spec.zero_compute
-            losses.append(spec.balance_loss * balance_loss(routing, spec.balance_over, penalties))
-        if spec.router_z_loss:
-            losses.append(spec.router_z_loss * routing.logits.logsumexp(dim=-1).square().mean())
-        return losses

@@ -264,17 +264,12 @@ def _first_that_fits(spec: ModelSpec, candidates: list[Candidate]) -> tuple[Fami
 
 
 def _try(spec: ModelSpec, name: str, family: Family, arguments: ConfigJson) -> tuple[Any, list[str]]:
-    """A config, and the differences between its architecture and `spec`."""
+    """A config, and the differences between its resolved architecture and `spec`, in words."""
     arguments = {key: value for key, value in copy.deepcopy(arguments).items() if key != "model_type"}
     config = transformers_module().AutoConfig.for_model(name, **arguments)
     tied = spec.tie_embeddings if family.says_tied else None
-    return config, _differences(_spec(family, Config(config, tied)), spec)
-
-
-def _differences(candidate: ModelSpec, wanted: ModelSpec) -> list[str]:
-    """Differences between the resolved architectures, in words."""
-    theirs, ours = (dict(_leaves(spec)) for spec in (candidate, wanted))
-    return [
+    theirs, ours = (dict(_leaves(each)) for each in (_spec(family, Config(config, tied)), spec))
+    return config, [
         f"{path}: {ours[path]}" + (f", not {theirs[path]}" if path in theirs else "") if path in ours else f"no {path}"
         for path in [*ours, *(path for path in theirs if path not in ours)]
         if ours.get(path) != theirs.get(path)

@@ -46,7 +46,10 @@ def _nearest(model_type: str) -> Iterator[str]:
     same = [name for name in known if _related(series, _series(name)[0])]
     same.sort(key=lambda name: (abs(_series(name)[1] - version), name))
     similar = difflib.get_close_matches(model_type, known, n=3)
-    yield from dict.fromkeys((*same, *(name for name in _built_from(model_type) if name in known), *similar))
+    folder = Path(transformers_module().__file__ or "").parent / "models" / model_type
+    code = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("mod*.py")))
+    used = Counter(re.findall(r"from (?:\.\.|transformers\.models\.)(\w+)", code)).most_common()
+    yield from dict.fromkeys((*same, *(name for name, _ in used if name in known), *similar))
 
 
 def _series(name: str) -> tuple[str, int]:
@@ -59,13 +62,6 @@ def _related(one: str, other: str) -> bool:
     """phimoe and phi, qwen and qwen."""
     short, long = sorted((one, other), key=len)
     return len(short) > 2 and long.startswith(short)
-
-
-def _built_from(model_type: str) -> list[str]:
-    """Models whose parts transformers' code of a model imports or copies, most used first."""
-    folder = Path(transformers_module().__file__ or "").parent / "models" / model_type
-    code = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("mod*.py")))
-    return [name for name, _ in Counter(re.findall(r"from (?:\.\.|transformers\.models\.)(\w+)", code)).most_common()]
 
 
 def by_preference() -> Iterator[tuple[str, Family]]:

@@ -156,16 +156,13 @@ def rope_parameters(rotary: RoPE) -> ConfigJson:
     parameters: ConfigJson = {"rope_type": "default", "rope_theta": rotary.base}
     if rotary.fraction != 1:
         parameters["partial_rotary_factor"] = rotary.fraction
-    if rotary.scaling is not None:
-        parameters |= _scaling_parameters(rotary.scaling)
-    return parameters
-
-
-def _scaling_parameters(scaling: Scaling) -> ConfigJson:
+    scaling = rotary.scaling
+    if scaling is None:
+        return parameters
     if scaling.kind not in OPTIONAL:
         raise UnsupportedError("mixer.position.scaling", f"{scaling.kind} has no counterpart")
     values = scaling.model_dump(mode="json")
-    parameters = {"rope_type": scaling.kind, "factor": values["factor"]}
+    parameters |= {"rope_type": scaling.kind, "factor": values["factor"]}
     if scaling.kind in WITH_LENGTH:
         parameters["original_max_position_embeddings"] = values["original_length"]
     if scaling.kind == "proportional":

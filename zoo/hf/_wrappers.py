@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from zoo.errors import UnsupportedError
 from zoo.hf import _folder, _proof
@@ -49,28 +49,21 @@ def text_config(config: Any, families: Container[str]) -> Any:
     inner = getattr(config, "text_config", None)
     if inner is None or config.model_type in families:
         return config
-    inner = _on_text(inner)
+    if inner.model_type in ON_TEXT:  # the config of the model that computes what this one does on text
+        model_type, settings = ON_TEXT[inner.model_type]
+        own = type(inner)().to_dict().keys() - {"model_type"}  # its code reads no others
+        given = {key: value for key, value in inner.to_dict().items() if key in own}
+        given["head_dim"] = getattr(inner, "head_dim", None) or inner.hidden_size // inner.num_attention_heads
+        rope = {key: value for key, value in given["rope_parameters"].items() if key not in OF_AXES}
+        given["rope_parameters"] = {**rope, "rope_type": rope["rope_type"].replace("mrope", "default")}
+        inner = transformers_module().CONFIG_MAPPING[model_type](**{**given, **settings})
+        inner._attn_implementation = _folder.PLAIN
     if config.model_type not in PROVEN and inner.model_type in families:
         reason = f"'{config.model_type}' contains a {inner.model_type}, but is not known to compute its logits on text"
         raise UnsupportedError("model_type", f"{reason}: {REMEDY}")
     if not hasattr(config, "tie_word_embeddings"):
         config.tie_word_embeddings = inner.tie_word_embeddings
     return inner
-
-
-def _on_text(body: Any) -> Any:
-    """Config of the model that computes what a body does on text: the body's own, or by `ON_TEXT`."""
-    if body.model_type not in ON_TEXT:
-        return body
-    model_type, settings = ON_TEXT[body.model_type]
-    own = type(body)().to_dict().keys() - {"model_type"}  # its code reads no others
-    given = {key: value for key, value in body.to_dict().items() if key in own}
-    given["head_dim"] = getattr(body, "head_dim", None) or body.hidden_size // body.num_attention_heads
-    rope = {key: value for key, value in given["rope_parameters"].items() if key not in OF_AXES}
-    given["rope_parameters"] = {**rope, "rope_type": rope["rope_type"].replace("mrope", "default")}
-    found = transformers_module().CONFIG_MAPPING[model_type](**{**given, **settings})
-    found._attn_implementation = _folder.PLAIN
-    return found
 
 
 def class_of(config: Any) -> Any:
@@ -138,7 +131,10 @@ def _prove(whole: Any, inner: Any) -> None:
     table = inner.get_input_embeddings().weight
     if table.is_meta:
         return  # there are only shapes to convert
-    tokens = _plain_tokens(whole.config, table)
+    tokens = _proof.some_tokens(table)
+    special = [value for key, value in vars(whole.config).items() if "_token_i" in key and isinstance(value, int)]
+    plain = tokens[~torch.isin(tokens, torch.tensor(special, device=tokens.device))]
+    tokens = plain[: len(plain) // 2 * 2].view(2, -1)
     who, kind = type(whole).__name__, whole.config.text_config.model_type
     usual = type(whole.config)().text_config.model_type
     difference = _proof.difference_between(whole, inner, tokens) if _proof.is_here(whole) else None
@@ -147,11 +143,3 @@ def _prove(whole: Any, inner: Any) -> None:
     if difference:
         reason = f"its logits on text differ from those of its {kind} by {difference:.2g} of the largest"
         raise UnsupportedError("", f"{who}: {reason}: {REMEDY}")
-
-
-def _plain_tokens(config: Any, table: Tensor) -> Tensor:
-    """Random tokens without the special ones that a config names."""
-    tokens = _proof.some_tokens(table)
-    special = [value for key, value in vars(config).items() if "_token_i" in key and isinstance(value, int)]
-    plain = tokens[~torch.isin(tokens, torch.tensor(special, device=tokens.device))]
-    return plain[: len(plain) // 2 * 2].view(2, -1)

@@ -220,16 +220,10 @@ class Jamba(QwenExperts):
         return [config["num_experts"] > 1 and i % period == offset for i in range(config["num_hidden_layers"])]
 
     def edits(self, config: Config) -> dict[str, SpecJson]:
-        return {**super().edits(config), MAMBA: {"mixer": self._mamba(config)}}
-
-    def _mamba(self, config: Config) -> SpecJson:
-        own = {"inner": config["mamba_expand"] * config["hidden_size"], "part_norm": self.norm(config)}
-        return {
-            "kind": "mamba",
-            **read(MAMBA_KEYS, config),
-            "activation": plain_activation(config, "hidden_act"),
-            **own,
-        }
+        edits, inner = super().edits(config), config["mamba_expand"] * config["hidden_size"]
+        activation = plain_activation(config, "hidden_act")
+        own = {"activation": activation, "inner": inner, "part_norm": self.norm(config)}
+        return {**edits, MAMBA: {"mixer": {"kind": "mamba", **read(MAMBA_KEYS, config), **own}}}
 
     def config(self, spec: ModelSpec) -> ConfigJson:
         arguments, mixers = super().config(spec), [layer.mixer for layer in spec.layers]

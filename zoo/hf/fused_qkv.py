@@ -103,11 +103,25 @@ class Falcon(_BloomNames):
         return {**super().mixer(config), "kv_heads": _kv_heads(config)}
 
     def position(self, config: Config) -> SpecJson:
-        return _alibi(config) if config["alibi"] else super().position(config)
+        if not config["alibi"]:
+            return super().position(config)
+        # Biases are rounded to bfloat16 and divided by √d with the scores. transformers' eager attention adds them
+        # twice, once with the mask.
+        factor = 2.0 if config.get("attn_implementation") == "eager" else 1.0
+        return {"kind": "alibi", "scaled": True, "rounded": True, "factor": factor}
 
     def block_config(self, layer: BlockSpec) -> ConfigJson:
         heads, kv_heads, _ = attention(layer).sizes()
-        return {**super().block_config(layer), **_layout(layer.topology, heads, kv_heads)}
+        has_two_norms = layer.topology == "parallel_two_norms"
+        new = has_two_norms or kv_heads not in (1, heads)
+        return {
+            **super().block_config(layer),
+            "new_decoder_architecture": new,
+            "parallel_attn": layer.topology != "serial",
+            "num_ln_in_parallel_attn": (2 if has_two_norms else 1) if new else None,
+            "multi_query": kv_heads == 1,
+            "num_kv_heads": kv_heads if new else heads,
+        }
 
     def position_config(self, layer: BlockSpec) -> ConfigJson:
         position = attention(layer).position
@@ -152,25 +166,6 @@ def _kv_heads(config: Config) -> int:
             "num_kv_heads", f"{kv_heads} kv heads for {heads} query heads need new_decoder_architecture"
         )
     return 1 if multi_query else int(heads)
-
-
-def _layout(topology: str, heads: int, kv_heads: int) -> ConfigJson:
-    """Falcon's switches for a topology and a number of kv heads."""
-    new = topology == "parallel_two_norms" or kv_heads not in (1, heads)
-    return {
-        "new_decoder_architecture": new,
-        "parallel_attn": topology != "serial",
-        "num_ln_in_parallel_attn": (2 if topology == "parallel_two_norms" else 1) if new else None,
-        "multi_query": kv_heads == 1,
-        "num_kv_heads": kv_heads if new else heads,
-    }
-
-
-def _alibi(config: Config) -> SpecJson:
-    """Falcon's ALiBi: biases are rounded to bfloat16 and divided by √d with the scores. transformers' eager attention
-    adds them twice, once with the mask."""
-    factor = 2.0 if config.get("attn_implementation") == "eager" else 1.0
-    return {"kind": "alibi", "scaled": True, "rounded": True, "factor": factor}
 
 
 class GPTNeoX(FusedQKV):

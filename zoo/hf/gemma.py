@@ -199,18 +199,16 @@ class Gemma3n(SharedKV):
     ffn_keys: ClassVar[Keys] = {}
 
     def spec(self, config: Config) -> SpecJson:
-        return {**super().spec(config), "altup": self._altup(config)}
+        spec = super().spec(config)
+        config.only("altup_correct_scale", True)
+        streams, active = config["altup_num_inputs"], config["altup_active_idx"]
+        return {**spec, "altup": {"streams": streams, "active": active, "clip": config["altup_coef_clip"]}}
 
     def block(self, config: Config) -> SpecJson:
         return {**super().block(config), "laurel": {"rank": config["laurel_rank"]}}
 
     def ffn(self, config: Config) -> SpecJson:
         return {**super().ffn(config), **_sizes(config)[0]}
-
-    def _altup(self, config: Config) -> SpecJson:
-        config.only("altup_correct_scale", True)
-        streams, active = config["altup_num_inputs"], config["altup_active_idx"]
-        return {"streams": streams, "active": active, "clip": config["altup_coef_clip"]}
 
     def inputs(self, config: Config) -> SpecJson | None:
         return {**(super().inputs(config) or {}), "scaled": True}
@@ -250,23 +248,18 @@ class Gemma3n(SharedKV):
             yield same(f"altup.enter.{i}.weight", f"model.altup_projections.{i}.weight")
             yield same(f"altup.leave.{i}.weight", f"model.altup_unembed_projections.{i}.weight")
         for i in range(spec.n_layers):
-            yield from _beside(i)
+            theirs = f"model.layers.{i}"
+            yield same(f"blocks.{i}.laurel.down.weight", f"{theirs}.laurel.linear_left.weight")
+            yield same(f"blocks.{i}.laurel.up.weight", f"{theirs}.laurel.linear_right.weight")
+            yield same(f"blocks.{i}.laurel.norm.gain", f"{theirs}.laurel.post_laurel_norm.weight")
+            yield same(f"altup.layers.{i}.norm.gain", f"{theirs}.altup.router_norm.weight")
+            yield same(f"altup.layers.{i}.router.weight", f"{theirs}.altup.modality_router.weight")
+            yield same(f"altup.layers.{i}.predict.weight", f"{theirs}.altup.prediction_coefs.weight")
+            yield same(f"altup.layers.{i}.correct.weight", f"{theirs}.altup.correction_coefs.weight")
+            yield same(f"per_layer.layers.{i}.gain", f"{theirs}.altup.correct_output_scale")
 
 
 def _sizes(config: Config) -> list[SpecJson]:
     """Per-layer settings of the FFNs."""
     widths, shares = config["intermediate_size"], config["activation_sparsity_pattern"]
     return [{"d_ff": width, "sparsity": float(share)} for width, share in zip(widths, shares, strict=True)]
-
-
-def _beside(i: int) -> Iterator[Pair]:
-    """Weights of a layer outside its mixer and FFN."""
-    theirs = f"model.layers.{i}"
-    yield same(f"blocks.{i}.laurel.down.weight", f"{theirs}.laurel.linear_left.weight")
-    yield same(f"blocks.{i}.laurel.up.weight", f"{theirs}.laurel.linear_right.weight")
-    yield same(f"blocks.{i}.laurel.norm.gain", f"{theirs}.laurel.post_laurel_norm.weight")
-    yield same(f"altup.layers.{i}.norm.gain", f"{theirs}.altup.router_norm.weight")
-    yield same(f"altup.layers.{i}.router.weight", f"{theirs}.altup.modality_router.weight")
-    yield same(f"altup.layers.{i}.predict.weight", f"{theirs}.altup.prediction_coefs.weight")
-    yield same(f"altup.layers.{i}.correct.weight", f"{theirs}.altup.correction_coefs.weight")
-    yield same(f"per_layer.layers.{i}.gain", f"{theirs}.altup.correct_output_scale")

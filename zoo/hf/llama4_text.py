@@ -15,7 +15,6 @@ from zoo.hf._layered import Layered
 from zoo.hf._layers import FULL, attention, turns, types_of
 from zoo.hf._rope_by_layer import SomeRoPE
 from zoo.hf.mistral import Mixtral
-from zoo.mixers.attention import Attention
 from zoo.norms.rmsnorm import RMSNorm
 from zoo.settings.edits import SpecJson
 from zoo.sparsities.chunked import Chunked
@@ -60,21 +59,15 @@ class Llama4(SomeRoPE, Layered):
         return [i in config["moe_layers"] for i in range(config["num_hidden_layers"])]
 
     def edits(self, config: Config) -> dict[str, SpecJson]:
-        chunks = self._chunks(config, config["layer_types"])
-        return {**super().edits(config), CHUNKED: chunks, FAR: self._far(config)}
-
-    def _chunks(self, config: Config, types: list[str]) -> SpecJson:
         chunk = config["attention_chunk_size"]
-        if CHUNKED in types and chunk is None:
+        if CHUNKED in config["layer_types"] and chunk is None:
             raise UnsupportedError("attention_chunk_size", "must be set for layers with chunked attention")
-        return {"mixer.sparsity": {"kind": "chunked", "chunk": chunk}}
-
-    def _far(self, config: Config) -> SpecJson:
-        """Edits of layers without positions."""
+        edits = super().edits(config)
         coefficient, floor = float(config["attn_scale"]), int(config["floor_scale"])
         tuned = {"coefficient": coefficient, "floor": floor} if config["attn_temperature_tuning"] else None
         plain = {"mixer.qk_norm": None, "mixer.qk_norm_after_position": False}
-        return {"mixer.position": "nope", "mixer.temperature": tuned, **plain}
+        without_positions = {"mixer.position": "nope", "mixer.temperature": tuned, **plain}
+        return {**edits, CHUNKED: {"mixer.sparsity": {"kind": "chunked", "chunk": chunk}}, FAR: without_positions}
 
     def mixer(self, config: Config) -> SpecJson:
         norm = {"kind": "rmsnorm", "eps": config["rms_norm_eps"], "gain": False} if config["use_qk_norm"] else None
@@ -83,9 +76,12 @@ class Llama4(SomeRoPE, Layered):
     def config(self, spec: ModelSpec) -> ConfigJson:
         mixers = [attention(layer) for layer in spec.layers]
         chunks = {mixer.sparsity.chunk for mixer in mixers if isinstance(mixer.sparsity, Chunked)}
+        found = next((mixer.temperature for mixer in mixers if mixer.temperature is not None), None)
+        tuned = {} if found is None else {"attn_scale": found.coefficient, "floor_scale": found.floor}
         return {
             **super().config(spec),
-            **_temperature_config(mixers),
+            "attn_temperature_tuning": found is not None,
+            **tuned,
             "layer_types": [FULL if mixer.sparsity is None else CHUNKED for mixer in mixers],
             "no_rope_layers": [int(turns(layer)) for layer in spec.layers],
             **({"attention_chunk_size": min(chunks)} if chunks else {}),
@@ -103,9 +99,3 @@ class Llama4(SomeRoPE, Layered):
         yield transposed(fused(wide, f"{theirs}.experts.gate_up_proj", [moe.width] * 2, dim=1))
         yield transposed(same(f"{ours}.experts.down.weight", f"{theirs}.experts.down_proj"))
         yield from self.shared_weights(moe, f"{ours}.shared", f"{theirs}.{self.shared_name}")
-
-
-def _temperature_config(mixers: list[Attention]) -> ConfigJson:
-    found = next((mixer.temperature for mixer in mixers if mixer.temperature is not None), None)
-    tuned = {} if found is None else {"attn_scale": found.coefficient, "floor_scale": found.floor}
-    return {"attn_temperature_tuning": found is not None, **tuned}

@@ -81,11 +81,12 @@ class NemotronH(Family):
         config.ignore("residual_in_fp32", "num_logits_to_keep", "mamba_ssm_cache_dtype", "use_mamba_kernels")
         config.ignore("max_position_embeddings", "hidden_dropout", "mamba_proj_bias", "moe_shared_expert_overlap")
         config.ignore("num_nextn_predict_layers", "mtp_layers_block_type", "output_router_logits", "sliding_window")
+        config.ignore("attention_bias")
         config.ignore("rms_norm_eps")  # of multi-token prediction
         config.ignore("tie_word_embeddings")  # the head is never tied
         kinds = config["layers_block_type"]
         blocks: dict[str, SpecJson] = {
-            FULL: {"mixer": self._attention(config)},
+            FULL: {"mixer": {"kind": "attention", **read(ATTENTION_KEYS, config), "position": "nope"}},
             MLP: {"mixer": "none", "ffn": {**ffn(config, "mlp_hidden_act", gated=False), **read(MLP_KEYS, config)}},
             MOE: {"mixer": "none", "ffn": self._experts(config)},
         }
@@ -109,10 +110,6 @@ class NemotronH(Family):
             "activation": plain_activation(config, "mamba_hidden_act"),
             "head_norm": {"kind": "rmsnorm", "eps": config["layer_norm_epsilon"]},
         }
-
-    def _attention(self, config: Config) -> SpecJson:
-        config.ignore("attention_bias")  # transformers does not read it
-        return {"kind": "attention", **read(ATTENTION_KEYS, config), "position": "nope"}
 
     def _experts(self, config: Config) -> SpecJson:
         act = plain_activation(config, "mlp_hidden_act")

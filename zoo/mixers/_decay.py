@@ -88,7 +88,20 @@ def decayed_scores(q: Tensor, k: Tensor, total: Tensor, rank: int = 1) -> Tensor
     """
     if total.shape[-1] == 1:
         return q @ k.transpose(-1, -2) * pairwise(total, rank)
-    return _by_halves(q, k, total)
+    # A single product of q_i ⊙ exp(total_i) and k_j ⊙ exp(−total_j) would overflow. So for a token i in the second half
+    # of a block and a token j in the first, the decay is split at m, the last token of the first half: exp(total_i −
+    # total_m) and exp(total_m − total_j) are both at most 1. Blocks double from one token to C, a power of two; every
+    # pair occurs once.
+    block, length = 1, q.shape[-2]
+    products = (q * k).sum(-1)[..., None, None]  # the blocks on the diagonal: (…, C/b, b, b)
+    while block < length:
+        early, late = _halves(total, block)
+        middle = early[..., -1:, :]
+        queries = _halves(q, block)[1] * (late - middle).exp()
+        keys = _halves(k, block)[0] * (middle - early).exp()
+        products = assembled(products, queries @ keys.transpose(-1, -2))
+        block *= 2
+    return products[..., 0, :, :]
 
 
 def pairwise(total: Tensor, rank: int = 1) -> Tensor:
@@ -100,25 +113,6 @@ def pairwise(total: Tensor, rank: int = 1) -> Tensor:
         later = later.repeat_interleave(rank, dim=0).repeat_interleave(rank, dim=1)
     # Mask before the exponential, which would overflow for later tokens.
     return difference.masked_fill(later, float("-inf")).exp()
-
-
-def _by_halves(q: Tensor, k: Tensor, total: Tensor) -> Tensor:
-    """(…, C, n) each, C a power of two → (…, C, C).
-
-    A single product of q_i ⊙ exp(total_i) and k_j ⊙ exp(−total_j) would overflow. So for a token i in the second half
-    of a block and a token j in the first, the decay is split at m, the last token of the first half: exp(total_i −
-    total_m) and exp(total_m − total_j) are both at most 1. Blocks double from one token to C; every pair occurs once.
-    """
-    block, length = 1, q.shape[-2]
-    products = (q * k).sum(-1)[..., None, None]  # the blocks on the diagonal: (…, C/b, b, b)
-    while block < length:
-        early, late = _halves(total, block)
-        middle = early[..., -1:, :]
-        queries = _halves(q, block)[1] * (late - middle).exp()
-        keys = _halves(k, block)[0] * (middle - early).exp()
-        products = assembled(products, queries @ keys.transpose(-1, -2))
-        block *= 2
-    return products[..., 0, :, :]
 
 
 def _halves(x: Tensor, block: int) -> tuple[Tensor, Tensor]:

@@ -116,16 +116,13 @@ class LightningAttentionLayer(LinearHeadsLayer):
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = self.position.rotate_queries(q, step), self.position.rotate_keys(k, step)
         k = on_text(k.transpose(1, 2), step).transpose(1, 2)
-        mixed = scan(q, k, v, self._decay(v), self.chunk, cache).to(v.dtype)
+        heads = torch.arange(1, self.heads + 1, dtype=torch.float64, device=v.device)
+        decay = (-self.depth * torch.exp2(-8 * heads / self.heads))[None, :, None]  # −s: (1, H, 1)
+        decay = decay.to(torch.promote_types(v.dtype, torch.float32))
+        mixed = scan(q, k, v, decay, self.chunk, cache).to(v.dtype)
         return self.o(self._normed(mixed.transpose(1, 2).flatten(2)) * self.gate(x).sigmoid())
 
     def _normed(self, heads: Tensor) -> Tensor:
         """Output norm, over all features or per group: (B, T, H·p) → (B, T, H·p)."""
         out: Tensor = self.output_norm(split(heads, self.groups) if self.groups > 1 else heads)
         return out.transpose(1, 2).flatten(2) if self.groups > 1 else out
-
-    def _decay(self, v: Tensor) -> Tensor:
-        """−s: (1, H, 1)."""
-        kind = torch.promote_types(v.dtype, torch.float32)
-        heads = torch.arange(1, self.heads + 1, dtype=torch.float64, device=v.device)
-        return (-self.depth * torch.exp2(-8 * heads / self.heads))[None, :, None].to(kind)

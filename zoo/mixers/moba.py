@@ -116,21 +116,19 @@ class MixtureOfBlockAttentionLayer(MixerLayer):
         of_text = text.own(places)  # (B or 1, S)
         with torch.no_grad():
             scores = in_float32(self._scores, q, block_means(k, of_text, block))
-            blocks = self._taken(scores, text.own(step.index) // block)
+            # Mask of each query's k blocks: (B, H, T, N). Its own is always selected, later ones never; ties go to the
+            # earlier block.
+            number = torch.arange(scores.shape[-1], device=scores.device)
+            own = (text.own(step.index) // block)[:, None, :, None]
+            known = (number <= own).expand_as(scores)
+            picked = chosen(scores.masked_fill(number == own, float("inf")), known, number, self.spec.blocks)
+            blocks = torch.zeros_like(known).scatter(-1, picked, True) & known
         read = count_of_chosen(k.shape[2], block, self.spec.blocks)
         return attend_to_blocks(q, (k, v), blocks, of_text // block, read, visible, scoring)
 
     def _scores(self, q: Tensor, means: Tensor) -> Tensor:
         """Scores of blocks, q · means: (B, H, T, d), (B, K, N, d) → (B, H, T, N)."""
         return by_head(by_group(q, self.kv_heads) @ means.transpose(-1, -2), self.heads)
-
-    def _taken(self, scores: Tensor, own: Tensor) -> Tensor:
-        """scores: (B, H, T, N), own: (B or 1, T), each query's own block → mask of its k selected blocks: (B, H, T, N).
-        Its own block is always selected, later ones never; ties go to the earlier block."""
-        number, own = torch.arange(scores.shape[-1], device=scores.device), own[:, None, :, None]
-        known = (number <= own).expand_as(scores)
-        picked = chosen(scores.masked_fill(number == own, float("inf")), known, number, self.spec.blocks)
-        return torch.zeros_like(known).scatter(-1, picked, True) & known
 
 
 def block_means(k: Tensor, of_text: Tensor, block: int) -> Tensor:

@@ -85,13 +85,11 @@ class RetentionLayer(LinearHeadsLayer):
         q, k, v = self.project(x, step, cache)
         q, k = self.position.rotate_queries(q, step), self.position.rotate_keys(k, step)
         v = on_text(v.transpose(1, 2), step).transpose(1, 2)
-        mixed = scan(q * self.scale, k, v, self._decay(v), self.chunk, cache).to(v.dtype)
-        heads = self.head_norm(mixed) * F.silu(split(self.gate(x), self.heads))
-        return self.o(heads.transpose(1, 2).flatten(2))
-
-    def _decay(self, v: Tensor) -> Tensor:
-        """log γ: (1, H, 1)."""
         places = torch.arange(self.heads, dtype=torch.float64, device=v.device)
         if self.decays == "spread":
             places = 4 * places / max(self.heads - 1, 1)
-        return torch.log1p(-torch.exp2(-5 - places))[None, :, None].to(torch.promote_types(v.dtype, torch.float32))
+        decay = torch.log1p(-torch.exp2(-5 - places))[None, :, None]  # log γ: (1, H, 1)
+        decay = decay.to(torch.promote_types(v.dtype, torch.float32))
+        mixed = scan(q * self.scale, k, v, decay, self.chunk, cache).to(v.dtype)
+        heads = self.head_norm(mixed) * F.silu(split(self.gate(x), self.heads))
+        return self.o(heads.transpose(1, 2).flatten(2))

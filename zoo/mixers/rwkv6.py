@@ -145,9 +145,13 @@ class RWKV6Layer(StatefulLayer):
         """u."""
         self.head_norm = NormPerHead(spec.head_norm, spec.heads, head_dim)
         self.o = Linear(d_model, d_model, role="output")
-        shares = _shares(site)
-        self.initial = {"share": shares["w"], "bonus": _bonus(site).view(spec.heads, head_dim)}
-        self._start(self.decay, _decays(site))
+        # As in the authors' code: w₀ = −6 + 5 (i/(D − 1))^(0.7 + 1.3 l/(L − 1)), slowest features first, and
+        # u = l/(L − 1) · (1 − i/(D − 1)), plus 0, 0.1 and −0.1 in turn.
+        shares, features = _shares(site), torch.linspace(0, 1, d_model, dtype=torch.float64)
+        turns = (torch.arange(d_model) + 1) % 3 - 1
+        bonus = (_depth(site) * (1 - features) + 0.1 * turns).float()
+        self.initial = {"share": shares["w"], "bonus": bonus.view(spec.heads, head_dim)}
+        self._start(self.decay, (-6 + 5 * features ** (0.7 + 1.3 * _depth(site))).float())
         for name, read in zip(READERS, self.shares, strict=True):
             self._start(read, shares[name])
 
@@ -184,17 +188,3 @@ def _shares(site: LayerSite) -> dict[str, Tensor]:
     return {
         name: (1 - features ** (power * late) - less * _depth(site)).float() for name, (power, less) in READERS.items()
     }
-
-
-def _decays(site: LayerSite) -> Tensor:
-    """Initial w₀ in the authors' code: −6 + 5 (i/(D − 1))^(0.7 + 1.3 l/(L − 1)): (D,), slowest features first."""
-    features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)
-    starts: Tensor = -6 + 5 * features ** (0.7 + 1.3 * _depth(site))
-    return starts.float()
-
-
-def _bonus(site: LayerSite) -> Tensor:
-    """Initial u in the authors' code: l/(L − 1) · (1 − i/(D − 1)), plus 0, 0.1 and −0.1 in turn: (D,)."""
-    features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)
-    turns = (torch.arange(site.d_model) + 1) % 3 - 1
-    return (_depth(site) * (1 - features) + 0.1 * turns).float()

@@ -118,7 +118,12 @@ class RWKV7Layer(StatefulLayer):
         self.head_norm = NormPerHead(spec.head_norm, spec.heads, head_dim)
         self.o = Linear(d_model, d_model, role="output")
         self.initial = {"shares": _shares(site), "erased": 0.71, "kept": 1.02, "bonus": -0.04}
-        for read, bias in ((self.decay, _decays(site)), (self.rate, -0.19), (self.value_mix, 0.73)):
+        # w₀ as in the authors' code, without its zigzag within heads, slowest features first: −5.5 + 6 (i/(D − 1))^(1 +
+        # (l/(L − 1))^0.3)
+        features = torch.linspace(0, 1, d_model, dtype=torch.float64)
+        depth = min(1.0, site.layer / max(1, site.n_layers - 1))
+        decays = (-5.5 + 6 * features ** (1 + depth**0.3)).float()
+        for read, bias in ((self.decay, decays), (self.rate, -0.19), (self.value_mix, 0.73)):
             up: Any = read.up
             up.init_gain, up.initial = 0.0, {"bias": bias}
 
@@ -142,12 +147,3 @@ def _shares(site: LayerSite) -> Tensor:
     features = torch.arange(site.d_model, dtype=torch.float64) / site.d_model
     late = 1 - min(site.layer, site.n_layers - 1) / site.n_layers
     return torch.stack([1 - features ** (power * late) for power in READERS.values()]).float()
-
-
-def _decays(site: LayerSite) -> Tensor:
-    """Initial w₀ in the authors' code, without its zigzag within heads: −5.5 + 6 (i/(D − 1))^(1 + (l/(L − 1))^0.3):
-    (D,), slowest features first."""
-    features = torch.linspace(0, 1, site.d_model, dtype=torch.float64)
-    depth = min(1.0, site.layer / max(1, site.n_layers - 1))
-    starts: Tensor = -5.5 + 6 * features ** (1 + depth**0.3)
-    return starts.float()

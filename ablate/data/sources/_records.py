@@ -14,7 +14,7 @@ from store.errors import DataError
 
 BEGINS = re.compile(r'\s*(\{\s*["}]|\[\s*[{"])')
 """Beginning of JSON that holds text; plain text hardly ever begins so."""
-_SPACE = re.compile(r"\s*")
+_NO_SPACE = re.compile(r"\S")
 
 Record = tuple[str, Any]
 """(location for messages, value)."""
@@ -52,7 +52,8 @@ def _lines(lines: Iterator[tuple[int, str]], name: str) -> Iterator[Record]:
 def _values(text: str, line: int, name: str) -> Iterator[Record]:
     """Values that may span or share lines. line: number of the first line."""
     decoder, at = json.JSONDecoder(), 0
-    while (start := _end_of_space(text, at)) < len(text):
+    while found := _NO_SPACE.search(text, at):
+        start = found.start()
         line += text.count("\n", at, start)
         where = f"{name}, line {line}"
         try:
@@ -64,11 +65,6 @@ def _values(text: str, line: int, name: str) -> Iterator[Record]:
             raise no_json(where, error) from error
         line += text.count("\n", start, at)
         yield from ((where, each) for each in (value if isinstance(value, list) else (value,)))
-
-
-def _end_of_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
 
 
 def no_json(where: str, error: Exception) -> DataError:

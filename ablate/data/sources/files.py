@@ -52,7 +52,11 @@ class FilesSource(TextSource):
     need not tokenise a large folder. The document that passes the limit is read whole."""
 
     def documents(self, base: Path) -> Iterator[str]:
-        self._check_column(base)
+        if self.column != DEFAULT_COLUMN:
+            files = matches((*self.paths, *self.validation_paths), base, is_text)
+            if self.format == "text" or not any(recognised(path) in COLUMNED for path in files):
+                known = "all files are read as text" if self.format == "text" else f"{files[0]} and all others are text"
+                raise DataError(f"no file uses the column {self.column!r}: {known}: leave out data.column")
         yield from up_to(self._read(self.paths, base), self.limit)
 
     def held_out(self, base: Path) -> Iterator[str] | None:
@@ -66,12 +70,3 @@ class FilesSource(TextSource):
         for path in matches(patterns, base, is_text):
             for text in read(path, self.column, "text" if self.format == "text" else None):
                 yield from text.split(self.separator) if self.separator else (text,)
-
-    def _check_column(self, base: Path) -> None:
-        """Raise DataError if `column` is set and no file has a format with columns."""
-        if self.column == DEFAULT_COLUMN:
-            return
-        files = matches((*self.paths, *self.validation_paths), base, is_text)
-        if self.format == "text" or not any(recognised(path) in COLUMNED for path in files):
-            known = "all files are read as text" if self.format == "text" else f"{files[0]} and all others are text"
-            raise DataError(f"no file uses the column {self.column!r}: {known}: leave out data.column")

@@ -53,7 +53,10 @@ class FuzzyRecallSource(SyntheticSource):
             length = draw.integers(1, self.key_tokens + 1)
             drawn[tuple((1 + draw.integers(self.keys, size=length)).tolist())] = None
         keys = list(drawn)
-        values = [self._value(first, draw) for first in draw.choice(self.values, pairs, replace=False)]
+        values = []
+        for first in draw.choice(self.values, pairs, replace=False):
+            more = draw.integers(self.values, size=draw.integers(self.value_tokens))
+            values.append([1 + self.keys + int(token) for token in (first, *more)])
         sequence = [token for pair in zip(keys, values, strict=True) for part in pair for token in part]
         asked = []
         for pair in draw.permutation(pairs):
@@ -61,7 +64,3 @@ class FuzzyRecallSource(SyntheticSource):
             asked.append(len(sequence))
             sequence += values[pair]
         return next_tokens(np.array(sequence), asked)
-
-    def _value(self, first: int, draw: np.random.Generator) -> list[int]:
-        more = draw.integers(self.values, size=draw.integers(self.value_tokens))
-        return [1 + self.keys + int(token) for token in (first, *more)]

@@ -108,15 +108,14 @@ class MixtureSource(TextSource):
         known = list(prepared)
         for meta in known:
             if meta.content.startswith(CONTENT) and MixtureSource.model_validate(meta.spec).parts == self.parts:
-                return self._at([each.partition("@")[2][:COMMIT_DIGITS] for each in meta.content.split(";")])
-        parts = (part.model_copy(update={"data": part.data.pinned(known)}) for part in self.parts)
+                commits = [each.partition("@")[2][:COMMIT_DIGITS] for each in meta.content.split(";")]
+                pairs = zip(self.parts, commits, strict=True)
+                data = [part.data.model_copy(update={"revision": commit}) for part, commit in pairs]
+                break
+        else:
+            data = [part.data.pinned(known) for part in self.parts]
+        parts = (part.model_copy(update={"data": each}) for part, each in zip(self.parts, data, strict=True))
         return self.model_copy(update={"parts": tuple(parts)})
-
-    def _at(self, commits: Iterable[str]) -> Self:
-        """A copy with each dataset at its commit."""
-        pairs = zip(self.parts, commits, strict=True)
-        data = ((part, part.data.model_copy(update={"revision": commit})) for part, commit in pairs)
-        return self.model_copy(update={"parts": tuple(part.model_copy(update={"data": each}) for part, each in data)})
 
     def fetch(self, progress: Progress) -> None:
         for part in self.parts:

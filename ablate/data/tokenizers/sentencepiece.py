@@ -164,9 +164,12 @@ class SentencePieceTokenizer(LocalTokenizer):
         return Tokenizer.from_str(_converted(self.read(base), self.path))
 
     def identity(self, base: Path) -> JsonObject:
-        """Includes a version for models to which the first conversion gave other ids for some texts."""
-        found = super().identity(base)
-        return {**found, "identity_version": 2} if _corrected(parsed(self.read(base))) else found
+        """Includes a version for models whose conversion changed in December 2026, as it gave other ids for some
+        texts."""
+        found, model = super().identity(base), parsed(self.read(base))
+        symbols = any(piece.type == USER_DEFINED for piece in model.pieces)
+        corrected = symbols or model.strips or model.charsmap or (model.kind == UNIGRAM and list(_cuts(model)))
+        return {**found, "identity_version": 2} if corrected else found
 
 
 @lru_cache(maxsize=2)
@@ -176,7 +179,12 @@ def _converted(content: bytes, path: str) -> str:
         found = parsed(content)
     except ValueError as error:
         raise DataError(f"tokenizer.path: {path}: {error}") from error
-    if reason := _refusal(found):
+    reason = None
+    if found.kind not in (UNIGRAM, BPE):
+        reason = "cuts text into words or characters"
+    elif found.suffix or not found.escapes:
+        reason = "marks spaces otherwise than by ▁ before a word"
+    if reason is not None:
         raise DataError(
             f"tokenizer.path: {path} {reason}, which cannot be converted: `AutoTokenizer.from_pretrained(DIR)"
             ".save_pretrained(DIR)` of transformers may write a tokenizer.json"
@@ -187,20 +195,6 @@ def _converted(content: bytes, path: str) -> str:
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cuts)
     tokenizer.decoder = decoders.Sequence(list(_decoders(found)))
     return tokenizer.to_str()
-
-
-def _corrected(found: SentencePieceModel) -> bool:
-    """Whether the conversion of this model changed in December 2026."""
-    symbols = any(piece.type == USER_DEFINED for piece in found.pieces)
-    return bool(symbols or found.strips or found.charsmap or (found.kind == UNIGRAM and list(_cuts(found))))
-
-
-def _refusal(found: SentencePieceModel) -> str | None:
-    if found.kind not in (UNIGRAM, BPE):
-        return "cuts text into words or characters"
-    if found.suffix or not found.escapes:
-        return "marks spaces otherwise than by ▁ before a word"
-    return None
 
 
 def _unigram(found: SentencePieceModel) -> Model:

@@ -39,25 +39,23 @@ class StackedMuon(torch.optim.Muon):
             gradients: list[Tensor] = []
             momenta: list[Tensor] = []
             self._init_group(group, parameters, gradients, momenta)
-            if parameters:
-                self._update(group, parameters, gradients, momenta)
+            if not parameters:
+                continue
+            lr, momentum = float(group["lr"]), group["momentum"]
+            torch._foreach_lerp_(momenta, gradients, 1 - momentum)
+            moved = torch._foreach_lerp(gradients, momenta, momentum) if group["nesterov"] else momenta
+            torch._foreach_mul_(parameters, 1 - lr * group["weight_decay"])
+            by_shape: dict[torch.Size, list[int]] = {}
+            for number, parameter in enumerate(parameters):
+                by_shape.setdefault(parameter.shape, []).append(number)
+            for shape, numbers in by_shape.items():
+                mine = [parameters[number] for number in numbers]
+                stack = torch.stack([moved[number] for number in numbers])  # (N, out, in)
+                updates = orthogonalised(stack, group["ns_coefficients"], group["ns_steps"], group["eps"])
+                updates = self._scaled(updates, mine)
+                rate = _adjust_lr(lr, group["adjust_lr_fn"], shape)
+                torch._foreach_add_(mine, [each.to(mine[0].dtype) for each in updates.unbind()], alpha=-rate)
         return None
-
-    def _update(self, group: Group, parameters: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]) -> None:
-        lr, momentum = float(group["lr"]), group["momentum"]
-        torch._foreach_lerp_(momenta, gradients, 1 - momentum)
-        moved = torch._foreach_lerp(gradients, momenta, momentum) if group["nesterov"] else momenta
-        torch._foreach_mul_(parameters, 1 - lr * group["weight_decay"])
-        by_shape: dict[torch.Size, list[int]] = {}
-        for number, parameter in enumerate(parameters):
-            by_shape.setdefault(parameter.shape, []).append(number)
-        for shape, numbers in by_shape.items():
-            mine = [parameters[number] for number in numbers]
-            stack = torch.stack([moved[number] for number in numbers])  # (N, out, in)
-            updates = orthogonalised(stack, group["ns_coefficients"], group["ns_steps"], group["eps"])
-            updates = self._scaled(updates, mine)
-            rate = _adjust_lr(lr, group["adjust_lr_fn"], shape)
-            torch._foreach_add_(mine, [each.to(mine[0].dtype) for each in updates.unbind()], alpha=-rate)
 
     def _scaled(self, updates: Tensor, parameters: list[Tensor]) -> Tensor:
         """Hook of subclasses: the updates of these parameters as applied, (N, out, in)."""

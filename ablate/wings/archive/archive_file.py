@@ -121,26 +121,22 @@ def unpack(path: Path, folder: Path, most_bytes: int = TOTAL_BYTES) -> PackDocum
     check_regular(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            return _unpacked(archive, folder, most_bytes)
+            members = _members(archive, most_bytes)
+            _extract(archive, members.pop(MANIFEST), folder / MANIFEST)
+            manifest = jsonfile.read(folder / MANIFEST, PackDocument, "pack it again")
+            if manifest is None:
+                raise StoreError(f"{MANIFEST} is half-written")
+            if odd := members.keys() ^ manifest.files.keys():
+                raise StoreError(f"archive and manifest differ: {_shown(min(odd))} is in only one of them")
+            for place, info in members.items():
+                if _extract(archive, info, folder / place) != manifest.files[place].sha256:
+                    raise StoreError(f"{place} has changed since it was packed")
+            return manifest
     except (*DAMAGED, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # EINVAL: a seek to a damaged offset
             raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise StoreError(f"not an `ablate pack` archive, or damaged: {reason}") from error
-
-
-def _unpacked(archive: zipfile.ZipFile, folder: Path, most_bytes: int) -> PackDocument:
-    members = _members(archive, most_bytes)
-    _extract(archive, members.pop(MANIFEST), folder / MANIFEST)
-    manifest = jsonfile.read(folder / MANIFEST, PackDocument, "pack it again")
-    if manifest is None:
-        raise StoreError(f"{MANIFEST} is half-written")
-    if odd := members.keys() ^ manifest.files.keys():
-        raise StoreError(f"archive and manifest differ: {_shown(min(odd))} is in only one of them")
-    for place, info in members.items():
-        if _extract(archive, info, folder / place) != manifest.files[place].sha256:
-            raise StoreError(f"{place} has changed since it was packed")
-    return manifest
 
 
 @contextmanager
@@ -168,8 +164,12 @@ def _members(archive: zipfile.ZipFile, most_bytes: int) -> dict[str, zipfile.Zip
     if len(archive.infolist()) > MOST_FILES:
         raise StoreError(f"it has {len(archive.infolist()):,} files, above the limit of {MOST_FILES:,}")
     members = [info for info in archive.infolist() if not _OF_FILE_MANAGERS.search(info.filename)]
-    top = _top_folder([info.filename for info in members])
-    names = [info.filename.removeprefix(top) for info in members]
+    paths = [info.filename for info in members]
+    inner = (path for path in paths if path.count("/") == 1 and path.endswith(f"/{MANIFEST}"))
+    top = next(inner, MANIFEST).removesuffix(MANIFEST)
+    # An archive that was unpacked and zipped again may have all files in one folder.
+    is_wrapped = MANIFEST not in paths and all(path.startswith(top) for path in paths)
+    names = [path.removeprefix(top) for path in paths] if is_wrapped else paths
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise StoreError(f"it contains {_shown(twice)} twice")
@@ -184,14 +184,6 @@ def _members(archive: zipfile.ZipFile, most_bytes: int) -> dict[str, zipfile.Zip
     if MANIFEST not in found:
         raise StoreError(f"not an `ablate pack` archive: it has no {MANIFEST}")
     return found
-
-
-def _top_folder(names: Sequence[str]) -> str:
-    """The folder, with its slash, that holds all files of an archive that was unpacked and zipped again; else empty."""
-    top = next(
-        (name.removesuffix(MANIFEST) for name in names if name.count("/") == 1 and name.endswith(f"/{MANIFEST}")), ""
-    )
-    return top if MANIFEST not in names and all(name.startswith(top) for name in names) else ""
 
 
 def _check_member(name: str, info: zipfile.ZipInfo) -> None:

@@ -206,7 +206,11 @@ def _proposed(case: Case) -> tuple[ProposalRecord, list[ProposalRecord]]:
     for each in past:
         if each.outcome is None and (each.edits, each.scale) == asked:
             return each, decided
-    _refuse_kept(case, decided)
+    last = {path: (value, each.number) for each in kept(decided) for path, value in each.edits.items()}
+    same = {last[path][1] for path, value in case.edits.items() if path in last and last[path][0] == value}
+    if all(path in last and last[path][0] == value for path, value in case.edits.items()):
+        numbers = " and ".join(f"no. {number}" for number in sorted(same))
+        raise ArgumentError("change", f"already in the base, kept as {numbers} of {case.campaign}", case.name)
     return _begun(case, past, decided), decided
 
 
@@ -240,15 +244,6 @@ def _judged(case: Case, progress: Wanted, options: RunOptions, most: float | Non
         page=page,
         next=_next(case, outcome, looks),
     )
-
-
-def _refuse_kept(case: Case, decided: Sequence[ProposalRecord]) -> None:
-    """Raise ArgumentError if the base has the change already: the last one that was kept has each of its values."""
-    last = {path: (value, each.number) for each in kept(decided) for path, value in each.edits.items()}
-    same = {last[path][1] for path, value in case.edits.items() if path in last and last[path][0] == value}
-    if all(path in last and last[path][0] == value for path, value in case.edits.items()):
-        numbers = " and ".join(f"no. {number}" for number in sorted(same))
-        raise ArgumentError("change", f"already in the base, kept as {numbers} of {case.campaign}", case.name)
 
 
 def _charged(case: Case, record: ProposalRecord, most: float) -> ProposalRecord:

@@ -128,7 +128,9 @@ def judged_compute(
 ) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
     """Effective compute of every arm, the same at each budget alone, and notes."""
     arms, speeds = arms_of(runs), _speeds(runs)
-    found = [_barred(each, baseline, _failed(runs)) for each in effective_compute(arms, baseline, sigma)]
+    judged = runs.filter(split="judging") if "split" in runs.columns else runs
+    failed = dict(judged.filter(~pl.col("loss").is_finite().fill_null(False)).group_by("arm").len().iter_rows())
+    found = [_barred(each, baseline, failed) for each in effective_compute(arms, baseline, sigma)]
     rows = [_row(each, baseline, _ratio(speeds, each.arm, baseline)) for each in found]
     by_budget = []
     for name, of in arms.items():
@@ -142,11 +144,6 @@ def judged_compute(
         pl.DataFrame(by_budget, schema=BY_BUDGET, orient="row"),
         _notes(runs, arms, baseline, found, bool(speeds)),
     )
-
-
-def _failed(runs: pl.DataFrame) -> dict[str, int]:
-    judged = runs.filter(split="judging") if "split" in runs.columns else runs
-    return dict(judged.filter(~pl.col("loss").is_finite().fill_null(False)).group_by("arm").len().iter_rows())
 
 
 def _barred(found: EffectiveCompute, baseline: str, failed: Mapping[str, int]) -> EffectiveCompute:

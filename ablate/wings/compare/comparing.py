@@ -186,8 +186,16 @@ def compare(
 
 
 def _read(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, metric: str | None) -> LossTable:
-    is_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
-    return _of_logs(str(losses), metric) if is_logs else read_table(losses, metric)
+    if not (isinstance(losses, Path | str) and is_pattern(str(losses))):
+        return read_table(losses, metric)
+    found = read_logs(str(losses), metric)
+    frame, notes = ended(found.drop_nulls("loss"))
+    for row in found.filter(pl.col("loss").is_null()).iter_rows(named=True):
+        reason = f"its log has no {metric or 'validation loss'}"
+        notes = (*notes, f"seed {row['seed']} of {row['arm']} is left out: {reason}")
+    if "{seed}" not in str(losses):
+        notes = ("the pattern has no {seed}: every match counts as seed 0 of its arm", *notes)
+    return LossTable(frame, metric or "loss", notes)
 
 
 def _pinned(curve: LossTable, table: LossTable, baseline: str | None) -> pl.DataFrame:
@@ -242,19 +250,6 @@ def found_runs(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, 
     """Every run with its last value, as its names and value are found, before anything is judged or left out."""
     is_logs = isinstance(losses, Path | str) and is_pattern(str(losses))
     return read_logs(str(losses), metric) if is_logs else read_table(losses, metric).frame
-
-
-def _of_logs(pattern: str, metric: str | None) -> LossTable:
-    found = read_logs(pattern, metric)
-    frame, notes = ended(found.drop_nulls("loss"))
-    for row in found.filter(pl.col("loss").is_null()).iter_rows(named=True):
-        notes = (
-            *notes,
-            f"seed {row['seed']} of {row['arm']} is left out: its log has no {metric or 'validation loss'}",
-        )
-    if "{seed}" not in pattern:
-        notes = ("the pattern has no {seed}: every match counts as seed 0 of its arm", *notes)
-    return LossTable(frame, metric or "loss", notes)
 
 
 def _arm(name: str, rows: pl.DataFrame) -> ArmLosses:

@@ -19,10 +19,12 @@ HEADING = ("arm", "against", "effective compute", "95 % interval", "p", "verdict
 def table(compute: pl.DataFrame) -> Iterator[tuple[str, ...]]:
     """A row per arm, under `HEADING`."""
     for row in compute.iter_rows(named=True):
-        value, ends = _split(interval(row, "factor", "low", "high"))
+        factor = interval(row, "factor", "low", "high")
+        value, _, ends = words.times(factor).partition(" ") if factor else ("–", "", "")
         seconds = interval(row, "seconds", "seconds_low", "seconds_high")
         p = "–" if row["p"] is None else f"{row['p']:.2g}"
-        yield (row["arm"], row["against"], value, ends, p, row["verdict"], words.times(seconds) if seconds else "–")
+        in_time = words.times(seconds) if seconds else "–"
+        yield row["arm"], row["against"], value, ends.strip("()") or "–", p, row["verdict"], in_time
 
 
 def sentence(row: Row) -> str:
@@ -49,10 +51,3 @@ def interval(row: Row, *names: str) -> Interval | None:
     """The interval in these columns; None if they are null."""
     value, low, high = (row[name] for name in names)
     return None if value is None else Interval(value, low or 0.0, math.inf if high is None else high)
-
-
-def _split(factor: Interval | None) -> tuple[str, str]:
-    if factor is None:
-        return "–", "–"
-    value, _, ends = words.times(factor).partition(" ")
-    return value, ends.strip("()") or "–"

@@ -108,8 +108,9 @@ def read_logs(pattern: str, metric: str | None = None) -> pl.DataFrame:
 
 def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
     """Every run that a pattern names, with its file and records, in order of arm, seed and size."""
-    file, names = _in_file(pattern)
-    if file is None:
+    before, _, names = pattern.rpartition(IN_FILE)
+    file = Path(before)
+    if not before or "{arm}" not in names or not file.exists():
         paths = log_paths(pattern)
         yield from ((run, paths[run], _read(paths[run], read)) for run in sorted(paths, key=_order))
         return
@@ -129,12 +130,6 @@ def _logs(pattern: str) -> Iterator[tuple[Run, Path, Log]]:
 def _order(run: Run) -> tuple[object, ...]:
     """Sort key: by arm, size, seed, and `70M` before `160M`."""
     return run[0], _amount(run[2]) or 0.0, by_number(run[1]), run[2]
-
-
-def _in_file(pattern: str) -> tuple[Path | None, str]:
-    """The file or folder before a mark, and the pattern of the names of its runs; neither for a pattern of paths."""
-    file, _, names = pattern.rpartition(IN_FILE)
-    return (Path(file), names) if file and "{arm}" in names and Path(file).exists() else (None, pattern)
 
 
 def _both(run: Run, pattern: str) -> str:

@@ -143,8 +143,8 @@ def _delimited(text: str) -> Table:
     try:
         for cells in reader:
             at, number = number, first + reader.line_num
-            if len(cells) != len(names):
-                _drop_empty_end(cells, len(names))
+            while len(cells) > len(names) and not cells[-1].strip():  # trailing separators
+                cells.pop()
             if not "".join(cells).strip():
                 continue
             if not names:
@@ -164,12 +164,6 @@ def _delimited(text: str) -> Table:
 
 
 DECIMAL = re.compile(r"^\s*([-+]?\d+),(\d+(?:[eE][-+]?\d+)?)\s*$")
-
-
-def _drop_empty_end(cells: list[str], width: int) -> None:
-    """Drop empty cells beyond `width`, which trailing separators create."""
-    while len(cells) > width and not cells[-1].strip():
-        cells.pop()
 
 
 def _ragged(cells: Sequence[str], names: Sequence[str], mark: str) -> str:

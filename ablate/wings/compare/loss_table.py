@@ -62,7 +62,8 @@ def read_table(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, 
             which is the last.
     """
     table = read_any(losses)
-    places = {name: _place(table, [metric] if metric and name == "loss" else _names(name)) for name in KNOWN}
+    sought = {name: (name, *ALSO.get(name, ())) for name in KNOWN} | ({"loss": (metric,)} if metric else {})
+    places = {name: _place(table, names) for name, names in sought.items()}
     for name in NEEDED:
         if places[name] is None:
             raise _missing(name, metric, table)
@@ -79,11 +80,6 @@ def read_table(losses: pl.DataFrame | pl.LazyFrame | pd.DataFrame | Path | str, 
 
 def _only(values: Iterable[object], kept: Sequence[bool]) -> list[object]:
     return [value for value, is_kept in zip(values, kept, strict=True) if is_kept]
-
-
-def _names(name: str) -> Sequence[str]:
-    """Names under which a column is looked for, in order."""
-    return (name, *ALSO.get(name, ()))
 
 
 def _place(table: Table, names: Sequence[str]) -> int | None:
@@ -128,16 +124,9 @@ def _typed(name: str, written: str, cells: Iterable[object], rows: Sequence[int]
             raise ArgumentError("losses", f"row {row}: {written.strip()}: {error}") from error
         if type(cell) is str:
             known[cell] = found[-1]
-    if name == "seed":
-        return _seeds(found)
-    return pl.Series(name, found, dtype=pl.String if name in ("arm", "split", "size") else pl.Float64)
-
-
-def _seeds(words: Sequence[object]) -> pl.Series:
-    """Seeds as integers if all of them are integers, else as strings."""
-    if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", str(word), re.ASCII) for word in set(words)):
-        return pl.Series("seed", [int(str(word)) for word in words], dtype=pl.Int64)
-    return pl.Series("seed", words, dtype=pl.String)
+    if name == "seed" and all(re.fullmatch(r"0|-?[1-9]\d{0,17}", str(seed), re.ASCII) for seed in set(found)):
+        return pl.Series(name, [int(str(seed)) for seed in found], dtype=pl.Int64)
+    return pl.Series(name, found, dtype=pl.String if name in ("arm", "seed", "split", "size") else pl.Float64)
 
 
 def _is_empty(cell: object) -> bool:

@@ -189,14 +189,11 @@ def design_runs(
         if twin is not arm:
             same = builder.origins.problem((*TARGET, factors[-1]), f"is identical to {twin.name}", at_key=True)
             refused.setdefault(same, []).append(name)
-    return list(arms.values()), [_in_runs(problem, names) for problem, names in refused.items()]
-
-
-def _in_runs(problem: Problem, names: Sequence[str]) -> Problem:
-    """Add to a problem the first run that has it, and a remedy."""
-    others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    remedy = "leave one of its factors out, or combine two in one factor"
-    return replace(problem, reason=f"{problem.reason} (in run {names[0]}{others}: {remedy})")
+    for problem, names in refused.items():
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        remedy = "leave one of its factors out, or combine two in one factor"
+        problems.append(replace(problem, reason=f"{problem.reason} (in run {names[0]}{others}: {remedy})"))
+    return list(arms.values()), problems
 
 
 def _clashes(builder: ArmBuilder, edits: Mapping[str, Sequence[Edit]]) -> Iterator[Problem]:

@@ -103,11 +103,6 @@ def _signed_aliases(effect: StudyEffect) -> Iterator[tuple[bool, Sequence[str]]]
         yield (len(alias) + len(effect.factors)) % 2 == 1, alias
 
 
-def _short(signed: tuple[bool, Sequence[str]]) -> str:
-    """`−double×qk_norm`."""
-    return "−" * signed[0] + "×".join(signed[1])
-
-
 def _design(summary: StudySummary) -> StudyDesign:
     assert summary.study.design is not None
     return summary.study.design
@@ -152,7 +147,9 @@ def closing_table(summary: StudySummary) -> Table:
         "difference": lambda each: words.difference(each.comparison),
         "p (corrected)": lambda each: words.p_value(each.comparison.p_holm).removeprefix("p ").removeprefix("= "),
         "verdict": lambda each: each.verdict,
-        "aliases": lambda each: " or ".join(map(_short, _signed_aliases(each.effect))) or words.NONE,
+        "aliases": lambda each: (  # `−double×qk_norm`
+            " or ".join("−" * minus + "×".join(names) for minus, names in _signed_aliases(each.effect)) or words.NONE
+        ),
     }
     return Table.of(summary.effects, columns).without_empty()
 

@@ -123,7 +123,15 @@ def import_model(
     with open_counts(progress):
         run_here(request, where)
     remember_import(place, own, directory, run, request.measure_digest)
-    return _imported(place, own, run, request, wanted, progress)
+    result = place.read_result(run.digest)
+    assert result is not None  # it was just written
+    measured = place.read_measure(run.digest, request.measure_digest) if request.measure_digest else None
+    if request.evals_digest:
+        found = place.read_evals(run.digest, request.evals_digest)
+        scores = Scores(run.digest, found) if found else None
+    else:
+        scores = evaluate(run.digest, store=place.root, progress=progress, **wanted)
+    return Imported(own, run.digest, result, measured, scores, place.root)
 
 
 def _request(
@@ -143,17 +151,3 @@ def _request(
         evals_digest=request_digest(evals) if evals else None,
         threads=own_threads(),
     )
-
-
-def _imported(
-    store: Store, name: str, run: RunDocument, request: Request, settings: Mapping[str, Any], progress: Wanted
-) -> Imported:
-    result = store.read_result(run.digest)
-    assert result is not None  # it was just written
-    measured = store.read_measure(run.digest, request.measure_digest) if request.measure_digest else None
-    if request.evals_digest:
-        found = store.read_evals(run.digest, request.evals_digest)
-        scores = Scores(run.digest, found) if found else None
-    else:
-        scores = evaluate(run.digest, store=store.root, progress=progress, **settings)
-    return Imported(name, run.digest, result, measured, scores, store.root)

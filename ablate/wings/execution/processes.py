@@ -119,10 +119,8 @@ def refusal(run: RunDocument, train: TrainSpec, model: ModelSpec, execution: Exe
         return f"{option}: a batch cannot be split: {model.couples_rows}"
     if train.batch % devices:
         return f"{option}: a batch of {train.batch} rows cannot be split evenly across {devices} devices"
-    return _unsharded(run, train, model) if execution.shard else None
-
-
-def _unsharded(run: RunDocument, train: TrainSpec, model: ModelSpec) -> str | None:
+    if not execution.shard:
+        return None
     unfit = {
         **{f"`train.{name}`": getattr(train, name) is not None for name in PARTS},
         "`train.average`": train.average is not None,

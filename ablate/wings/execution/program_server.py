@@ -83,17 +83,16 @@ class Programs:
         if not has_program(request):
             return None
         program = program_of(request)
-        server = self._servers.pop(program, None) or self._started(request)
+        server = self._servers.pop(program, None)
+        if server is None:
+            while len(self._servers) >= MOST:
+                self._servers.pop(next(iter(self._servers))).end()
+            server = ProgramServer(request, self._work, self._unused)
         status = server.run(path)
         if status is None:  # died, perhaps out of memory
             return server.end()
         self._servers[program] = server
         return status
-
-    def _started(self, request: Request) -> ProgramServer:
-        while len(self._servers) >= MOST:
-            self._servers.pop(next(iter(self._servers))).end()
-        return ProgramServer(request, self._work, self._unused)
 
 
 class ProgramServer:

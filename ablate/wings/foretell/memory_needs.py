@@ -97,7 +97,9 @@ class MemoryForecasts:
         if not details and not self._matters:
             return {}
         need = self._needed(rung, arm)
-        return {"peak memory": _text(need), "attention": need.attention or "–"}
+        rows = "" if need.microbatch is None else f", {need.microbatch} rows at a time"
+        peak = "–" if need.peak_memory_bytes is None else f"{need.peak_memory_bytes / 2**30:.2g} GiB{rows}"
+        return {"peak memory": peak, "attention": need.attention or "–"}
 
     def remarks(self) -> Iterator[str]:
         """A line for each arm that does not fit, with a remedy."""
@@ -177,14 +179,6 @@ def _ways(execution: Execution, can_cut: bool) -> Iterable[tuple[Execution, str]
         if can_cut:
             both = {"microbatch": "auto", "recompute": True}
             yield execution.model_copy(update=both), "--microbatch auto --recompute"
-
-
-def _text(need: MemoryNeed) -> str:
-    """`1.2 GiB`, or `1.2 GiB, 16 rows at a time`."""
-    if need.peak_memory_bytes is None:
-        return "–"
-    rows = "" if need.microbatch is None else f", {need.microbatch} rows at a time"
-    return f"{need.peak_memory_bytes / 2**30:.2g} GiB{rows}"
 
 
 def _gib(count: int) -> str:

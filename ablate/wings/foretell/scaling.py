@@ -215,7 +215,13 @@ def scale_up(
     read = load_study(study, scale, sets)
     with _named(at):
         model = preset(at)
-        setting = PredictionSetting(_device(device, dtype), context, batch, dtype)
+        if device == THIS:
+            kind = pick_device()
+            enforce(kind, dtype)
+            found = this_device(dtype, kind)
+        else:
+            found = device_named(device)
+        setting = PredictionSetting(found, context, batch, dtype)
         of = partial(predict, device=setting.device, context=context, batch=batch, dtype=dtype)
         return ScaleUp(read, model, setting, at_full_size(read, model, of))
 
@@ -268,11 +274,3 @@ def _named(at: str) -> Iterator[None]:
         raise ArgumentError("at", error.reason, at) from error
     except DeviceError as error:
         raise ArgumentError("device", str(error)) from error
-
-
-def _device(name: str, dtype: str) -> Device:
-    if name != THIS:
-        return device_named(name)
-    kind = pick_device()
-    enforce(kind, dtype)
-    return this_device(dtype, kind)

@@ -104,7 +104,10 @@ def generate(
     if not texts:
         raise ArgumentError("prompts", "needs at least one prompt")
     trained = _trained(run, store)
-    chosen = _sampling(sampling)
+    try:
+        chosen = checked(Sampling, {name: value for name, value in sampling.items() if value is not None})
+    except zoo.SpecError as error:
+        raise ArgumentError(error.path, error.reason) from error
     with torch.inference_mode(), _in_memory():
         if isinstance(trained.train.objective, FillsHoles):
             if stop:
@@ -126,13 +129,6 @@ def _trained(run: str | Path, root: str | Path) -> _Trained:
     model, tokenizer = trained_model(store, digest).eval(), trained_tokenizer(store, digest)
     conventions = conventions_of(store, found, end_token(store, found))
     return _Trained(digest, model, tokenizer, conventions, TrainSpec.of(found))
-
-
-def _sampling(settings: dict[str, float | None]) -> Sampling:
-    try:
-        return checked(Sampling, {name: value for name, value in settings.items() if value is not None})
-    except zoo.SpecError as error:
-        raise ArgumentError(error.path, error.reason) from error
 
 
 @contextmanager

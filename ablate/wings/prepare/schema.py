@@ -69,12 +69,13 @@ def study_schema() -> Schema:
     for key, edits in of_a_study.items():
         properties |= _below(key, {**edits, "description": texts[key]})
         patterns |= _free_below(key, edits)
-    scale = _object(properties, patterns)
+    usual = {name: {"description": scale.about} for name, scale in shipped_scales().items()}  # editors suggest them
+    scales = {**_named(_object(properties, patterns)), "properties": usual, "description": SCALES}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A study",
         "description": StudySections.__doc__,
-        **_once(_object({**properties, "scales": {**_scales(scale), "description": SCALES}}, patterns)),
+        **_once(_object({**properties, "scales": scales}, patterns)),
         "required": ["question"],
     }
 
@@ -126,12 +127,6 @@ def _named(value: Schema) -> Schema:
     return {"type": "object", "patternProperties": patterns, "additionalProperties": False}
 
 
-def _scales(scale: Schema) -> Schema:
-    """Schema of a map by scale name; editors suggest the shipped ones."""
-    usual = {name: {"description": scale.about} for name, scale in shipped_scales().items()}
-    return {**_named(scale), "properties": usual}
-
-
 def _grid(arm: Schema) -> Schema:
     """Schema of lists of values by dotted path."""
     axes = {path: {"type": "array", "minItems": 1} for path in arm["properties"]}
@@ -145,11 +140,6 @@ def _edits(schemas: list[Schema], definitions: Schema) -> Schema:
     others = [_inline(each, definitions) for each in every if each.get("type") != "object"]
     if not maps:
         return others[0] if len(others) == 1 else {"anyOf": _unique(others)}
-    whole = _map_edits(maps, definitions)
-    return {**whole, "anyOf": [*_unique(others), {"type": "object"}]} | {"type": _types(others)} if others else whole
-
-
-def _map_edits(maps: list[Schema], definitions: Schema) -> Schema:
     properties: Schema = {}
     patterns: Schema = {}
     for key in dict.fromkeys(key for each in maps for key in each.get("properties", {})):
@@ -157,10 +147,10 @@ def _map_edits(maps: list[Schema], definitions: Schema) -> Schema:
         inner = _edits(given, definitions)
         properties |= {**_below(key, inner), key: {**inner, **_description(key, maps)}}
         patterns |= _free_below(key, inner)
-    for each in maps:
-        if each.get("additionalProperties"):
-            patterns["^.+"] = {}
-    return _object(properties, patterns)
+    if any(each.get("additionalProperties") for each in maps):
+        patterns["^.+"] = {}
+    whole = _object(properties, patterns)
+    return {**whole, "anyOf": [*_unique(others), {"type": "object"}]} | {"type": _types(others)} if others else whole
 
 
 def _description(key: str, maps: list[Schema]) -> Schema:

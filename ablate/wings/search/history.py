@@ -32,8 +32,19 @@ SPELLINGS = 64
 
 
 def begin(lab: StudyTrialRunner, study: optuna.Study, owner: Owner) -> int:
-    """Fill a new search with stored trials, the base and `enqueue`. Returns the number of trials from the store."""
-    known = _enqueued(lab)
+    """Fill a new search with stored trials, the base and `enqueue`. Returns the number of trials from the store.
+
+    Raises StudyError for settings of `enqueue` that cannot be built, or lie outside the space.
+    """
+    known = []
+    for place, settings in enumerate(lab.spec.enqueue):
+        target = ("search", "enqueue", str(place))
+        arm = lab.space.builder.build("", list(edits_in(expand(settings), target, 0)), target)
+        params = _spelt(lab, arm)
+        if params is None:
+            reason = "not in the space: all settings outside the space must be the base's"
+            raise lab.study.error(".".join(target), reason)
+        known.append(params)
     with owner.asking():
         trials = study.get_trials(deepcopy=False)
         is_new = all(t.state == TrialState.WAITING or IMPORTED in t.user_attrs for t in trials)
@@ -65,21 +76,6 @@ def _spelt(lab: StudyTrialRunner, arm: Arm) -> Params | None:
     """The settings that yield an arm; None if the space has none."""
     found = (params for params in spellings(lab.space, arm.model, arm.train))
     return next((params for params in found if lab.space.arm("", params).identity == arm.identity), None)
-
-
-def _enqueued(lab: StudyTrialRunner) -> list[Params]:
-    """Settings of `search.enqueue`. Raises StudyError for settings that cannot be built, or lie outside the space."""
-    found = []
-    for place, settings in enumerate(lab.spec.enqueue):
-        target = ("search", "enqueue", str(place))
-        arm = lab.space.builder.build("", list(edits_in(expand(settings), target, 0)), target)
-        params = _spelt(lab, arm)
-        if params is None:
-            raise lab.study.error(
-                ".".join(target), "not in the space: all settings outside the space must be the base's"
-            )
-        found.append(params)
-    return found
 
 
 def _candidates(lab: StudyTrialRunner) -> Iterator[RunDocument]:

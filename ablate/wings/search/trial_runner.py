@@ -131,14 +131,12 @@ class StudyTrialRunner:
             arm = self.space.arm("trial", params)
         except StudyError as error:
             return {_cause(error): UNBUILT * len(error.problems)}
-        draft, base = partial(quantity, self._draft(arm)), partial(quantity, self.base)
+        own: ArmPlan | Draft = Draft(arm, self.base.spec.vocab_size, self._widths)
+        if self.study.budget.parameters is not None:  # planning changes a size to match the base's parameters
+            own = self._planned(replace(arm, seeds=()), 1.0).arms[-1]
+        draft, base = partial(quantity, own), partial(quantity, self.base)
         found = {text: each.distance(draft, base) for text, each in self.rules.items() if not each.is_measured}
         return {text: far for text, far in found.items() if far > 0}
-
-    def _draft(self, arm: Arm) -> ArmPlan | Draft:
-        if self.study.budget.parameters is not None:  # planning changes a size to match the base's parameters
-            return self._planned(replace(arm, seeds=()), 1.0).arms[-1]
-        return Draft(arm, self.base.spec.vocab_size, self._widths)
 
     def beyond(self, job: Job) -> Mapping[str, float]:
         """Relative distance of an ended job from every limit on measurements: 0 within the limit."""

@@ -9,7 +9,6 @@ from functools import cache
 from itertools import islice
 
 from ablate.planning.make_plan import Matched
-from ablate.study.arms import Arm
 from ablate.study.sections import ParameterMatch
 from ablate.study.study import Study, StudyError
 from zoo.costs import Cost, cost
@@ -49,7 +48,13 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec], match: ParameterM
         if any(source.gives_weights for source in arm.given.values()):
             matched.append(Matched(arm, spec, {}))
             continue
-        _refuse_own(study, match.knob, arm)
+        if match.knob in arm.tuned:
+            reason = f"{SETTING} sets {match.knob} in every arm, so it cannot be tuned"
+            raise study.error(f"tune.space.{match.knob}", reason)
+        for path, value in flatten(arm.edits):
+            if path == match.knob and isinstance(value, int):
+                reason = f"{SETTING} sets {path} in every arm: no arm can set it to a number"
+                raise study.error(arm.place(path), reason)
         try:
             matched.append(Matched(arm, *solve(spec, target, match)))
         except MatchError as error:
@@ -64,14 +69,6 @@ def match_parameters(study: Study, specs: Sequence[ModelSpec], match: ParameterM
             reason = f"with {match.knob} adjusted to match the baseline's parameters, it is the same as {twin}"
             raise StudyError([study.origins.problem(each.arm.target, reason, at_key=True)])
     return matched
-
-
-def _refuse_own(study: Study, knob: str, arm: Arm) -> None:
-    if knob in arm.tuned:
-        raise study.error(f"tune.space.{knob}", f"{SETTING} sets {knob} in every arm, so it cannot be tuned")
-    for path, value in flatten(arm.edits):
-        if path == knob and isinstance(value, int):
-            raise study.error(arm.place(path), f"{SETTING} sets {knob} in every arm: no arm can set it to a number")
 
 
 def parameters(costs: Cost, match: ParameterMatch) -> int:

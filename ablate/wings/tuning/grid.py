@@ -56,7 +56,12 @@ def grid(spec: TuneSpec, space: Space, legal: Legal, stalls: Stalls) -> Batches:
     found = Tuned(tuple(trials), best(trials).settings, edges)
     if not any_trains(trials):
         return _untrained(found, batch[(len(batch) - 1) // 2])
-    return _on_curve(found) if is_rate and not math.isinf(best(trials).loss) else found
+    if not is_rate or math.isinf(best(trials).loss):
+        return found
+    curve = _curve(trials)
+    if curve is None:
+        return replace(found, reason=_why_not(found))
+    return replace(found, chosen={RATE: curve.rate}, curve=curve.rates)
 
 
 def _untrained(found: Tuned, middle: Settings) -> Tuned:
@@ -91,14 +96,6 @@ def rate_losses(trials: Sequence[Trial]) -> dict[float, Losses]:
     """Losses by rate. A rate with a stalled seed counts as failed (infinite), unless the best rate has one too."""
     failed = not best(trials).stalled
     return {each.settings[RATE]: [math.inf] if each.stalled and failed else each.losses for each in trials}
-
-
-def _on_curve(found: Tuned) -> Tuned:
-    """The outcome with the tried rate of lowest expected loss on the fitted curve."""
-    curve = _curve(found.trials)
-    if curve is None:
-        return replace(found, reason=_why_not(found))
-    return replace(found, chosen={RATE: curve.rate}, curve=curve.rates)
 
 
 def _why_not(found: Tuned) -> str:

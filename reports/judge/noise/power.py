@@ -56,14 +56,11 @@ def detectable_by(noise: Noise, seeds: int, arms: int, alpha: float = ALPHA) -> 
     noise: the noise of one run. Its degrees of freedom, if any, are those of other rows that the study's arms are drawn
     towards (tuning runs, like runs of other studies): with 9 or more the usual noise counts as known.
     """
-    return detectable(noise.sd * math.sqrt(2 / seeds), _freedom(noise, seeds, arms), alpha / (arms - 1))
-
-
-def _freedom(noise: Noise, seeds: int, arms: int) -> float:
-    """Degrees of freedom with which a t-test has about the power of moderated variances: those of two arms, and up to
-    `DRAWN` of the arms beside them. Fitted to simulations of two to five arms with two to fifteen seeds."""
+    # Degrees of freedom with which a t-test has about the power of moderated variances: those of two arms, and up to
+    # `DRAWN` of the arms beside them. Fitted to simulations of two to five arms with two to fifteen seeds.
     beside = (arms - 2) + noise.freedom / (seeds - 1)
-    return 2 * (seeds - 1) + DRAWN * beside / (beside + 3)
+    freedom = 2 * (seeds - 1) + DRAWN * beside / (beside + 3)
+    return detectable(noise.sd * math.sqrt(2 / seeds), freedom, alpha / (arms - 1))
 
 
 def seeds_for(difference: float, noise: Noise, arms: int, alpha: float = ALPHA) -> int | None:

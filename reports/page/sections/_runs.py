@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.judge.reading.collected import ArmLogs, Collected, Floats, RunCurve, bin_starts
+from reports.judge.reading.collected import Collected, Floats, RunCurve, bin_starts
 
 POINTS = 20_000
 """Most points on a page, over all runs."""
@@ -121,7 +121,14 @@ def clocks(data: Collected) -> tuple[Clock, ...]:
     """One clock for each arm with logs."""
     found = []
     for arm in (arm for arm in data.study.arms if arm.name in data.logs):
-        longest = _longest(data.logs[arm.name])
+        logs = data.logs[arm.name]
+        if logs.steps is not None:  # all runs logged the same steps
+            means = {column: logs.matrix(column).mean(axis=0) for column in ("tokens", "seconds")}
+            longest: list[RunCurve] = [{"step": logs.steps, **means}]
+        else:
+            each = [log for digest in logs.digests if (log := logs.of(digest)) is not None]
+            last = max(log["step"].max() for log in each)
+            longest = [log for log in each if log["step"].max() == last]  # a run may have stopped early
         grid = np.unique(np.linspace(0, int(longest[0]["step"].max()), KNOTS + 1))
         tokens, seconds = (
             np.mean([np.interp(grid, log["step"], log[column]) for log in longest], axis=0)
@@ -129,12 +136,3 @@ def clocks(data: Collected) -> tuple[Clock, ...]:
         )
         found.append(Clock(arm.name, grid, tokens, tokens * arm.flops_per_token, seconds))
     return tuple(found)
-
-
-def _longest(logs: ArmLogs) -> list[RunCurve]:
-    """The logs that go furthest; one mean log if all runs logged the same steps."""
-    if logs.steps is not None:
-        return [{"step": logs.steps, **{column: logs.matrix(column).mean(axis=0) for column in ("tokens", "seconds")}}]
-    each = [log for digest in logs.digests if (log := logs.of(digest)) is not None]
-    last = max(log["step"].max() for log in each)
-    return [log for log in each if log["step"].max() == last]

@@ -51,7 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     stored = [] if options.shipped else list(_stored(options.store, options.words))
     with_shipped = options.shipped or options.words or options.json or not stored
-    shipped = sorted(_shipped(options.words), key=_rank) if with_shipped else []
+    shipped = list(_shipped(options.words)) if with_shipped else []
+    # Answered studies, then the others by what they need, then searches.
+    shipped.sort(key=lambda row: (not row["recorded"], row["search"], row["needs"] or ""))
     if options.json:
         print_json({"stored": stored, "shipped": shipped})
         return DONE
@@ -124,11 +126,6 @@ def _shipped(words: Sequence[str]) -> Iterator[ListedStudy]:
                 "recorded": found,
                 "labels": dict(data.get("labels") or {}),
             }
-
-
-def _rank(row: ListedStudy) -> tuple[bool, bool, str]:
-    """Sort key: answered studies, then the others by what they need, then searches."""
-    return not row["recorded"], row["search"], row["needs"] or ""
 
 
 def _group(row: ListedStudy) -> str:

@@ -41,19 +41,16 @@ def conditions(document: BenchDocument) -> str:
     )
 
 
-def _attention(document: BenchDocument) -> str:
-    """`fused`, or what each phase takes where they differ: `training step flex, prefill plain, decoding plain`."""
-    found = {title: document["phases"][phase]["attention"] or "none" for phase, title in PHASES.items()}
-    names = set(found.values())
-    return names.pop() if len(names) == 1 else ", ".join(f"{title} {name}" for title, name in found.items())
-
-
 def explained(document: BenchDocument) -> str:
     top = document["ceilings"]
+    by_phase = {title: document["phases"][phase]["attention"] or "none" for phase, title in PHASES.items()}
+    attention, *others = sorted(set(by_phase.values()))
+    if others:
+        attention = ", ".join(f"{title} {name}" for title, name in by_phase.items())
     return (
         f"{conditions(document)}. "
         f"{'Our training step and decoding are compiled, theirs are not. ' if document['compiled'] else ''}"
-        f"Our attention: {_attention(document)}. "
+        f"Our attention: {attention}. "
         f"Medians of {document['rounds']} alternating rounds; in brackets, the quartiles of the rounds' ratios.\n"
         f"Shares are of this machine's ceiling: {top['flops_per_second'] / 1e9:,.0f} GFLOP/s of matrix products for "
         f"training and prefill, and {top['copy_bytes_per_second'] / 1e9:,.1f} GB/s of a copy for decoding, which "

@@ -43,22 +43,19 @@ class Ladder(Section):
         return cls(summarise_ladder(sizes, base.name, throughput))
 
     def introduction(self, summary: StudySummary) -> str:
-        trends = sum(arm.trend is not None for arm in self.arms)
-        corrected = f", corrected (Holm) over {trends} arms" if trends > 1 else ""
-        return (
-            f"{self._sizes()} A power law with an irreducible loss needs at least four sizes. A trend of a difference "
-            "is a straight line in the logarithm of compute; its interval covers noise from seeds and from sizes that "
-            f"deviate from the line{corrected}. {ladder_words.rates(summary.study)}"
-        ).strip()
-
-    def _sizes(self) -> str:
-        """`Over 3 sizes.`, or how many of the planned sizes have a result."""
         planned = [size.name for size in self.arms[0].sizes]
         seen = {size.name for arm in self.arms for size in arm.sizes if size.loss}
         absent = [name for name in planned if name not in seen]
-        if not absent:
-            return f"Over {len(planned)} sizes."
-        return f"Over {len(seen)} of {len(planned)} sizes: no run at {listed(absent)} has ended."
+        sizes = f"{len(planned)} sizes."
+        if absent:
+            sizes = f"{len(seen)} of {len(planned)} sizes: no run at {listed(absent)} has ended."
+        trends = sum(arm.trend is not None for arm in self.arms)
+        corrected = f", corrected (Holm) over {trends} arms" if trends > 1 else ""
+        return (
+            f"Over {sizes} A power law with an irreducible loss needs at least four sizes. A trend of a difference "
+            "is a straight line in the logarithm of compute; its interval covers noise from seeds and from sizes that "
+            f"deviate from the line{corrected}. {ladder_words.rates(summary.study)}"
+        ).strip()
 
     def sentences(self, summary: StudySummary) -> Iterator[str]:
         yield from map(ladder_words.law_sentence, self.arms)
