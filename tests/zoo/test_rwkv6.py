@@ -112,3 +112,14 @@ def test_heads_are_as_wide_as_the_stream(heads: int, d_model: int) -> None:
         RWKV6(heads=heads).resolve(d_model)
     with pytest.raises(zoo.SpecError, match=r"head_dim: must be d_model / heads \(4\), not 5"):
         RWKV6(heads=3, head_dim=5).resolve(12)
+
+
+def test_a_model_without_memory_is_built_where_linspace_is_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As transformers has it while it loads a model, and as it may stay where torch first asks for a device then."""
+    linspace = torch.linspace
+    monkeypatch.setattr(torch, "linspace", lambda *given, **more: linspace(*given, **{"device": "cpu", **more}))
+    for mixer in ("rwkv6", "rwkv7"):
+        spec = zoo.load("small", d_model=16, n_layers=2, vocab_size=31, **{"block.mixer": mixer})
+        with torch.device("meta"):
+            model = zoo.build(spec)
+        assert {each.device.type for each in model.parameters()} == {"meta"}

@@ -148,7 +148,7 @@ class RWKV6Layer(StatefulLayer):
         # As in the authors' code: w₀ = −6 + 5 (i/(D − 1))^(0.7 + 1.3 l/(L − 1)), slowest features first, and
         # u = l/(L − 1) · (1 − i/(D − 1)), plus 0, 0.1 and −0.1 in turn.
         shares, features = _shares(site), torch.linspace(0, 1, d_model, dtype=torch.float64)
-        turns = (torch.arange(d_model) + 1) % 3 - 1
+        turns = (torch.arange(d_model, device=features.device) + 1) % 3 - 1
         bonus = (_depth(site) * (1 - features) + 0.1 * turns).float()
         self.initial = {"share": shares["w"], "bonus": bonus.view(spec.heads, head_dim)}
         self._start(self.decay, (-6 + 5 * features ** (0.7 + 1.3 * _depth(site))).float())
