@@ -23,7 +23,7 @@ WING = Wing(
         "ablate.running.stages": "registering",
         "ablate.study.rung_reader": "asked",
         "ablate.study.sections": "claim_spec",
-        "reports.page.html.ranking": "score_figure",
+        "reports.page.html.ranking": "sections.claims",
         "reports.page.sections": "sections",
     },
 )

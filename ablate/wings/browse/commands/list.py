@@ -83,11 +83,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _stored(store: str, words: Sequence[str]) -> Iterator[ListedStudy]:
     """Studies of a store that match, those that tune their arms last; none if the store does not exist yet."""
+    if not Path(store).is_dir():
+        return
     import ablate
     from ablate.wings.browse.status import states
 
-    if not Path(store).is_dir():
-        return
     found = ablate.open(store)
     for name, scale, question, runs, ended in found.studies.select(STORED).iter_rows():
         if _has(name, question, words):
