@@ -110,11 +110,17 @@ def _by(row: Row) -> str:
         factor = compute_words.interval(row, "factor", "low", "high")
         last = f", which {row['changes']} to ×{row['largest']:.2f} at the largest budget" if row["changes"] else ""
         return f": effective compute {words.times(factor)}{last}" if factor else ""
-    return f" by {_difference(row).replace('+', '').replace('−', '')}" if row["difference"] is not None else ""
+    if row["difference"] is None:
+        return ""
+    value = _estimate(row)
+    return f" by {_said(value.negative() if value.mean < 0 else value).replace('+', '')}"
 
 
-def _difference(row: Row) -> str:
-    value = Estimate(row["difference"], row["low"], row["high"], None, ())
+def _estimate(row: Row, values: tuple[float, ...] = ()) -> Estimate:
+    return Estimate(row["difference"], row["low"], row["high"], None, values)
+
+
+def _said(value: Estimate) -> str:
     return words.interval(value).removesuffix(" nats")
 
 
@@ -165,8 +171,8 @@ def _plain(found: LossComparison, row: Row) -> tuple[Estimate | None, str, str, 
     note = f"{failed} run{'s' * (failed > 1)} failed" if failed else ""
     if row["difference"] is None:
         return None, words.NONE, note or row["reason"], ""
-    value = Estimate(row["difference"], row["low"], row["high"], None, _by_seed(found, row["arm"]))
-    return value, _difference(row), note, ""
+    value = _estimate(row, _by_seed(found, row["arm"]))
+    return value, _said(value), note, ""
 
 
 def _by_seed(found: LossComparison, arm: str) -> tuple[float, ...]:
@@ -184,7 +190,7 @@ def _by_compute(compute: Row, row: Row) -> tuple[Estimate | None, str, str, str]
     if factor is None:
         return None, words.NONE, compute["reason"], ""
     low, high = (math.inf if end == 0 else 100 * (1 / end - 1) for end in (factor.high, factor.low))
-    aside = "" if row["difference"] is None else f"{_difference(row)} in loss at the largest"
+    aside = "" if row["difference"] is None else f"{_said(_estimate(row))} in loss at the largest"
     value = Estimate(100 * (1 / factor.value - 1), low, high, None, ())
     changes = f"{compute['changes']} with compute" if compute["changes"] else compute["reason"]
     return value, words.times(factor), changes, aside
@@ -297,7 +303,7 @@ def _tables(found: LossComparison) -> Iterator[Table]:
         (
             row["arm"],
             row["against"],
-            words.NONE if row["difference"] is None else _difference(row),
+            words.NONE if row["difference"] is None else _said(_estimate(row)),
             words.p_value(row["p"]),
             str(row["paired"]),
             row["verdict"],

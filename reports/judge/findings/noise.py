@@ -64,6 +64,8 @@ class StudyNoise:
     def choices(self) -> Mapping[str, TunedChoice]:
         """Choices of the arms that were tuned, by arm."""
         found = {}
+        known = [loss for arm in self.model.rows for loss in self.model.finished(arm).values()]
+        is_floored = min(known, default=0.0) >= 0  # no choice can have cost more than all of a loss that ends at zero
         for each in self.tunings:
             own = [each.arm] if each.arm in self.model.rows else []
             # noise of one tuning run: that of a typical run, or more if the arm's own runs have more
@@ -71,7 +73,7 @@ class StudyNoise:
             louder = max(map(self.model.louder, rows), default=1.0)
             noise = self.run and replace(self.run, sd=self.run.sd * louder)
             losses = self.model.finished(each.arm) if own else {}
-            found[each.arm] = _choice(each, noise, most=fmean(losses.values()) if losses else math.inf)
+            found[each.arm] = _choice(each, noise, most=fmean(losses.values()) if losses and is_floored else math.inf)
         return found
 
 
@@ -111,8 +113,8 @@ def tuning_rows(tunings: Iterable[StudyTuning]) -> SeedLosses:
 
 
 def _choice(tuning: StudyTuning, noise: Noise | None, most: float) -> TunedChoice:
-    """Penalty of an arm's choice; unbounded at an edge of the settings tried, and if no seed trained. most: the arm's
-    mean final loss."""
+    """Penalty of an arm's choice; unbounded at an edge of the settings tried, and if no seed trained. most: nats
+    that it can have cost."""
     if not tuning.trains or tuning.edges or noise is None or not tuning.reliable:
         return TunedChoice(UNBOUNDED)
     if list(tuning.chosen) != [RATE]:

@@ -87,7 +87,7 @@ def _arm(summary: StudySummary, arm: ArmSummary, label: str, costs: Iterable[Cos
         why = f": {arm_words.short(failure.error)}" if failure else ""  # `: CheckpointError: …`
         notes.append(f"no result for {len(arm.missing)} of {total} runs{why}")
     if run := arm.outlier:
-        notes.append(f"seed {run.seed} is {abs(run.above):.2g} nats {run.side} the other seeds")
+        notes.append(f"the loss of seed {run.seed} is {abs(run.above):.2g} nats {run.side} the others")
     is_base = arm.name == summary.baseline
     found = arm.comparison.difference if arm.comparison else None
     worth = summary.effective_compute.get(arm.name) if arm.verdict not in FAILED else None

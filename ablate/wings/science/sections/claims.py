@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from ablate.wings.results.document import RecordedClaim, end, interval
 from ablate.wings.science import judging_claims
-from ablate.wings.science.evidence import evidence
+from ablate.wings.science.evidence import ClaimEvidence, evidence
 from ablate.wings.science.judging_claims import JudgedClaim, judge_claims, score_asked
 from reports.judge.findings.study_summary import StudySummary
 from reports.judge.reading.collected import Collected
@@ -113,30 +113,32 @@ SHOWN = ("holds", "agrees")
 
 
 def ranked(summary: StudySummary, figure: Ranked) -> Ranked:
-    """The figure in the score that all claims of the study are about, the highest first, if they are about one."""
+    """The figure in the score that all claims of the study are about, the best first, if they are about one."""
     found = outcomes(summary)
     score = score_asked(found)
     if score is None or figure.is_of_effects:
         return figure
-    rows = [
-        _baseline(summary, row, score) if row.kind == "baseline" else _row(summary, found, row, score)
-        for row in figure.rows
-    ]
-    rows.sort(key=lambda row: (row.difference is None, -row.difference.mean if row.difference else 0.0))
-    metric = score.rpartition("/")[2].partition(" (")[0]
-    sides = f"lower {metric}", f"higher {metric}"
-    plotted = f"difference in {score} from {figure.base}"
+    judged = {row.name: evidence(summary, row.name, figure.base, score) for row in figure.rows if _is_compared(row)}
+    rows = [_row(summary, found, row, judged.get(row.name), score) for row in figure.rows]
+    leads = {name: sum(each.ahead or (0.0, 0.0)) for name, each in judged.items()}
+    rows.sort(key=lambda row: (row.difference is None, -leads.get(row.name, 0.0)))
+    plotted, sides = f"difference in {score} from {figure.base}", ("lower", "higher")
     return replace(figure, rows=tuple(rows), unit=score, margin=None, sides=sides, plotted=plotted)
 
 
-def _row(summary: StudySummary, claims: Sequence[JudgedClaim], row: RankedRow, score: str) -> RankedRow:
-    if row.verdict in FAILED:
-        return row
-    found = evidence(summary, row.name, summary.baseline, score)
-    effect, verdict = found.effect, found.verdict
-    aside, about = "", [each for each in claims if (each.claim.arm, each.claim.against) == (row.name, summary.baseline)]
+def _is_compared(row: RankedRow) -> bool:
+    return row.verdict not in FAILED and row.kind != "baseline"
+
+
+def _row(
+    summary: StudySummary, claims: Sequence[JudgedClaim], row: RankedRow, found: ClaimEvidence | None, score: str
+) -> RankedRow:
+    if found is None:
+        return replace(row, said=_of_baseline(summary, score)) if row.kind == "baseline" else row
+    effect, verdict, aside, base = found.effect, found.verdict, "", summary.baseline
+    about = [each for each in claims if {each.claim.arm, each.claim.against} == {row.name, base}]
     if not about:  # what nobody claimed is not judged: it would be one more test
-        verdict, aside = "no verdict", "no claim is about it"
+        verdict, aside = "no verdict", f"no claim compares it with {base}"
         effect = effect and Estimate(effect.mean, None, None, None, effect.values)
     elif any(each.claim.expect == "same" and each.outcome in SHOWN for each in about):
         verdict = "no difference"
@@ -144,11 +146,10 @@ def _row(summary: StudySummary, claims: Sequence[JudgedClaim], row: RankedRow, s
     return replace(row, verdict=verdict, difference=effect, said=said, aside=aside, beaten=None)
 
 
-def _baseline(summary: StudySummary, row: RankedRow, score: str) -> RankedRow:
+def _of_baseline(summary: StudySummary, score: str) -> str:
+    """`accuracy 0.997 ± 0.002`."""
     arm, (task, _, metric) = summary.baseline_arm, score.rpartition("/")
     if score == ACCURACY:
-        said = words.plus_minus(arm.accuracy)
-    else:
-        mean = next((each.value for each in arm.scores if (each.task, each.metric) == (task, metric)), None)
-        said = "" if mean is None else f"{mean:.3f}"
-    return replace(row, said=f"{metric} {said}" if said else "", beaten=None)
+        return f"{metric} {words.plus_minus(arm.accuracy)}"
+    mean = next((each.value for each in arm.scores if (each.task, each.metric) == (task, metric)), None)
+    return "" if mean is None else f"{metric} {mean:.3f}"

@@ -113,6 +113,18 @@ def test_tuning_runs_add_room_and_an_edge_has_no_end() -> None:
     assert "the best learning rate of post is at the edge of those tried" in edge["reason"]
 
 
+def test_tuned_scores_are_judged_as_tuned_losses() -> None:
+    """Accuracies in per cent: what a choice has cost is not bounded by the loss left, as it is for one above zero."""
+    errors = tuned(edge=False).with_columns(loss=30 + pl.col("loss"))
+    accuracies = errors.with_columns(loss=100 - pl.col("loss"))
+    down = ablate.compare(errors).contrasts.row(0, named=True)
+    up = ablate.compare(accuracies, higher_is_better=True).contrasts.row(0, named=True)
+    assert up["verdict"] == down["verdict"]
+    assert (up["difference"], up["low"], up["high"]) == pytest.approx(
+        (-down["difference"], -down["high"], -down["low"])
+    )
+
+
 @pytest.mark.parametrize(
     ("losses", "says"),
     [

@@ -60,6 +60,33 @@ def test_an_advantage_that_shrinks_is_no_headline_without_that() -> None:
     assert f", which shrinks to ×{last:.2f} at the largest budget" in answer(found)
 
 
+def test_the_ends_of_a_lead_are_in_order() -> None:
+    """Tuning makes the interval longer on one side, and the lead has the opposite sign of the difference."""
+    rates = [
+        ("pre", 0.1, 4.30),
+        ("pre", 0.2, 4.14),
+        ("pre", 0.4, 4.29),
+        ("post", 0.1, 4.1),
+        ("post", 0.2, 4.0),
+        ("post", 0.4, 4.2),
+    ]
+    tuning = [(arm, 100 + seed, loss + 0.01 * seed, rate, "tuning") for arm, rate, loss in rates for seed in (0, 1)]
+    judging = [
+        (arm, seed, loss, 0.2, "judging")
+        for arm, losses in {"pre": LOSSES["pre"], "post": [3.9, 3.93, 3.91]}.items()
+        for seed, loss in enumerate(losses)
+    ]
+    frame = pl.DataFrame(tuning + judging, schema=["arm", "seed", "loss", "rate", "split"], orient="row")
+    found = ablate.compare(frame, baseline="pre")
+    row = found.contrasts.row(0, named=True)
+    assert row["difference"] < 0 and row["high"] - row["difference"] != pytest.approx(
+        row["difference"] - row["low"], rel=0.05
+    )
+    assert f"post is better than pre by {-row['difference']:.2f} ({-row['high']:.2f} to {-row['low']:.2f})" in answer(
+        found
+    )
+
+
 def test_costs_have_a_trade_off_and_scores_their_own_side() -> None:
     costs = plain().with_columns(cost=pl.when(pl.col("arm") == "post").then(2.0).otherwise(1.0))
     assert list(data_of(comparison_page(ablate.compare(costs)))["figures"]) == ["trade-off"]

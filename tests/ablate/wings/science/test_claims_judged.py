@@ -329,7 +329,11 @@ def test_the_result_figure_of_such_a_study_is_in_that_score(tmp_path: Path) -> N
     }
     assert figure.rows[0].difference == outcomes(asked)[0].effect
     other = next(row for row in figure.rows if row.name == "other")
-    assert other.difference is not None and other.difference.low is None and other.aside == "no claim is about it"
+    assert (
+        other.difference is not None
+        and other.difference.low is None
+        and other.aside == "no claim compares it with base"
+    )
     base = next(row for row in figure.rows if row.kind == "baseline")
     assert base.said.startswith(f"accuracy {np.mean(ACCURACIES['base']):.3f}")
     marks = {row.name: row.shape for row in figure.rows}
