@@ -23,7 +23,8 @@ from reports.page.wording import words
 from reports.page.wording.arm_words import brief
 from reports.page.wording.words import interval, plus_minus
 
-SHAPE_OF = {**SHAPES, **MARKS, "stalled": SHAPES["failed"], "diverged": SHAPES["failed"]}
+SHAPE_OF = {**SHAPES, **MARKS, "better": SHAPES["lower"], "worse": SHAPES["higher"]}
+SHAPE_OF |= dict.fromkeys(FAILED, SHAPES["failed"])
 """SVG path of a mark by outcome or verdict; undecided ones have `RING`."""
 SMALL = (0.01, 0.02, 0.05, 0.1, 0.125, 0.2, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95)
 RATIOS = (*SMALL, 1.0, 1.05, 1.1, 1.2, 1.4, 2.0, 4.0, 5.0, 8.0, 10.0, 20.0, 50.0, 100.0)
@@ -161,7 +162,7 @@ def _arms(result: RecordedResult, costs: Sequence[Cost]) -> Iterator[RankedRow]:
         is_base = arm.name == result.baseline
         difference = None if arm.verdict in FAILED else arm.difference
         found = None if difference is None else _estimate(difference, paired(result, arm))
-        loss = "" if arm.loss is None else plus_minus(_estimate(arm.loss, ()))
+        loss = "" if arm.loss is None else "loss " + plus_minus(_estimate(arm.loss, ()))
         failed = len(arm.stalled) + len(arm.diverged)
         yield RankedRow(
             name=arm.name,
