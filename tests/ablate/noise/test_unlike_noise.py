@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 RESULTS = Path(__file__).parents[3] / "studies" / "results"
 PLAINLY_UNLIKE = {
-    "cosine_attention", "deep_norms", "hybrid_recall", "mqar", "norm_estimates", "optimizers", "qk_norm_lr",
-    "swa_recall",
+    "cosine_attention", "deep_norms", "hybrid_recall", "masked_lm", "mqar", "norm_estimates", "optimizers",
+    "qk_norm_lr", "swa_recall",
 }  # fmt: skip
-"""Studies of tasks that some seeds solve, of placements of norms that hardly train, of a norm of three features, of an
-optimizer far from the others, and of rates above the best."""
+"""Studies of tasks that some seeds solve, or begin to learn, of placements of norms that hardly train, of a norm of
+three features, of an optimizer far from the others, and of rates above the best."""
 Losses = NDArray[np.float64]
 
 
