@@ -6,7 +6,7 @@ import pytest
 
 from tools.size import sizes
 
-MOST = {"core": (39_283, 276), "all": (104_459, 798)}
+MOST = {"core": (39_282, 276), "all": (104_459, 798)}
 """Lines and files on 30 November 2026; the goal was a core of 40,000 lines. Lower them when something is deleted."""
 
 

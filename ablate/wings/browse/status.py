@@ -49,13 +49,17 @@ def states(store: Store) -> list[StudyState]:
         found = study_progress(store, study)
         running = tuple(_alive(store, found.runs))
         states.append(StudyState(study.name, study.scale, found.total, found.ended, found.failed, running))
+    return [*states, *tuning_states(store)]
+
+
+def tuning_states(store: Store) -> Iterator[StudyState]:
+    """The state of every study that tunes its arms."""
     for tuned in store.tuning():
         status = {digest: store.status(digest) for digest in tuned.runs}
         ended = sum(each in ENDED for each in status.values())
         failed = sum(store.read_error(digest) is not None for digest, each in status.items() if each not in ENDED)
         running = tuple(_alive(store, (_unfinished(store, digest, arm) for digest, arm in tuned.runs.items())))
-        states.append(StudyState(tuned.name, tuned.scale, len(status), ended, failed, running, tuned.stage))
-    return states
+        yield StudyState(tuned.name, tuned.scale, len(status), ended, failed, running, tuned.stage)
 
 
 def running_elsewhere(store: Store, studies: Sequence[StudyState]) -> tuple[RunningRun, ...]:

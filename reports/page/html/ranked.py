@@ -33,8 +33,7 @@ SHAPES = {
     "no difference": "M-6,-6 H6 V6 H-6 Z",
     "failed": "M-5,-5 L5,5 M5,-5 L-5,5",
 }
-"""SVG path of a verdict's mark, in pixels around its centre: a difference points to its side; undecided verdicts have
-`RING`."""
+"""SVG path of a mark, in pixels around its centre: differences point to their side. Undecided verdicts have `RING`."""
 RING = "M-5.5,0 a5.5,5.5 0 1,0 11,0 a5.5,5.5 0 1,0 -11,0"
 
 

@@ -86,15 +86,15 @@ def _stored(store: str, words: Sequence[str]) -> Iterator[ListedStudy]:
     if not Path(store).is_dir():
         return
     import ablate
-    from ablate.wings.browse.status import states
+    from ablate.wings.browse.status import tuning_states
 
     found = ablate.open(store)
     for name, scale, question, runs, ended in found.studies.select(STORED).iter_rows():
         if _has(name, question, words):
             answer = _answer(found.store, name, scale) if ended else ""
             yield {"name": name, "scale": scale, "question": question, "runs": runs, "ended": ended, "answer": answer}
-    for each in states(found.store):
-        if each.stage and _has(each.name, "", words):
+    for each in tuning_states(found.store):
+        if _has(each.name, "", words):
             yield {"name": each.name, "scale": each.scale, "runs": each.runs, "ended": each.ended, "stage": each.stage}
 
 

@@ -118,16 +118,13 @@ def ranked(summary: StudySummary, figure: Ranked) -> Ranked:
     score = score_asked(found)
     if score is None or figure.is_of_effects:
         return figure
-    judged = {row.name: evidence(summary, row.name, figure.base, score) for row in figure.rows if _is_compared(row)}
+    others = [row.name for row in figure.rows if row.verdict not in FAILED and row.kind != "baseline"]
+    judged = {name: evidence(summary, name, figure.base, score) for name in others}
     rows = [_row(summary, found, row, judged.get(row.name), score) for row in figure.rows]
     leads = {name: sum(each.ahead or (0.0, 0.0)) for name, each in judged.items()}
     rows.sort(key=lambda row: (row.difference is None, -leads.get(row.name, 0.0)))
     plotted, sides = f"difference in {score} from {figure.base}", ("lower", "higher")
     return replace(figure, rows=tuple(rows), unit=score, margin=None, sides=sides, plotted=plotted)
-
-
-def _is_compared(row: RankedRow) -> bool:
-    return row.verdict not in FAILED and row.kind != "baseline"
 
 
 def _row(
