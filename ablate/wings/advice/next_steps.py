@@ -54,8 +54,7 @@ def steps(summary: StudySummary) -> Iterator[NextStep]:
             reason = f"measure seed noise, which takes at least two seeds: with {FEWEST}"
             yield NextStep(summary.command(more), reason, training_seconds(summary, FEWEST - 1))
         why_not = ""
-        is_about_loss = not any(each.is_the_question for each in summary.opening)
-        if "inconclusive" in verdicts and not summary.effects and is_about_loss:
+        if "inconclusive" in verdicts and not summary.effects and summary.is_about_loss:
             seeds_enough, why_not = _seeds(summary)
             yield from seeds_enough
         if verdicts & {*SETTLED, "inconclusive"}:

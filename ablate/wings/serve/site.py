@@ -162,13 +162,15 @@ def entry_of(
         summary = summarise_documents(documents)
     except (ReportError, StoreError, OSError) as error:
         return replace(entry, error=str(error))
-    found = Counter(each.verdict for each in summary.judgements)
+    figure = ranked(summary)
+    others = [row for row in figure.rows if row.verdict != "baseline"]
+    found = Counter(each.verdict for each in (summary.judgements if summary.is_about_loss else others))
     return replace(
         entry,
         headline=answers.headline(summary),
         statuses=tables.statuses(summary.runs),
         verdicts=tuple(sorted(found.items(), key=lambda each: RANKS.index(each[0]))),
-        ranked=ranked(summary).brief(MOST_ROWS),
+        ranked=figure.brief(MOST_ROWS),
         summary=summary,
     )
 

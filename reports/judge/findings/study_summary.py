@@ -183,6 +183,11 @@ class SectionSummary(SectionReader, ABC):
             yield self.answer(summary)
 
     @property
+    def is_about_loss(self) -> bool:
+        """Whether the study asks what verdicts on arms answer, which are on the loss."""
+        return not any(each.is_the_question for each in self.opening)
+
+    @property
     def effective_compute(self) -> Mapping[str, Interval]:
         """Effective compute of arms, as far as it knows it."""
         return {}
@@ -243,6 +248,11 @@ class StudySummary:
         """Sections whose answers open the headline."""
         every = self.sections.values()
         return tuple(each for each in every if each.is_the_question) or tuple(each for each in every if each.opens)
+
+    @property
+    def is_about_loss(self) -> bool:
+        """Whether the study asks what verdicts on arms answer, which are on the loss."""
+        return not any(each.is_the_question for each in self.opening)
 
     @property
     def effective_compute(self) -> Mapping[str, Interval]:

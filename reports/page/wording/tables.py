@@ -36,7 +36,7 @@ def closing_table(summary: StudySummary) -> Rows:
         "peak memory": peak_memory,
         "KV bytes/token": lambda arm: words.whole(arm.planned.kv_bytes_per_token),
         "failed": lambda arm: arm_words.failed(arm) or words.NONE,
-        _verdicts(summary): lambda arm: finding_words.verdict(summary, arm),
+        "verdict" if summary.is_about_loss else "verdict on the loss": lambda arm: finding_words.verdict(summary, arm),
     }
     return Table.of(summary.arms, columns).without_empty(SOMETIMES).lines
 
@@ -53,13 +53,9 @@ def compact_table(summary: StudySummary) -> Table:
             else words.NONE
         ),
         "KV cache": lambda arm: _cache_times(arm.comparison),
-        _verdicts(summary): lambda arm: finding_words.verdict(summary, arm),
+        "verdict" if summary.is_about_loss else "verdict on the loss": lambda arm: finding_words.verdict(summary, arm),
     }
     return Table.of(summary.arms, columns).without_empty(list(columns)[1:5])
-
-
-def _verdicts(summary: StudySummary) -> str:
-    return "verdict on the loss" if any(each.is_the_question for each in summary.opening) else "verdict"
 
 
 def _difference(found: Comparison | None) -> str:

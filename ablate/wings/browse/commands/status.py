@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from ablate.wings.browse.status import RunningRun, StudyState
 
 BEGIN = (
-    ("ablate run norm_placement --scale smoke", "train, measure and report a small study, in about a minute"),
+    ("ablate run norm_placement --scale smoke {store}", "train, measure and report a small study, in about a minute"),
     ("ablate list --shipped", "list the studies that ship with the tool"),
     ("ablate new my_question", "start a study of your own"),
     ("ablate zoo", "list the parts of models"),
 )
 GO_ON = (
-    ("ablate list", "the answers so far"),
-    ("ablate list --running", "runs in progress"),
-    ("ablate report STUDY", "re-render a study's page"),
+    ("ablate list {store}", "the answers so far"),
+    ("ablate list --running {store}", "runs in progress"),
+    ("ablate report STUDY {store}", "re-render a study's page"),
     ("ablate new my_question", "start a study of your own"),
 )
 """Commands and their effects: `BEGIN` for an empty store, `GO_ON` for one with studies."""
@@ -40,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from ablate.wings.browse.status import running_elsewhere, states
     from store import Store
+    from store.documents.shell import store_option
 
     store = Store(options.store)
     found = states(store)
@@ -59,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
     elif not found and not options.next:
         print(f"{options.store}/ has no studies yet.")
     if options.next:
-        commands = GO_ON if found else BEGIN
+        where = store_option(store.root)
+        commands = [(command.format(store=where).rstrip(), effect) for command, effect in (GO_ON if found else BEGIN)]
         width = max(len(command) for command, _ in commands)
         print("Next:")
         for command, effect in commands:

@@ -67,7 +67,8 @@ class Claims(Section):
 
     @classmethod
     def in_json(cls, summary: StudySummary) -> JsonObject:
-        return {"claims": [claim_document(each) for each in outcomes(summary)]}
+        found = outcomes(summary)
+        return {"asked": score_asked(found) or "loss", "claims": [claim_document(each) for each in found]}
 
     def recorded(self, summary: StudySummary) -> Mapping[str, object]:
         recorded = (
