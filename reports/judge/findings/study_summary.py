@@ -183,11 +183,6 @@ class SectionSummary(SectionReader, ABC):
             yield self.answer(summary)
 
     @property
-    def is_about_loss(self) -> bool:
-        """Whether the study asks what verdicts on arms answer, which are on the loss."""
-        return not any(each.is_the_question for each in self.opening)
-
-    @property
     def effective_compute(self) -> Mapping[str, Interval]:
         """Effective compute of arms, as far as it knows it."""
         return {}
