@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from tests.many import assert_all
 from tests.zoo.worked_out import legal_pairs, rows_and_opening
 from zoo.conformance import checks
 from zoo.conformance.checking import conforms, notes_on
-from zoo.conformance.checks import CHECKS, KINDS
+from zoo.conformance.checks import CHECKS
 from zoo.conformance.combinations import choices, covering, paired, random_model, random_tokens
 from zoo.conformance.flops import flops
 from zoo.conformance.matrix import combine
@@ -62,30 +61,24 @@ def test_three_in_four_pairs_meet_by_default_and_the_others_in_the_slow_suite() 
     assert tried == set(itertools.chain(*choices().values()))
 
 
-EVERYWHERE = [check for check in CHECKS if check is not checks.kinds_of_cache]
+THOROUGH = 6
+"""One in this many of the rows that are tried by default is tried thoroughly, and in the slow suite every row."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_models_conform(part: int) -> None:
-    """With one kind of cache; the slow suite tries all of them."""
-
     def check_all(number: int) -> None:
-        subject = CheckSubject(spec_of(number))
-        kind = functools.partial(checks.kind_of_cache, kind=some_kind(subject.spec))
-        assert_all(lambda check: check(subject), [*EVERYWHERE, kind])
+        subject = CheckSubject(spec_of(number), thorough=number % THOROUGH == 0)
+        assert_all(lambda check: check(subject), CHECKS)
 
     assert_all(check_all, rows_and_opening()[1][part::PARTS])
-
-
-def some_kind(spec: zoo.ModelSpec) -> dict[str, object]:
-    return KINDS[int(spec.digest, 16) % len(KINDS)]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_models_of_the_other_rows_conform(part: int) -> None:
-    assert_all(lambda number: conforms(spec_of(number)), others()[part::PARTS])
+def test_models_conform_thoroughly(part: int) -> None:
+    assert_all(lambda number: conforms(spec_of(number)), range(part, len(rows_and_opening()[0]), PARTS))
 
 
 @pytest.mark.slow
