@@ -20,6 +20,7 @@ from ablate.wings.foretell.step_work import step_work
 from evals.costs.devices import device
 from tests.ablate.test_studies import BY_HEADS, ON_TASKS, SEARCHED, STUDIES
 from tests.ablate.test_studies import rungs_at as at
+from tests.many import few
 from zoo.costs import Cost, cost
 from zoo.model import padded_size
 
@@ -64,7 +65,7 @@ def heads(arm: Arm) -> set[int]:
     return {size for size in sizes if isinstance(size, int)}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", few(NAMES, 15))
 def test_arms_that_match_on_a_cpu_match_on_a_gpu(name: str) -> None:
     """In parameters, to 3 %, unless planning matches them, and in the size of their heads."""
     here = {arm.name: arm for arm in at(name, "cpu")[-1].arms}

@@ -12,6 +12,7 @@ from torch._dynamo import error_on_graph_break
 from torch._dynamo.backends.common import aot_autograd
 
 import zoo
+from tests.many import few
 from zoo.conformance.combinations import choices, given_to, of_rows, random_model, random_tokens
 from zoo.conformance.matrix import combine
 from zoo.loss import BatchShare, scored
@@ -43,7 +44,7 @@ def learnt(spec: zoo.ModelSpec, *, recompute: bool = False) -> tuple[torch.Tenso
     return loss.detach(), [p.grad for p in model.parameters()], dict(model.named_buffers())
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", few(range(GROUPS), 3))
 def test_blocks_computed_again_have_the_same_bits(group: int) -> None:
     for spec in SPECS[group::GROUPS]:
         torch.testing.assert_close(learnt(spec, recompute=True), learnt(spec), rtol=0, atol=0)
@@ -138,7 +139,7 @@ def in_parts(
     return total, nats, [p.grad for p in model.parameters()], dict(model.named_buffers())
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", few(range(GROUPS), 3))
 def test_the_losses_of_parts_sum_to_that_of_the_batch(group: int) -> None:
     """The losses agree to rounding: here 1e-5 of the loss, and 1e-4 of a gradient."""
     compared = 0

@@ -15,8 +15,8 @@ from tests.zoo.hf import wholes
 from tests.zoo.hf.parity import LENGTH, assert_near, eager
 from zoo.hf import _wrappers, spec_of
 
-QUICK = ("gemma3", "idefics3", "mistral3", "qwen3_5_moe", "qwen3_vl", "nemotron_h_omni", "voxtral")
-"""Tried in every session: bodies at several names, a complete model inside, no `tie_word_embeddings` at the top,
+QUICK = ("gemma3", "idefics3", "mistral3", "qwen3_vl", "voxtral")
+"""Tried by default, and in the slow suite all: bodies at several names, a complete model inside, no `tie_word_embeddings` at the top,
 RoPE with three axes."""
 SEEDS = (0, 1)
 """Seeds of random models; see `wholes.config`."""
