@@ -16,8 +16,8 @@ from tests.zoo.hf.parity import LENGTH, assert_near, eager
 from zoo.hf import _wrappers, spec_of
 
 QUICK = ("gemma3", "idefics3", "mistral3", "qwen3_vl", "voxtral")
-"""Tried by default, and in the slow suite all: bodies at several names, a complete model inside, no `tie_word_embeddings` at the top,
-RoPE with three axes."""
+"""Tried by default, and in the slow suite all: bodies at several names, a complete model inside, no
+`tie_word_embeddings` at the top, RoPE with three axes."""
 SEEDS = (0, 1)
 """Seeds of random models; see `wholes.config`."""
 pytestmark = pytest.mark.filterwarnings("ignore::zoo.errors.ConversionWarning")
