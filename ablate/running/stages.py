@@ -215,8 +215,11 @@ class StudyRunner:
             todo = wing.with_kin(todo, [run.identity for plan in stage.plans for run in plan.runs])
         if stage.tunes:
             tried = {run.digest: self.labels[run.digest][0] for plan in stage.plans for run in plan.runs}
-            name, scale = self.study.name, self.study.scale
-            self.folder.write_tuning(TuningDocument(name=name, scale=scale, stage=stage.name, runs=tried))
+            study = self.study
+            about = TuningDocument(
+                name=study.name, scale=study.scale, question=study.question, stage=stage.name, runs=tried
+            )
+            self.folder.write_tuning(about)
         progress.begin(todo, stage.name if stage.tunes else "")
         identities = {request.digest: request.identity for request in todo if "train" in missing[request.digest]}
         wing = module_of("ablate.running.trackers")

@@ -90,6 +90,8 @@ class TuningDocument(Document):
     """The study's name."""
     scale: str
     """Its scale."""
+    question: str = ""
+    """Its question; empty in documents of before December 2026."""
     stage: str
     """`tuning, round 2`."""
     runs: dict[str, str]

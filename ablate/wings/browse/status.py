@@ -35,6 +35,7 @@ class StudyState:
 
     name: str
     scale: str
+    question: str
     runs: int
     ended: int
     failed: int
@@ -48,7 +49,8 @@ def states(store: Store) -> list[StudyState]:
     for study in store.study_documents():
         found = study_progress(store, study)
         running = tuple(_alive(store, found.runs))
-        states.append(StudyState(study.name, study.scale, found.total, found.ended, found.failed, running))
+        about = study.name, study.scale, study.question
+        states.append(StudyState(*about, found.total, found.ended, found.failed, running))
     return [*states, *tuning_states(store)]
 
 
@@ -59,7 +61,8 @@ def tuning_states(store: Store) -> Iterator[StudyState]:
         ended = sum(each in ENDED for each in status.values())
         failed = sum(store.read_error(digest) is not None for digest, each in status.items() if each not in ENDED)
         running = tuple(_alive(store, (_unfinished(store, digest, arm) for digest, arm in tuned.runs.items())))
-        yield StudyState(tuned.name, tuned.scale, len(status), ended, failed, running, tuned.stage)
+        about = tuned.name, tuned.scale, tuned.question
+        yield StudyState(*about, len(status), ended, failed, running, tuned.stage)
 
 
 def running_elsewhere(store: Store, studies: Sequence[StudyState]) -> tuple[RunningRun, ...]:

@@ -157,7 +157,8 @@ def _arm(
     known = finished.with_columns(excess=pl.col("loss") - pl.col("floor"))
     alone = (pl.col("waiting").fill_null(0.0) < CROWDED) & (pl.col("beside").fill_null(0) == 0)
     known = known.with_columns(pl.when(alone).then(pl.col(SPEEDS)))
-    means = {column: estimate(known[column].drop_nulls().to_list()) for column in (*NUMBERS, "excess")}
+    values = known.select(*NUMBERS, "excess").to_dict(as_series=False)
+    means = {column: estimate([each for each in of if each is not None]) for column, of in values.items()}
     shared = data.shared if name == data.study.baseline else {}
     if beside := [loss for losses in shared.values() for loss in losses.values() if math.isfinite(loss)]:
         means["loss"] = estimate([*finished["loss"].to_list(), *beside])

@@ -94,8 +94,9 @@ def _stored(store: str, words: Sequence[str]) -> Iterator[ListedStudy]:
             answer = _answer(found.store, name, scale) if ended else ""
             yield {"name": name, "scale": scale, "question": question, "runs": runs, "ended": ended, "answer": answer}
     for each in tuning_states(found.store):
-        if _has(each.name, "", words):
-            yield {"name": each.name, "scale": each.scale, "runs": each.runs, "ended": each.ended, "stage": each.stage}
+        if _has(each.name, each.question, words):
+            about: ListedStudy = {"name": each.name, "scale": each.scale, "question": each.question}
+            yield {**about, "runs": each.runs, "ended": each.ended, "answer": "", "stage": each.stage}
 
 
 def _answer(store: Store, name: str, scale: str) -> str:

@@ -78,7 +78,7 @@ def test_a_study_that_tunes_is_listed_with_its_round(
     """As another process sees it, whenever a line is printed; once its arms are planned, as any other."""
     shutil.copytree(study.parent, tmp_path / "study")
     path, store, seen, said = tmp_path / "study/rates.yaml", Store(tmp_path / "runs"), list[StudyState](), set[str]()
-    listed: list[str] = []
+    listed, asked = list[str](), set[tuple[str, str, str]]()
     tune = "tune: {space: {train.lr: [1e-3, 1e-2]}, fraction: 1, seeds: 1}"
     path.write_text(study.read_text().replace("tune: off", tune))
 
@@ -86,6 +86,8 @@ def test_a_study_that_tunes_is_listed_with_its_round(
         seen.extend(states(store))
         if store.root.exists() and not store.studies():
             listed.append(printed(capsys, "list", "--store", str(store.root)))
+            rows = json.loads(printed(capsys, "list", "norms", "--store", str(store.root), "--json"))["stored"]
+            asked.update((row["name"], row["question"], row["answer"]) for row in rows)
             with pytest.raises(StoreError) as refused:
                 named_folder("rates", None, store.root)
             said.add(str(refused.value))
@@ -97,6 +99,7 @@ def test_a_study_that_tunes_is_listed_with_its_round(
     assert (rounds[0].name, rounds[0].runs) == ("rates", 2 * arms)
     assert first == sorted(first) and {1, 2 * arms - 1} <= set(first)
     assert any(rounds[0].stage in out and f"1/{rounds[0].runs}" in out for out in listed)
+    assert asked == {("rates", "Does the placement of norms matter?", "")}
     command = f"`ablate status --store {store.root}`"
     assert f"rates: it is in {rounds[0].stage}, in {store.root}/: {command} shows how far" in said
     (after,) = states(store)
