@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -31,3 +33,21 @@ def assert_all(check: Callable[[Case], object], cases: Iterable[Case]) -> None:
             errors.append(error)
     if errors:
         raise ExceptionGroup(f"{len(errors)} cases fail", errors)
+
+
+def over(cases: Iterable[Any]) -> Callable[[Callable[..., object]], Callable[..., None]]:
+    """As `pytest.mark.parametrize`, but all cases in one test. They are its first arguments, several if a case is a
+    tuple; the others are fixtures, which the cases share."""
+    every = [case if isinstance(case, tuple) else (case,) for case in cases]
+
+    def decorated(test: Callable[..., object]) -> Callable[..., None]:
+        def tested(**fixtures: object) -> None:
+            assert every, "no cases"
+            assert_all(lambda case: test(*case, **fixtures), every)
+
+        functools.update_wrapper(tested, test)
+        shared = list(inspect.signature(test).parameters.values())[len(every[0]) :]
+        tested.__signature__ = inspect.Signature(shared)  # type: ignore[attr-defined]
+        return tested
+
+    return decorated

@@ -17,6 +17,7 @@ import pytest
 import ablate
 from ablate.cli import main
 from ablate.running.options import Options, RunOptions
+from tests.many import over
 
 ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
@@ -30,17 +31,17 @@ def test_every_public_name_is_a_function_a_class_or_the_version() -> None:
     assert set(dir(ablate)) >= set(ablate.__all__)
 
 
-@pytest.mark.parametrize("name", ablate.__all__)
+@over(ablate.__all__)
 def test_every_public_name_is_in_the_guide(name: str) -> None:
     assert re.search(rf"`(ablate\.)?{name}`", GUIDE)
 
 
-@pytest.mark.parametrize("name", [*CLASSES, *FUNCTIONS])
+@over([*CLASSES, *FUNCTIONS])
 def test_every_public_name_has_a_docstring(name: str) -> None:
     assert len((getattr(ablate, name).__doc__ or "").split()) >= 4
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@over(FUNCTIONS)
 def test_functions_say_what_they_take_return_and_raise(name: str) -> None:
     function = getattr(ablate, name)
     text, parameters = inspect.getdoc(function) or "", inspect.signature(function).parameters
@@ -71,7 +72,7 @@ def test_an_option_that_a_function_does_not_take_is_refused() -> None:
         call("norm_placement", stall_timeout=60)
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@over(CLASSES)
 def test_public_methods_and_properties_say_what_they_are(name: str) -> None:
     kinds = (FunctionType, property, cached_property, classmethod)
     members = {member: value for member, value in vars(getattr(ablate, name)).items() if isinstance(value, kinds)}

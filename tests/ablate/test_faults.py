@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from tests.many import over
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/faults.md").read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ def test_every_row_names_a_test() -> None:
     assert [row for row in rows if "`tests/" not in row.rsplit(" | ", 1)[-1]] == []
 
 
-@pytest.mark.parametrize(("file", "name", "star"), sorted(set(NAMED)))
+@over(sorted(set(NAMED)))
 def test_a_fault_has_its_test(file: str, name: str, star: str) -> None:
     found = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
     (test,) = (each for each in found if isinstance(each, ast.FunctionDef) and each.name == name)

@@ -26,6 +26,7 @@ from evals.costs.machine import Speed
 from store import Store
 from store.documents import CacheBytes, RunProbes, SpentBudget
 from tests.documents import measure_of
+from tests.many import over
 from zoo.settings.axis import variants
 from zoo.settings.identity import identity_of
 
@@ -210,15 +211,11 @@ def test_patterns_of_blocks_have_one_spelling() -> None:
 AXES = {"mixers": "block.mixer", "ffns": "block.ffn", "norms": "block.norm", "residuals": "block.norm_placement"}
 
 
-@pytest.mark.parametrize(
-    ("path", "variant"),
-    [
-        (path, {"kind": kind, **example})
-        for axis, path in AXES.items()
-        for kind, cls in variants(f"zoo.{axis}").items()
-        for example in cls.examples
-    ],
-    ids=lambda value: value["kind"] if isinstance(value, dict) else value,
+@over(
+    (path, {"kind": kind, **example})
+    for axis, path in AXES.items()
+    for kind, cls in variants(f"zoo.{axis}").items()
+    for example in cls.examples
 )
 def test_a_stored_model_is_read_back(path: str, variant: dict[str, Any]) -> None:
     """A run's document has what resolution filled in, which a variant must not take for a setting that it lacks."""

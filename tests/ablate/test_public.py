@@ -13,6 +13,7 @@ import pytest
 
 import ablate
 from ablate.api.public import CHECKS, parts_of
+from tests.many import over
 
 FUNCTIONS = {name: found for name in ablate.__all__ if isinstance(found := getattr(ablate, name), FunctionType)}
 UNCHECKED = {
@@ -56,7 +57,7 @@ def test_there_are_no_other_types() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), b"bytes"], ids=["object", "bytes"])
-@pytest.mark.parametrize(("function", "parameter"), CHECKED, ids=lambda part: getattr(part, "name", part))
+@over(CHECKED)
 def test_an_argument_of_the_wrong_type_is_named(function: str, parameter: inspect.Parameter, value: object) -> None:
     given = arguments(function, parameter.name)
     by_place = (value,) if parameter.kind is parameter.VAR_POSITIONAL else ()

@@ -23,6 +23,7 @@ from store import LockedError, Store, StoreError
 from store.documents import ItemLoss
 from store.files import replacing
 from tests.documents import metrics_of, result_of, run_of
+from tests.many import over
 from tests.reports.factory import Arm, StudyOf
 
 DIGEST = "a1b2c3"
@@ -97,8 +98,8 @@ def test_what_is_not_strict_json_is_refused_and_leaves_the_old(store: Store, val
 WHOLE = json.dumps(PLAIN).encode()
 
 
-@pytest.mark.parametrize("content", [b"", *[WHOLE[:n] for n in range(1, len(WHOLE), 7)], WHOLE[:-1], bytes(64)])
-def test_half_written_results_are_never_read(store: Store, content: bytes) -> None:
+@over([b"", *[WHOLE[:n] for n in range(1, len(WHOLE), 7)], WHOLE[:-1], bytes(64)])
+def test_half_written_results_are_never_read(content: bytes, store: Store) -> None:
     write_result(store, content)
     assert store.read_result(DIGEST) is None
     assert store.status(DIGEST) == "absent"

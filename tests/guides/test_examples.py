@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
-import pytest
 from lm_eval.api.task import TaskConfig
 from ruamel.yaml import YAML
 
 from ablate.wings.prepare.schema import study_schema
 from evals.spec import EvalSpec
 from tests.guides.guide import ROOT
+from tests.many import over
 from zoo.spec import ModelSpec
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -38,7 +38,7 @@ def test_every_example_is_read_and_its_settings_exist() -> None:
         assert setting.partition(".")[0] in known, f"{page}: {text}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@over(PAGES)
 def test_no_prose_is_indented_so_far_that_the_site_shows_it_as_code(page: Path) -> None:
     prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert re.findall(r"\n\n( {4}.*)", prose) == []

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import zoo
-from tests.many import few
+from tests.many import few, over
 from zoo import presets
 from zoo.conformance.combinations import given_to, random_tokens
 from zoo.conformance.shrink import shrunk
@@ -20,7 +20,7 @@ NAMES = [name for name in presets.names() if presets.preset(name).buildable]
 every_preset = pytest.mark.parametrize("name", NAMES)
 
 
-@pytest.mark.parametrize("name", [*NAMES, *presets.sized_names()])
+@over([*NAMES, *presets.sized_names()])
 def test_presets_have_the_published_size(name: str) -> None:
     """Within 1 %, or a note says the ratio and why; active parameters too."""
     preset = presets.preset(name)
@@ -39,7 +39,7 @@ def test_presets_have_the_published_size(name: str) -> None:
             assert stated is None
 
 
-@pytest.mark.parametrize("name", presets.names())
+@over(presets.names())
 def test_a_preset_names_its_source_and_what_is_assumed_in_it(name: str) -> None:
     preset = presets.preset(name)
     assert preset.source == "this project" or preset.source.startswith(("arXiv:", "https://"))
@@ -67,7 +67,7 @@ def test_a_family_has_its_own_size_and_others() -> None:
         presets.preset("llama3-7b")
 
 
-@pytest.mark.parametrize("name", presets.sized_names())
+@over(presets.sized_names())
 def test_a_size_says_its_published_count(name: str) -> None:
     assert presets.preset(name).published_parameters is not None
 

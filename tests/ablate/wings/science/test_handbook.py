@@ -21,6 +21,7 @@ from ablate.wings.science.atlas import known_sources
 from ablate.wings.science.handbook import FOLDER, Answer, HandbookClaim, handbook
 from ablate.wings.science.stated import study_claims
 from store.documents import StudyClaim
+from tests.many import over
 from tests.test_imports import ROOT
 
 ENTRIES = list(handbook().values())
@@ -34,7 +35,7 @@ def test_every_entry_is_tested_or_says_why_not() -> None:
     assert len(ENTRIES) > 200
 
 
-@pytest.mark.parametrize("entry", [entry for entry in ENTRIES if entry.studies], ids=lambda entry: entry.id)
+@over([entry for entry in ENTRIES if entry.studies])
 def test_its_studies_ship(entry: HandbookClaim) -> None:
     assert set(entry.studies) <= set(shipped())
 
@@ -44,7 +45,7 @@ def names_in(path: Path) -> frozenset[str]:
     return frozenset(re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
 
 
-@pytest.mark.parametrize("check", sorted({check for entry in ENTRIES for check in entry.exact}))
+@over(sorted({check for entry in ENTRIES for check in entry.exact}))
 def test_its_exact_check_is_there(check: str, capsys: pytest.CaptureFixture[str]) -> None:
     if check.startswith("ablate "):
         assert main(shlex.split(check)[1:]) == 0
