@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ablate.running.worker import DONE
-from ablate.wings.browse.history import RULES, Rule, history, ledger_frame
+from ablate.wings.browse.history import RULES, Rule, history
 from store import Store, StoreError
 from store.documents import JsonObject, StudyDocument
 from store.errors import ArgumentError
@@ -120,9 +120,9 @@ class Runs:
             raise ArgumentError("fdr", f"expected one of {', '.join(RULES)}, or None", fdr)
         others = [self.store.read_ledger(other) for other in self.store.ledgers() if other != name]
         found = history(self.store.read_ledger(name), fdr, others)
-        if not found:
+        if found.is_empty():
             raise StoreError(f"{self.store.root}/: no comparison of a study '{name}' has been judged")
-        return ledger_frame(found)
+        return found
 
     def model(self, run: str) -> zoo.Decoder:
         """Load the trained model of a run on the CPU. `run` is a digest or its beginning, or a place in a study

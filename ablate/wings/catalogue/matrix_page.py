@@ -3,63 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from reports.page.html.templating import render_plain
 
 
-@dataclass(frozen=True)
-class Reason:
-    """Reason why some choices cannot be combined; the table refers to it by `number`."""
-
-    number: int
-    text: str
-    pairs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class MatrixCell:
-    """A pair of choices. On the same axis they exclude each other; else they are refused for a reason, or allowed
-    (None)."""
-
-    same_axis: bool
-    reason: Reason | None
-
-
-@dataclass(frozen=True)
-class MatrixRow:
-    axis: str
-    name: str
-    cells: tuple[MatrixCell, ...]
-
-
 def render_matrix(axes: Mapping[str, list[str]], conflicts: Mapping[str, list[list[str]]]) -> str:
     """The page as HTML text. axes: choices by axis. conflicts: excluded pairs [axis, choice, axis, choice] by
     reason."""
     choices = [(axis, name) for axis, names in axes.items() for name in names]
-    reasons = [Reason(number, text, _pairs(rows)) for number, (text, rows) in enumerate(conflicts.items(), start=1)]
-    refused: dict[Any, Reason] = {}  # by pair of (axis, choice), in both orders
-    for reason, excluded in zip(reasons, conflicts.values(), strict=True):
+    refused: dict[Any, int] = {}  # number of the reason by pair of (axis, choice), in both orders
+    for number, excluded in enumerate(conflicts.values(), start=1):
         for axis, name, other, choice in excluded:
-            refused[(axis, name), (other, choice)] = refused[(other, choice), (axis, name)] = reason
-    rows = [
-        MatrixRow(
-            axis, name, tuple(MatrixCell(axis == other[0], refused.get(((axis, name), other))) for other in choices)
-        )
-        for axis, name in choices
-    ]
-    pairs = sum(not cell.same_axis for row in rows for cell in row.cells) // 2
+            refused[(axis, name), (other, choice)] = refused[(other, choice), (axis, name)] = number
     return render_plain(
         "matrix.html.j2",
         ("matrix.css",),
         own=Path(__file__).parent / "templates",
         axes=axes,
-        rows=rows,
-        reasons=reasons,
-        pairs=pairs,
-        refused=len(refused) // 2,
+        choices=choices,
+        pairs=sum(one[0] != other[0] for one, other in combinations(choices, 2)),
+        reasons=[(text, _pairs(rows)) for text, rows in conflicts.items()],
+        refused=refused,
     )
 
 

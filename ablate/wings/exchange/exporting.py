@@ -6,7 +6,6 @@ The card has question, training, results and limits. Exports of a plan are known
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -68,12 +67,12 @@ def export(
     target = Path(directory)
     if target.exists() and any(target.iterdir()):
         raise ArgumentError("directory", f"{target} is not empty")
-    card = read_card(place, found, adapter)
+    before, after = read_card(place, found, adapter)  # before any file is written
     try:
         model_type, reason = _written(place, found, target, family, adapter)
     except (UnsupportedError, ImportError) as error:
         raise StoreError(f"{found.digest}: {error}") from error
-    write_text(target / "README.md", card.text(model_type))
+    write_text(target / "README.md", f"{before}\n\n## Use\n\n{_use(model_type, adapter)}\n\n{after}\n")
     if push is not None:
         _upload(target, push)
     answer = {"digest": found.digest, "directory": str(target), "model_type": model_type}
@@ -148,22 +147,10 @@ def _upload(folder: Path, repository: str) -> None:
         raise ArgumentError("push", reason, repository) from error
 
 
-@dataclass(frozen=True)
-class ModelCard:
-    """A model card in Markdown with the Hugging Face hub's metadata: the text before and after the section on use.
-    Both are read before any file is written; only the section on use depends on the exported `model_type`."""
-
-    before: str
-    after: str
-    adapter: bool
-
-    def text(self, model_type: str) -> str:
-        """The card of a model that was exported as this type."""
-        return "\n\n".join([self.before, "## Use\n\n" + _use(model_type, self.adapter), self.after]) + "\n"
-
-
-def read_card(store: Store, run: RunDocument, adapter: bool = False) -> ModelCard:
-    """The card of a finished run. Raises StoreError if the run's documents cannot be read."""
+def read_card(store: Store, run: RunDocument, adapter: bool) -> tuple[str, str]:
+    """The card of a finished run, in Markdown with the Hugging Face hub's metadata: its text before and after the
+    section on use, which depends on the exported `model_type`. Raises StoreError if the run's documents cannot be
+    read."""
     result = store.read_result(run.digest)
     assert result is not None  # the run has finished
     # The first study that the run belongs to, and its arm there.
@@ -178,7 +165,7 @@ def read_card(store: Store, run: RunDocument, adapter: bool = False) -> ModelCar
         "## Results\n\n" + _lines(_results(store, run, result)),
         "## Limits\n\n" + _limits(run, result),
     ]
-    return ModelCard("\n\n".join(before), "\n\n".join(after), adapter)
+    return "\n\n".join(before), "\n\n".join(after)
 
 
 def _question(found: tuple[StudyDocument, StudyArm] | None, run: RunDocument) -> Iterator[str]:

@@ -24,7 +24,7 @@ from reports.page.sections._plane import MOST_NAMED, WIDE, label_places
 from reports.page.wording import words
 from reports.page.wording.table import Columns, Table
 from store import Store, StoreError
-from store.documents import ImportDocument, MeasureDocument, ResultDocument, RunDocument, TextMeta
+from store.documents import ImportDocument, MeasureDocument, ResultDocument, RunDocument, Score, TextMeta
 from store.documents.study import UNJUDGED
 
 Text = tuple[str, float | None, int | None]
@@ -33,50 +33,36 @@ that is held out."""
 
 
 @dataclass(frozen=True)
-class ImportedScore:
-    """One metric of one task."""
-
-    task: str
-    metric: str
-    value: float
-    stderr: float | None
-
-
-@dataclass(frozen=True)
 class ImportedModel:
-    """An imported model, its run, and all its scores. `text` is None if the corpus is gone."""
+    """An imported model, its run, and all its scores by task and metric. `text` is None if the corpus is gone."""
 
     document: ImportDocument
     run: RunDocument
     result: ResultDocument
     measured: MeasureDocument | None
-    scores: tuple[ImportedScore, ...]
+    scores: Mapping[tuple[str, str], Score]
     source: str
     text: Text | None
 
 
-@dataclass(frozen=True)
-class Imports:
+def read_imports(store: Store) -> tuple[list[ImportedModel], list[str]]:
     """The imported models of a store in alphabetical order, and the errors of those that cannot be shown."""
-
-    models: tuple[ImportedModel, ...]
-    errors: tuple[str, ...]
-
-
-def read_imports(store: Store) -> Imports:
     models, errors = [], []
     for name in store.imports():
         try:
             models.append(_read(store, name))
         except (StoreError, OSError) as error:
             errors.append(f"{name}: {error}")
-    return Imports(tuple(models), tuple(errors))
+    return models, errors
 
 
-def text_of(store: Store, corpus: str) -> Text | None:
-    """The text of a corpus, independent of its tokenizer; None for a synthetic task or a missing corpus."""
+def source_of(store: Store, corpus: str) -> tuple[str, Text | None]:
+    """The data source of a corpus, and its text, independent of its tokenizer; None for a synthetic task or a missing
+    corpus."""
     meta = store.data(corpus).read() if store.data(corpus).path.is_dir() else None
-    return (meta.content_read, meta.split.fraction, meta.split.given) if isinstance(meta, TextMeta) else None
+    source = str(meta.spec["source"]) if meta else f"data {corpus[:8]}"
+    text = (meta.content_read, meta.split.fraction, meta.split.given) if isinstance(meta, TextMeta) else None
+    return source, text
 
 
 def _read(store: Store, name: str) -> ImportedModel:
@@ -86,18 +72,14 @@ def _read(store: Store, name: str) -> ImportedModel:
     if document is None or run is None or result is None:
         raise StoreError("its run is gone: import the model again")
     measured = store.read_measure(run.digest, document.measure) if document.measure else None
-    corpus = store.data(run.data.digest)
-    meta = corpus.read() if corpus.path.is_dir() else None
-    source = str(meta.spec["source"]) if meta else f"data {run.data.digest[:8]}"
-    text = text_of(store, run.data.digest)
     scores = {  # the newest evaluation wins if several have the same score
-        (task, metric): ImportedScore(task, metric, score.value, score.stderr)
+        (task, metric): score
         for evaluated in store.all_evals(run.digest)
         for task, metrics in evaluated.scores.items()
         for metric, score in metrics.items()
         if score.value is not None
     }
-    return ImportedModel(document, run, result, measured, tuple(scores.values()), source, text)
+    return ImportedModel(document, run, result, measured, scores, *source_of(store, run.data.digest))
 
 
 COSTS = ("parameters", "KV cache, bytes per token", "decoding, ms per token")
@@ -113,17 +95,16 @@ class ImportsShown(StorePages):
     """Imported models, beside the studies of a store."""
 
     def section(self, store: Store) -> Markup:
-        imports = read_imports(store)
-        if not imports.models and not imports.errors:
+        models, errors = read_imports(store)
+        if not models and not errors:
             return Markup()
         template = environment(Path(__file__).parent).get_template("imports.html.j2")
-        tables = {"imported": imports_table(imports.models), "scores": scores_table(imports.models)}
-        return Markup(template.render(imports=imports, **tables))
+        return Markup(template.render(imported=imports_table(models), scores=scores_table(models), errors=errors))
 
     def groups(self, store: Store, studies: Sequence[Studied]) -> Iterator[Group]:
         """One group per text that an imported model read, including the arms of studies on the same text."""
         by: dict[Text, list[ImportedModel]] = {}
-        for model in read_imports(store).models:
+        for model in read_imports(store)[0]:
             if model.text is not None and model.result.bits_per_byte is not None:
                 by.setdefault(model.text, []).append(model)
         for number, (text, found) in enumerate(by.items()):
@@ -171,9 +152,9 @@ def imports_table(models: Sequence[ImportedModel]) -> Table:
 def scores_table(models: Sequence[ImportedModel]) -> Table:
     """One row per score of each model."""
     rows = (
-        (model.document.name, each.task, each.metric, words.score(each.value), optional(each.stderr))
+        (model.document.name, task, metric, optional(each.value), optional(each.stderr))
         for model in models
-        for each in model.scores
+        for (task, metric), each in model.scores.items()
     )
     return Table(("model", "task", "metric", "value", "± standard error"), tuple(rows), labels=3)
 
@@ -191,7 +172,7 @@ def _arms(store: Store, studied: Studied, text: Text) -> Iterator[ModelPoint]:
     if summary.study.scale in UNJUDGED:
         return
     corpora: Mapping[str, str] = {arm.name: arm.data for arm in summary.study.arms}
-    known = {digest: text_of(store, digest) for digest in set(corpora.values())}
+    known = {digest: source_of(store, digest)[1] for digest in set(corpora.values())}
     for arm in summary.arms:
         if arm.bits_per_byte is not None and known[corpora[arm.name]] == text:
             name = f"{summary.study.name}: {arm.name}"

@@ -112,10 +112,10 @@ def _beside(
     model: Decoder, ours: Work, config: Any, setting: BenchSetting, top: Ceilings, turn: TakeTurn
 ) -> Iterator[tuple[str, JsonObject]]:
     """Our training step against that of each other installed library, one after another."""
-    for rival in rivals(config, setting.context):
-        theirs = rival.model.to(device=model.device, dtype=model.embedding.weight.dtype)
-        found = _phase("train", model, (ours, _logits_trainer(theirs, theirs)), setting, top, turn, rival.name)
-        yield rival.name, {"parameters": sum(p.numel() for p in theirs.parameters()), **found}
+    for name, theirs in rivals(config, setting.context):
+        theirs.to(device=model.device, dtype=model.embedding.weight.dtype)
+        found = _phase("train", model, (ours, _logits_trainer(theirs, theirs)), setting, top, turn, name)
+        yield name, {"parameters": sum(p.numel() for p in theirs.parameters()), **found}
 
 
 class Ours:

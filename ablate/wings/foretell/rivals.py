@@ -8,26 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import nn
 
 
-class Rival(NamedTuple):
-    """model: tokens (B, T) → logits (B, T, V)."""
-
-    name: str
-    model: nn.Module
-
-
-def rivals(config: Any, context: int) -> Iterator[Rival]:
-    """Models of the installed libraries, for texts of `context` tokens. config: of transformers' model; none unless it
-    is a Llama."""
+def rivals(config: Any, context: int) -> Iterator[tuple[str, nn.Module]]:
+    """Models of the installed libraries by name, for texts of `context` tokens: (B, T) → logits (B, T, V). config: of
+    transformers' model; none unless it is a Llama."""
     if config.model_type != "llama":
         return
     for name, (module, build) in LIBRARIES.items():
         if find_spec(module) is not None:
-            yield Rival(name, build(config, context))
+            yield name, build(config, context)
 
 
 def _x_transformers(config: Any, context: int) -> nn.Module:

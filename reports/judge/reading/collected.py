@@ -176,6 +176,12 @@ def over_seeds(x: float, values: list[float]) -> CurvePoint:
     return CurvePoint(x, sum(values) / len(values), min(values), max(values), len(values))
 
 
+def points_by(x: str, y: str, rows: pl.DataFrame) -> tuple[CurvePoint, ...]:
+    """Mean and range of a column over the rows with each value of another."""
+    over = rows.group_by(x).agg(mean=pl.mean(y), low=pl.min(y), high=pl.max(y), seeds=pl.len()).sort(x)
+    return tuple(CurvePoint(*row) for row in over.iter_rows())
+
+
 def lines_of(data: Collected, arm: str, column: str, bins: int | None = None) -> Iterator[tuple[int, Line]]:
     """(seed, (steps, values)) of each finished run of an arm that logged this column; possibly none."""
     logs = data.logs.get(arm)

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import polars as pl
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected, Curve, CurvePoint
+from reports.judge.reading.collected import Collected, Curve, CurvePoint, over_seeds
 from reports.judge.statistics.estimates import combined_stderr
 from reports.page.evaluations import EvaluationSection
 from reports.page.figures.base import NEUTRAL, Figure, band, line, mean_and_range, optional, short
@@ -109,7 +109,7 @@ def _curve(arm: str, name: str, rows: pl.DataFrame) -> AccuracyCurve:
         scores, chance = seeds["accuracy"].to_list(), here["chance"]
         rungs.append(
             Rung(
-                accuracy=CurvePoint(int(str(value)), sum(scores) / len(scores), min(scores), max(scores), len(scores)),
+                accuracy=over_seeds(int(str(value)), scores),
                 stderr=combined_stderr(seeds["stderr"].to_list(), scores),
                 chance=None if chance.null_count() else float(str(chance.mean())),
             )

@@ -140,6 +140,8 @@ FACTORS = 1.5
 """Axes with a ratio this far from 1 have factors as ticks; others have percentages."""
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 MOST_TICKS = 6
+LEAST_ROOM = 0.01
+"""Half of an axis's length if all points agree, in its own unit."""
 FARTHEST = 5
 """Multiple of the median distance of intervals from the baseline beyond which an interval has no bar."""
 
@@ -177,7 +179,7 @@ class Against(ABC):
         """Limits of the axis: the baseline, all points and their intervals, with a margin for their names."""
         ends = [self.place(end) for value in self.known for end in (value.mean, *self._drawn(value))]
         low, high = min(self.place(self.same), *ends), max(self.place(self.same), *ends)
-        margin = 0.15 * (high - low) or self.least
+        margin = 0.15 * (high - low) or LEAST_ROOM
         return low - margin, high + margin
 
     @property
@@ -201,11 +203,6 @@ class Against(ABC):
         """Length of the bar below the mean, or with side 1 above it."""
         ends = () if value is None else self._drawn(value)
         return short(abs(ends[side] - value.mean)) if value is not None and ends else 0.0
-
-    @property
-    @abstractmethod
-    def least(self) -> float:
-        """Half of the axis's length if all points agree."""
 
     def share(self, value: Estimate | None) -> float:
         """Position of a value as a share of the axis's length; 0 for a missing value."""
@@ -249,10 +246,6 @@ class LossDifferences(Against):
     def ticks(self) -> Attributes:
         return {"type": "linear", "tickvals": None, "ticktext": None}
 
-    @property
-    def least(self) -> float:
-        return 0.01
-
 
 @dataclass(frozen=True)
 class Ratios(Against):
@@ -290,10 +283,6 @@ class Ratios(Against):
                 if change > -1
             }
         return {"type": "log", "tickvals": list(found), "ticktext": list(found.values())}
-
-    @property
-    def least(self) -> float:
-        return 0.01
 
 
 def _ends(value: Estimate) -> tuple[float, float]:

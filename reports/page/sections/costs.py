@@ -11,7 +11,7 @@ import polars as pl
 
 from reports.judge.findings.comparison import speeds_at
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected, Curve, CurvePoint
+from reports.judge.reading.collected import Collected, Curve, CurvePoint, points_by
 from reports.judge.reading.documents import StudyDocuments
 from reports.page.figures.base import Figure, Switch, SwitchOption, line, short
 from reports.page.figures.drawing import ArmStyle, Drawing, blank
@@ -96,7 +96,7 @@ def _of_runs(measures: pl.DataFrame) -> Iterator[Curve]:
         measured, value = SERVING[kind]
         rows = measures.filter(kind=measured).with_columns(value.alias("y")).drop_nulls("y")
         for (arm, batch), own in rows.group_by("arm", "batch", maintain_order=True):
-            yield Curve(str(arm), kind, _over_context(own), int(str(batch)))
+            yield Curve(str(arm), kind, points_by("context", "y", own), int(str(batch)))
 
 
 def _in_alternation(data: Collected) -> Iterator[Curve]:
@@ -116,16 +116,7 @@ def _in_alternation(data: Collected) -> Iterator[Curve]:
             own = own.filter(pl.col("arm").is_in(reading) == (kind == "reading"))
         own = own.filter(pl.len().over("arm", "context", "batch") >= FEWEST_PROCESSES)
         for (arm, batch), curve in own.group_by("arm", "batch", maintain_order=True):
-            yield Curve(str(arm), kind, _over_context(curve), int(str(batch)))
-
-
-def _over_context(rows: pl.DataFrame) -> tuple[CurvePoint, ...]:
-    summary = (
-        rows.group_by("context")
-        .agg(mean=pl.mean("y"), low=pl.min("y"), high=pl.max("y"), seeds=pl.len())
-        .sort("context")
-    )
-    return tuple(CurvePoint(*row) for row in summary.iter_rows())
+            yield Curve(str(arm), kind, points_by("context", "y", curve), int(str(batch)))
 
 
 def _cache_by_context(

@@ -11,7 +11,7 @@ import polars as pl
 import scipy  # loads its submodules on first use
 
 from reports.judge.findings.study_summary import StudySummary
-from reports.judge.reading.collected import Collected, Curve, CurvePoint
+from reports.judge.reading.collected import Collected, Curve, points_by
 from reports.judge.reading.documents import StudyDocuments
 from reports.judge.reading.evaluations import KEYS, keyed
 from reports.judge.statistics.estimates import estimate
@@ -92,15 +92,8 @@ def _curves(data: Collected, shown: Shown) -> ProbeCurves:
 
 def _per_arm(data: Collected, rows: pl.DataFrame, x: str, kind: str) -> tuple[Curve, ...]:
     arms = (arm.name for arm in data.study.arms)
-    curves = (Curve(arm, kind, _points(rows.filter(arm=arm), x)) for arm in arms)
+    curves = (Curve(arm, kind, points_by(x, "value", rows.filter(arm=arm))) for arm in arms)
     return tuple(curve for curve in curves if curve.points)
-
-
-def _points(rows: pl.DataFrame, x: str) -> tuple[CurvePoint, ...]:
-    """Mean and range over the seeds with a value at each x."""
-    value = pl.col("value")
-    over = rows.group_by(x).agg(mean=value.mean(), low=value.min(), high=value.max(), seeds=pl.len()).sort(x)
-    return tuple(CurvePoint(*row) for row in over.iter_rows())
 
 
 def _gradient_scaling(data: Collected) -> tuple[Scaling, ...]:
@@ -119,5 +112,5 @@ def _gradient_scaling(data: Collected) -> tuple[Scaling, ...]:
         logs = [(rows["depth"].log().to_numpy(), rows["value"].log().to_numpy()) for rows in seeds]
         slope = estimate([float(scipy.stats.linregress(*each).slope) for each in logs])
         if slope is not None:
-            found.append(Scaling(Curve(arms[0], "scaling", _points(own, "depth")), slope))
+            found.append(Scaling(Curve(arms[0], "scaling", points_by("depth", "value", own)), slope))
     return tuple(found)

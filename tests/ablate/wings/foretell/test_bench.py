@@ -114,9 +114,9 @@ def test_other_libraries_train_the_same_shape(name: str, edits: dict[str, Any]) 
     """The other library's model has as many matrix weights as ours."""
     pytest.importorskip(LIBRARIES[name][0])
     model = zoo.build(zoo.load("small", d_model=64, n_layers=2, vocab_size=128, embedding_scale=1.0, **edits))
-    rival = next(each for each in rivals(zoo.to_hf(model).config, 16) if each.name == name)
+    rival = dict(rivals(zoo.to_hf(model).config, 16))[name]
     matrices, theirs = (
-        sorted(tuple(sorted(p.shape)) for p in each.parameters() if p.dim() == 2) for each in (model, rival.model)
+        sorted(tuple(sorted(p.shape)) for p in each.parameters() if p.dim() == 2) for each in (model, rival)
     )
     assert sum(a * b for a, b in theirs) == sum(a * b for a, b in matrices)
-    assert rival.model(torch.zeros(2, 16, dtype=torch.long)).shape == (2, 16, 128)
+    assert rival(torch.zeros(2, 16, dtype=torch.long)).shape == (2, 16, 128)
