@@ -35,25 +35,6 @@ _HOME = {
     "unmeasured": "reports.page.wording.cost_words",
 }
 
-__all__ = [
-    "contrasts",
-    "documents",
-    "figures_of",
-    "headline",
-    "next_steps",
-    "notebook_cell",
-    "notes",
-    "open_arms",
-    "rates",
-    "record_look",
-    "render",
-    "sentence",
-    "summarise",
-    "table",
-    "unmeasured",
-    "withheld",
-]
-
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:

@@ -27,19 +27,6 @@ _HOME = {
     "write_text": "store.files",
 }
 
-__all__ = [
-    "AblateError",
-    "DataFolder",
-    "LockedError",
-    "LostClaimError",
-    "Store",
-    "StoreError",
-    "StudyFolder",
-    "replacing",
-    "tokenizer_in",
-    "write_text",
-]
-
 
 DEFAULT_STORE = "runs"
 """Default store folder of commands."""

@@ -5,21 +5,3 @@ from ablate.data.corpus import Corpus
 from ablate.data.identity import DataIdentity, MadeCorpus, MadeSource
 from ablate.data.sources import DataSource, DataSpec, Progress, parse
 from store.errors import DataError, UnreachableError
-
-__all__ = [
-    "AnyCorpus",
-    "Corpus",
-    "DataError",
-    "DataIdentity",
-    "DataSource",
-    "DataSpec",
-    "MadeCorpus",
-    "MadeSource",
-    "Progress",
-    "UnreachableError",
-    "identify",
-    "open_corpus",
-    "parse",
-    "prepare",
-    "vocabulary",
-]

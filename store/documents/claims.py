@@ -144,9 +144,6 @@ def checksum_of(content: JsonObject) -> str:
     return hashlib.sha256(hashed_text(content).encode()).hexdigest()
 
 
-LOSS_MEASURE = "loss"
-
-
 class LedgerTest(Part):
     """A comparison of two arms, with its p-values before correction for multiple tests."""
 
@@ -158,7 +155,7 @@ class LedgerTest(Part):
     """Digest of everything but the seeds that determines the arm's losses."""
     baseline_identity: str
     """The same digest for the baseline."""
-    measure: str = Field(default="loss", exclude_if=lambda measure: measure == LOSS_MEASURE)
+    measure: str = Field(default=LOSS, exclude_if=lambda measure: measure == LOSS)
     """The score compared: `loss`, or a task and its metric."""
     question: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
     """Digests of the arms compared, whatever their learning rates. Tests with a digest in common belong to one question

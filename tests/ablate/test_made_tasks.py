@@ -25,6 +25,7 @@ from reports.page.evaluations.diagnostics import AccuracyCurve, Rung, figure_of
 from reports.page.figures.drawing import ArmStyle
 from reports.page.sections import draw, summarise_study
 from store import Store
+from tests.data.grammars import entropy
 from zoo.loss import IGNORED
 
 STUDY = """
@@ -235,4 +236,4 @@ def test_a_trained_model_comes_near_the_floor(tmp_path: Path) -> None:
         assert arm.excess is not None
         assert arm.loss is not None
         assert -0.001 < arm.excess.mean < 0.02
-        assert arm.loss.mean - arm.excess.mean == pytest.approx(source.entropy(32), abs=0.03)
+        assert arm.loss.mean - arm.excess.mean == pytest.approx(entropy(source, 32), abs=0.03)

@@ -70,14 +70,27 @@ def _scaled(activation: Activation, of_gate: float, of_hidden: float, gate: Tens
     return of_hidden * activation(of_gate * gate, up)
 
 
-class Dense(Ffn):
-    """y = W_down act(W_up x)."""
+class Wide(Ffn):
+    """Base of layers whose number of hidden features may be a ratio to d_model."""
 
-    gated: ClassVar[bool] = False
     d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "4x"
     """Hidden features: a number, or a ratio to d_model."""
     multiple_of: Annotated[PositiveInt, ValuesInTests()] = 8
     """A ratio is rounded to the nearest multiple of this."""
+
+    def resolve(self, d_model: int) -> Self:
+        return self.model_copy(update={"d_ff": features(self.d_ff, d_model, self.multiple_of), "multiple_of": 1})
+
+    @property
+    def width(self) -> int:
+        """F: hidden features of a resolved spec."""
+        return number(self.d_ff if isinstance(self.d_ff, int) else None)
+
+
+class Dense(Wide):
+    """y = W_down act(W_up x)."""
+
+    gated: ClassVar[bool] = False
     bias: Annotated[bool, Supports(*EVERY_OPERATION)] = False
     """Whether the matrices have biases."""
     dropout: Dropout = 0.0
@@ -93,9 +106,6 @@ class Dense(Ffn):
         """The activation: act(up), or act(gate, up) if the layer is gated."""
         return (GATED if self.gated else UNGATED)[self.kind]
 
-    def resolve(self, d_model: int) -> Self:
-        return self.model_copy(update={"d_ff": features(self.d_ff, d_model, self.multiple_of), "multiple_of": 1})
-
     def build(self, site: LayerSite) -> FfnLayer:
         conv = ShortConv(self.channels, self.conv) if self.conv else None
         settings = {"gated": self.gated, "bias": self.bias, "dropout": self.dropout, "conv": conv}
@@ -108,11 +118,6 @@ class Dense(Ffn):
     def layer(self, d_model: int, **settings: Any) -> FfnLayer:
         """The module with these settings."""
         return DenseLayer(d_model, self.width, **settings)
-
-    @property
-    def width(self) -> int:
-        """F: hidden features of a resolved spec."""
-        return number(self.d_ff if isinstance(self.d_ff, int) else None)
 
     @property
     def channels(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
@@ -11,29 +11,17 @@ from torch import Tensor, nn
 from zoo.caching.cache import LayerCache
 from zoo.compatibility.traits import OF_MODULES, Operations
 from zoo.conv import TokenShift, mixed
-from zoo.ffns import Ffn, FfnLayer
-from zoo.ffns._dense import Width, features
+from zoo.ffns import FfnLayer
+from zoo.ffns._dense import Wide, Width
 from zoo.init import Linear
-from zoo.settings.axis import number
 from zoo.settings.field_tags import Fact
 from zoo.site import ForwardPass, LayerSite, PartCost, matmul_cost
 
 
-class TokenShifted(Ffn):
+class TokenShifted(Wide):
     """Base of layers whose hidden features also read the previous token."""
 
-    d_ff: Annotated[Width, Fact.SIZE, Fact.WIDTH] = "4x"
-    """Hidden features: a number, or a ratio to d_model."""
     multiple_of: Annotated[PositiveInt, Fact.SIZE] = 8
-    """A ratio is rounded to the nearest multiple of this."""
-
-    def resolve(self, d_model: int) -> Self:
-        return self.model_copy(update={"d_ff": features(self.d_ff, d_model, self.multiple_of), "multiple_of": 1})
-
-    @property
-    def width(self) -> int:
-        """F: hidden features of a resolved spec."""
-        return number(self.d_ff if isinstance(self.d_ff, int) else None)
 
     @property
     def reaches_back(self) -> bool:

@@ -139,6 +139,22 @@ def fused(ours: Sequence[str], theirs: str, sizes: Sequence[int], groups: int = 
     return Pair(tuple(ours), (theirs,), split, join)
 
 
+def fused_layers(
+    ours: str, parts: Iterable[str], theirs: str, sizes: Sequence[int], groups: int = 1, *, bias: bool = False
+) -> Iterator[Pair]:
+    """Linear layers `parts` of our module, concatenated in one of theirs as in `fused`: weights, and with `bias`
+    biases."""
+    for name in ("weight", "bias") if bias else ("weight",):
+        yield fused([f"{ours}.{part}.{name}" for part in parts], f"{theirs}.{name}", sizes, groups)
+
+
+def convolution(ours: str, theirs: str, channels: int, width: int, *, bias: bool = False) -> Iterator[Pair]:
+    """A convolution of each channel, whose weight is (channels, width) in ours and (channels, 1, width) in theirs."""
+    yield reshaped(f"{ours}.weight", f"{theirs}.weight", (channels, width), (channels, 1, width))
+    if bias:
+        yield same(f"{ours}.bias", f"{theirs}.bias")
+
+
 def stacked(ours: str, theirs: Sequence[str]) -> Pair:
     """One tensor of ours that stacks several of theirs along a new first dimension."""
     return Pair((ours,), tuple(theirs), lambda x: [torch.stack(list(x))], lambda x: list(x[0].unbind(0)))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.hf._config import QKV, WIDTH, Config, ConfigJson, Keys
-from zoo.hf._family import Pair, fused, same, transposed
+from zoo.hf._family import Pair, fused_layers, same, transposed
 from zoo.hf._keyed import Keyed
 from zoo.hf._layers import attention, expect
 from zoo.mixers.attention import Attention
@@ -91,8 +91,7 @@ class FusedQKV(Keyed):
         heads, kv_heads, head_dim = mixer.sizes()
         groups = self.stretches(mixer)
         rows = [heads * head_dim // groups, *[kv_heads * head_dim // groups] * 2]
-        for name in ["weight", "bias"] if "q" in mixer.bias else ["weight"]:
-            yield fused([f"{ours}.{part}.{name}" for part in QKV], f"{theirs}.{self.fused_name}.{name}", rows, groups)
+        yield from fused_layers(ours, QKV, f"{theirs}.{self.fused_name}", rows, groups, bias="q" in mixer.bias)
         yield from super().mixer_weights(layer, ours, theirs)
 
 

@@ -12,7 +12,7 @@ from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns._dense import Dense
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import Pair, both, fused, same
+from zoo.hf._family import Pair, both, fused_layers, same
 from zoo.mixers.attention import Attention
 from zoo.model_settings import BASE
 from zoo.norms import Norm
@@ -91,8 +91,7 @@ def attention_weights(
 
 def fused_gate_up(ffn: Dense, ours: str, theirs: str) -> Iterator[Pair]:
     """Gate and up, which transformers fuses into one matrix, and down."""
-    gate_up = [f"{ours}.gate.weight", f"{ours}.up.weight"]
-    yield fused(gate_up, f"{theirs}.gate_up_proj.weight", [ffn.width] * 2)
+    yield from fused_layers(ours, ("gate", "up"), f"{theirs}.gate_up_proj", [ffn.width] * 2)
     yield same(f"{ours}.down.weight", f"{theirs}.down_proj.weight")
 
 

@@ -10,7 +10,7 @@ from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config, ConfigJson, Key, Keys, without
-from zoo.hf._family import Pair, both, fused, layernorm, same
+from zoo.hf._family import Pair, both, fused_layers, layernorm, same
 from zoo.hf._keyed import Keyed
 from zoo.hf._layered import FineExperts, ListedExperts, NoExperts
 from zoo.hf._layers import expect, inverse
@@ -76,7 +76,7 @@ class DeepSeekV3(FineExperts):
         yield from both(f"{ours}.kv_down", f"{theirs}.kv_a_proj_with_mqa", bias=mixer.bias)
         yield same(f"{ours}.kv_norm.gain", f"{theirs}.kv_a_layernorm.weight")
         sizes = [mixer.nope_dim, mixer.value_features]
-        yield fused([f"{ours}.k.weight", f"{ours}.v.weight"], f"{theirs}.kv_b_proj.weight", sizes, groups=mixer.heads)
+        yield from fused_layers(ours, "kv", f"{theirs}.kv_b_proj", sizes, groups=mixer.heads)
         yield from both(f"{ours}.o", f"{theirs}.o_proj", bias=mixer.bias)
 
 

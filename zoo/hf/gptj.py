@@ -9,7 +9,7 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.hf._config import Config, ConfigJson
-from zoo.hf._family import Pair, fused
+from zoo.hf._family import Pair, fused_layers
 from zoo.hf._gpt import UNREAD, OpenAILike
 from zoo.hf._layers import PROJECTIONS, attention, expect, linears
 from zoo.positions.rope import RoPE
@@ -60,6 +60,5 @@ class CodeGen(GPTJ):
 
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         heads, _, head_dim = attention(layer).sizes()
-        parts = [f"{ours}.{name}.weight" for name in "qvk"]
-        yield fused(parts, f"{theirs}.qkv_proj.weight", [heads * head_dim // PARTS] * 3, PARTS)
+        yield from fused_layers(ours, "qvk", f"{theirs}.qkv_proj", [heads * head_dim // PARTS] * 3, PARTS)
         yield from linears(ours, theirs, {"o": "out_proj"}, ())

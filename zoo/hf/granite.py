@@ -9,7 +9,7 @@ from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
 from zoo.ffns.topk_moe import TopKMoE
 from zoo.hf._config import WIDTH, Config, ConfigJson, Key, Keys
-from zoo.hf._family import Pair, fused, same
+from zoo.hf._family import Pair, fused_layers, same
 from zoo.hf._ffn import balance_loss
 from zoo.hf._keyed import PRE
 from zoo.hf._layers import SLIDING, attention, dense, layered, reciprocal, sliding_types, turns, window_config
@@ -108,7 +108,7 @@ class GraniteMoeShared(GraniteMoe):
 
 def fused_shared(ours: str, theirs: str, width: int) -> Iterator[Pair]:
     """Gate and up, which transformers fuses, and down of a shared expert or a dense FFN."""
-    yield fused([f"{ours}.gate.weight", f"{ours}.up.weight"], f"{theirs}.input_linear.weight", [width] * 2)
+    yield from fused_layers(ours, ("gate", "up"), f"{theirs}.input_linear", [width] * 2)
     yield same(f"{ours}.down.weight", f"{theirs}.output_linear.weight")
 
 

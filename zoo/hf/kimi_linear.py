@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.hf._config import CONV, Config, ConfigJson, Key, Keys, convolved, without
-from zoo.hf._family import Pair, reshaped, same
+from zoo.hf._family import Pair, convolution, reshaped, same
 from zoo.hf._layered import Hybrid, ListedExperts
 from zoo.hf._layers import expect
 from zoo.hf.deepseek import DeepSeekV3
@@ -56,9 +56,7 @@ class KimiLinear(Hybrid, ListedExperts, DeepSeekV3):
         for name in ("q", "k", "v", "o"):
             yield same(f"{ours}.{name}.weight", f"{theirs}.{name}_proj.weight")
         yield same(f"{ours}.strength.weight", f"{theirs}.b_proj.weight")
-        channels, width = 3 * mixer.inner, convolved(mixer.conv)
-        shapes = (channels, width), (channels, 1, width)
-        yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", *shapes)
+        yield from convolution(f"{ours}.conv", f"{theirs}.conv1d", 3 * mixer.inner, convolved(mixer.conv))
         yield same(f"{ours}.decay.step_bias", f"{theirs}.forget_gate.dt_bias")
         yield same(f"{ours}.head_norm.gain", f"{theirs}.o_norm.weight")
         yield from self.gate_weights(mixer, ours, theirs)

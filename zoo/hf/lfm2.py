@@ -9,7 +9,7 @@ from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config, ConfigJson, Key, Keys, read, write
-from zoo.hf._family import Pair, both, fused, reshaped, same
+from zoo.hf._family import Pair, both, convolution, fused_layers
 from zoo.hf._ffn import EXPERT_SIZES
 from zoo.hf._layered import LINEAR, Hybrid
 from zoo.hf._layers import PROJECTIONS, dense, expect, types_of
@@ -86,13 +86,8 @@ def _width(config: Config) -> int:
 
 def _conv_weights(mixer: GatedShortConv, ours: str, theirs: str) -> Iterator[Pair]:
     features = expect(mixer.features, int, "mixer.features")
-    for kind in ("weight", "bias") if mixer.bias else ("weight",):
-        parts = [f"{ours}.{name}.{kind}" for name in ("before", "after", "v")]
-        yield fused(parts, f"{theirs}.in_proj.{kind}", [features] * 3)
-    shapes = (features, mixer.width), (features, 1, mixer.width)
-    yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv.weight", *shapes)
-    if mixer.bias:
-        yield same(f"{ours}.conv.bias", f"{theirs}.conv.bias")
+    yield from fused_layers(ours, ("before", "after", "v"), f"{theirs}.in_proj", [features] * 3, bias=mixer.bias)
+    yield from convolution(f"{ours}.conv", f"{theirs}.conv", features, mixer.width, bias=mixer.bias)
     yield from both(f"{ours}.o", f"{theirs}.out_proj", bias=mixer.bias)
 
 

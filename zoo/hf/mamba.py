@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from zoo.block_spec import BlockSpec
 from zoo.hf._config import Config, ConfigJson, Key, Keys, read
-from zoo.hf._family import Pair, both, fused, reshaped, same
+from zoo.hf._family import Pair, both, convolution, fused, fused_layers, same
 from zoo.hf._ffn import plain_activation, theirs_by_name
 from zoo.hf._keyed import Keyed
 from zoo.hf._layers import expect
@@ -87,12 +87,9 @@ class Mamba(Backbone):
 def mamba_weights(mixer: mamba.Mamba, ours: str, theirs: str) -> Iterator[Pair]:
     """All weights of the mixer but the norms of δ, b and c."""
     inner, _ = mixer.sizes()
-    for kind in ("weight", "bias") if mixer.bias else ("weight",):
-        yield fused([f"{ours}.x.{kind}", f"{ours}.gate.{kind}"], f"{theirs}.in_proj.{kind}", [inner] * 2)
+    yield from fused_layers(ours, ("x", "gate"), f"{theirs}.in_proj", [inner] * 2, bias=mixer.bias)
     yield from both(f"{ours}.o", f"{theirs}.out_proj", bias=mixer.bias)
-    yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", (inner, mixer.conv), (inner, 1, mixer.conv))
-    if mixer.conv_bias:
-        yield same(f"{ours}.conv.bias", f"{theirs}.conv1d.bias")
+    yield from convolution(f"{ours}.conv", f"{theirs}.conv1d", inner, mixer.conv, bias=mixer.conv_bias)
     names = {"parts.weight": "x_proj.weight", "step.weight": "dt_proj.weight", "step_bias": "dt_proj.bias"}
     for name, their_name in {**names, "log_rate": "A_log", "skip": "D"}.items():
         yield same(f"{ours}.{name}", f"{theirs}.{their_name}")
@@ -163,14 +160,10 @@ def limits_config(mixer: mamba2.Mamba2) -> ConfigJson:
 def mamba2_weights(mixer: mamba2.Mamba2, ours: str, theirs: str) -> Iterator[Pair]:
     """All weights of the mixer. transformers fuses our five input projections, and the gains of our groups."""
     inner, channels = mixer.widths[0], sum(mixer.widths)
-    projections = [f"{ours}.{name}" for name in ("gate", "x", "b", "c", "forget")]
-    for kind in ("weight", "bias") if mixer.bias else ("weight",):
-        parts = [f"{name}.{kind}" for name in projections]
-        yield fused(parts, f"{theirs}.in_proj.{kind}", [inner, *mixer.widths, mixer.heads])
+    parts, sizes = ("gate", "x", "b", "c", "forget"), [inner, *mixer.widths, mixer.heads]
+    yield from fused_layers(ours, parts, f"{theirs}.in_proj", sizes, bias=mixer.bias)
     yield from both(f"{ours}.o", f"{theirs}.out_proj", bias=mixer.bias)
-    yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", (channels, mixer.conv), (channels, 1, mixer.conv))
-    if mixer.conv_bias:
-        yield same(f"{ours}.conv.bias", f"{theirs}.conv1d.bias")
+    yield from convolution(f"{ours}.conv", f"{theirs}.conv1d", channels, mixer.conv, bias=mixer.conv_bias)
     gains = [f"{ours}.head_norm.norms.{i}.gain" for i in range(mixer.groups)]
     if mixer.head_norm.parameters(1):
         yield fused(gains, f"{theirs}.norm.weight", [inner // mixer.groups] * mixer.groups)

@@ -9,7 +9,7 @@ from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
 from zoo.ffns.deepseek_moe import DeepSeekMoE
 from zoo.hf._config import Config, ConfigJson, Keys
-from zoo.hf._family import Pair, fused, same
+from zoo.hf._family import Pair, fused_layers, same
 from zoo.hf._keyed import LlamaLike
 from zoo.hf._layered import LINEAR, Hybrid
 from zoo.hf._layers import FULL
@@ -71,7 +71,7 @@ class MiniMax(Hybrid, Mixtral):
             yield from super().mixer_weights(layer, ours, theirs)
             return
         sizes = [mixer.key_features] * 3
-        yield fused([f"{ours}.{name}.weight" for name in "qkv"], f"{theirs}.qkv_proj.weight", sizes, mixer.heads)
+        yield from fused_layers(ours, "qkv", f"{theirs}.qkv_proj", sizes, mixer.heads)
         yield same(f"{ours}.gate.weight", f"{theirs}.output_gate.weight")
         yield same(f"{ours}.output_norm.gain", f"{theirs}.norm.weight")
         yield same(f"{ours}.o.weight", f"{theirs}.out_proj.weight")

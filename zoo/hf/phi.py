@@ -8,7 +8,7 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.hf._config import BIAS, DROPOUT, Config, ConfigJson, Keys
-from zoo.hf._family import Pair, fused, same
+from zoo.hf._family import Pair, fused_layers, same
 from zoo.hf._gpt import FusedQKV
 from zoo.hf._keyed import LlamaLike
 from zoo.hf._layers import PROJECTIONS, attention, dense, fused_gate_up
@@ -75,7 +75,7 @@ class Phi3(Mistral):
     def mixer_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:
         heads, kv_heads, head_dim = attention(layer).sizes()
         sizes = [heads * head_dim, kv_heads * head_dim, kv_heads * head_dim]
-        yield fused([f"{ours}.{name}.weight" for name in "qkv"], f"{theirs}.qkv_proj.weight", sizes)
+        yield from fused_layers(ours, "qkv", f"{theirs}.qkv_proj", sizes)
         yield same(f"{ours}.o.weight", f"{theirs}.o_proj.weight")
 
     def ffn_weights(self, layer: BlockSpec, ours: str, theirs: str) -> Iterator[Pair]:

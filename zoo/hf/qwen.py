@@ -8,7 +8,7 @@ from typing import ClassVar
 from zoo.block_spec import BlockSpec
 from zoo.ffns._moe import MoE
 from zoo.hf._config import BIAS, DELTANET, QKV, QKV_BIAS, Config, ConfigJson, Key, Keys, convolved, without
-from zoo.hf._family import Pair, both, fused, reshaped, same
+from zoo.hf._family import Pair, both, convolution, fused_layers, same
 from zoo.hf._keyed import LlamaLike
 from zoo.hf._layered import ExpertsEverywhere, Hybrid, NoExperts, QwenExperts, QwenSharedExperts
 from zoo.hf._layers import SLIDING, attention, sliding_types, used_window_config, windows
@@ -107,9 +107,8 @@ class Qwen3Next(Hybrid, QwenSharedExperts):
             return
         mixer = attention(layer)
         heads, _, head_dim = mixer.sizes()
-        for kind in ["weight", "bias"] if mixer.bias else ["weight"]:
-            parts = [f"{ours}.q.{kind}", f"{ours}.gate.project.{kind}"]
-            yield fused(parts, f"{theirs}.q_proj.{kind}", [head_dim] * 2, heads)
+        parts, sizes = ("q", "gate.project"), [head_dim] * 2
+        yield from fused_layers(ours, parts, f"{theirs}.q_proj", sizes, heads, bias=bool(mixer.bias))
         for name in ("k", "v", "o"):
             yield from both(f"{ours}.{name}", f"{theirs}.{name}_proj", bias=name in mixer.bias)
         for name in ("q_norm", "k_norm"):
@@ -119,19 +118,16 @@ class Qwen3Next(Hybrid, QwenSharedExperts):
         """Fused input projections: query, key, values and gates of each key head in turn."""
         k_heads, head_dim, v_dim = mixer.sizes()
         per_key = mixer.heads // k_heads
-        wide = [f"{ours}.{name}.weight" for name in ("q", "k", "v", "gate")]
         sizes = [head_dim, head_dim, per_key * v_dim, per_key * v_dim]
-        yield fused(wide, f"{theirs}.in_proj_qkvz.weight", sizes, k_heads)
-        thin = [f"{ours}.{name}.weight" for name in ("strength", "forget")]
-        yield fused(thin, f"{theirs}.in_proj_ba.weight", [per_key] * 2, k_heads)
+        yield from fused_layers(ours, ("q", "k", "v", "gate"), f"{theirs}.in_proj_qkvz", sizes, k_heads)
+        yield from fused_layers(ours, ("strength", "forget"), f"{theirs}.in_proj_ba", [per_key] * 2, k_heads)
 
 
 def deltanet_weights(
     mixer: GatedDeltaNet, ours: str, theirs: str, norm: str = "norm", output: str = "out_proj"
 ) -> Iterator[Pair]:
     """All weights but the input projections. norm, output: transformers' names of the norm and output projection."""
-    channels, width = sum(mixer.widths), convolved(mixer.conv)
-    yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv1d.weight", (channels, width), (channels, 1, width))
+    yield from convolution(f"{ours}.conv", f"{theirs}.conv1d", sum(mixer.widths), convolved(mixer.conv))
     yield same(f"{ours}.decay.log_rate", f"{theirs}.A_log")
     yield same(f"{ours}.decay.step_bias", f"{theirs}.dt_bias")
     yield same(f"{ours}.head_norm.gain", f"{theirs}.{norm}.weight")
@@ -152,7 +148,7 @@ class Qwen35(NoExperts, Qwen3Next):
     def deltanet_inputs(self, mixer: GatedDeltaNet, ours: str, theirs: str) -> Iterator[Pair]:
         k_heads, head_dim, v_dim = mixer.sizes()
         sizes = [k_heads * head_dim, k_heads * head_dim, mixer.heads * v_dim]
-        yield fused([f"{ours}.{name}.weight" for name in "qkv"], f"{theirs}.in_proj_qkv.weight", sizes)
+        yield from fused_layers(ours, "qkv", f"{theirs}.in_proj_qkv", sizes)
         for name, letter in (("gate", "z"), ("strength", "b"), ("forget", "a")):
             yield same(f"{ours}.{name}.weight", f"{theirs}.in_proj_{letter}.weight")
 

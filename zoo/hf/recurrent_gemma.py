@@ -10,7 +10,7 @@ import torch
 from zoo.block_spec import BlockSpec
 from zoo.errors import UnsupportedError
 from zoo.hf._config import QKV, Config, ConfigJson, Key, Keys
-from zoo.hf._family import Pair, both, reshaped, same, transposed
+from zoo.hf._family import Pair, both, convolution, reshaped, same, transposed
 from zoo.hf._layered import LINEAR, Hybrid
 from zoo.hf._layers import expect
 from zoo.hf._rope import WITH_LENGTH
@@ -93,9 +93,7 @@ class RecurrentGemma(Hybrid):
         for part, name in (("gate", "linear_y"), ("v", "linear_x"), ("o", "linear_out")):
             yield from both(f"{ours}.{part}", f"{theirs}.{name}", bias=True)
         mixer, features = layer.mixer, expect(layer.mixer.features, int, "mixer.features")
-        shapes = (features, mixer.conv), (features, 1, mixer.conv)
-        yield reshaped(f"{ours}.conv.weight", f"{theirs}.conv_1d.weight", *shapes)
-        yield same(f"{ours}.conv.bias", f"{theirs}.conv_1d.bias")
+        yield from convolution(f"{ours}.conv", f"{theirs}.conv_1d", features, mixer.conv, bias=True)
         yield same(f"{ours}.rate", f"{theirs}.rg_lru.recurrent_param")
         for part, name in (("recur", "recurrent_gate"), ("admit", "input_gate")):
             yield transposed(same(f"{ours}.{part}.weight", f"{theirs}.rg_lru.{name}_weight"))

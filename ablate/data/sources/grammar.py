@@ -79,15 +79,6 @@ class GrammarSource(SyntheticSource):
             state = int(known.following[state, branch])
         return paid
 
-    def entropy(self, length: int) -> float:
-        """Nats per symbol of a sentence of `length` symbols: (1 / T) Σₜ Σₛ P(state at t = s) H(s)."""
-        known = self.rules
-        at, total = np.eye(self.states)[0], 0.0
-        for _ in range(length):
-            total += float(at @ known.entropies)
-            at = at @ known.transitions
-        return total / length
-
 
 class Rules(NamedTuple):
     """(states, branching) each: the symbols that may come next, their probabilities, and the next states."""
@@ -95,19 +86,6 @@ class Rules(NamedTuple):
     symbols: NDArray[np.int64]
     chances: Floats
     following: NDArray[np.int64]
-
-    @property
-    def entropies(self) -> Floats:
-        """(states,): entropy of the next symbol, in nats."""
-        out: Floats = -(self.chances * np.log(self.chances)).sum(axis=1)
-        return out
-
-    @property
-    def transitions(self) -> Floats:
-        """(states, states): probability of each next state (column) given the state (row)."""
-        matrix = np.zeros((len(self.chances),) * 2)
-        np.add.at(matrix, (np.arange(len(matrix))[:, None], self.following), self.chances)
-        return matrix
 
 
 @lru_cache

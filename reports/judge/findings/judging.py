@@ -17,7 +17,7 @@ from reports.judge.statistics.ledger import Contrast, Judged, Ledger, LedgerClai
 from reports.judge.statistics.simultaneous import Correction, Evidence, together
 from reports.judge.verdicts import ALPHA
 from store.documents import LedgerRecord, LedgerTest, StudyArm, StudyDocument
-from store.documents.claims import LOSS_MEASURE
+from store.documents.claims import LOSS
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _groups(tests: Iterable[LedgerTest]) -> list[set[str]]:
     old = {UNKNOWN} if any(UNKNOWN in _compared(test) for test in all_tests) else set[str]()
     groups: list[set[str]] = []
     for test in all_tests:
-        arms = _compared(test) | (old if test.measure == LOSS_MEASURE else set())
+        arms = _compared(test) | (old if test.measure == LOSS else set())
         # merge the groups that this test connects
         touched = [group for group in groups if group & arms]
         groups = [group for group in groups if group not in touched] + [arms.union(*touched)]
