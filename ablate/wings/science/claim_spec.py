@@ -21,7 +21,7 @@ from zoo.settings.axis import Spec, is_off
 Name = Annotated[str, Field(min_length=1)]
 
 PUBLISHED = ("source", "where", "sizes")
-"""Fields that a claim takes from the handbook unless the study sets them."""
+"""Fields that a claim takes from the handbook unless the study sets them, or names a source that is not there."""
 
 
 class ClaimSpec(Spec):
@@ -107,7 +107,9 @@ class ClaimSpec(Spec):
         compared = self.arm is not None and self.expect != "stalls" and not screens
         against = (self.against or baseline) if compared else None
         entry = handbook().get(self.claim or "")
-        published = {name: getattr(self, name) or getattr(entry or self, name) for name in PUBLISHED}
+        if entry is None or (self.source and self.source.rpartition(", ")[-1] not in str(entry.source)):
+            entry = self  # sizes and conditions are those of a source
+        published = {name: getattr(self, name) or getattr(entry, name) for name in PUBLISHED}
         return StudyClaim(**{**self.model_dump(), **published, "against": against, "planned": planned})
 
 

@@ -82,6 +82,23 @@ def test_every_place_says_the_size_and_the_words_of_one_function(tmp_path: Path)
     assert {card.told for card in cards([result_of(folder)], ()) if card.claim} == {far, unknown}
 
 
+@pytest.mark.parametrize(
+    ("source", "sizes", "where"),
+    [
+        (None, (1.75e11,), "fine-tuning"),
+        ("Hu et al. 2021, arXiv:2106.09685", (1.75e11,), "fine-tuning"),
+        ("Biderman et al. 2024, arXiv:2405.09673", (), None),
+        ("folklore", (), None),
+    ],
+)
+def test_sizes_and_conditions_are_those_of_the_source_that_is_named(
+    source: str | None, sizes: tuple[float, ...], where: str | None
+) -> None:
+    spec = ClaimSpec(claim="lora-attn", arm="attention", expect="worse", source=source)
+    found = spec.stated("base", "2026-01-01", screens=False)
+    assert (found.sizes, found.where) == (sizes, where)
+
+
 def test_a_result_recorded_before_sizes_were_known_travels_as_far_as_todays() -> None:
     assert outcome_at("does not hold", (5e4, 6e4), (2.2e8,)) == "differs"
     assert outcome_at("differs", (5e4, 6e4), (2e5,)) == "does not hold"
