@@ -107,9 +107,8 @@ class ClaimSpec(Spec):
         compared = self.arm is not None and self.expect != "stalls" and not screens
         against = (self.against or baseline) if compared else None
         entry = handbook().get(self.claim or "")
-        if entry is None or (self.source and self.source.rpartition(", ")[-1] not in str(entry.source)):
-            entry = self  # sizes and conditions are those of a source
-        published = {name: getattr(self, name) or getattr(entry, name) for name in PUBLISHED}
+        is_its = not self.source or self.source.rpartition(", ")[-1] in str(entry and entry.source)
+        published = {name: getattr(self, name) or getattr((is_its and entry) or self, name) for name in PUBLISHED}
         return StudyClaim(**{**self.model_dump(), **published, "against": against, "planned": planned})
 
 
